@@ -10,8 +10,9 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from broker.admin.nocontrollers import refuse_controllers_requests
 from broker.admin.retention import RetentionRequests
-from broker.modes import CopiedLog, check_folders, group_roles, replicated_log
+from broker.modes import CopiedLog, check_folders, group_figures, group_roles, replicated_log
 from broker.neighbours.neighbours import Neighbours
 from broker.neighbours.pairedmaster import PairedMaster
 from broker.neighbours.recordrepair import RecordRepair
@@ -76,7 +77,7 @@ class BrokerApp:
         )
         self._failed: asyncio.Future[BaseException] | None = None
         self._tasks = tasks = Tasks(self._fatal)
-        log = replicated_log(
+        self._log = log = replicated_log(
             settings, runtime, restart=lambda: self._ends_with(RestartWanted()), on_fatal=self._fatal
         )
         self.store: BrokerStore = log.store
@@ -163,7 +164,10 @@ class BrokerApp:
             tasks=tasks,
             restart=lambda: self._ends_with(RestartWanted()),
         )
-        self._resync.add_to(requests.router)
+        if isinstance(log, CopiedLog):
+            self._resync.add_to(requests.router)
+        else:
+            refuse_controllers_requests(requests.router)
         self._farewell = Farewell(
             membership,
             ha,
@@ -386,6 +390,7 @@ class BrokerApp:
             requests=self.requests,
             clock=self._clock,
         )
+        collectors = [collector, *group_figures(self._log, self.settings)]
         return await serve_broker_probes(
-            self.membership, settings=self.settings, store=self.store, ha=self.ha, collector=collector
+            self.membership, settings=self.settings, store=self.store, ha=self.ha, collectors=collectors
         )

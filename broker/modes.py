@@ -25,6 +25,8 @@ from mqruntime.clock import Clock
 from mqruntime.runtime import Runtime
 
 if TYPE_CHECKING:
+    from prometheus_client.registry import Collector
+
     from broker.role.grouproles import GroupRoles
     from raftstore.ledgerstore import LedgerStore
     from raftstore.member import Member
@@ -114,6 +116,15 @@ def group_roles(
     from broker.role.grouproles import GroupRoles
 
     return GroupRoles(membership, log.member, log.store, manager, switch, forwarding, fitness, clock)
+
+
+def group_figures(log: CopiedLog | GroupLog, settings: BrokerSettings) -> list[Collector]:
+    """Behind those of every broker; asked for only where metrics are wanted."""
+    if isinstance(log, CopiedLog):
+        return []
+    from broker.metrics.groupcollector import GroupCollector
+
+    return [GroupCollector(settings, log.member)]
 
 
 def check_folders(settings: BrokerSettings, folders: list[str]) -> None:

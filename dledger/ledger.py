@@ -135,7 +135,7 @@ class DLedger:
         self._positions: Positions | None = None
         self.router = Router(on_fatal=self._fail)
         self._node.register(self.router)
-        MemberService(self._node, group).register(self.router)
+        MemberService(self._node, group, lambda: self.counts).register(self.router)
         host, _, port = peers[self_id].rpartition(":")
         self._server = RemotingServer(
             self.router, host=listens_on or host, port=int(port), clock=runtime.clock

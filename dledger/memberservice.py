@@ -1,4 +1,4 @@
-"""Who the members are, and changes of them, over the wire: request 51022, for operators.
+"""What a member tells of itself, DLedger's METADATA; who the members are, and changes of them, request 51022: for operators.
 
 Invariant: each request is answered; a change is answered with 200 once it is decided, with 502 where it may be, and with any
 other code where nothing was appended."""
@@ -6,9 +6,10 @@ other code where nothing was appended."""
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable, Mapping
 
 from dledger.changing import lacking
-from dledger.clientjson import ClientEnvelope, encode_answer, envelope_of
+from dledger.clientjson import ClientCode, ClientEnvelope, encode_answer, envelope_of
 from dledger.conversation import HEADER_CODE
 from dledger.entry import NO_INDEX
 from dledger.errors import ChangeRefused, NotLeader, OutcomeUnknown
@@ -29,37 +30,66 @@ SHOW = "show"
 
 
 class MemberService:
-    """Of one member of `group`; `register` it before the member starts.
+    """Of one member of `group`; `register` it before the member starts. `counts()` is told with METADATA.
 
-    A request has `step`, `member`, `address` and `dryRun`; `step` is one of dledger.membership.Step, or `show`, which any
+    A 51022 has `step`, `member`, `address` and `dryRun`; `step` is one of dledger.membership.Step, or `show`, which any
     member answers from what it has itself. An answer has the list as it is, with `index` and `decided`, and what the leader
     knows: how many entries each other member lacks. One to a change has the list that it makes in `after`, or `why` not and a
     `remark`."""
 
-    def __init__(self, node: DLedgerNode, group: str) -> None:
+    def __init__(
+        self, node: DLedgerNode, group: str, counts: Callable[[], Mapping[str, int]] = lambda: {}
+    ) -> None:
         self._node = node
         self._group = group
+        self._counts = counts
 
     def register(self, router: Router) -> None:
-        router.add(RequestCode.DLEDGER_CHANGE_MEMBERS, self._handle)
+        router.add(ClientCode.METADATA, self._answering(self._metadata))
+        router.add(RequestCode.DLEDGER_CHANGE_MEMBERS, self._answering(self._members))
 
-    async def _handle(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
-        envelope, code, found = ClientEnvelope("", ""), ResultCode.UNEXPECTED_ARGUMENT, Fields()
-        try:
-            fields = decode_fields(command.body)
-            envelope = envelope_of(fields)
-            if envelope.receiver != self._node.self_id:
-                code = ResultCode.UNKNOWN_MEMBER
-            elif envelope.group != self._group:
-                code = ResultCode.UNKNOWN_GROUP
-            elif fields.get("step") == SHOW:
-                code, found = ResultCode.SUCCESS, self._shown()
-            else:
-                code, found = await self._changed(fields, peer)
-        except MessageError as error:
-            found = {"remark": str(error)}
-            logger.warning("peer=%s request=%d refused: %s", peer.remote_address, command.code, error)
-        return command.reply(HEADER_CODE, body=encode_answer(envelope, code, self._node.leader_id, found))
+    def _answering(
+        self, answer: Callable[[Fields, Peer], Awaitable[tuple[ResultCode, Fields]]]
+    ) -> Callable[[Peer, RemotingCommand], Awaitable[RemotingCommand]]:
+        async def handle(peer: Peer, command: RemotingCommand) -> RemotingCommand:
+            envelope, code, found = ClientEnvelope("", ""), ResultCode.UNEXPECTED_ARGUMENT, Fields()
+            try:
+                fields = decode_fields(command.body)
+                envelope = envelope_of(fields)
+                if envelope.receiver != self._node.self_id:
+                    code = ResultCode.UNKNOWN_MEMBER
+                elif envelope.group != self._group:
+                    code = ResultCode.UNKNOWN_GROUP
+                else:
+                    code, found = await answer(fields, peer)
+            except MessageError as error:
+                found = {"remark": str(error)}
+                logger.warning("peer=%s request=%d refused: %s", peer.remote_address, command.code, error)
+            return command.reply(HEADER_CODE, body=encode_answer(envelope, code, self._node.leader_id, found))
+
+        return handle
+
+    async def _metadata(self, fields: Fields, peer: Peer) -> tuple[ResultCode, Fields]:
+        node = self._node
+        core = node.core
+        return ResultCode.SUCCESS, {
+            "peers": dict(node.peers),
+            "role": node.role.value,
+            "active": node.is_active,
+            "memberTerm": node.term,
+            "firstIndex": core.log.first_index if core else 0,
+            "lastIndex": node.last_index,
+            "committedIndex": core.committed_index if core else NO_INDEX,
+            "appliedIndex": node.applied_index,
+            "counts": dict(self._counts()),
+        }
+
+    async def _members(self, fields: Fields, peer: Peer) -> tuple[ResultCode, Fields]:
+        return (
+            (ResultCode.SUCCESS, self._shown())
+            if fields.get("step") == SHOW
+            else await self._changed(fields, peer)
+        )
 
     async def _changed(self, fields: Fields, peer: Peer) -> tuple[ResultCode, Fields]:
         step: Step = choice(Step, fields, "step")

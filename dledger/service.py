@@ -1,4 +1,4 @@
-"""What a member answers to clients: METADATA by any, APPEND and GET by the leader, with DLedger's codes and JSON.
+"""What a leader answers to clients, APPEND and GET, with DLedger's codes and JSON.
 
 Invariant: each request is answered, and by its code a client knows whether an entry was appended: 200 yes, 502 perhaps, any
 other no. A GET is linearizable: it is confirmed by a majority, and shows what is decided and nothing else."""
@@ -39,7 +39,6 @@ class ClientService:
 
     def register(self) -> None:
         for code, answer in (
-            (ClientCode.METADATA, self._metadata),
             (ClientCode.APPEND, self._append),
             (ClientCode.GET, self._get),
         ):
@@ -66,20 +65,6 @@ class ClientService:
         if envelope.receiver != self._ledger.self_id:
             return ResultCode.UNKNOWN_MEMBER, {}
         return (ResultCode.UNKNOWN_GROUP, {}) if envelope.group != self._ledger.group else None
-
-    async def _metadata(self, fields: Fields) -> tuple[ResultCode, Fields]:
-        known = self._ledger.metadata
-        return ResultCode.SUCCESS, {
-            "peers": dict(known.peers),
-            "role": known.role.value,
-            "active": known.is_active,
-            "memberTerm": known.term,
-            "firstIndex": known.first_index,
-            "lastIndex": known.last_index,
-            "committedIndex": known.committed_index,
-            "appliedIndex": known.applied_index,
-            "counts": dict(self._ledger.counts),
-        }
 
     async def _append(self, fields: Fields) -> tuple[ResultCode, Fields]:
         bodies = bodies_of(fields)

@@ -414,6 +414,10 @@ class HAService:
             if link.slave_broker_id >= 0
         }
 
+    def may_be_followed(self) -> bool:
+        """A member of the set is connected."""
+        return any(in_sync for _, in_sync in self.slaves().values())
+
     def _log_grew(self) -> None:
         """Told once a turn of the event loop, however many connections brought messages in it."""
         if not self._growth_untold:

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import click
 
+from dledger.peerlist import peer_list
 from localcluster.cluster import Cluster, ClusterError, run
-from localcluster.layout import SEGMENT_BYTES, LayoutError
+from localcluster.layout import SEGMENT_BYTES, Layout, LayoutError, Mode
 from localcluster.ports import PortsTaken
 from localcluster.processes import BooksDamaged
 from localcluster.status import format_rows, status_rows
@@ -30,6 +31,13 @@ directory_option = click.option(
     default=DEFAULT_DIRECTORY,
     show_default=True,
     help="Where the cluster's files, logs and data are.",
+)
+mode_option = click.option(
+    "--mode",
+    type=click.Choice([mode.value for mode in Mode]),
+    default=Mode.CONTROLLER.value,
+    show_default=True,
+    help="Of a new cluster: who elects the master, controllers or the brokers themselves.",
 )
 names_argument = click.argument("names", nargs=-1)
 
@@ -53,7 +61,7 @@ def unusable(error: OSError) -> str:
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def cluster() -> None:
-    """Runs name server, controllers and brokers as processes on free loopback ports.
+    """Runs name server, controllers and brokers as processes on free loopback ports; in Raft mode without controllers.
 
     Processes are called namesrv, controller-0, controller-1, ..., broker-0, broker-1, ... A cluster's
     directory may also be given as the first argument.
@@ -62,7 +70,10 @@ def cluster() -> None:
 
 @cluster.command()
 @directory_option
-@click.option("--controllers", default=3, show_default=True, type=click.IntRange(1), help="How many.")
+@mode_option
+@click.option(
+    "--controllers", default=3, show_default=True, type=click.IntRange(1), help="How many; in Raft mode none."
+)
 @click.option(
     "--brokers", default=3, show_default=True, type=click.IntRange(1), help="Replicas of the one set."
 )
@@ -80,6 +91,7 @@ def cluster() -> None:
 )
 def up(
     directory: Path,
+    mode: str,
     controllers: int,
     brokers: int,
     base_port: int | None,
@@ -100,10 +112,11 @@ def up(
                 segment_bytes=segment,
                 broker_settings=parsed_settings(broker_options),
                 controller_settings=parsed_settings(controller_options),
+                mode=Mode(mode),
             )
         run(made)
         click.echo(format_rows(asyncio.run(status_rows(made))), nl=False)
-    click.echo(f"\nname server {made.layout.namesrv}   controllers {made.layout.controller_list}")
+    click.echo(f"\nname server {made.layout.namesrv}   {electors(made.layout)}")
     click.echo(f"data, logs and *.conf are in {made.directory}")
 
 
@@ -210,6 +223,13 @@ def down(directory: Path, names: tuple[str, ...], remove: bool) -> None:
         found, _ = _open(directory, names)
         found.down(remove=remove)
     click.echo(f"stopped; {found.directory} {'is removed' if remove else 'keeps its data'}")
+
+
+def electors(layout: Layout) -> str:
+    """Who elects the master, and where they are asked."""
+    if layout.in_raft_mode:
+        return f"members {peer_list(layout.members)}"
+    return f"controllers {layout.controller_list}"
 
 
 def _open(directory: Path, names: tuple[str, ...]) -> tuple[Cluster, list[str]]:

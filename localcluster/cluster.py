@@ -18,8 +18,9 @@ from types import TracebackType
 from typing import Self
 
 from localcluster import ports
-from localcluster.layout import BROKER_SET, HOST, SEGMENT_BYTES, Layout
+from localcluster.layout import BROKER_SET, HOST, SEGMENT_BYTES, Layout, Mode
 from localcluster.processes import ProcessIdentity, ProcessRecord, ProcessTable, interrupts_held, spawn
+from localcluster.raftset import raft_set
 from localcluster.waiting import POLL_MS, NotYet, wait_for
 from mqadmin.admin import AdminClient
 from mqadmin.errors import AdminError
@@ -50,8 +51,9 @@ class Cluster:
         self._lease = lease
         self._table = ProcessTable(self.directory)
 
-    @staticmethod
+    @classmethod
     def create(
+        cls,
         directory: Path,
         *,
         controllers: int = 3,
@@ -61,7 +63,8 @@ class Cluster:
         broker_settings: dict[str, str] | None = None,
         controller_settings: dict[str, str] | None = None,
         bind_host: str = HOST,
-    ) -> Cluster:
+        mode: Mode = Mode.CONTROLLER,
+    ) -> Self:
         """Reserves ports and writes the files of a new cluster; starts nothing. With another `bind_host` than
         HOST, processes find each other through a relay alone.
 
@@ -78,12 +81,13 @@ class Cluster:
         layout = Layout(
             directory,
             ports.FIRST_PORT if base_port is None else base_port,
-            controllers,
+            0 if mode is Mode.RAFT else controllers,
             brokers,
             segment_bytes,
             dict(broker_settings or {}),
             dict(controller_settings or {}),
             bind_host,
+            mode,
         )
         if base_port is None:
             lease = ports.lease_any(directory, len(layout.ports))
@@ -98,7 +102,7 @@ class Cluster:
         except OSError:
             lease.release()
             raise
-        return Cluster(layout, lease)
+        return cls(layout, lease)
 
     @staticmethod
     def open(directory: Path) -> Cluster:
@@ -236,9 +240,11 @@ class Cluster:
     # Conditions
 
     async def sync_state(self, admin: AdminClient) -> SyncState:
-        """The broker set as the leading controller has it. Raises `NotYet` while there is no leader or
-        set."""
+        """The broker set as the leading controller has it, or in Raft mode its master. Raises `NotYet` while there is no leader
+        or set."""
         self.check_alive()
+        if self.layout.in_raft_mode:
+            return await raft_set(self.layout, admin)
         try:
             states = await admin.sync_states(self.layout.controller_list, [BROKER_SET])
         except AdminError as error:
@@ -322,7 +328,7 @@ class Cluster:
             raise NotYet(str(error)) from error
         known = sets[BROKER_SET].addresses.get(0) if BROKER_SET in sets else None
         if known != master_address:
-            raise NotYet(f"the name server has {known} as master, the controllers {master_address}")
+            raise NotYet(f"the name server has {known} as master, and {master_address} is")
 
     def _checked(self, names: Iterable[str]) -> list[str]:
         wanted = list(names) or self.layout.names

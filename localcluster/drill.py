@@ -21,6 +21,7 @@ from localcluster.layout import BROKER_SET, CLUSTER_NAME
 from localcluster.load import Load, read_back
 from localcluster.logs import MARKS, marks, read_lines
 from localcluster.partitions import ELECTION_MS_MAX, Partition, Roles, Shape, draw, shapes
+from localcluster.raftset import HandOverFailed, transfer
 from localcluster.relayprocess import RelayProcess
 from mqadmin.admin import AdminClient
 from mqadmin.errors import AdminError
@@ -130,7 +131,8 @@ async def run_drills(
     strike: Strike
     if relay is not None:
         cutting = random.Random(seed)  # of its own: how much the load draws depends on how fast it is
-        drawn = repeat(only) if only is not None else shapes(cutting)
+        among = shapes(cutting, controllers=not cluster.layout.in_raft_mode)
+        drawn = repeat(only) if only is not None else among
         strike = partial(_partition, cluster, relay, drawn, cutting)
     else:
         strike = partial(_strike, cluster, kind, chance)
@@ -240,15 +242,21 @@ async def _strike(cluster: Cluster, kind: Kind, chance: random.Random, state: Sy
 
 
 def other_members(state: SyncState) -> list[Replica]:
-    """Of the SyncStateSet, without the master. Raises `DrillFailed` where there is none."""
+    """Of the SyncStateSet, or of who is level, without the master. Raises `DrillFailed` where there is none."""
     others = [replica for replica in state.in_sync if replica.broker_id != state.master_id]
     if not others:
-        raise DrillFailed("there is no other broker in the SyncStateSet to elect")
+        raise DrillFailed("there is no other broker in sync to elect")
     return others
 
 
 async def elect_another(cluster: Cluster, chosen: Replica) -> None:
     """Hands mastership over to `chosen`. Raises `DrillFailed`."""
+    if cluster.layout.in_raft_mode:
+        try:
+            await transfer(cluster.layout, chosen.broker_id)
+        except HandOverFailed as error:
+            raise DrillFailed(str(error)) from error
+        return
     admin = AdminClient(SystemClock())
     try:
         await admin.elect_master(cluster.layout.controller_list, CLUSTER_NAME, BROKER_SET, chosen.broker_id)
@@ -274,7 +282,7 @@ async def cut_ways(
 ) -> Partition:
     """Cuts what the shape says, for as long and as often as is drawn."""
     layout = cluster.layout
-    leader = layout.name_of(await cluster.wait_leader()) or ""
+    leader = None if layout.in_raft_mode else layout.name_of(await cluster.wait_leader()) or ""
     roles = Roles(
         master=master,
         slaves=[name for name in layout.broker_names if name != master],

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import click
 
-from localcluster.cli import unusable
+from localcluster.cli import mode_option, unusable
 from localcluster.cluster import Cluster, ClusterError
 from localcluster.drill import DrillReport, DrillResult, Kind, run_drills
-from localcluster.layout import HOST, HOST_BEHIND_RELAY, LayoutError
-from localcluster.partitions import Shape
+from localcluster.layout import HOST, HOST_BEHIND_RELAY, LayoutError, Mode
+from localcluster.partitions import OF_CONTROLLERS, Shape
 from localcluster.ports import PortsTaken
 from localcluster.processes import BooksDamaged
 from localcluster.relayprocess import RelayProcess
@@ -41,7 +41,8 @@ JAVA_DEFAULT = "java-default"
 @click.option(
     "--dir", "directory", type=click.Path(path_type=Path), help="A running cluster; else a new one is made."
 )
-@click.option("--controllers", default=3, show_default=True, help="Of a new cluster.")
+@mode_option
+@click.option("--controllers", default=3, show_default=True, help="Of a new cluster; in Raft mode none.")
 @click.option("--brokers", default=3, show_default=True, help="Of a new cluster.")
 @click.option(
     "--shape",
@@ -66,6 +67,7 @@ def drill(
     count: int,
     seed: int,
     directory: Path | None,
+    mode: str,
     controllers: int,
     brokers: int,
     shape: str | None,
@@ -80,7 +82,8 @@ def drill(
     kill       SIGKILL to the master; it is started again before the next drill
     term       SIGTERM to the master; likewise
     pause      SIGSTOP to the master until another one acknowledges
-    elect      electMaster to another member of the SyncStateSet
+    elect      electMaster to another member of the SyncStateSet;
+               in Raft mode a leadership transfer to a member that is level
     partition  what some processes say does not reach some others, for a while;
                on a new cluster, whose processes talk through a relay
 
@@ -107,8 +110,10 @@ def drill(
             report = _on(Cluster.open(directory), plan)
         elif plan.kind is Kind.PARTITION and brokers < 2:
             raise ClusterError("partitions are between two brokers at least; --brokers is for how many")
+        elif plan.shape in OF_CONTROLLERS and mode == Mode.RAFT.value:
+            raise ClusterError("there are no controllers in Raft mode; name another --shape")
         else:
-            report = _on_new_cluster(controllers, brokers, keep, plan)
+            report = _on_new_cluster(Mode(mode), controllers, brokers, keep, plan)
     except KeyboardInterrupt:
         raise SystemExit(130) from None
     except (
@@ -161,7 +166,7 @@ def _on(cluster: Cluster, plan: Plan, relay: RelayProcess | None = None) -> Dril
     )
 
 
-def _on_new_cluster(controllers: int, brokers: int, keep: bool, plan: Plan) -> DrillReport:
+def _on_new_cluster(mode: Mode, controllers: int, brokers: int, keep: bool, plan: Plan) -> DrillReport:
     directory = Path(tempfile.mkdtemp(prefix="autoswitch-mq-drill-"))
     click.echo(f"new cluster in {directory}")
     report: DrillReport | None = None
@@ -171,6 +176,7 @@ def _on_new_cluster(controllers: int, brokers: int, keep: bool, plan: Plan) -> D
         controllers=controllers,
         brokers=brokers,
         bind_host=HOST_BEHIND_RELAY if relayed else HOST,
+        mode=mode,
         broker_settings=None if plan.asks_after_failures else {"shutdownForwardSeconds": "35"},
     )
     try:

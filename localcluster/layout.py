@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +23,21 @@ MIN_IN_SYNC_REPLICAS = 2
 PORTS_PER_BROKER = 4  # fast (listen - 2), one unused, listen, replication (listen + 1)
 
 
+class Mode(StrEnum):
+    """Who elects the set's master."""
+
+    CONTROLLER = "controller"
+    RAFT = "raft"
+    """The brokers themselves, whose log is a Raft group's (`enableDLegerCommitLog`); there are no controllers."""
+
+
 class LayoutError(ValueError):
     """A cluster that cannot be laid out as asked; the text says what to change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """One name server, `controllers` controllers and `brokers` replicas of one broker set.
+    """One name server, `controllers` controllers (none in Raft mode) and `brokers` replicas of one broker set.
 
     Every process is known by its address at HOST; it opens its ports there, or at `bind_host` behind a relay.
     `broker_settings` and `controller_settings` are properties added to the files of all of their kind.
@@ -42,15 +51,22 @@ class Layout:
     broker_settings: dict[str, str] = field(default_factory=dict)
     controller_settings: dict[str, str] = field(default_factory=dict)
     bind_host: str = HOST
+    mode: Mode = Mode.CONTROLLER
 
     def __post_init__(self) -> None:
-        if self.controllers < 1 or self.brokers < 1:
+        if self.in_raft_mode and self.controllers:
+            raise LayoutError("a cluster in Raft mode has no controllers")
+        if self.brokers < 1 or (self.controllers < 1 and not self.in_raft_mode):
             raise LayoutError("a cluster has at least one controller and one broker")
         if not 1024 <= self.base_port <= 65536 - ports_needed(self.controllers, self.brokers):
             raise LayoutError(
                 f"base port {self.base_port}: {ports_needed(self.controllers, self.brokers)} ports from there "
                 "must lie between 1024 and 65535"
             )
+
+    @property
+    def in_raft_mode(self) -> bool:
+        return self.mode is Mode.RAFT
 
     @property
     def names(self) -> list[str]:
@@ -96,6 +112,15 @@ class Layout:
         port = int(self.address(name).rpartition(":")[2])
         return [port - 2, port, port + 1] if name in self.broker_names else [port]
 
+    def member_address(self, name: str) -> str:
+        """Where a Raft-mode broker talks to the others of its group."""
+        return f"{HOST}:{self.ports_of(name)[-1]}"
+
+    @property
+    def members(self) -> dict[str, str]:
+        """Of the Raft group of the brokers, by member id."""
+        return {f"n{number}": self.member_address(name) for number, name in enumerate(self.broker_names)}
+
     def name_of(self, address: str) -> str | None:
         """The process that listens at `address`; None for a stranger's."""
         return next((name for name in self.names if self.address(name) == address), None)
@@ -130,23 +155,36 @@ class Layout:
         return {
             "brokerClusterName": CLUSTER_NAME,
             "brokerName": BROKER_SET,
-            "brokerId": "-1",
-            "brokerRole": "SLAVE",
-            "enableControllerMode": "true",
-            "controllerAddr": self.controller_list,
             "namesrvAddr": self.namesrv,
             "brokerIP1": HOST,
             "brokerIP2": HOST,
             "bindAddress": self.bind_host,
             "listenPort": port,
-            "haListenPort": str(int(port) + 1),
             "storePathRootDir": data,
             "mappedFileSizeCommitLog": str(self.segment_bytes),
+            "autoCreateTopicEnable": "true",
+            **(self._raft_keys(name) if self.in_raft_mode else self._controller_keys(int(port) + 1)),
+            **self.broker_settings,
+        }
+
+    def _controller_keys(self, ha_port: int) -> dict[str, str]:
+        return {
+            "brokerId": "-1",
+            "brokerRole": "SLAVE",
+            "enableControllerMode": "true",
+            "controllerAddr": self.controller_list,
+            "haListenPort": str(ha_port),
             "allAckInSyncStateSet": "true",
             "minInSyncReplicas": str(min(MIN_IN_SYNC_REPLICAS, self.brokers)),
-            "autoCreateTopicEnable": "true",
             "shutdownForwardSeconds": "0",
-            **self.broker_settings,
+        }
+
+    def _raft_keys(self, name: str) -> dict[str, str]:
+        return {
+            "enableDLegerCommitLog": "true",
+            "dLegerGroup": BROKER_SET,
+            "dLegerPeers": ";".join(f"{member}-{address}" for member, address in self.members.items()),
+            "dLegerSelfId": f"n{name.partition('-')[2]}",
         }
 
     def file(self, name: str) -> str:
@@ -174,6 +212,7 @@ class Layout:
                 "broker_settings": self.broker_settings,
                 "controller_settings": self.controller_settings,
                 "bind_host": self.bind_host,
+                "mode": self.mode,
             },
         }
 
@@ -181,7 +220,8 @@ class Layout:
     def from_environment(directory: Path, text: str) -> Layout:
         """The layout whose `env.json` reads `text`. Raises `LayoutError` where it is not ours."""
         try:
-            return Layout(directory, **json.loads(text)["layout"])
+            told = json.loads(text)["layout"]
+            return Layout(directory, **{**told, "mode": Mode(told.get("mode", Mode.CONTROLLER))})
         except (ValueError, KeyError, TypeError) as error:
             raise LayoutError(f"{directory / 'env.json'} is not of a local cluster: {error!r}") from None
 

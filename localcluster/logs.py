@@ -17,6 +17,9 @@ FIELD = re.compile(r'(?:^| )(\w+)=("(?:[^"\\]|\\.)*"|\S*)')
 
 LOST_BROKER = re.compile(r"broker (connection ended|silent)\b")
 
+MEMBER = "dledger.node"
+"""Where a Raft-mode broker logs what it is in its group."""
+
 DETECTED, ELECTED, NOTIFIED, WRITABLE = "detected", "elected", "notified", "writable"
 MARKS = (DETECTED, ELECTED, NOTIFIED, WRITABLE)
 
@@ -51,16 +54,25 @@ def marks(lines: Iterable[LogLine], fault_ms: int, old_epoch: int) -> dict[str, 
     """When the failover that began at `fault_ms` reached each of MARKS, in ms of the wall clock.
 
     `detected`: a controller noted a broker's end; `elected`: a controller noted a master of a newer epoch;
-    `notified`, `writable`: the broker that became master of such an epoch heard of it, and took the role.
+    `notified`, `writable`: the broker that became master of such an epoch heard of it, and took the role. In Raft mode
+    `detected`: a broker stood for election; `elected`: one won it.
     """
     later = sorted((line for line in lines if line.time_ms >= fault_ms), key=lambda line: line.time_ms)
     newer = [line for line in later if _epoch(line) > old_epoch]
     found: dict[str, int] = {}
     for line in later:
-        if line.name.startswith("controller") and LOST_BROKER.match(line.message):
+        if (
+            line.name.startswith("controller")
+            and LOST_BROKER.match(line.message)
+            or _in_group(line, "CANDIDATE")
+        ):
             found.setdefault(DETECTED, line.time_ms)
     for line in newer:
-        if line.name.startswith("controller") and line.message.startswith("elected "):
+        if (
+            line.name.startswith("controller")
+            and line.message.startswith("elected ")
+            or _in_group(line, "LEADER")
+        ):
             found.setdefault(ELECTED, line.time_ms)
     taken = next((line for line in newer if line.message.startswith("role taken role=master ")), None)
     if taken is not None:
@@ -71,8 +83,12 @@ def marks(lines: Iterable[LogLine], fault_ms: int, old_epoch: int) -> dict[str, 
     return found
 
 
+def _in_group(line: LogLine, role: str) -> bool:
+    return line.name.startswith("broker") and line.logger == MEMBER and line.fields.get("role") == role
+
+
 def _epoch(line: LogLine) -> int:
-    text = line.fields.get("epoch", "")
+    text = line.fields.get("epoch") or line.fields.get("term", "")
     return int(text) if text.isdecimal() else -1
 
 

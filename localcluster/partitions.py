@@ -49,13 +49,24 @@ WITHIN = frozenset(
 """Clients notice nothing of these; of the others they may be part, on the side of the rest."""
 
 
+OF_CONTROLLERS = frozenset(
+    {
+        Shape.MASTER_FROM_CONTROLLERS,
+        Shape.MASTER_WITH_CONTROLLER,
+        Shape.LEADER_ALONE,
+        Shape.LEADER_FROM_BROKERS,
+    }
+)
+"""There are none of these where there are no controllers."""
+
+
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """Who is what, when the partition begins."""
+    """Who is what, when the partition begins; nobody leads controllers where there are none."""
 
     master: str
     slaves: list[str]
-    leader: str
+    leader: str | None
     followers: list[str]
 
     @property
@@ -64,7 +75,7 @@ class Roles:
 
     @property
     def controllers(self) -> list[str]:
-        return [self.leader, *self.followers]
+        return [self.leader, *self.followers] if self.leader is not None else []
 
     @property
     def everyone(self) -> list[str]:
@@ -87,10 +98,12 @@ class Partition:
     serving_ms_max: int | None
 
 
-def shapes(chance: random.Random) -> Iterator[Shape]:
-    """Shapes without end: all of them in some order, then all in another one, and so on."""
+def shapes(chance: random.Random, *, controllers: bool = True) -> Iterator[Shape]:
+    """Shapes without end: all of them in some order, then all in another one, and so on; without `controllers`, those that
+    need none."""
+    among = [shape for shape in Shape if controllers or shape not in OF_CONTROLLERS]
     while True:
-        yield from chance.sample(list(Shape), len(Shape))
+        yield from chance.sample(among, len(among))
 
 
 def draw(shape: Shape, roles: Roles, chance: random.Random) -> Partition:
@@ -119,23 +132,26 @@ def draw(shape: Shape, roles: Roles, chance: random.Random) -> Partition:
 
 def _sides(shape: Shape, roles: Roles, chance: random.Random) -> tuple[list[str], list[str]]:
     """Who is on the one side, and who on the other."""
-    slave, controller = chance.choice(roles.slaves), chance.choice(roles.controllers)
+    slave = chance.choice(roles.slaves)
+    controller = [chance.choice(roles.controllers)] if roles.controllers else []
     match shape:
         case Shape.MASTER_FROM_CONTROLLERS:
             return [roles.master], roles.controllers
         case Shape.SLAVE_FROM_MASTER | Shape.SLAVE_MUTE:
             return [slave], [roles.master]
         case Shape.LEADER_FROM_BROKERS:
+            assert roles.leader is not None, "there are no controllers"
             return [roles.leader], roles.brokers
         case Shape.MASTER_ALONE | Shape.MASTER_MUTE | Shape.MASTER_DEAF:
             side = [roles.master]
         case Shape.MASTER_WITH_CONTROLLER:
-            side = [roles.master, controller]
+            side = [roles.master, *controller]
         case Shape.MASTER_WITH_SLAVE:
-            side = [roles.master, slave, controller]
+            side = [roles.master, slave, *controller]
         case Shape.SLAVE_ALONE:
             side = [slave]
         case Shape.LEADER_ALONE:
+            assert roles.leader is not None, "there are no controllers"
             side = [roles.leader]
     return side, [name for name in roles.everyone if name not in side]
 
@@ -151,13 +167,17 @@ def serving_ms_max(roles: Roles, cuts: Cuts) -> int | None:
 
     It has to have one where two of its members reach each other, the name server, the client and a majority of
     controllers that reach each other. A master that is one of two such drops whom it does not hear, else another one
-    is elected. None where no two are so placed.
+    is elected. Without controllers a majority of the members have to reach each other. None where nobody is so placed.
     """
 
     def meet(names: Iterable[str]) -> bool:
         pairs = combinations(names, 2)
         return not any((one, other) in cuts or (other, one) in cuts for one, other in pairs)
 
+    if not roles.controllers:
+        majorities = combinations(roles.brokers, len(roles.brokers) // 2 + 1)
+        served = any(meet([*each, CLIENT]) and meet([*each, NAMESRV]) for each in majorities)
+        return ELECTION_MS_MAX if served else None
     majority = len(roles.controllers) // 2 + 1
     quorums = [names for names in combinations(roles.controllers, majority) if meet(names)]
     placed = [

@@ -13,10 +13,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from dledger.peerlist import peer_list
+from localcluster.cli import electors
 from localcluster.cluster import Cluster
 from localcluster.drill import DrillResult, Kind, drill_once
 from localcluster.history import Found, Outcome, Place, Verdict, judge
-from localcluster.layout import BROKER_SET, CLUSTER_NAME
+from localcluster.layout import BROKER_SET, CLUSTER_NAME, Layout
 from localcluster.load import Load, as_found, read_messages
 from localcluster.narrator import Narrator
 from localcluster.waiting import NotYet, wait_for
@@ -79,28 +81,33 @@ class Quickstart:
             await self.read_by_spark(cluster, load)
 
     async def bring_up(self, cluster: Cluster) -> None:
-        self.say.step(2, "One name server, three controllers, three brokers of one set")
+        layout = cluster.layout
+        others = "" if layout.in_raft_mode else ", three controllers"
+        self.say.step(2, f"One name server{others}, three brokers of one set")
         started_ms = self.clock.monotonic_ms()
         cluster.start()
-        leader = await cluster.wait_leader()
+        leader = None if layout.in_raft_mode else await cluster.wait_leader()
         state = await cluster.wait_whole()
         self.say.good(f"whole after {self.clock.monotonic_ms() - started_ms} ms")
-        self.say.line(f"name server {cluster.layout.namesrv}, controllers {cluster.layout.controller_list}")
-        self.say.line(f"leading controller: {cluster.layout.name_of(leader)} ({leader})")
+        self.say.line(f"name server {layout.namesrv}, {electors(layout)}")
+        if leader is not None:
+            self.say.line(f"leading controller: {layout.name_of(leader)} ({leader})")
         self.show(cluster, state)
 
     def show(self, cluster: Cluster, state: SyncState) -> None:
         members = ", ".join(name_of(cluster, replica.address) for replica in state.in_sync)
         master = name_of(cluster, state.master_address or "")
+        if cluster.layout.in_raft_mode:
+            self.say.line(f"master: {master} in term {state.master_epoch}; level: {members}")
+            return
         self.say.line(
             f"master: {master} in epoch {state.master_epoch}; SyncStateSet: {members} (set epoch {state.sync_state_set_epoch})"
         )
 
     async def send(self, cluster: Cluster, load: Load) -> None:
-        self.say.step(
-            3,
-            f"Send {self.messages:,} messages; each is acknowledged by every member of the set (contract C)",
-        )
+        raft = cluster.layout.in_raft_mode
+        how = "once a majority's disks have it" if raft else "by every member of the set (contract C)"
+        self.say.step(3, f"Send {self.messages:,} messages; each is acknowledged {how}")
         await cluster.create_topic(TOPIC, QUEUES)
         began_ms = self.clock.monotonic_ms()
         with self.say.meter("sent", self.messages) as meter:
@@ -131,18 +138,18 @@ class Quickstart:
         self.show(cluster, await cluster.wait_whole())
 
     async def hand_over(self, cluster: Cluster, load: Load) -> None:
-        self.say.step(5, "Hand the mastership over by mqadmin electMaster while sending goes on")
+        command = "dledger transfer" if cluster.layout.in_raft_mode else "mqadmin electMaster"
+        self.say.step(5, f"Hand the mastership over by {command} while sending goes on")
 
         async def strike(state: SyncState, master: str) -> None:
             chosen = next(replica for replica in state.in_sync if replica.broker_id != state.master_id)
-            options = ["-a", cluster.layout.controller_list, "-b", str(chosen.broker_id)]
-            options += ["-bn", BROKER_SET, "-c", CLUSTER_NAME]
-            self.say.line("mqadmin electMaster " + " ".join(options))
-            await run_child([sys.executable, "-P", "-m", "mqadmin", "electMaster", *options])
+            module, *arguments = hand_over_command(cluster.layout, chosen.broker_id)
+            self.say.line(" ".join([module, *arguments]))
+            await run_child([sys.executable, "-P", "-m", module, *arguments])
 
         result = await drill_once(cluster, Kind.ELECT, load, QUIET_MS, strike)
         self.tell(result)
-        self.outages_ms["electMaster"] = result.outage_ms
+        self.outages_ms[command] = result.outage_ms
         self.show(cluster, await cluster.wait_whole())
 
     def tell(self, result: DrillResult) -> None:
@@ -229,6 +236,15 @@ class Quickstart:
         for what, outage_ms in self.outages_ms.items():
             self.say.good(f"client outage at {what}: {outage_ms} ms")
         self.say.good(f"everything held, in {seconds:.0f} s")
+
+
+def hand_over_command(layout: Layout, broker_id: int) -> list[str]:
+    """The module, and what it is told, that makes that broker the master."""
+    if layout.in_raft_mode:
+        member = list(layout.members)[broker_id - 1]
+        return ["dledger", "transfer", "--group", BROKER_SET, "--peers", peer_list(layout.members), member]
+    which = ["-bn", BROKER_SET, "-c", CLUSTER_NAME]
+    return ["mqadmin", "electMaster", "-a", layout.controller_list, "-b", str(broker_id), *which]
 
 
 async def bound_at_least(store: Path, end: int) -> int:

@@ -15,9 +15,11 @@ from pathlib import Path
 
 import click
 
+from dledger.peerlist import peer_list
+from localcluster.cli import mode_option
 from localcluster.cluster import Cluster, ClusterError
 from localcluster.drill import DrillFailed
-from localcluster.layout import BROKER_SET, CLUSTER_NAME, LayoutError
+from localcluster.layout import BROKER_SET, CLUSTER_NAME, Layout, LayoutError, Mode
 from localcluster.narrator import Narrator
 from localcluster.ports import PortsTaken
 from localcluster.quickstart import ComparisonFailed, Quickstart
@@ -39,29 +41,42 @@ def check_disk(directory: Path) -> None:
 
 
 def invitations(cluster: Cluster) -> list[str]:
-    """Ten commands worth trying on a cluster that stays up."""
+    """Some ten commands worth trying on a cluster that stays up."""
     layout = cluster.layout
-    controllers, directory = f"'{layout.controller_list}'", f"'{cluster.directory}'"
+    directory = f"'{cluster.directory}'"
     store = layout.properties(layout.broker_names[0])["storePathRootDir"]
     return [
         f"scripts/cluster status --dir {directory}",
-        f"mqadmin getSyncStateSet -a {controllers} -b {BROKER_SET}",
-        f"mqadmin getControllerMetaData -a {layout.address(layout.controller_names[0])}",
+        *(_of_members(layout) if layout.in_raft_mode else _of_controllers(layout)),
         f"mqadmin getBrokerEpoch -n {layout.namesrv} -b {BROKER_SET}",
         f"mqadmin haStatus -n {layout.namesrv} -c {CLUSTER_NAME}",
         f"mqadmin clusterList -n {layout.namesrv}",
-        f"mqadmin electMaster -a {controllers} -b 1 -bn {BROKER_SET} -c {CLUSTER_NAME}",
         f"scripts/drill kill --count 3 --dir {directory}",
         f"mqreplay scan '{store}'",
         f"scripts/cluster down --dir {directory} --remove",
     ]
 
 
+def _of_controllers(layout: Layout) -> list[str]:
+    controllers = f"'{layout.controller_list}'"
+    return [
+        f"mqadmin getSyncStateSet -a {controllers} -b {BROKER_SET}",
+        f"mqadmin getControllerMetaData -a {layout.address(layout.controller_names[0])}",
+        f"mqadmin electMaster -a {controllers} -b 1 -bn {BROKER_SET} -c {CLUSTER_NAME}",
+    ]
+
+
+def _of_members(layout: Layout) -> list[str]:
+    group = f"--group {BROKER_SET} --peers '{peer_list(layout.members)}'"
+    return [f"python -m dledger {command} {group}" for command in ("status", "members", "transfer")]
+
+
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--keep", is_flag=True, help="Leave the cluster up at the end.")
 @click.option("--messages", default=10_000, show_default=True, type=click.IntRange(1))
 @click.option("--seed", default=1, show_default=True)
-def main(keep: bool, messages: int, seed: int) -> None:
+@mode_option
+def main(keep: bool, messages: int, seed: int, mode: str) -> None:
     """Shows a cluster that fails over, and Spark reading what it committed."""
     for number in (signal.SIGTERM, signal.SIGHUP):  # a closed terminal cleans up as Ctrl-C does
         signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
@@ -78,7 +93,7 @@ def main(keep: bool, messages: int, seed: int) -> None:
         check_disk(directory)
         narrator.line(f"Python {sys.version.split()[0]} in {sys.prefix}; data in {directory}")
         narrator.line(f"Spark: {run.spark_missing or 'will run'}")
-        cluster = Cluster.create(directory / "cluster")
+        cluster = Cluster.create(directory / "cluster", mode=Mode(mode))
         run.directory = cluster.directory
         asyncio.run(run.run(cluster))
         run.summarize((clock.monotonic_ms() - started_ms) / 1000)

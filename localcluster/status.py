@@ -8,19 +8,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from localcluster.cluster import Cluster
-from localcluster.layout import BROKER_SET
+from localcluster.layout import BROKER_SET, Mode
+from localcluster.raftset import raft_set
+from localcluster.waiting import NotYet
 from mqadmin.admin import AdminClient
 from mqadmin.errors import AdminError
 from mqadmin.replies import SyncState
 from mqruntime.clock import SystemClock
 
+PLACES = {
+    Mode.CONTROLLER: ("epoch", "in the SyncStateSet", "not in the SyncStateSet"),
+    Mode.RAFT: ("term", "level", "not level"),
+}
+"""What a mastership is under, and what is said of a broker that is one of those who have everything, or is not."""
 STATES = {"T": "paused", "t": "paused"}
 
 
 @dataclass(frozen=True, slots=True)
 class StatusRow:
     """One process: `process` is `running`, `paused` or `down`; `role` what it does, as the controllers have
-    it."""
+    it, or in Raft mode the brokers."""
 
     name: str
     address: str
@@ -44,7 +51,7 @@ async def status_rows(cluster: Cluster) -> list[StatusRow]:
             if name in cluster.layout.controller_names and process == "running":
                 role = "leader" if address == leader else "follower" if leader else "no leader"
             elif name in cluster.layout.broker_names:
-                role, detail = _broker(state, address)
+                role, detail = _broker(state, address, *PLACES[cluster.layout.mode])
                 if process == "running":
                     detail = " ".join(filter(None, [detail, await _log_end(admin, address)]))
             rows.append(StatusRow(name, address, identity.pid if identity else None, process, role, detail))
@@ -66,22 +73,24 @@ def format_rows(rows: list[StatusRow]) -> str:
 
 async def _leader_and_set(cluster: Cluster, admin: AdminClient) -> tuple[str | None, SyncState | None]:
     try:
+        if cluster.layout.in_raft_mode:
+            return None, await raft_set(cluster.layout, admin)
         leader = await admin.leader(cluster.layout.controller_list)
         states = await admin.sync_states(cluster.layout.controller_list, [BROKER_SET])
-    except AdminError:
+    except (AdminError, NotYet):
         return None, None
     return leader, states.get(BROKER_SET)
 
 
-def _broker(state: SyncState | None, address: str) -> tuple[str, str]:
+def _broker(state: SyncState | None, address: str, epoch: str, inside: str, outside: str) -> tuple[str, str]:
     if state is None:
         return "unknown", ""
     for replica in (*state.in_sync, *state.not_in_sync):
         if replica.address == address:
             role = "master" if address == state.master_address else "slave"
-            place = "in the SyncStateSet" if replica in state.in_sync else "not in the SyncStateSet"
-            epoch = f", epoch {state.master_epoch}" if role == "master" else ""
-            return role, f"id {replica.broker_id}{epoch}, {place}"
+            place = inside if replica in state.in_sync else outside
+            under = f", {epoch} {state.master_epoch}" if role == "master" else ""
+            return role, f"id {replica.broker_id}{under}, {place}"
     return "unregistered", ""
 
 

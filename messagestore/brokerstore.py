@@ -328,6 +328,10 @@ class BrokerStore(ABC):
         """Without the last one. OSError."""
         return await self._log.segments_behind_first(count_max)
 
+    def first_message_offset(self) -> int | None:
+        """Where the first one begins, confirmed or not; None where none stands at the log's beginning. From the mapping."""
+        return self._log.first_record()
+
     def first_store_time(self) -> int | None:
         """Of the first confirmed record, ms; None without any. From the mapping: for one look, not for many."""
         first = self._log.first_record()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple
 
 from dledger.actions import Role
 from dledger.memberservice import MemberService
@@ -20,6 +21,7 @@ from messagestore.settings import StoreSettings
 from mqruntime.clock import Clock
 from mqruntime.runtime import Runtime
 from mqruntime.tasks import Tasks
+from raftstore.decidedlately import DecidedLately
 from raftstore.framing import position_told
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
@@ -36,6 +38,16 @@ CONNECT_TIMEOUT_MS, ASK_TIMEOUT_MS = 1_000, 1_000
 PREFERRED_EVERY_MS = 1_000
 ENTRY_ROOM_BYTES = 64
 """Of a file, for the header of its one entry and the blank behind it."""
+
+
+class Behind(NamedTuple):
+    """How far a member is behind the one that leads: where what it is known to hold ends, how many entries it lacks, how long
+    it has not been heard, and whether it holds what was decided a moment ago."""
+
+    held_end: int
+    lacks: int
+    silent_ms: int
+    is_level: bool
 
 
 def ledger_settings(store: StoreSettings, *, pending_max: int, checks_addresses: bool) -> DLedgerSettings:
@@ -76,6 +88,7 @@ class Member:
         self._restarted: Callable[[int], None] = lambda position: None
         self._role_changed: Callable[[], None] = lambda: None
         self._clients_at: Callable[[], str | None] = lambda: None
+        self._decided = DecidedLately()
         self.node = DLedgerNode(
             self_id=self_id,
             peers=peers,
@@ -87,7 +100,7 @@ class Member:
             stands_at=position_told,
             on_role_change=self._announced,
             on_fatal=on_fatal,
-            on_readable=lambda end: self._readable(end),
+            on_readable=self._readable_to,
             on_restarted=lambda position: self._restarted(position),
         )
         self.router = Router(on_fatal=on_fatal)
@@ -188,21 +201,27 @@ class Member:
         assert log is not None
         return self.node.log_begin() if index <= log.begin.index else log.stored_unit(index).end
 
-    def behind(self) -> dict[str, tuple[int, int, int]]:
-        """Of each other member, where this one leads: where what it is known to hold ends, how many entries it lacks, and how
-        long it has not been heard, ms."""
+    def behind(self) -> dict[str, Behind]:
+        """Of each other member, where this one leads."""
         core = self.node.core
         if core is None or not self.leads:
             return {}
         now_ms = self._clock.monotonic_ms()
+        decided = self._decided.index(now_ms)
         return {
-            peer: (
+            peer: Behind(
                 self.end_of(min(known.match_index, core.durable_index)),
                 self.node.last_index - known.match_index,
                 now_ms - known.heard_ms,
+                known.match_index >= decided,
             )
             for peer, known in core.progress.items()
         }
+
+    def _readable_to(self, end: int) -> None:
+        assert self.node.core is not None
+        self._decided.note(self.node.core.committed_index, self._clock.monotonic_ms())
+        self._readable(end)
 
     def _announced(self, role: Role, term: int) -> None:
         self._role_changed()

@@ -14,6 +14,7 @@ from ha.master.admittance import Why
 from ha.master.gate import Asker
 from raftstore.ledgerstore import LedgerStore
 from raftstore.member import Member
+from raftstore.termstarts import TermStarts
 
 HEARD_MS = 3_000
 """A member that answered so lately counts as connected."""
@@ -30,6 +31,7 @@ class GroupReplication:
         self._store = store
         self._broker_id_of = broker_id_of
         self._confirm_callbacks: list[Callable[[], None]] = []
+        self._terms = TermStarts(member.node)
         self.counters = HACounters()
         store.on_flush(self._confirmed)
 
@@ -49,8 +51,8 @@ class GroupReplication:
 
     @property
     def history(self) -> EpochHistory:
-        """Terms are the log's own affair: there is no file of epochs."""
-        return EpochHistory()
+        """The terms of the log itself: there is no file of epochs."""
+        return self._terms.history
 
     @property
     def copies(self) -> bool:
@@ -102,12 +104,16 @@ class GroupReplication:
         return frozenset(self.slaves())
 
     def slaves(self) -> dict[int, tuple[int, bool]]:
-        """Broker id -> (where what it holds ends, it may be elected) of each member that was heard lately."""
+        """Broker id -> (where what it holds ends, level) of each member that was heard lately."""
         return {
-            self._broker_id_of(peer): (held_end, True)
-            for peer, (held_end, lacks, silent_ms) in self._member.behind().items()
-            if silent_ms <= HEARD_MS
+            self._broker_id_of(peer): (behind.held_end, behind.is_level)
+            for peer, behind in self._member.behind().items()
+            if behind.silent_ms <= HEARD_MS
         }
+
+    def may_be_followed(self) -> bool:
+        """A member is heard: before it leads it draws level."""
+        return bool(self.slaves())
 
     def read_from(self) -> int | None:
         """The least end of those, which is read on from there; None without any."""
@@ -126,11 +132,11 @@ class GroupReplication:
     def status(self) -> dict[str, Any]:
         leads, end = self._member.leads, self._store.max_offset()
         connections = [
-            {"addr": self._member.node.peers[peer], "slaveAckOffset": held_end,
-             "diff": end - held_end, "inSync": not lacks,
-             "transferFromWhere": held_end, "transferredByteInSecond": 0}
-            for peer, (held_end, lacks, silent_ms) in self._member.behind().items()
-            if silent_ms <= HEARD_MS
+            {"addr": self._member.node.peers[peer], "slaveAckOffset": behind.held_end,
+             "diff": end - behind.held_end, "inSync": behind.is_level,
+             "transferFromWhere": behind.held_end, "transferredByteInSecond": 0}
+            for peer, behind in self._member.behind().items()
+            if behind.silent_ms <= HEARD_MS
         ]  # fmt: skip
         return {
             "haClientRuntimeInfo": {

@@ -153,8 +153,9 @@ class StatusRequests:
 
     async def _earliest_ms(self) -> int:
         """When the first message that is kept was stored; the start of this process when there is none."""
+        first = self._store.first_message_offset()
         try:
-            record = await self._store.message_at(self._store.min_offset())
+            record = None if first is None else await self._store.message_at(first)
         except RecordDamaged:
             record = None
         return self._booted_ms if record is None else store_timestamp(record, 0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from prometheus_client.registry import Collector
 
 from broker.role.membership import Membership
@@ -18,12 +20,12 @@ async def serve_broker_probes(
     settings: BrokerSettings,
     store: BrokerStore,
     ha: Replication,
-    collector: Collector,
+    collectors: Sequence[Collector],
 ) -> HttpPages:
     """/metrics, /health, /master (200 on the broker that takes sends) and /slave. Raises PagesCannotListen."""
     return await serve_probes(
         settings,
-        [collector],
+        collectors,
         lambda: {
             "cluster": membership.cluster_name,
             "broker": membership.broker_name,

@@ -97,8 +97,7 @@ class Farewell:
         await asyncio.sleep(SUCCESSOR_REGISTERS_MS / 1000)
 
     def _may_be_followed(self) -> bool:
-        """A member of the set is connected."""
-        return any(in_sync for _, in_sync in self._ha.slaves().values())
+        return self._ha.may_be_followed()
 
     def _clients(self) -> list[Peer]:
         """The open connections of clients."""

@@ -13,7 +13,8 @@ two. Every side is warmed up with the same load. Anonymous memory is that at the
 With `--only` there are only the loads whose names begin so, and before the warm-up as many seconds of single sends by the
 light client.
 
-Contracts are those of docs/operations.md; ours-a, ours-b and java-b may be named, too. With `--profile` a last run of ours
+Contracts are those of docs/operations.md; ours-a, ours-b and java-b may be named, too, and ours-raft,java-raft: brokers in Raft
+mode, without controllers. With `--profile` a last run of ours
 shows where the master's CPU goes. Without Java, or with `--skip-java`, only ours and the light client are measured. Exits 1
 when a median misses what is reached for."""
 
@@ -62,6 +63,7 @@ def cpu_row(what: str, client: str, who: str) -> str:
 
 REACHES = (
     Reach(row(ASYNC, JAVA_CLIENT, RATE), least=1.2, beside="Java A"),
+    Reach(row(ASYNC, JAVA_CLIENT, RATE), least=1.2, beside="Java Raft"),
     Reach(cpu_row(ASYNC, LIGHT_CLIENT, "master"), most=3, of_probe=True),
     Reach(cpu_row(ASYNC, LIGHT_CLIENT, "each slave"), most=1, of_probe=True),
     Reach(row(ASYNC, LIGHT_CLIENT, RATE), least=60_000),

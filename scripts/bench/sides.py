@@ -13,17 +13,25 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from localcluster.cluster import Cluster
-from localcluster.layout import Layout
+from localcluster.layout import BROKER_SET, Layout, Mode
+from localcluster.raftset import MASTER_ID
+from localcluster.waiting import NotYet
+from mqadmin.admin import AdminClient
+from mqadmin.errors import AdminError
+from mqadmin.replies import Replica, SyncState
 
 OURS, SAMPLED, JAVA = "broker", "scripts.bench.sampledbroker", "scripts.bench.javabroker"
 SEGMENT_BYTES = 1 << 30  # as shipped, and upstream's default
 PATIENT = {"waitTimeMillsInSendQueue": "2000"}
 """A Java broker refuses what waited longer, by default 200 ms, as on a machine that does much else everything does."""
+RAFT = "Raft"
 CONTRACTS = {
     "A": {"allAckInSyncStateSet": "false", "minInSyncReplicas": "1"},
     "B": {"allAckInSyncStateSet": "true", "minInSyncReplicas": "1"},
     "C": {"allAckInSyncStateSet": "true", "minInSyncReplicas": "2"},
+    RAFT: {"brokerRole": "ASYNC_MASTER"},
 }
+"""Raft mode has one of its own: a majority, ours on disk and Java's in memory."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +45,10 @@ class Side:
     @property
     def is_java(self) -> bool:
         return self.module == JAVA
+
+    @property
+    def mode(self) -> Mode:
+        return Mode.RAFT if self.contract == RAFT else Mode.CONTROLLER
 
 
 SIDES = {
@@ -71,14 +83,39 @@ class SideLayout(Layout):
         return self.broker_module if name in self.broker_names else Layout.module(self, name)
 
 
+class JavaRaftCluster(Cluster):
+    """Java's brokers in Raft mode, which tell of their set by registering: the name server's word is taken for it."""
+
+    async def sync_state(self, admin: AdminClient) -> SyncState:
+        self.check_alive()
+        try:
+            sets = (await admin.cluster_info(self.layout.namesrv)).broker_sets
+        except AdminError as error:
+            raise NotYet(str(error)) from error
+        found = sets[BROKER_SET].addresses if BROKER_SET in sets else {}
+        master = found.get(MASTER_ID)
+        if master is None:
+            raise NotYet(f"{BROKER_SET} has no master at the name server; registered are {found}")
+        names = self.layout.broker_names
+        replicas = {
+            address: Replica(
+                BROKER_SET, names.index(self.layout.name_of(address) or names[0]) + 1, address, True
+            )
+            for address in found.values()
+        }
+        return SyncState(BROKER_SET, replicas[master].broker_id, master, 0, 0, tuple(replicas.values()), ())
+
+
 @contextmanager
 def cluster_of(
     side: Side, *, brokers: int = 3, directory: Path | None = None, **settings: str
 ) -> Iterator[Cluster]:
     """Not started yet; `settings` of the brokers go before those of the contract. Its folder is below `directory`."""
     with tempfile.TemporaryDirectory(prefix="autoswitch-mq-bench-", dir=directory) as folder:
-        with Cluster.create(
+        kind = JavaRaftCluster if side.is_java and side.mode is Mode.RAFT else Cluster
+        with kind.create(
             Path(folder) / "cluster",
+            mode=side.mode,
             brokers=brokers,
             segment_bytes=SEGMENT_BYTES,
             broker_settings={**(PATIENT if side.is_java else {}), **CONTRACTS[side.contract], **settings},

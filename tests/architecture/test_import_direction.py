@@ -26,9 +26,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "mqclient": {"remoting", "mqruntime"},
     "mqadmin": {"mqclient", "remoting", "mqruntime"},
     "sparkreplay": {"messagestore", "epochfile", "mqclient"},
-    "localcluster": {"mqclient", "mqadmin", "sparkreplay", "mqruntime"},
+    "localcluster": {"dledger", "mqclient", "mqadmin", "sparkreplay", "mqruntime"},
 }
-"""Package -> the packages of ours that it may import. localcluster runs mqreplay's reader in the quickstart."""
+"""Package -> the packages of ours that it may import. localcluster runs mqreplay's reader in the quickstart, and
+asks the members of a Raft-mode set as any client of a DLedger group does."""
 
 ALSO_ALLOWED = {
     "namesrv/__main__.py": {"controller"},

@@ -12,7 +12,9 @@ import pytest
 from prometheus_client.metrics_core import Metric
 
 from broker.metrics import figures as broker_figures
+from broker.metrics import groupfigures as group_figures
 from broker.metrics.collector import BrokerCollector
+from broker.modes import group_figures as group_figures_of
 from controller import figures as controller_figures
 from controller.metrics import ControllerCollector
 from controller.server import ControllerApp
@@ -29,6 +31,7 @@ from remoting.headers.messages import ConsumerSendMsgBackHeader
 from simulation.kernel.node import SimulatedClock
 from simulation.kernel.world import World
 from tests.unit.broker.brokerset import CONTROLLERS, Cluster
+from tests.unit.broker.groupset import GroupSet
 
 OPERATIONS = Path(__file__).parents[3] / "docs" / "operations.md"
 BODIES = [f"message {number}".encode() for number in range(12)]
@@ -173,8 +176,34 @@ def test_what_is_exposed_is_what_is_declared(cluster: Cluster) -> None:
     assert_declared(exposed([namesrv_page(cluster)]), (), declared(namesrv_figures))
 
 
+def test_a_raft_mode_broker_shows_its_group() -> None:
+    with World(22) as world:
+        group = GroupSet(world, metricsExporterType="PROM")
+        group.start_up()
+        group.run(group.send_all(BODIES))
+        world.run_for_ms(2_000)
+        shown = {}
+        for node in group.brokers:
+            app = group.app(node)
+            (collector,) = group_figures_of(app._log, app.settings)
+            shown[node is group.master] = Page(collector.collect())
+        assert_declared(exposed([shown[True]]), broker_figures.BASE_LABELS, declared(group_figures))
+        assert [page.value("rocketmq_dledger_role") for page in (shown[True], shown[False])] == [3, 2]
+        for page in shown.values():
+            assert page.value("rocketmq_dledger_term") == group.app(group.master).ha.epoch
+            assert (
+                page.value("rocketmq_dledger_decided_index")
+                == page.value("rocketmq_dledger_last_index")
+                >= 12
+            )
+        assert shown[True].values("rocketmq_dledger_behind_entries") == [0, 0]
+        assert max(shown[True].values("rocketmq_dledger_silent_milliseconds")) < 1_000
+        assert shown[False].values("rocketmq_dledger_behind_entries") == []
+
+
 @pytest.mark.parametrize(
-    "figures", [declared(broker_figures), declared(controller_figures), declared(namesrv_figures)]
+    "figures",
+    [declared(each) for each in (broker_figures, group_figures, controller_figures, namesrv_figures)],
 )
 def test_the_documentation_has_the_declared_table(figures: Sequence[Figure]) -> None:
     rows = ["| figure | type | labels | meaning | |", "|---|---|---|---|---|"]

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
+import orjson
 import pytest
 
 from broker.role.membership import Role
 from messagestore.brokerstore import BrokerStore
-from remoting.codes import RequestCode
+from remoting.bodies.epochs import EpochCache, EpochSpan
+from remoting.bodies.routes import KVTable
+from remoting.codes import RequestCode, ResponseCode
+from simulation.kernel.node import Node
 from simulation.kernel.world import World
 from tests.unit.broker.groupset import GroupSet
 
@@ -193,3 +197,63 @@ def test_a_leader_that_cannot_take_messages_lets_another_lead(world: World) -> N
     sent = messages("elsewhere", 20)
     group.run(group.send_all(sent))
     assert bodies_of(group) == sorted(sent)
+
+
+def test_terms_are_told_as_epochs_and_who_is_level(world: World) -> None:
+    group = started(world)
+    group.run(group.send_all(messages("some", 30)))
+    before = epochs_of(group, group.master)
+    assert [each.epoch for each in before] == [group.app(group.master).ha.epoch]
+    former = group.master
+    former.kill()
+    group.wait_for_master()
+    group.run(group.send_all(messages("more", 30)))
+    status = orjson.loads(
+        group.run(group.ask(group.app(group.master).address, RequestCode.GET_BROKER_HA_STATUS)).body
+    )
+    assert (status["master"], status["inSyncSlaveNums"]) == (True, 1)  # one was not heard for long
+    group.start(former)
+    group.world.run_until(group.level, 20_000)
+    group.world.run_for_ms(2_000)
+    told = {name: epochs_of(group, node) for name, node in group.world.nodes.items() if node in group.brokers}
+    for rows in told.values():
+        assert [(each.epoch, each.start_offset) for each in rows] == [
+            (each.epoch, each.start_offset) for each in told[former.name]
+        ]
+        assert (rows[0].epoch, rows[0].start_offset) == (before[0].epoch, before[0].start_offset) and len(
+            rows
+        ) == 2
+    status = orjson.loads(
+        group.run(group.ask(group.app(group.master).address, RequestCode.GET_BROKER_HA_STATUS)).body
+    )
+    assert status["inSyncSlaveNums"] == 2
+
+
+def epochs_of(group: GroupSet, node: Node) -> list[EpochSpan]:
+    """What getBrokerEpoch shows."""
+    reply = group.run(group.ask(group.app(node).address, RequestCode.GET_BROKER_EPOCH_CACHE))
+    return EpochCache.decode(reply.body).epoch_list
+
+
+def test_controllers_requests_are_refused_with_what_to_use_instead(world: World) -> None:
+    group = started(world)
+    address = group.app(group.master).address
+    for code, said in (
+        (RequestCode.CONTROLLER_GET_METADATA_INFO, "dledger status"),
+        (RequestCode.CONTROLLER_ELECT_MASTER, "elects its master itself"),
+        (RequestCode.RESYNC_BROKER, "empty it"),
+    ):
+        reply = group.run(group.ask(address, code))
+        assert reply.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+        assert said in (reply.remark or "")
+
+
+def test_the_oldest_message_is_told_though_entries_stand_before_it(world: World) -> None:
+    group = started(world)
+    group.run(group.send_all(messages("some", 3)))
+    group.world.run_for_ms(60_000)
+    reply = group.run(group.ask(group.app(group.master).address, RequestCode.GET_BROKER_RUNTIME_INFO))
+    told = KVTable.decode(reply.body).table
+    oldest = group.app(group.master).store.first_store_time()
+    assert oldest is not None
+    assert told["earliestMessageTimeStamp"] == str(oldest) != told["bootTimestamp"]

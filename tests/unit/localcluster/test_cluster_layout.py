@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from localcluster.layout import HOST_BEHIND_RELAY, Layout, LayoutError, escaped, ports_needed
+from broker.settings.broker import BrokerSettings
+from localcluster.layout import HOST_BEHIND_RELAY, Layout, LayoutError, Mode, escaped, ports_needed
 from mqruntime.properties import parse
 
 DIRECTORY = Path("/tmp/my clusters/run 1")
@@ -116,3 +117,24 @@ def test_every_port_of_a_process_is_known() -> None:
         int(settings("broker-1")["listenPort"]),
         int(settings("broker-1")["haListenPort"]),
     ]
+
+
+def test_in_raft_mode_there_are_no_controllers_and_every_broker_is_a_member() -> None:
+    layout = Layout(DIRECTORY, 20_000, controllers=0, mode=Mode.RAFT)
+    assert layout.names == ["namesrv", "broker-0", "broker-1", "broker-2"]
+    found = settings("broker-1", layout)
+    assert "controllerAddr" not in found and found["dLegerSelfId"] == "n1"
+    read = BrokerSettings(**found)  # type: ignore[arg-type]
+    assert read.raft_group is not None and read.raft_group.peers == layout.members
+    assert read.why_no_group() is None
+    assert layout.member_address("broker-1") == layout.members["n1"]
+    assert int(layout.members["n1"].rpartition(":")[2]) in layout.ports_of("broker-1")
+    assert Layout.from_environment(DIRECTORY, json.dumps(layout.environment())) == layout
+    with pytest.raises(LayoutError, match="no controllers"):
+        Layout(DIRECTORY, 20_000, mode=Mode.RAFT)
+
+
+def test_an_environment_that_names_no_mode_is_of_one_with_controllers() -> None:
+    environment = LAYOUT.environment()
+    del environment["layout"]["mode"]
+    assert Layout.from_environment(DIRECTORY, json.dumps(environment)) == LAYOUT

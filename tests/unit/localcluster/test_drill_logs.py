@@ -60,3 +60,19 @@ def test_every_step_of_a_failover_is_found_in_the_log_of_whoever_took_it() -> No
 def test_what_happened_before_the_fault_or_in_an_old_epoch_is_no_step_of_it() -> None:
     assert marks(all_lines(), at("13:24:04.000"), old_epoch=3) == {}
     assert set(marks(all_lines(), at("13:24:03.090"), old_epoch=4)) == {"detected"}
+
+
+def test_in_raft_mode_the_brokers_logs_tell_of_the_election() -> None:
+    text = """\
+2026-11-21T13:24:03.050Z INFO dledger.node role=LEADER term=3 leader=n0 self=n0
+2026-11-21T13:24:03.110Z INFO dledger.node role=CANDIDATE term=3 leader=None self=n1
+2026-11-21T13:24:03.140Z INFO dledger.node role=LEADER term=4 leader=n1 self=n1
+2026-11-21T13:24:03.150Z INFO broker.replicasmanager role announced epoch=4 master=127.0.0.1:2
+2026-11-21T13:24:03.160Z INFO broker.replicasmanager role taken role=master epoch=4 master=127.0.0.1:2
+"""
+    fault_ms = at("13:24:03.090")
+    found = marks(read_lines("broker-1", text), fault_ms, old_epoch=3)
+    assert {mark: moment - fault_ms for mark, moment in found.items()} == {
+        "detected": 20, "elected": 50, "notified": 60, "writable": 70
+    }  # fmt: skip
+    assert marks(read_lines("controller-0", text), fault_ms, old_epoch=4) == {}

@@ -11,6 +11,7 @@ from localcluster.partitions import (
     CLIENT,
     ELECTION_MS_MAX,
     NAMESRV,
+    OF_CONTROLLERS,
     SHRINK_MS_MAX,
     Roles,
     Shape,
@@ -123,3 +124,19 @@ def test_while_ways_are_cut_again_and_again_nothing_is_owed() -> None:
     for partition in again:
         assert partition.serving_ms_max is None
         assert f"{partition.rounds} times" in partition.told
+
+
+def test_without_controllers_the_brokers_majority_is_what_serves() -> None:
+    roles = Roles("broker-0", ["broker-1", "broker-2"], None, [])
+    assert roles.everyone == ["namesrv", "broker-0", "broker-1", "broker-2"]
+    drawn = {next(shapes(random.Random(seed), controllers=False)) for seed in range(200)}
+    assert drawn == set(Shape) - OF_CONTROLLERS
+    for shape in drawn:
+        for seed in range(50):
+            partition = draw(shape, roles, random.Random(seed))
+            assert {name for way in partition.cuts for name in way} <= {*roles.everyone, CLIENT}
+    rest = ["broker-1", "broker-2", "namesrv", CLIENT]
+    assert serving_ms_max(roles, between(["broker-0"], rest) | between(rest, ["broker-0"])) == ELECTION_MS_MAX
+    assert serving_ms_max(roles, between(["namesrv"], roles.brokers)) is None
+    alone = between(["broker-0"], ["broker-1"]) | between(["broker-2"], ["broker-0", "broker-1"])
+    assert serving_ms_max(roles, alone) is None

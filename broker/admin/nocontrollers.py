@@ -1,0 +1,42 @@
+"""What a Raft-mode broker answers to requests for controllers, and to those that only make sense under them: why not.
+
+Invariant: nothing is done, and the remark says what to use instead."""
+
+from __future__ import annotations
+
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.peer import Peer
+from remoting.router import Router
+
+ELECTS_ITSELF = (
+    "in Raft mode a set elects its master itself and has no controllers; python -m dledger status, members and transfer ask "
+    "its members, getBrokerEpoch and haStatus its brokers"
+)
+BEGINS_ANEW = "in Raft mode stop a member whose store is to be made anew, empty it, and start it: its group gives it the log"
+REMARKS = {
+    RequestCode.RESYNC_BROKER: BEGINS_ANEW,
+    **dict.fromkeys(
+        (
+            RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET,
+            RequestCode.CONTROLLER_ELECT_MASTER,
+            RequestCode.CONTROLLER_REGISTER_BROKER,
+            RequestCode.CONTROLLER_GET_REPLICA_INFO,
+            RequestCode.CONTROLLER_GET_METADATA_INFO,
+            RequestCode.CONTROLLER_GET_SYNC_STATE_DATA,
+            RequestCode.CONTROLLER_GET_NEXT_BROKER_ID,
+            RequestCode.CONTROLLER_APPLY_BROKER_ID,
+        ),
+        ELECTS_ITSELF,
+    ),
+}
+
+
+def refuse_controllers_requests(router: Router) -> None:
+    """Adds the handlers."""
+    for code in REMARKS:
+        router.add(code, _refused)
+
+
+def _refused(peer: Peer, command: RemotingCommand) -> RemotingCommand:
+    return command.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, REMARKS[RequestCode(command.code)])

@@ -1,0 +1,39 @@
+"""A Raft-mode broker's figures of its group for Prometheus.
+
+Invariant: everything is read when it is scraped; what is told of other members, their leader tells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from broker.metrics import groupfigures as figures
+from broker.metrics.figures import BASE_LABELS
+from broker.settings.broker import BrokerSettings
+from mqruntime.figures import Families
+from raftstore.member import Member
+
+ROLE_NUMBERS = {"CANDIDATE": 1, "FOLLOWER": 2, "LEADER": 3}
+
+
+class GroupCollector(Collector):
+    """Of `member`."""
+
+    def __init__(self, settings: BrokerSettings, member: Member) -> None:
+        self._member = member
+        values = (settings.broker_cluster_name, "broker", settings.broker_name)
+        self._families = Families(dict(zip(BASE_LABELS, values, strict=True)))
+
+    def collect(self) -> Iterator[Metric]:
+        one, each, node = self._families.one, self._families.each, self._member.node
+        yield one(figures.ROLE, ROLE_NUMBERS[node.role.value])
+        yield one(figures.TERM, node.term)
+        if node.core is not None:
+            yield one(figures.FIRST_INDEX, node.core.log.first_index)
+            yield one(figures.LAST_INDEX, node.last_index)
+            yield one(figures.DECIDED_INDEX, node.core.committed_index)
+        behind = sorted(self._member.behind().items())
+        yield each(figures.BEHIND, (((member,), told.lacks) for member, told in behind))
+        yield each(figures.SILENT, (((member,), told.silent_ms) for member, told in behind))

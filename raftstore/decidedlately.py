@@ -1,0 +1,40 @@
+"""What a group had decided a moment ago: who holds that is level, though more is under way to it.
+
+Invariant: the index told was decided `LATELY_MS` before, or is a later one. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import islice
+
+from dledger.entry import NO_INDEX
+
+LATELY_MS = 1_000
+APART_MS = 50
+
+
+class DecidedLately:
+    """Keeps no more notes than fit into a moment, `APART_MS` apart."""
+
+    def __init__(self) -> None:
+        self._notes: deque[tuple[int, int]] = deque()
+
+    def note(self, index: int, now_ms: int) -> None:
+        """All up to `index` is decided now."""
+        notes = self._notes
+        if len(notes) > 1 and now_ms - notes[-2][0] < APART_MS:
+            notes.pop()
+        notes.append((now_ms, index))
+        self._forget(now_ms)
+
+    def index(self, now_ms: int) -> int:
+        """NO_INDEX before anything is known to be decided."""
+        self._forget(now_ms)
+        return self._notes[0][1] if self._notes else NO_INDEX
+
+    def _forget(self, now_ms: int) -> None:
+        """The notes before the newest of those that are old enough."""
+        notes = self._notes
+        old = sum(1 for at_ms, _ in islice(notes, 1, None) if at_ms <= now_ms - LATELY_MS)
+        for _ in range(old):
+            notes.popleft()
