@@ -182,12 +182,12 @@ class EntryLog:
             self.data.rewrite(position, bytes(self.data.rest_of_file(position)[:stored_size]))
 
     async def cut(self, count: int) -> None:
-        """Keeps `count` entries, and erases all that is known to stand behind them; durable at the next
-        `sync`. Raises LogDamaged, OSError."""
+        """Keeps `count` entries, and erases all that is known to stand behind them, the blank that ends a file among it: what
+        comes stands where it stands in a log that never had more. Durable at the next `sync`. Raises LogDamaged, OSError."""
         self.cuts += 1
         end, units_end = self.end, (self.end_index + 2) * INDEX_UNIT.size
         if count <= self.end_index:
-            self.end = self.stored_unit(count).position
+            self.end = self.end_of(count - 1)
             self.check = self.check_of(count - 1)
             self.batch_count = max(0, self.batch_count - (self.end_index + 1 - count))
             self.end_index = count - 1

@@ -401,3 +401,26 @@ def test_a_term_that_no_election_reaches_is_not_believed(tmp_path: Path) -> None
     (tmp_path / "n/currterm").write_bytes(b"voteLeader=\ncurrTerm=%d\n" % ((1 << 62) - 1))
     with pytest.raises(BadKeyValues, match="no election reaches"):
         lives(tmp_path)
+
+
+def test_what_follows_a_cut_stands_where_a_log_has_it_that_never_held_more(tmp_path: Path) -> None:
+    """Also where the first entry that was cut had begun a file: the blank in front of it goes with it."""
+
+    def body(index: int, term: int, size: int) -> Entry:
+        return Entry(index, term, b"x" * size)
+
+    before = [body(index, 1, 1000) for index in range(7)]
+    behind = [body(7, 2, 20), body(8, 2, 1000)]
+    too_large = body(7, 1, 1000)  # does not fit into the first file any more
+    lives(tmp_path / "cut", step(*before, vote=Vote(2, None)), step(too_large), step(*behind, cut=7))
+    lives(tmp_path / "never", step(*before, vote=Vote(2, None)), step(*behind))
+    for folder in ("cut", "never"):
+        assert lives(tmp_path / folder).entries == [*before, *behind]
+    names = [DATA, DATA.replace("0" * 20, f"{8192:020d}")]
+    contents = [[(tmp_path / folder / name).read_bytes() for name in names] for folder in ("cut", "never")]
+    assert without_checks(contents[0]) == without_checks(contents[1])
+
+
+def without_checks(files: list[bytes]) -> list[tuple[int, int]]:
+    """Where each entry of 1000 bytes, and the one of 20, stands."""
+    return [(file.count(b"x" * 1000), file.rfind(b"x" * 20)) for file in files]
