@@ -101,7 +101,8 @@ def by_client(figures: Figures, group: LedgerGroup, load: LedgerLoad, asked: arg
 
 def print_sides(sides: dict[str, Figures]) -> None:
     print(f"\n| 3 members | {' | '.join(sides)} |\n|---|{'---|' * len(sides)}")
-    for name in next(iter(sides.values())).values:
+    measured = [figures.values.keys() for figures in sides.values()]
+    for name in filter(measured[-1].__contains__, measured[0]):
         print(f"| {name} | {' | '.join(cell(figures.values[name]) for figures in sides.values())} |")
 
 
@@ -123,14 +124,16 @@ def main() -> None:
                 for _ in range(asked.runs):
                     with LedgerGroup(*SERVED["here"], "--group", GROUP) as group, probed(figures, group.root):
                         asyncio.run(measure(figures, group, bytes(asked.body), asked.seconds))
-                    for side, told in sides.items() if load else ():
+                    for side, told in sides.items():
+                        if load is None:
+                            break
                         by_itself(told, LOADED[side], asked)
                         with LedgerGroup(*SERVED[side], "--group", GROUP) as group:
                             by_client(told, group, load, asked)
         finally:
             figures.print()  # also of the runs before one that failed
-    if not without_java:
-        print_sides(sides)
+            if not without_java:
+                print_sides(sides)
     print(f"\n{machine()}")
 
 

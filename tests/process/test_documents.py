@@ -128,6 +128,10 @@ COMMANDS: dict[str, Run | Elsewhere] = {
     "python -m scripts.bench.promotion --runs 3": Run("--runs", "--help"),
     "python -m scripts.bench.controllers": Run("--quick", "--help"),
     "python -m scripts.bench.dledger": Run("--body", "--help"),
+    "python -m scripts.bench.dledger --seconds 4 --warm-up 10": Run("--body", "--help"),
+    "python -m scripts.bench.controllers --quick --runs 1 --slow-sync-ms 0 --failovers 100": Run(
+        "--hand-overs", "--help"
+    ),
     "scripts/linearizable --seconds 60 --seed 1": Elsewhere("test_linearizable.py, for a few strikes"),
     "scripts/linearizable --strikes 200 --seed 20261123": Elsewhere("test_linearizable.py, for six"),
     "python -m scripts.bench.send": Run("--warm-up", "--help"),
