@@ -22,6 +22,7 @@ from dledger.messagejson import (
     encode_refusal,
     encode_request,
     encode_response,
+    framed_request,
 )
 from dledger.messages import (
     CODE_OF,
@@ -144,8 +145,9 @@ class Conversation:
             return None
         mine = self.guard.peer_list, self.frames, self.guard.members_index
         envelope = Envelope(self.group, self.self_id, to, *mine)
-        body = encode_request(envelope, request, frame=to in self.reads_frames)
-        command = RemotingCommand.request(code, body=body)
+        framed = to in self.reads_frames
+        body, *behind = framed_request(envelope, request) if framed else [encode_request(envelope, request)]
+        command = RemotingCommand.request(code, body=body, behind=behind)
         try:
             reply = await self.client.call(address, command, self.timeout_ms)
             answered, fields = decode_envelope(reply.body)

@@ -45,6 +45,10 @@ INDEX_UNIT = struct.Struct(
 BLANK = struct.Struct(">ii")  # magic -1, bytes that remain in the file from here; then zeros
 ENTRY_HEADER_BYTES = ENTRY_HEADER.size
 CHECK_START, CHECK_END = 36, 40
+BEFORE_CHECK, BEHIND_CHECK = struct.Struct(">iiqqqi"), struct.Struct(">Ii")
+"""The header's two parts."""
+CHECK_OF_ZERO = 0xFFFFFFFF
+"""Stands for a check value of 0."""
 MAGIC = 1
 BLANK_MAGIC = -1
 
@@ -75,15 +79,14 @@ class StoredEntry:
     """Its body_crc field: entries before it in the same sync."""
 
 
-def encode_entry(entry: Entry, pos: int, batch_position: int, previous_check: int) -> tuple[bytes, int]:
-    """The bytes of an entry that stands at `pos` of the data stream, and their check value."""
-    size = ENTRY_HEADER_BYTES + len(entry.body)
-    header = ENTRY_HEADER.pack(
-        MAGIC, size, entry.index, entry.term, pos, 0, 0, batch_position, len(entry.body)
-    )
-    data = header + entry.body
-    check = check_of(data, previous_check)
-    return data[:CHECK_START] + check.to_bytes(4, "big") + data[CHECK_END:], check
+def header_of(entry: Entry, pos: int, batch_position: int, previous_check: int) -> tuple[bytes, int]:
+    """What stands before the body of an entry that stands at `pos` of the data stream, and the entry's check value."""
+    body = entry.body
+    size = ENTRY_HEADER_BYTES + len(body)
+    before = BEFORE_CHECK.pack(MAGIC, size, entry.index, entry.term, pos, 0)
+    behind = BEHIND_CHECK.pack(batch_position, len(body))
+    check = crc32(body, crc32(behind, crc32(before, previous_check))) or CHECK_OF_ZERO
+    return b"".join((before, check.to_bytes(4, "big"), behind)), check
 
 
 def decode_entry(view: memoryview, pos: int, previous_check: int) -> StoredEntry | None:
@@ -104,7 +107,7 @@ def decode_entry(view: memoryview, pos: int, previous_check: int) -> StoredEntry
 
 
 def check_of(data: bytes | memoryview, previous_check: int) -> int:
-    return crc32(data[CHECK_END:], crc32(data[:CHECK_START], previous_check)) or 0xFFFFFFFF
+    return crc32(data[CHECK_END:], crc32(data[:CHECK_START], previous_check)) or CHECK_OF_ZERO
 
 
 def stored_check(view: bytes | memoryview) -> int:
@@ -113,6 +116,7 @@ def stored_check(view: bytes | memoryview) -> int:
 
 
 def encode_index_unit(entry: Entry, pos: int) -> bytes:
+    """What the index says of an entry that stands at `pos`."""
     return INDEX_UNIT.pack(MAGIC, pos, ENTRY_HEADER_BYTES + len(entry.body), entry.index, entry.term)
 
 

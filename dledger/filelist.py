@@ -97,20 +97,24 @@ class FileList:
             start += size
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def write(self, position: int, data: bytes) -> None:
+    def write(self, position: int, data: bytes | memoryview) -> None:
         """Puts `data`, which fits into one file, at `position`. Raises OSError when the disk is full."""
+        self.room(position, len(data))[:] = data
+
+    def room(self, position: int, size: int) -> memoryview:
+        """Bytes of one file that are about to be written through this view. Raises OSError when the disk is full."""
         number, start = divmod(position, self.file_bytes)
-        end = start + len(data)
+        end = start + size
         assert end <= self.file_bytes and self.first <= number <= self.first + len(self.files), (
-            f"{position}+{len(data)} crosses or skips a file"
+            f"{position}+{size} crosses or skips a file"
         )
         if number == self.first + len(self.files):
             self.files.append(self.directory.create(self.name_of(number), self.file_bytes, reserve=0))
         file = self.files[number - self.first]
         file.reserve(min(self.file_bytes, -(-end // RESERVE_STEP_BYTES) * RESERVE_STEP_BYTES))
-        file.view()[start:end] = data
         known_start, known_end = self.dirty.get(number, (start, end))
         self.dirty[number] = (min(known_start, start), max(known_end, end))
+        return file.view()[start:end]
 
     def rewrite(self, position: int, data: bytes) -> None:
         """As `write`, of what may stand there already: perhaps in the page cache alone, for a failed sync makes the kernel take

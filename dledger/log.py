@@ -17,8 +17,8 @@ from dledger.entry import (
     INDEX_UNIT,
     Entry,
     IndexUnit,
-    encode_entry,
     encode_index_unit,
+    header_of,
     index_unit_of,
     read_index_unit,
     stored_check,
@@ -125,24 +125,51 @@ class EntryLog:
 
     async def append(self, entries: Sequence[Entry]) -> None:
         """Durable at the next `sync`. Raises EntryMisplaced; OSError when the disk fails or is full."""
-        for entry in entries:
-            assert entry.index == self.end_index + 1, f"entry {entry.index} cannot follow {self.end_index}"
-            self.check_place(entry)
-            await self.close_file_before(ENTRY_HEADER_BYTES + len(entry.body))
-            data, self.check = encode_entry(entry, self.end, self.batch_count, self.check)
-            self.data.write(self.end, data)
-            self.index.write(entry.index * INDEX_UNIT.size, encode_index_unit(entry, self.end))
-            self.end_index = entry.index
-            self.end += len(data)
-            self.batch_count += 1
+        at = 0
+        while at < len(entries):
+            await self.close_file_before(ENTRY_HEADER_BYTES + len(entries[at].body))
+            at += self.append_to_file(entries[at:] if at else entries)
 
-    def check_place(self, entry: Entry) -> None:
-        """The position that others know the next entry by is the one that it gets here. Raises EntryMisplaced."""
-        told = self.stands_at(entry.body) if entry.body and not is_members(entry.body) else None
-        if told is not None:
-            position = self.start_of(ENTRY_HEADER_BYTES + len(entry.body), self.end)
-            if told != position:
-                raise EntryMisplaced(entry.index, told, position)
+    def append_to_file(self, entries: Sequence[Entry]) -> int:
+        """Appends those that fit into the file, the first of which does; how many. None is written if one is misplaced."""
+        ends: list[int] = []
+        end = self.end
+        for index, entry in enumerate(entries, self.end_index + 1):
+            assert entry.index == index, f"entry {entry.index} cannot follow {index - 1}"
+            size = ENTRY_HEADER_BYTES + len(entry.body)
+            if self.start_of(size, end) != end:
+                break
+            self.check_place(entry, end)
+            end += size
+            ends.append(end)
+        room = self.data.room(self.end, end - self.end)
+        begin, start, check, before = self.end, self.end, self.check, self.batch_count
+        units = bytearray()
+        for number, (entry, end) in enumerate(zip(entries, ends, strict=False)):
+            header, check = header_of(entry, start, before + number, check)
+            body_at = start - begin + ENTRY_HEADER_BYTES
+            room[body_at : end - begin] = entry.body
+            room[body_at - ENTRY_HEADER_BYTES : body_at] = header
+            units += encode_index_unit(entry, start)
+            start = end
+        self.write_units(self.end_index + 1, units)
+        self.end_index, self.end, self.check = self.end_index + len(ends), end, check
+        self.batch_count = before + len(ends)
+        return len(ends)
+
+    def write_units(self, index: int, units: bytearray) -> None:
+        """Those of the entries from `index` on."""
+        start, view = index * INDEX_UNIT.size, memoryview(units)
+        while view:
+            size = self.index.file_bytes - start % self.index.file_bytes
+            self.index.write(start, view[:size])
+            start, view = start + size, view[size:]
+
+    def check_place(self, entry: Entry, position: int) -> None:
+        """Where others know the next entry to stand is the place that it gets here. Raises EntryMisplaced."""
+        told = self.stands_at(entry.body) if entry.body else None
+        if told is not None and told != position and not is_members(entry.body):
+            raise EntryMisplaced(entry.index, told, position)
 
     async def close_file_before(self, size: int) -> None:
         """Goes on in a new file when `size` bytes do not fit. A file is durable before the next one exists,
@@ -182,8 +209,8 @@ class EntryLog:
             self.data.rewrite(position, bytes(self.data.rest_of_file(position)[:stored_size]))
 
     async def cut(self, count: int) -> None:
-        """Keeps `count` entries, and erases all that is known to stand behind them, the blank that ends a file among it: what
-        comes stands where it stands in a log that never had more. Durable at the next `sync`. Raises LogDamaged, OSError."""
+        """Keeps the entries before `count`, and erases all that is known to stand behind them, a blank too: what comes goes
+        where it would go if that had never been there. Durable at the next `sync`. Raises LogDamaged, OSError."""
         self.cuts += 1
         end, units_end = self.end, (self.end_index + 2) * INDEX_UNIT.size
         if count <= self.end_index:
@@ -193,6 +220,13 @@ class EntryLog:
             self.end_index = count - 1
         await self.data.erase(self.end, end + ENTRY_HEADER_BYTES)
         await self.index.erase(count * INDEX_UNIT.size, units_end)
+
+    def erase_again(self) -> None:
+        """A process that was killed inside a cut may have left its zeros in the page cache alone. Of what was cut the first
+        header suffices: nothing follows it without that. Covered by the next `sync`."""
+        room = min(ENTRY_HEADER_BYTES, len(self.data.rest_of_file(self.end)))
+        if room:
+            self.data.rewrite(self.end, bytes(room))
 
     # What a snapshot stands for
 

@@ -171,7 +171,7 @@ class History:
         """`entries` stand in the log now, and nothing else from the first of them on. Whether anything changed."""
         changed = bool(entries) and self.cut(entries[0].index)
         for entry in entries:
-            if is_members(entry.body):
+            if entry.body.startswith(MAGIC):
                 self._stated.append((entry.index, decode_members(entry.index, entry.body)))
                 changed = True
         return changed

@@ -34,14 +34,15 @@ class MessageFrameDamaged(ValueError):
     """Bytes that no member wrote so."""
 
 
-def framed(json: bytes, data: Iterable[bytes]) -> bytes:
-    """A body of JSON and of `data` behind it."""
-    parts = tuple(data)
+def framed(json: bytes, data: Iterable[bytes]) -> list[bytes]:
+    """The pieces of a body of JSON and of `data` behind it, which is not copied."""
+    pieces = [b"", *data]
     size, crc = 0, 0
-    for part in parts:
-        size += len(part)
-        crc = crc32(part, crc)
-    return b"".join((HEAD.pack(MAGIC, len(json), size, crc), json, *parts))
+    for piece in pieces:
+        size += len(piece)
+        crc = crc32(piece, crc)
+    pieces[0] = HEAD.pack(MAGIC, len(json), size, crc) + json
+    return pieces
 
 
 def is_framed(body: memoryview) -> bool:

@@ -77,15 +77,20 @@ class MessageError(ValueError):
         self.why = why
 
 
-def encode_request(envelope: Envelope, request: Request, *, frame: bool = False) -> bytes:
-    """The body; `leaderId` names the sender, be it leader or candidate, as upstream does. With `frame`, entries and parts of
-    snapshots stand behind the JSON."""
+def framed_request(envelope: Envelope, request: Request) -> list[bytes]:
+    """The body in pieces: entries and parts of snapshots stand behind the JSON, uncopied."""
+    if not isinstance(request, PushRequest | InstallRequest):
+        return [encode_request(envelope, request)]
+    installs = isinstance(request, InstallRequest)
+    data = (request.data,) if isinstance(request, InstallRequest) else entry_parts(request.entries)
     fields: Fields = {"leaderId": envelope.sender} | members(request)
-    if frame and isinstance(request, PushRequest | InstallRequest):
-        installs = isinstance(request, InstallRequest)
-        data = (request.data,) if isinstance(request, InstallRequest) else entry_parts(request.entries)
-        del fields["data" if installs else "batchEntry"]
-        return framed(dump(envelope, fields), data)
+    del fields["data" if installs else "batchEntry"]
+    return framed(dump(envelope, fields), data)
+
+
+def encode_request(envelope: Envelope, request: Request) -> bytes:
+    """The body; `leaderId` names the sender, be it leader or candidate, as upstream does."""
+    fields: Fields = {"leaderId": envelope.sender} | members(request)
     if isinstance(request, PushRequest):
         fields["batchEntry"] = [entry_to_json(entry) for entry in request.entries]
     elif isinstance(request, InstallRequest):

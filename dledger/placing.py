@@ -38,6 +38,7 @@ class Placing:
         self.end = disk.end
         """Where the log ends that is in memory."""
         self._gathered_end: int | None = None
+        self._gathered_behind = disk.end
         self._placed: tuple[int, list[int], list[int]] | None = None
         """What `place` told last: behind which end, of which sizes, and where."""
 
@@ -66,7 +67,14 @@ class Placing:
 
     def gather(self, bodies: Sequence[bytes]) -> None:
         """They are to be appended behind what was gathered before."""
+        if self._gathered_end is None:
+            self._gathered_behind = self.end
         self._gathered_end = self._walk([len(body) for body in bodies], self.gathered_end)[-1]
+
+    @property
+    def ends_where_it_did(self) -> bool:
+        """Whether the log ends where it did when the first of what was gathered came."""
+        return self._gathered_end is None or self._gathered_behind == self.end
 
     def nothing_gathered(self) -> None:
         """What was is appended, or will not be."""

@@ -244,9 +244,14 @@ class Proposing:
             self._proposals.refuse(self.leader_id, self.leader_address)
         else:
             planned = self._proposals.gathered_in(core.term)
-            if bodies := self._proposals.append(core.log.last_index + 1, core.term):
-                end = placing.gathered_end if placing is not None else 0
-                self._take(lambda now_ms: core.propose(bodies, now_ms))
-                assert placing is None or not planned or placing.end == end, "it stands elsewhere than placed"
+            bodies = self._proposals.append(core.log.last_index + 1, core.term)
+
+            def proposed(now_ms: int) -> Sequence[Step]:
+                as_planned = placing is None or not planned or placing.ends_where_it_did
+                assert as_planned, "what was placed would stand elsewhere"
+                return core.propose(bodies, now_ms)
+
+            if bodies:
+                self._take(proposed)
         if placing is not None:
             placing.nothing_gathered()

@@ -7,6 +7,7 @@ them: what is older is to be read there. Pure."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
 from dledger.entry import NO_INDEX, NO_TERM, Entry
 from dledger.termruns import TermRuns
@@ -84,9 +85,9 @@ class RaftLog:
         assert all(entry.index == index for index, entry in enumerate(entries, self.last_index + 1)), (
             f"only what follows entry {self.last_index} without a hole can be appended"
         )
-        for entry in entries:
-            self._terms.append(entry.term)
-            self.recent_bytes += cost(entry)
+        for term, run in groupby(entries, key=lambda entry: entry.term):
+            self._terms.append(term, sum(1 for _ in run))
+        self.recent_bytes += sum(map(cost, entries))
         self._recent.extend(entries)
 
     def cut(self, index: int) -> None:

@@ -129,6 +129,8 @@ class Store:
         self.committed_index = decided
         self.synced_index = checkpoint.synced_index
         await log.cut(end)
+        if checkpoint.cut_from is not None:
+            log.erase_again()
         log.rewrite_last_batch()
         await log.sync()
         if checkpoint.cut_from is not None:

@@ -137,7 +137,7 @@ class LedgerLog(LogFiles):
         self._first = offset
 
     async def delete_former(self) -> list[SegmentFile]:
-        """Nothing before the node knows as decided what its owner vouches for: after a start that comes with the next leader."""
+        """Nothing before the node knows as decided what its owner vouches for: after a start that is with the next leader."""
         if self._node.log_begin() < self._first <= self._node.readable()[1]:
             await self._node.begin_at(self._first, self._queue_ends())
         return []

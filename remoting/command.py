@@ -5,7 +5,7 @@ Invariant: `ext` maps strings to strings, whatever the sender wrote; integers fi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -45,6 +45,8 @@ class RemotingCommand:
     language: str = "PYTHON"
     version: int = VERSION
     serialize_type: int = JSON
+    behind: Sequence[Body] = ()
+    """More of the body of a command that is to be sent, piece by piece, so that nobody joins what is large."""
 
     @property
     def is_oneway(self) -> bool:
@@ -52,10 +54,13 @@ class RemotingCommand:
 
     @staticmethod
     def request(
-        code: int, header: ToExt | Mapping[str, str] | None = None, body: Body | None = None
+        code: int,
+        header: ToExt | Mapping[str, str] | None = None,
+        body: Body | None = None,
+        behind: Sequence[Body] = (),
     ) -> RemotingCommand:
         """A request; its opaque is given by the connection that carries it."""
-        return RemotingCommand(code, ext=_ext(header), body=body)
+        return RemotingCommand(code, ext=_ext(header), body=body, behind=behind)
 
     def reply(
         self,

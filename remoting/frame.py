@@ -34,10 +34,14 @@ BUFFER_BYTES_KEPT = 256 * 1024  # a bigger one is let go as soon as it is empty
 
 
 def encode(command: RemotingCommand) -> list[Body]:
-    """The command's frame: one buffer with lengths and header, and the body, uncopied, when there is one."""
+    """The command's frame: one buffer with lengths and header, and the body, uncopied, when there is one, in its pieces."""
     header = encode_header(command)
     body = command.body
     body_size = len(body) if body is not None else 0
+    if body is not None and command.behind:
+        body_size += sum(map(len, command.behind))
+        head = START.pack(4 + len(header) + body_size, command.serialize_type << 24 | len(header)) + header
+        return [head, body, *command.behind]
     head = START.pack(4 + len(header) + body_size, command.serialize_type << 24 | len(header)) + header
     return [head, body] if body is not None and body_size else [head]
 

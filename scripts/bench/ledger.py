@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from zlib import crc32
 
-from dledger.entry import BLANK, BLANK_MAGIC, ENTRY_HEADER_BYTES, Entry, encode_entry, encode_index_unit
+from dledger.entry import BLANK, BLANK_MAGIC, ENTRY_HEADER_BYTES, Entry, encode_index_unit, header_of
 from dledger.node import DLedgerNode
 from dledger.settings import DLedgerSettings
 from mqruntime.collector import Collector
@@ -80,10 +80,10 @@ def write_ledger(root: Path, entries: int, body_bytes: int) -> None:
         if ENTRY_HEADER_BYTES + body_bytes + BLANK.size > left:
             data.add(BLANK.pack(BLANK_MAGIC, left).ljust(left, b"\0"))
             position += left
-        stored, check = encode_entry(entry, position, 0, check)
-        data.add(stored)
+        header, check = header_of(entry, position, 0, check)
+        data.add(header + entry.body)
         index.add(encode_index_unit(entry, position))
-        position += len(stored)
+        position += ENTRY_HEADER_BYTES + body_bytes
     data.flush()
     index.flush()
     (folder / "currterm").write_text(

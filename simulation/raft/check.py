@@ -6,9 +6,9 @@ incarnations of all members; so it notices what a restart, or another disk, made
 Besides R1 to R10: R11, a member believes only what a member has said; R12, what is decided is durable on a majority of disks;
 R13, no member cuts what is decided; R14, only its leader's word makes a member stand for election; R15, what a checkpoint
 vouches for is durable; R16, a snapshot holds what the entries up to its last one made; R17, a leader
-counts a follower for what that has answered to this leadership in its present life; M1 to M4 of simulation.raft.memberscheck;
-V2, what a leader waits for is under way; V3, what is under way to a follower has the limits of the settings; V4, several PUSHes
-are under way only one behind the other, and behind what the follower has answered."""
+counts a follower for what that has answered to this leadership in its present life; R18 of simulation.raft.positions; M1 to M4
+of simulation.raft.memberscheck; V2, what a leader waits for is under way; V3, what is under way to a follower has the limits of
+the settings; V4, several PUSHes are under way only one behind the other, and behind what the follower has answered."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from simulation.raft.positions import PositionsCheck
 
 
 class Violation(AssertionError):
-    """An invariant of the group is broken; `rule` names it (R1 to R17, M1 to M4, V2 to V4)."""
+    """An invariant of the group is broken; `rule` names it (R1 to R18, M1 to M4, V2 to V4)."""
 
     def __init__(self, rule: str, what: str) -> None:
         super().__init__(f"{rule}: {what}")

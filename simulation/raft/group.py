@@ -78,6 +78,7 @@ class RaftGroup:
                 else:
                     self.check.positions.look(app.node, len(self.check.decided))
                 self.look_at_checkpoint(node, app.node)
+        self.check.positions.answers(self.check.answer)
 
     def holds(self, member: str, data: bytes) -> bool:
         return self.world.nodes[member].disk.durably_holds(f"dledger-{member}/data/", data)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 
 from dledger.actions import Action, Role
@@ -22,7 +23,7 @@ from remoting.errors import NotSent
 from remoting.router import Router
 from remoting.server import RemotingServer
 from simulation.raft.check import RaftCheck
-from simulation.raft.positions import stands_at
+from simulation.raft.positions import Placed, stands_at
 
 PORT = 9877
 
@@ -108,6 +109,8 @@ class MemberApp:
         self.server = RemotingServer(router, host=host, port=int(port), clock=runtime.clock)
         self.roles: list[tuple[Role, int]] = []
         self.core_number: int | None = None
+        self.placed: deque[Placed] = deque()
+        """What it has appended while it led and nobody waits for, until it is readable."""
         machine = BatchedState(check, self_id, runtime.random) if batches else HashedState(check, self_id)
         self.machine: HashedState | None = None if settings.same_positions else machine
         self.node = self.node_class(core_class, conversation_class)(
@@ -119,10 +122,10 @@ class MemberApp:
             snapshots=self.machine,
             client=self.client,
             settings=settings,
-            on_role_change=lambda role, term: self.roles.append((role, term)),
+            on_role_change=self.role_changed,
             on_fatal=self.fail,
             stands_at=stands_at,
-            on_readable=lambda end: check.positions.on_readable(self.node, end),
+            on_readable=self.readable,
             on_restarted=lambda position: check.positions.on_restarted(self.node, position),
         )
         self.node.register(router)
@@ -141,6 +144,16 @@ class MemberApp:
         await self.node.start()
         self.core_number = self.check.new_core(self.node)
         await self.server.start()
+
+    def role_changed(self, role: Role, term: int) -> None:
+        self.roles.append((role, term))
+        if role is not Role.LEADER:
+            self.placed.clear()
+
+    def readable(self, end: int) -> None:
+        self.check.positions.on_readable(self.node, end)
+        while self.placed and self.placed[0].end <= end:
+            self.check.positions.answered.append(self.placed.popleft())
 
     async def stop(self) -> None:
         await self.server.stop()

@@ -4,7 +4,9 @@ Invariant: a checker only reads; what it knows of one member it compares with wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from dledger.entry import ENTRY_HEADER_BYTES, NO_INDEX
 from dledger.errors import LogDamaged
@@ -24,6 +26,14 @@ def stands_at(body: bytes) -> int | None:
     return int(body[len(MARK) : SAYS_BYTES]) if body.startswith(MARK) else None
 
 
+class Placed(NamedTuple):
+    """What a leader has placed: entry `number`, which ends at `end`."""
+
+    number: int
+    end: int
+    body: bytes
+
+
 class PositionsCheck:
     """R18: every decided entry stands at one position on all members, the one that its body says; what is readable is decided
     and durable, and does not shrink in a life of a member; its observers hear of all of that."""
@@ -39,7 +49,10 @@ class PositionsCheck:
         """What `on_readable` said last."""
         self.restarted: set[DLedgerNode] = set()
         """Those that were told of it since they were looked at."""
+        self.answered: deque[Placed] = deque()
+        """What its leader has seen readable, and would answer."""
         self.readable = 0
+        """How many entries were seen to be."""
 
     def opened(self, node: DLedgerNode) -> None:
         index, end = node.readable()
@@ -100,13 +113,19 @@ class PositionsCheck:
                 "R18", f"entry {last} ends at {log.end_of(last)} on {name}, not at {node.readable()[1]}"
             )
 
+    def answers(self, answer: Callable[[bytes, int], None]) -> None:
+        """Once all members were looked at: what their owners answered is decided."""
+        while self.answered:
+            placed = self.answered.popleft()
+            answer(placed.body, placed.number)
+
     def stands(self, name: str, index: int, position: int) -> None:
         known = self.positions.setdefault(index, position)
         if known != position:
             self.found("R18", f"entry {index} stands at {position} on {name}, and at {known} elsewhere")
 
 
-def texts(bodies: list[bytes], positions: list[int]) -> Iterator[bytes]:
-    """`bodies` with room for it say where they stand."""
-    for body, position in zip(bodies, positions, strict=True):
-        yield placed_body(position, body[SAYS_BYTES:]) if len(body) >= SAYS_BYTES else body
+def telling(texts: Sequence[bytes], positions: Sequence[int]) -> Iterator[bytes]:
+    """Bodies of these texts that say where they stand."""
+    for text, position in zip(texts, positions, strict=True):
+        yield placed_body(position, text)

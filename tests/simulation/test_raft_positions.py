@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -13,8 +14,10 @@ from dledger.entry import ENTRY_HEADER_BYTES
 from dledger.errors import EntryMisplaced, NotLeader, OutcomeUnknown, TooManyProposals
 from dledger.messages import PushRequest, Request
 from dledger.node import DLedgerNode
+from dledger.proposals import Proposals
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
+from simulation.raft.bugs import planted
 from simulation.raft.group import SETTINGS, RaftGroup
 from simulation.raft.member import MemberApp
 from simulation.raft.positions import placed_body
@@ -363,3 +366,16 @@ def test_a_full_disk_keeps_the_beginning_where_it_is() -> None:
         leader.spawn(member.stop())
         world.run_until(lambda: len(outcomes) == 3, 1_000)
         assert outcomes[2] == "OutcomeUnknown"
+
+
+def test_what_was_placed_in_another_term_is_dropped_and_what_somebody_waits_for_is_not() -> None:
+    async def gathered() -> Proposals:
+        proposals = Proposals()
+        proposals.gather_placed([b"placed", b"too"], 3)
+        proposals.gather([b"waited for"], 3)
+        return proposals
+
+    assert asyncio.run(gathered()).append(7, 3) == [b"placed", b"too", b"waited for"]
+    assert asyncio.run(gathered()).append(7, 4) == [b"waited for"]
+    with planted("lands-in-a-later-term"):
+        assert asyncio.run(gathered()).append(7, 4) != [b"waited for"]

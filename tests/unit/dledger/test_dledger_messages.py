@@ -19,6 +19,7 @@ from dledger.messagejson import (
     encode_refusal,
     encode_request,
     encode_response,
+    framed_request,
 )
 from dledger.messages import (
     CODE_OF,
@@ -91,7 +92,7 @@ def test_a_request_has_these_bytes_and_reads_back(request_: Request, text: str) 
 
 @pytest.mark.parametrize("request_", [PUSH, COMMIT, INSTALL])
 def test_a_frame_reads_back_and_has_no_base64(request_: Request) -> None:
-    body = encode_request(ENVELOPE, request_, frame=True)
+    body = b"".join(framed_request(ENVELOPE, request_))
     envelope, fields = decode_envelope(bytearray(body))
     assert (envelope, decode_request(CODE_OF[type(request_)], envelope, fields)) == (ENVELOPE, request_)
     assert b"batchEntry" not in body and b'"data"' not in body
@@ -104,11 +105,11 @@ def test_a_frame_has_these_bytes() -> None:
     )
     data = bytes.fromhex("0000000000000003 00000003 6869 3f 0000000000000004 00000000")
     head = struct.pack(">IIII", 0xD1ED6E01, len(text), len(data), crc32(data))
-    assert encode_request(ENVELOPE, PUSH, frame=True) == head + text + data
+    assert b"".join(framed_request(ENVELOPE, PUSH)) == head + text + data
 
 
 def test_a_frame_that_is_not_whole_or_another_is_refused() -> None:
-    body = encode_request(ENVELOPE, PUSH, frame=True)
+    body = b"".join(framed_request(ENVELOPE, PUSH))
     entries_at = len(body) - 27
     for end in range(len(body)):
         with pytest.raises(MessageError):
@@ -135,7 +136,7 @@ def test_a_frame_that_is_not_whole_or_another_is_refused() -> None:
 def test_entries_of_a_frame_that_no_member_writes_are_refused(kind: str, data: str) -> None:
     fields = json.loads(encode_request(ENVELOPE, PUSH)) | {"type": kind}
     del fields["batchEntry"]
-    body = framed(json.dumps(fields).encode(), [bytes.fromhex(data)])
+    body = b"".join(framed(json.dumps(fields).encode(), [bytes.fromhex(data)]))
     envelope, fields = decode_envelope(body)
     with pytest.raises(MessageError, match="batchEntry"):
         decode_request(51004, envelope, fields)

@@ -6,7 +6,7 @@ import gzip
 from collections.abc import Sequence
 from pathlib import Path
 
-from dledger.entry import BLANK, BLANK_MAGIC, CHECK_END, CHECK_START, Entry, encode_entry
+from dledger.entry import BLANK, BLANK_MAGIC, CHECK_END, CHECK_START, Entry, header_of
 from messagestore.record import Message, encode
 from messagestore.recordcrc import seal, with_room
 from raftstore.folder import read_log
@@ -69,9 +69,9 @@ class StoreOfMessages:
 
     def add_body(self, body: bytes, *, term: int = 3) -> int:
         position = self.end
-        entry, _ = encode_entry(Entry(self.next_index, term, body), position, 0, 0)
-        self._data += entry[:CHECK_START] + b"\0\0\0\0" + entry[CHECK_END:]
-        self.end += len(entry)
+        header, _ = header_of(Entry(self.next_index, term, body), position, 0, 0)
+        self._data += header[:CHECK_START] + b"\0\0\0\0" + header[CHECK_END:] + body
+        self.end += len(header) + len(body)
         self.next_index += 1
         return position
 

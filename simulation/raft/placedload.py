@@ -1,0 +1,68 @@
+"""Load on a log with each entry at one position: bodies that say where they stand, and beginnings that move up.
+
+Invariant: what it draws follows from the seed, and moves no draw of the world's other parts."""
+
+from __future__ import annotations
+
+import random
+
+from dledger.entry import ENTRY_HEADER_BYTES
+from dledger.errors import NotLeader, OutcomeUnknown, TooManyProposals
+from dledger.node import DLedgerNode
+from simulation.kernel.node import Node
+from simulation.raft.group import RaftGroup
+from simulation.raft.member import MemberApp
+from simulation.raft.positions import SAYS_BYTES, Placed, telling
+
+
+class PlacedLoad:
+    """It `plays` where the group's settings say `same_positions`."""
+
+    def __init__(self, group: RaftGroup, chance: random.Random) -> None:
+        self.group = group
+        self.random = chance
+        self.plays = group.settings.same_positions
+        self.count = 0
+        """Bodies that were placed."""
+        self.begun = 0
+        """Logs whose beginning moved up."""
+
+    def takes(self, node: Node, member: DLedgerNode, texts: list[bytes]) -> bool:
+        """Whether it proposes them in place of the world."""
+        if not self.plays or self.random.random() < 0.3:
+            return False
+        node.spawn(self.place(node, member, texts))
+        return True
+
+    async def place(self, node: Node, member: DLedgerNode, texts: list[bytes]) -> None:
+        app = node.app
+        assert isinstance(app, MemberApp)
+        sizes = [SAYS_BYTES + len(text) for text in texts]
+        try:
+            positions = member.place(sizes)
+        except (NotLeader, TooManyProposals):
+            return
+        index, bodies = member.last_index + 1, list(telling(texts, positions))
+        member.append_placed(bodies)
+        for at, (position, body) in enumerate(zip(positions, bodies, strict=True), index):
+            app.placed.append(Placed(at, position + ENTRY_HEADER_BYTES + len(body), body))
+        self.count += len(bodies)
+
+    def turn(self) -> None:
+        """Now and then some member needs no more what is before one of its files."""
+        if not self.plays or self.random.random() > 0.05:
+            return
+        node = self.random.choice(self.group.nodes)
+        member = self.group.member(node)
+        if member is not None:
+            size = member.data.file_bytes
+            starts = range(member.log_begin() + size, member.readable()[1], size)
+            if starts:
+                node.spawn(self.begin(member, self.random.choice(starts)))
+
+    async def begin(self, member: DLedgerNode, position: int) -> None:
+        try:
+            await member.begin_at(position)
+            self.begun += 1
+        except (OSError, OutcomeUnknown):
+            pass

@@ -1,0 +1,69 @@
+"""Bugs planted into a log that has each entry at one position everywhere, and into what stands for its beginning, beside those
+of simulation.raft.bugs.
+
+Invariant: each takes one rule away."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dledger.log import EntryLog
+from dledger.node import DLedgerNode
+from dledger.proposals import Proposals
+from dledger.snapshot import Snapshot
+from dledger.snapshotcounts import Origin
+from dledger.snapshotfile import SnapshotFile
+from dledger.store import Store
+from simulation.kernel.plants import Bugs
+
+
+def plant_positions_bugs(bugs: Bugs) -> None:
+    bug = bugs.bug
+
+    cut = EntryLog.cut
+    stored_snapshot = SnapshotFile.store
+    all_gathered = Proposals.append
+
+    @bug("closes-a-file-that-others-go-on-in", Store, "reclaim")
+    async def as_without_positions(self: Store) -> None:
+        assert self.log is not None
+        await self.log.delete_before()
+        await self.log.close_file()
+
+    @bug("restarts-at-its-own-end", Store, "begin_of")
+    def behind_all_files(self: Store, log: EntryLog, snapshot: Snapshot) -> int:
+        return log.data.end
+
+    @bug("cut-keeps-the-blank", EntryLog, "cut")
+    async def where_the_first_one_stood(self: EntryLog, count: int) -> None:
+        """What comes in the place of the first entry of a file begins that file, too, however small it is."""
+        if count <= self.end_index:
+            start = self.stored_unit(count).position
+            self.end_of = lambda index: start  # type: ignore[method-assign]
+        try:
+            await cut(self, count)
+        finally:
+            self.__dict__.pop("end_of", None)
+
+    @bug("readable-before-durable", DLedgerNode, "_look_at_readable")
+    def once_decided(self: DLedgerNode) -> None:
+        """Others have it."""
+        placing = self._placing
+        decided = min(self._applier.decided_index, self.core.log.last_index if self.core else -1)
+        if placing is not None and placing.reached(decided) and self._on_readable is not None:
+            self._on_readable(placing.readable[1])
+
+    @bug("lands-in-a-later-term", Proposals, "append")
+    def whoever_leads(self: Proposals, first_index: int, term: int) -> list[bytes]:
+        """What was placed behind another log's end is appended."""
+        self._gathered = [replace(each, term=term) for each in self._gathered]
+        return all_gathered(self, first_index, term)
+
+    @bug("void-files-count", SnapshotFile, "store")
+    async def as_if_they_were_gone(self: SnapshotFile, snapshot: Snapshot, origin: Origin) -> None:
+        """A crash may leave files of the log that a snapshot has replaced."""
+        await stored_snapshot(self, replace(snapshot, replaces_files=False), origin)
+
+    @bug("cut-in-the-page-cache", EntryLog, "erase_again")
+    def believed(self: EntryLog) -> None:
+        """What a killed process has erased, and not synced, is taken for erased."""

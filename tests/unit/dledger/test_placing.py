@@ -1,0 +1,76 @@
+"""Where entries go before they are written: gathered, appended, cut, and behind a snapshot."""
+
+from __future__ import annotations
+
+from dledger.actions import PersistThenSend
+from dledger.entry import Entry
+from dledger.placing import Placing
+from dledger.snapshot import Begin, Snapshot, snapshot_at
+
+FILE = 1000
+
+
+class Disk:
+    """Two entries that end at 148 and 296, the first of them decided."""
+
+    end = 296
+
+    def start_of(self, size: int, end: int) -> int:
+        left = FILE - end % FILE
+        return end + left if size + 8 > left else end
+
+    def end_of(self, index: int) -> int:
+        return {-1: 0, 0: 148, 1: 296}[index]
+
+
+def step(
+    *sizes: int, first: int, cut: int | None = None, snapshot: Snapshot | None = None
+) -> PersistThenSend:
+    entries = [Entry(index, 1, bytes(size)) for index, size in enumerate(sizes, first)]
+    return PersistThenSend(None, cut, tuple(entries), (), snapshot)
+
+
+def test_what_is_placed_goes_behind_what_was_gathered() -> None:
+    placing = Placing(Disk(), 0)
+    assert (placing.readable, placing.gathered_end, placing.waiting_bytes) == ((0, 148), 296, 148)
+    assert placing.place([100, 700, 5]) == [296, 1000, 1748], "a file ends with room for a blank"
+    assert not placing.keeps_its_word([bytes(100)], [None]), "another number of bodies"
+    assert placing.place([100]) == [296]
+    assert not placing.keeps_its_word([bytes(100)], [297])
+    assert placing.place([100]) == [296] and placing.keeps_its_word([bytes(100)], [296])
+    assert not placing.keeps_its_word([bytes(100)], [296]), "each word is kept once"
+    placing.gather([bytes(100)])
+    assert placing.place([5]) == [444]
+    placing.gather([bytes(7)])
+    assert not placing.keeps_its_word([bytes(5)], [None]), "something came between"
+    assert placing.ends_where_it_did and placing.end == 296
+    placing.took(step(9, first=2))
+    assert not placing.ends_where_it_did, "something else was appended first"
+    placing.nothing_gathered()
+    assert (placing.gathered_end, placing.end) == (353, 353)
+
+
+def test_readable_grows_with_what_is_decided_and_durable_and_cuts_leave_it() -> None:
+    placing = Placing(Disk(), 0)
+    assert not placing.reached(0) and placing.reached(1) and placing.readable == (1, 296)
+    placing.took(step(52, 600, 52, first=2))
+    assert placing.end == 1748
+    assert placing.reached(2) and placing.readable == (2, 396)
+    placing.took(step(12, first=3, cut=3))
+    assert placing.end == 456
+    placing.took(step(first=2, cut=3))
+    assert placing.end == 396
+    early = Placing(Disk(), -1)
+    early.took(step(2, first=1, cut=1))
+    assert early.end == 198 and early.reached(1) and early.readable == (1, 198)
+
+
+def test_a_snapshot_goes_on_where_the_leader_has_it_and_what_was_readable_stays_until_then() -> None:
+    placing = Placing(Disk(), 0)
+    placing.took(step(2, 2, first=2))
+    placing.took(step(first=0, snapshot=snapshot_at(Begin(3, 7, 3000), ())))
+    placing.took(step(102, first=4))
+    assert placing.end == 3150
+    assert placing.reached(2) and placing.readable == (2, 346)
+    assert placing.reached(3) and placing.readable == (3, 3000)
+    assert placing.reached(4) and placing.readable == (4, 3150)
