@@ -212,7 +212,7 @@ class Store:
         for, but for a margin that slow followers may lack. Raises OSError; a full disk leaves everything as it was."""
         assert self.log is not None
         kept_behind = snapshot.last_index - self.settings.snapshot_margin_entries
-        await self.begin_behind(snapshot.behind(await begin_up_to(self.log, kept_behind)))
+        await self.begin_behind(snapshot, await begin_up_to(self.log, kept_behind))
 
     def take_note(self, snapshot: Snapshot) -> None:
         if self.settings.same_positions:
@@ -225,15 +225,15 @@ class Store:
         assert self.log is not None and self.settings.same_positions
         begin = await begin_with_file(self.log, position)
         stated = tuple(self.history.span(begin.index, begin.index))
-        await self.begin_behind(snapshot_at(begin, stated, note))
+        await self.begin_behind(snapshot_at(begin, stated, note), begin)
         self.note = note
 
-    async def begin_behind(self, snapshot: Snapshot) -> None:
+    async def begin_behind(self, snapshot: Snapshot, begin: Begin) -> None:
         assert self.log is not None
-        await self.snapshot_file.store(snapshot, Origin.MADE)
+        await self.snapshot_file.store(snapshot.behind(begin), Origin.MADE)
         self.snapshot_index = snapshot.last_index
-        self.history.forget(snapshot.begin.index)
-        self.log.begin_after(snapshot.begin)
+        self.history.forget(begin.index)
+        self.log.begin_after(begin)
 
     async def reclaim(self) -> None:
         """Files that end before the log begins are gone, and what comes is written into a new one, so that this one can go too:

@@ -15,7 +15,7 @@ import sys
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from dledger.errors import LogDamaged, NotLeader, OutcomeUnknown, TooManyProposals
+from dledger.errors import EntryMisplaced, LogDamaged, NotLeader, OutcomeUnknown, TooManyProposals
 from dledger.node import DLedgerNode
 from dledger.settings import DLedgerSettings
 from simulation.kernel import seeds
@@ -178,6 +178,8 @@ class RaftWorld:
     def start(self, node: Node) -> None:
         if isinstance(node.failure, LogDamaged):
             raise self.check.found("R8", f"{node.name} lost what was durable: {node.failure}")
+        if isinstance(node.failure, EntryMisplaced):
+            raise self.check.found("R18", f"{node.name} has another place: {node.failure}")
         if node.failure is not None and not isinstance(node.failure, OSError):
             raise node.failure
         self.group.start(node, peers=self.changes.lists.get(node.name))
