@@ -121,9 +121,13 @@ class LedgerLog(LogFiles):
         return found
 
     async def _first_time(self, position: int) -> int | None:
-        """When the first message of a file was stored, ms; None where none stands among its first entries."""
+        """When the first message of a file was stored, ms; None where none stands among its first entries, or the file is gone:
+        another member's log is about to replace this one."""
         while position + HEAD_BYTES <= self._end:
-            head = await self.read_file(position, position + HEAD_BYTES)
+            try:
+                head = await self.read_file(position, position + HEAD_BYTES)
+            except OffsetOutOfRange:
+                return None
             size = entry_at(head, 0, self.segment_size_bytes - position % self.segment_size_bytes, position)
             if size is None:
                 return None
@@ -137,7 +141,7 @@ class LedgerLog(LogFiles):
         self._first = offset
 
     async def delete_former(self) -> list[SegmentFile]:
-        """Nothing before the node knows as decided what its owner vouches for: after a start that is with the next leader."""
+        """Nothing before the node knows as decided what the store vouches for: after a start the next leader tells it."""
         if self._node.log_begin() < self._first <= self._node.readable()[1]:
             await self._node.begin_at(self._first, self._queue_ends())
         return []
