@@ -172,6 +172,8 @@ def test_tools_know_the_set(cluster: Cluster) -> None:
         "mqadmin", "brokerStatus", *namesrv, "-b", layout.address(master)
     )
     assert TOPIC in run("mqadmin", "topicList", *namesrv)
+    watched = run("mqadmin", "watch", *namesrv, "-b", BROKER_SET, "--once")
+    assert "Raft mode, level [1, 2, 3] of 3" in watched and f"{layout.address(master)}, epoch" in watched
     refused = run("mqadmin", "getSyncStateSet", "-a", layout.address(master), "-b", BROKER_SET, code=1)
     assert "elects its master itself" in refused
     peers = ";".join(f"{member}-{address}" for member, address in layout.members.items())
