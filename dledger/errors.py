@@ -98,9 +98,9 @@ class MembersChanged(Exception):
 
     def __init__(self, where: str, recorded: str, listed: str) -> None:
         super().__init__(
-            f"{where}: this controller voted as a member of {recorded}, and controllerDLegerPeers lists {listed}; correct the "
-            "list. To change the group for good, stop all of its controllers, give all the same list and remove the line "
-            "members= from this file of each"
+            f"{where}: this member voted as one of {recorded}, and its list of members (controllerDLegerPeers, of Raft mode "
+            f"dLegerPeers) names {listed}; correct the list. To change the group for good, stop all of its members, give all "
+            "the same list and remove the line members= from this file of each"
         )
         self.recorded = recorded
         self.listed = listed
@@ -145,7 +145,7 @@ class LogOfAnother(Exception):
 
     def __init__(self, own: str, found: str) -> None:
         super().__init__(
-            f"the store folder holds {found}, which is another controller's, and no {own}; mount this controller's own disk, "
+            f"the store folder holds {found}, which is another member's, and no {own}; mount this member's own disk, "
             "correct its id, or name an empty store folder if its own is lost"
         )
         self.own = own

@@ -146,7 +146,7 @@ class MemberGuard:
         if others.keys() != self.peers.keys():
             why = (
                 f"its list of members differs ({difference(self.peers, others)}): here {self.peer_list}, there "
-                f"{theirs.text}; give all members the same controllerDLegerPeers and restart those that had another, or add "
+                f"{theirs.text}; give all members the same list and restart those that had another, or add "
                 "a new one to the group"
             )
             return self._refuse(sender, Refusal.PEERS, why)

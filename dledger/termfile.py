@@ -21,7 +21,7 @@ class TermFile:
     """`name` is relative to the root of `files`, for example 'dledger-n0/currterm'."""
 
     def __init__(self, files: SmallFiles, name: str, members: str) -> None:
-        """`members` are the ids of the group, with commas."""
+        """`members` are the ids of the group, with commas; empty: not to be recorded, whoever starts with the file tells."""
         self.files = files
         self.name = name
         self.members = members
@@ -48,7 +48,9 @@ class TermFile:
     async def store(self, vote: Vote) -> None:
         """Raises OSError; then the vote must not be told."""
         assert vote.term <= TERM_COUNTED_MAX, "a term that no election reaches is not to be kept"
-        lines = [f"voteLeader={vote.voted_for or ''}", f"currTerm={vote.term}", f"{MEMBERS}={self.members}"]
+        lines = [f"voteLeader={vote.voted_for or ''}", f"currTerm={vote.term}"]
+        if self.members:
+            lines.append(f"{MEMBERS}={self.members}")
         if vote.newcomer:
             lines.append(f"{NEWCOMER}=true")
         await self.files.replace(self.name, ("\n".join(lines) + "\n").encode())

@@ -166,6 +166,7 @@ class HALink:
     bytes_per_second: int
     transfer_offset: int
     learner: bool = False
+    broker_id: int | None = None  # in Raft mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +201,7 @@ class HAStatus:
                         int(row["transferredByteInSecond"]),
                         int(row["transferFromWhere"]),
                         bool(row.get("learner")),
+                        row.get("brokerId"),
                     )
                     for row in body.get("haConnectionInfo") or ()
                 ),

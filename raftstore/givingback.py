@@ -52,7 +52,7 @@ async def give_back(
         await runtime.files.replace(name, content)
     last = log.end_index
     await CheckpointFile(runtime.files, f"{folder}/checkpoint").store(Checkpoint(last, last))
-    await TermFile(runtime.files, f"{folder}/currterm", member).store(Vote(TERM))
+    await TermFile(runtime.files, f"{folder}/currterm", members="").store(Vote(TERM))
     await runtime.files.replace(ABORT_FILE, b"")  # or Java takes the queues, which are not there, for whole
     return last + 1
 

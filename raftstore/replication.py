@@ -132,7 +132,7 @@ class GroupReplication:
     def status(self) -> dict[str, Any]:
         leads, end = self._member.leads, self._store.max_offset()
         connections = [
-            {"addr": self._member.node.peers[peer], "slaveAckOffset": behind.held_end,
+            {"addr": self._member.node.peers[peer], "brokerId": self._broker_id_of(peer), "slaveAckOffset": behind.held_end,
              "diff": end - behind.held_end, "inSync": behind.is_level,
              "transferFromWhere": behind.held_end, "transferredByteInSecond": 0}
             for peer, behind in self._member.behind().items()

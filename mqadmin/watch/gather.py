@@ -1,4 +1,5 @@
-"""Asks controllers, brokers and, where one is known, a name server for one look at everything.
+"""Asks controllers, brokers and, where one is known, a name server for one look at everything. In Raft mode there are no
+controllers, and the brokers that the name server knows tell who leads.
 
 Invariant: a server that does not answer costs its own row, never the look; all of them are asked at once.
 """
@@ -10,8 +11,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from mqadmin.admin import AdminClient, split_addresses
-from mqadmin.calls import configs, messages
+from mqadmin.calls import configs, messages, raftsets
 from mqadmin.calls.elections import told_by
+from mqadmin.calls.raftsets import ENTRY_HEADER_BYTES
 from mqadmin.errors import AdminError, NoLeader, ServerUnreachable
 from mqadmin.replies import BrokerEpochs, BrokerSet, SyncState
 from mqadmin.watch.timelines import ELECTIONS_MAX, fullest, joined
@@ -26,13 +28,14 @@ ROLES = {0: "master", -1: "none"}
 
 
 class Gatherer:
-    """Looks at the broker sets that are named; a name server's addresses stand in where no controller leads."""
+    """Looks at the broker sets that are named; a name server's addresses stand in where no controller leads. `controllers` is
+    empty in Raft mode."""
 
     def __init__(
         self, client: AdminClient, controllers: str, broker_names: list[str], namesrv: str | None
     ) -> None:
         self._client = client
-        self._controllers = split_addresses(controllers)
+        self._controllers = split_addresses(controllers) if controllers else []
         self._broker_names = broker_names
         self._namesrv = namesrv
         self._told: dict[str, dict[int, Told]] = {}
@@ -49,7 +52,9 @@ class Gatherer:
         trouble: str | None = None
         states: dict[str, SyncState] = {}
         leader = leader_of(controllers)
-        if leader is None:
+        if not self._controllers:
+            states = await self._elected_by_themselves(registered)
+        elif leader is None:
             answer = any(row.trouble is None for row in controllers)
             trouble = NO_LEADER if answer else NO_ANSWER
         else:
@@ -66,6 +71,16 @@ class Gatherer:
             self._with_told(row, [table.get(row.broker_name, []) for table in tables]) for row in sets
         ]
         return View(self._client.clock.now_ms(), controllers, tuple(map(_dated, told_sets)), trouble)
+
+    async def _elected_by_themselves(self, registered: dict[str, BrokerSet]) -> dict[str, SyncState]:
+        found: dict[str, SyncState] = {}
+        for name in self._broker_names:
+            addresses = registered[name].addresses if name in registered else {}
+            members = {address: role_id or None for role_id, address in addresses.items()}
+            state = await raftsets.state_of(self._client, name, members)
+            if state is not None:
+                found[name] = state
+        return found
 
     def _with_told(self, row: SetView, stories: list[list[Told]]) -> SetView:
         """The set with its elections as told now or in a former look."""
@@ -120,6 +135,7 @@ class Gatherer:
             sync_state_set_epoch=state.sync_state_set_epoch if state else None,
             brokers=tuple(brokers),
             elections=await self._elections(name, master_address, histories),
+            elects_itself=not self._controllers,
         )
 
     async def _broker(self, row: BrokerView) -> tuple[BrokerView, BrokerEpochs | None]:
@@ -148,7 +164,8 @@ class Gatherer:
         lag_bytes = max(master.max_offset - row.max_offset, 0)
         if not lag_bytes:
             return replace(row, lag_bytes=0, lag_ms=0)
-        first = await self._stored(master.address, row.max_offset)
+        header_bytes = 0 if self._controllers else ENTRY_HEADER_BYTES
+        first = await self._stored(master.address, row.max_offset + header_bytes)
         lag_ms = None if first is None else max(self._client.clock.now_ms() - first[0], 0)
         return replace(row, lag_bytes=lag_bytes, lag_ms=lag_ms)
 
@@ -165,11 +182,14 @@ class Gatherer:
             return address == master_address, ROLES.get(told.broker_id) == "master", told.max_offset, address
 
         teller = max(histories, key=standing)
+        before_first = (
+            0 if self._controllers else 2 * ENTRY_HEADER_BYTES
+        )  # the entry that opens a term, and a header
         found: list[Election] = []
         for row in reversed(histories[teller].epochs[-ELECTIONS_MAX:]):
             key = (name, row.epoch, row.start_offset)
             if key not in self._firsts and row.end_offset > row.start_offset:
-                first = await self._stored(teller, row.start_offset)
+                first = await self._stored(teller, row.start_offset + before_first)
                 if first is not None:
                     self._firsts[key] = first
             at_ms, master = self._firsts.get(key, (None, None))
@@ -207,7 +227,7 @@ def _number(info: dict[str, str], key: str) -> int | None:
 
 
 async def controllers_of(client: AdminClient, brokers: list[str]) -> str:
-    """The controllers that the brokers' own settings name. Raises `AdminError` where none can tell."""
+    """The controllers that the brokers' own settings name; empty in Raft mode. Raises `AdminError` where none can tell."""
     why = "no broker is registered"
     for address in brokers:
         try:
@@ -217,5 +237,7 @@ async def controllers_of(client: AdminClient, brokers: list[str]) -> str:
             continue
         if found := settings.get("controllerAddr"):
             return found
+        if settings.get("enableDLegerCommitLog") == "true":
+            return ""
         why = f"{address} runs without controllers"
     raise AdminError(f"the controllers are not known ({why}); name them with -a")

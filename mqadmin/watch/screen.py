@@ -31,7 +31,8 @@ def screen(view: View, zone: tzinfo | None = None) -> Group:
         parts.append(headline(row, view.at_ms, zone))
         if row.brokers:
             parts.append(brokers(row))
-    parts.append(controllers(view.controllers))
+    if view.controllers:
+        parts.append(controllers(view.controllers))
     for row in filter(lambda row: row.elections, view.sets):
         if len(view.sets) > 1:
             parts.append(Text(row.broker_name, style="bold", no_wrap=True, overflow="ellipsis"))
@@ -47,7 +48,8 @@ def headline(row: SetView, at_ms: int, zone: tzinfo | None) -> Text:
         f" of {row.cluster or '?'} at {clock(at_ms, zone)}: "
     )
     if row.master_epoch is None:
-        text.append("master not known, no controller tells\n", style="bold red")
+        why = "nobody says that it leads" if row.elects_itself else "no controller tells"
+        text.append(f"master not known, {why}\n", style="bold red")
     elif row.master_address is None:
         text.append(f"NO MASTER, epoch {row.master_epoch}\n", style="bold red")
     else:
@@ -57,7 +59,10 @@ def headline(row: SetView, at_ms: int, zone: tzinfo | None) -> Text:
         text.append(f"{'master' if row.master_address else 'nobody'} since {since(row, at_ms, zone)}\n")
     text.append(f"confirm {number(master.confirm_offset if master else None)}, ")
     text.append(f"max {number(master.max_offset if master else None)}; ")
-    if row.sync_state_set_epoch is None:
+    if row.elects_itself:
+        level = [member.broker_id for member in row.brokers if member.in_sync]
+        text.append(f"Raft mode, level {level} of {len(row.brokers)}")
+    elif row.sync_state_set_epoch is None:
         text.append(f"SyncStateSet not known, brokers registered: {len(row.brokers)}")
     else:
         members = [member.broker_id for member in row.brokers if member.in_sync]

@@ -72,6 +72,8 @@ class SetView:
     sync_state_set_epoch: int | None
     brokers: tuple[BrokerView, ...]
     elections: tuple[Election, ...] = ()  # newest first
+    elects_itself: bool = False
+    """In Raft mode: master, epoch (the term) and who is in sync (level) are the master's own word."""
 
     @property
     def master(self) -> BrokerView | None:

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from localcluster.cluster import Cluster
 from localcluster.layout import BROKER_SET, Layout, Mode
-from localcluster.raftset import MASTER_ID
 from localcluster.waiting import NotYet
 from mqadmin.admin import AdminClient
+from mqadmin.calls.raftsets import MASTER_ID
 from mqadmin.errors import AdminError
 from mqadmin.replies import Replica, SyncState
 

@@ -5,6 +5,7 @@ What they acknowledged is read from a set of ours that one of their stores was t
 from __future__ import annotations
 
 import asyncio
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -49,6 +50,14 @@ class RaftBrokers(RealPair):
     def start_all(self) -> None:
         for number in range(MEMBERS):
             self.start(number, dLegerPeers=self._peers, dLegerSelfId=f"n{number}")
+
+    def end_all(self, number: signal.Signals) -> None:
+        """Of the brokers."""
+        ended = [self._processes.pop(name) for name in list(self._processes) if name != "namesrv"]
+        for process in ended:
+            process.send_signal(number)
+        for process in ended:
+            process.wait()
 
     def create_topic_at_leader(self) -> None:
         self.wait_for(lambda: any([self._created_at(number) for number in range(MEMBERS)]) and self.leader())

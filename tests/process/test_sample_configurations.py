@@ -22,12 +22,15 @@ from tests.waits import WAIT_MS
 ROOT = Path(__file__).parents[2]
 CONF = ROOT / "conf"
 MOVED = {9876: 0, 9878: 1, 9868: 2, 9858: 3, 9886: 4, 9896: 5, 30911: 10, 30921: 20, 30931: 30}
+MOVED |= {40911: 35, 40912: 36, 40913: 37}
 """Port in the files -> place in a leased block; a broker also takes the ones at -2 and +1."""
 
 
 @contextmanager
-def servers(folder: Path, names: list[str]) -> Iterator[int]:
-    """Runs the samples `names` in `folder`, as `mqbroker -c conf/...` would; yields the first port."""
+def servers(folder: Path, names: list[str], others: dict[str, str] | None = None) -> Iterator[int]:
+    """Runs the samples `names` in `folder`, as `mqbroker -c conf/...` would, and `others` by name and text; yields the first
+    port."""
+    texts = {name: (CONF / name).read_text() for name in names} | (others or {})
     lease = ports.lease_any(folder, 40)
     first = lease.ports.start
 
@@ -36,10 +39,9 @@ def servers(folder: Path, names: list[str]) -> Iterator[int]:
 
     with ExitStack() as stack:
         stack.callback(lease.release)
-        for name in names:
+        for name, text in texts.items():
             file = folder / "conf" / name
             file.parent.mkdir(parents=True, exist_ok=True)
-            text = (CONF / name).read_text()
             file.write_text(re.sub(r"\b(?:" + "|".join(map(str, MOVED)) + r")\b", moved, text))
             module = re.match(r"[a-z]+", file.name)
             assert module is not None
@@ -115,3 +117,54 @@ def test_three_name_servers_with_controllers_make_a_set_of_three(tmp_path: Path)
     assert state.master_address is not None
     folders = [tmp_path / "DLedgerController" / f"n{number}" for number in range(3)]
     assert all((folder / "lock").exists() for folder in folders) and not (tmp_path / "run/namesrv").exists()
+
+
+UPSTREAMS_RAFT_SAMPLE = """
+brokerClusterName = RaftCluster
+brokerName=RaftNode00
+listenPort=30911
+namesrvAddr=127.0.0.1:9876
+storePathRootDir=/tmp/rmqstore/node00
+storePathCommitLog=/tmp/rmqstore/node00/commitlog
+enableDLegerCommitLog=true
+dLegerGroup=RaftNode00
+dLegerPeers=n0-127.0.0.1:40911;n1-127.0.0.1:40912;n2-127.0.0.1:40913
+## must be unique
+dLegerSelfId=n0
+sendMessageThreadPoolNums=16
+"""
+"""conf/dledger/broker-n0.conf of 5.3.3, without its licence."""
+
+
+async def led(namesrv: str, members: int) -> None:
+    admin = AdminClient(SystemClock())
+
+    async def probe() -> None:
+        try:
+            sets = (await admin.cluster_info(namesrv)).broker_sets
+        except AdminError as error:
+            raise NotYet(str(error)) from error
+        found = sets["RaftNode00"].addresses if "RaftNode00" in sets else {}
+        if 0 not in found or len(found) < members:
+            raise NotYet(f"registered: {found}")
+
+    try:
+        await wait_for("a set in Raft mode", probe, WAIT_MS)
+    finally:
+        await admin.close()
+
+
+def test_three_members_make_a_set_in_raft_mode(tmp_path: Path) -> None:
+    nodes = [f"dledger/broker-n{number}.conf" for number in range(3)]
+    with servers(tmp_path, ["namesrv.conf", *nodes]) as first:
+        asyncio.run(led(f"127.0.0.1:{first}", 3))
+    assert (tmp_path / "run/node01/dledger-n1/data").is_dir()
+
+
+def test_upstreams_own_raft_sample_starts_beside_two_of_ours(tmp_path: Path) -> None:
+    """Unchanged, but for the ports and the folder, which are this test's."""
+    upstreams = UPSTREAMS_RAFT_SAMPLE.replace("/tmp/rmqstore", str(tmp_path / "rmqstore"))  # noqa: S108
+    nodes = ["dledger/broker-n1.conf", "dledger/broker-n2.conf"]
+    with servers(tmp_path, ["namesrv.conf", *nodes], {"dledger/broker-n0.conf": upstreams}) as first:
+        asyncio.run(led(f"127.0.0.1:{first}", 3))
+    assert (tmp_path / "rmqstore/node00/dledger-n0/data").is_dir()

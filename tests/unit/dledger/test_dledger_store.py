@@ -370,7 +370,7 @@ def test_a_folder_with_another_members_log_is_refused(tmp_path: Path) -> None:
     """It would begin anew there, without its votes; two exchanged disks are two emptied members."""
     lives(tmp_path, step(*entries(0, 1), vote=Vote(1)))
     (tmp_path / "n").rename(tmp_path / "dledger-n1")
-    with pytest.raises(LogOfAnother, match="dledger-n1, which is another controller's, and no n; mount"):
+    with pytest.raises(LogOfAnother, match="dledger-n1, which is another member's, and no n; mount"):
         lives(tmp_path)
     assert not (tmp_path / "n").exists()
     (tmp_path / "dledger-n1").rename(tmp_path / "n")
@@ -391,7 +391,7 @@ def test_a_member_of_another_list_does_not_start(tmp_path: Path) -> None:
     (tmp_path / "n/currterm").write_bytes(b"voteLeader=\ncurrTerm=3\nmembers=l,m,n\n")
     with pytest.raises(
         MembersChanged,
-        match="n/currterm: this controller voted as a member of l,m,n, and .* lists m,n; correct",
+        match="n/currterm: this member voted as one of l,m,n, and .* names m,n; correct",
     ):
         lives(tmp_path)
 

@@ -1,0 +1,66 @@
+"""Java's Raft-mode brokers and ours: the stores of theirs open in ours as they are, and no group is made of both.
+
+Each test starts three JVMs."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from mqclient.errors import ClientError
+from remoting.errors import RemotingError
+from tests.interop.javapeer import broker_missing
+from tests.interop.test_java_raft_mode import MEMBERS, RaftBrokers
+from tests.realpair import bodies, ours
+
+pytestmark = [
+    pytest.mark.skipif(broker_missing() is not None, reason=str(broker_missing())),
+]
+
+
+def read_of(group: RaftBrokers) -> dict[tuple[int, int], bytes]:
+    """Body by queue and offset; nothing while nobody leads."""
+    try:
+        return {(each.queue_id, each.queue_offset): each.body for each in group.read()}
+    except (ClientError, RemotingError):
+        return {}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_stores_of_javas_go_on_in_ours(number: signal.Signals, tmp_path: Path) -> None:
+    with RaftBrokers(tmp_path / "group") as group:
+        group.start_all()
+        group.create_topic_at_leader()
+        first = bodies("first", 150)  # several files of the log
+        group.send_until_acknowledged(*first)
+        before = read_of(group)
+        group.end_all(number)
+        group.commands = [ours] * MEMBERS
+        group.start_all()
+        group.wait_for(lambda: before.items() <= read_of(group).items())
+        assert {*read_of(group).values()} >= {*first}
+        second = bodies("second", 60)
+        group.send_until_acknowledged(*second)
+        leader = group.leader()
+        assert leader is not None
+        group.kill(f"broker-{leader - 1}")
+        group.wait_for(lambda: {*read_of(group).values()} >= {*first, *second})
+        after = read_of(group)
+        assert before.items() <= after.items()
+        for queue_id in (0, 1):
+            offsets = sorted(offset for queue, offset in after if queue == queue_id)
+            assert offsets == list(range(len(offsets)))
+
+
+def test_ours_takes_no_part_in_a_group_of_javas_and_says_so(tmp_path: Path) -> None:
+    with RaftBrokers(tmp_path / "group") as group:
+        group.commands[2] = ours
+        group.start_all()
+        group.create_topic_at_leader()
+        sent = bodies("sent", 20)
+        group.send_until_acknowledged(*sent)  # two of Java's are a majority
+        group.wait_for(lambda: "speaks DLedger as Java does" in group.said(2))
+        assert group.said(2).count("speaks DLedger as Java does") <= 2  # once for each of them
+        assert not any((group.store(2) / "dledger-n2" / "data").glob("*"))

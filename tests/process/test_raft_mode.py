@@ -1,0 +1,189 @@
+"""A set in Raft mode as real processes: what operators do to it, and what it refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from localcluster.cluster import Cluster
+from localcluster.drill import Kind, run_drills
+from localcluster.layout import BROKER_SET, CLUSTER_NAME, Mode
+from localcluster.raftset import transfer
+from localcluster.waiting import NotYet, wait_for
+from mqclient.client import Client
+from mqclient.message import OutgoingMessage, StoredMessage
+from mqruntime.clock import SystemClock
+from tests.process.serverprocess import ENVIRONMENT, command
+from tests.waits import WAIT_MS
+
+TOPIC = "Orders"
+FILE_BYTES = 8 << 20
+LARGE_BYTES = (4 << 20) - 1024  # maxMessageSize counts properties too
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    folder = tmp_path_factory.mktemp("raft") / "cluster"
+    with Cluster.create(folder, mode=Mode.RAFT, segment_bytes=FILE_BYTES) as made:
+        made.start()
+        asyncio.run(made.wait_whole(timeout_ms=WAIT_MS))
+        asyncio.run(made.create_topic(TOPIC, 2))
+        yield made
+
+
+def client(cluster: Cluster) -> Client:
+    return Client(cluster.layout.namesrv, clock=SystemClock(), random=random.Random(1))
+
+
+def run(module: str, *arguments: str, code: int = 0) -> str:
+    """What it said; it has ended with `code`."""
+    done = subprocess.run(
+        command(module, *arguments), env=ENVIRONMENT, capture_output=True, text=True, check=False
+    )
+    said = done.stdout + done.stderr
+    assert done.returncode == code, said
+    assert "Traceback" not in said
+    return said
+
+
+def changed(cluster: Cluster, name: str, **settings: object) -> str:
+    """The file of that broker with other settings."""
+    lines = cluster.layout.file(name).splitlines() + [f"{key}={value}" for key, value in settings.items()]
+    file = cluster.directory / "changed.conf"
+    file.write_text("\n".join(dict((line.partition("=")[0], line) for line in lines).values()) + "\n")
+    return str(file)
+
+
+def master_of(cluster: Cluster) -> str:
+    state = asyncio.run(cluster.wait_whole(timeout_ms=WAIT_MS))
+    return cluster.layout.name_of(state.master_address or "") or ""
+
+
+async def readable(cluster: Cluster) -> list[StoredMessage]:
+    async with client(cluster) as reader:
+        consumer = reader.consumer("Readers")
+        found: list[StoredMessage] = []
+        for queue in await consumer.queues(TOPIC):
+            begin, end = await consumer.min_offset(queue), await consumer.max_offset(queue)
+            found += [message async for message in consumer.read(queue, begin, end)]
+        return found
+
+
+async def lead(cluster: Cluster, name: str) -> None:
+    """Leadership goes to the broker `name`, unless it has it."""
+    number = int(name.rpartition("-")[2])
+    state = await cluster.wait_whole(timeout_ms=WAIT_MS)
+    if state.master_id != number + 1:
+        await transfer(cluster.layout, number + 1)
+    state = await cluster.wait_whole(timeout_ms=WAIT_MS)
+    assert state.master_id == number + 1
+
+
+@pytest.mark.parametrize("kind", [Kind.KILL, Kind.TERM, Kind.PAUSE, Kind.ELECT])
+def test_nothing_acknowledged_is_lost(cluster: Cluster, kind: Kind) -> None:
+    drills = run_drills(cluster, kind, 1, seed=5, topic=f"Drill-{kind.value}", say=lambda line: None)
+    report = asyncio.run(drills)
+    assert report.passed, report
+    (result,) = report.drills
+    assert result.old_master != result.new_master and result.new_epoch > result.old_epoch
+
+
+def test_large_batched_and_delayed_messages_are_read_from_the_next_leader(cluster: Cluster) -> None:
+    large = b"L" * LARGE_BYTES
+    batch = [OutgoingMessage(b"batch %d" % number) for number in range(20)]
+
+    async def send() -> None:
+        async with client(cluster) as sender:
+            producer = sender.producer("Producers")
+            sent = [
+                await producer.send(TOPIC, large, timeout_ms=20_000),
+                await producer.send_batch(TOPIC, batch),
+                await producer.send(TOPIC, b"delayed", properties={"DELAY": "2"}),  # five seconds
+            ]
+            assert all(result.acknowledged for result in sent)
+
+    asyncio.run(send())
+    former = master_of(cluster)
+    cluster.kill([former])
+    cluster.start([former])
+    assert master_of(cluster) != former
+    wanted = sorted([large, b"delayed", *(message.body for message in batch)])
+
+    async def all_there() -> list[StoredMessage]:
+        found = await readable(cluster)
+        if len(found) < len(wanted):
+            raise NotYet(f"{len(found)} of {len(wanted)} messages")
+        return found
+
+    found = asyncio.run(wait_for("every message", all_there, WAIT_MS))
+    assert sorted(message.plain_body() for message in found) == wanted
+
+
+def test_an_emptied_member_comes_back_and_leads(cluster: Cluster) -> None:
+    before = {
+        (message.queue_id, message.queue_offset): message.body for message in asyncio.run(readable(cluster))
+    }
+    name = next(each for each in cluster.layout.broker_names if each != master_of(cluster))
+    cluster.stop([name])
+    shutil.rmtree(cluster.directory / name)
+    cluster.start([name])
+    asyncio.run(lead(cluster, name))
+    after = {
+        (message.queue_id, message.queue_offset): message.body for message in asyncio.run(readable(cluster))
+    }
+    assert after == before
+
+
+def test_the_store_of_a_running_member_is_not_opened_twice(cluster: Cluster) -> None:
+    name = master_of(cluster)
+    assert "another process" in run("broker", "-c", changed(cluster, name, listenPort=0), code=2)
+    assert master_of(cluster) == name
+
+
+def test_settings_that_do_not_fit_the_store_are_refused_and_nothing_is_changed(cluster: Cluster) -> None:
+    name = next(each for each in cluster.layout.broker_names if each != master_of(cluster))
+    cluster.stop([name])
+    two = ";".join(f"{member}-{address}" for member, address in list(cluster.layout.members.items())[:2])
+    other = next(member for member in cluster.layout.members if member != f"n{name[-1]}")
+    for settings, said in (
+        ({"mappedFileSizeCommitLog": FILE_BYTES // 2}, f"this file has {FILE_BYTES}"),
+        ({"dLegerSelfId": other}, f"no dledger-{other}"),
+        ({"dLegerPeers": two, "dLegerSelfId": f"n{name[-1]}"}, "dLegerPeers"),
+        ({"enableDLegerCommitLog": "false", "enableControllerMode": "true", "controllerAddr": "127.0.0.1:9"}, "Raft mode"),
+    ):  # fmt: skip
+        assert said in run("broker", "-c", changed(cluster, name, **settings), code=1), settings
+    cluster.start([name])
+    asyncio.run(cluster.wait_whole(timeout_ms=WAIT_MS))
+
+
+def test_tools_know_the_set(cluster: Cluster) -> None:
+    master = master_of(cluster)
+    layout = cluster.layout
+    namesrv = ("-n", layout.namesrv)
+    assert layout.address(master) in run("mqadmin", "clusterList", *namesrv)
+    assert "#InSyncSlaveNum\t2" in run("mqadmin", "haStatus", *namesrv, "-c", CLUSTER_NAME)
+    assert "Epoch: EpochEntry{epoch=" in run("mqadmin", "getBrokerEpoch", *namesrv, "-b", BROKER_SET)
+    assert "earliestMessageTimeStamp" in run(
+        "mqadmin", "brokerStatus", *namesrv, "-b", layout.address(master)
+    )
+    assert TOPIC in run("mqadmin", "topicList", *namesrv)
+    watched = run("mqadmin", "watch", *namesrv, "-b", BROKER_SET, "--once")
+    assert "Raft mode, level [1, 2, 3] of 3" in watched and f"{layout.address(master)}, epoch" in watched
+    refused = run("mqadmin", "getSyncStateSet", "-a", layout.address(master), "-b", BROKER_SET, code=1)
+    assert "elects its master itself" in refused
+    peers = ";".join(f"{member}-{address}" for member, address in layout.members.items())
+    group = ("--group", BROKER_SET, "--peers", peers)
+    assert "LEADER" in run("dledger", "status", *group)
+    assert "leads" in run("dledger", "members", *group)
+
+
+def test_the_stores_of_a_running_set_are_read(cluster: Cluster) -> None:
+    master_of(cluster)
+    stores = [str(cluster.directory / name) for name in cluster.layout.broker_names]
+    assert "most is held by" in run("raftstore", "inspect", *stores)
+    assert "nothing is wrong" in run("sparkreplay", "verify", stores[0], "--workers", "1")
