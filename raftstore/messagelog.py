@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from dledger.entry import NO_INDEX, index_header
+from dledger.errors import MembersUnknown, SnapshotDamaged, SnapshotUnknown
 from dledger.inspection import (
     Inspection,
     MemberFiles,
@@ -20,6 +21,7 @@ from dledger.inspection import (
     entries_in,
 )
 from dledger.membership import is_members
+from dledger.snapshot import Begin, Snapshot, decode_snapshot, position_in
 from messagestore.errors import BadSegments, StoreCorrupted
 from raftstore.census import OLD_LOG, Census
 from raftstore.framing import StoredMessage, facts_of, physical_offset
@@ -35,7 +37,10 @@ class MessageLog:
 
     def __init__(self, old: Sequence[NamedFile], member: MemberFiles) -> None:
         self._member = member
-        self._data, self._index = Stream("data", member.data, 0), Stream("index", member.index, 0)
+        self._snapshot, self._of_another_kind = place_in(member)
+        files = () if self._snapshot is not None and self._snapshot.replaces_files else member.data
+        begins = 0 if self._snapshot is None else self._snapshot.begin.position
+        self._data, self._index = Stream("data", files, begins), Stream("index", member.index, 0)
         self._old = [file for file in old if int(file[0]) < self._data.first]
         self._only_old = bool(old) and not member.data
         self.census = Census(Inspection(member.name))
@@ -49,21 +54,28 @@ class MessageLog:
         if self._old:
             census.begin = int(self._old[0][0])
             yield from self._old_messages(census)
-        first = index_header(data.rest(data.first))
-        if first is not None and first.position == data.first:
+        first = index_header(data.rest(self._begin.position))
+        if first is not None and first.position == self._begin.position:
             found.first_index, found.last_index = first.index, first.index - 1
-        check_files(found, data, data.first)
-        if self._member.snapshot is not None:
+        check_files(found, data, self._begin.position)
+        if self._of_another_kind:
             found.damaged("snapshot", OF_ANOTHER_KIND)
         yield from self._raft_messages(census)
         check_held(found, data, NO_INDEX, self._member.currterm is not None)
+
+    @property
+    def _begin(self) -> Begin:
+        """Behind which entry the log begins, as far as that is told, and where."""
+        return Begin(position=self._data.first) if self._snapshot is None else self._snapshot.begin
 
     def _raft_messages(self, census: Census) -> Iterator[StoredMessage]:
         """Java counts an entry whose header is there, and a crash may have torn its body: the last one, which nobody knew as
         decided, is no part of the log then."""
         found, data = census.found, self._data
         torn: tuple[str, str] | None = None
-        for position, entry in entries_in(found, data, self._index, bool, data.first, 0):
+        for position, entry in entries_in(
+            found, data, self._index, bool, self._begin.position, self._begin.check
+        ):
             name, place = f"entry {entry.index} at byte {position % data.file_bytes}", data.place(position)
             of_the_group = not entry.body or is_members(entry.body)  # it opens a term, or lists members
             facts = None if of_the_group else facts_of(entry.body, position)
@@ -93,6 +105,18 @@ class MessageLog:
             census.found.damaged(f"{error.folder}/{error.name}", error.why)
         except StoreCorrupted as error:
             census.found.damaged(OLD_LOG, f"{error.why}, at {error.offset} of what ends at {divided}")
+
+
+def place_in(member: MemberFiles) -> tuple[Snapshot | None, bool]:
+    """What says where the log begins, if anything does, and whether something else stands in its place."""
+    if member.snapshot is None:
+        return None, False
+    try:
+        snapshot = decode_snapshot(f"{member.name}/snapshot", member.snapshot)
+        position_in(snapshot)
+    except (SnapshotDamaged, SnapshotUnknown, MembersUnknown):
+        return None, True
+    return snapshot, False
 
 
 def leave_out_last(found: Inspection, why: str) -> None:

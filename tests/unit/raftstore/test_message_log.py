@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dledger.membership import Members, encode_members
+from dledger.snapshot import Begin, encode_snapshot, snapshot_at
 from messagestore.record import decode, encode
 from messagestore.walker import SegmentWalk, Stop
 from raftstore.cli import raftstore
@@ -234,3 +236,24 @@ def test_any_log_becomes_a_commit_log_of_the_same_messages(
         assert steps.stop in (Stop.END_OF_SEGMENT, Stop.LIMIT)
     assert [each.facts for each in walked] == [each.facts for each in found]
     assert [decode(each.content).body for each in walked] == [decode(each.content).body for each in found]
+
+
+def test_a_log_that_begins_where_its_snapshot_says_is_read_from_there(tmp_path: Path) -> None:
+    """Ours, of which retention has deleted the beginning, and a crash one file less than it was to."""
+    store = StoreOfMessages(tmp_path, begin=4096, first_index=9)
+    for number in range(20):
+        store.add(message(number, b"x" * 300, 30 + number))
+    folder = store.write() / "dledger-n0"
+    log = read_log(tmp_path)
+    begins = {each.offset - 48 for each in log.messages() if each.offset % 2048 == 48}
+    assert len(begins) > 3
+    second = min(begins - {4096})
+    index = 9 + sum(1 for each in read_log(tmp_path).messages() if each.offset < second)
+    place = snapshot_at(Begin(index - 1, 3, second, 0), ())
+    (folder / "snapshot").write_bytes(encode_snapshot(place))
+    log = read_log(tmp_path)
+    offsets = [each.offset for each in log.messages()]
+    assert (log.census.found.damage, log.census.found.first_index) == ("", index)
+    assert offsets[0] == second + 48 and len(offsets) == 20 - (index - 9)
+    (folder / "snapshot").write_bytes(encode_snapshot(replace(place, replaces_files=True)))
+    assert list(read_log(tmp_path).messages()) == []
