@@ -93,9 +93,11 @@ class LedgerStore(BrokerStore):
         self._dispatcher.log_min = log.min_offset
         index = IndexStart(log, self._index, checkpoint, self._saved.index_lost)
         self._dispatcher.position = await index.found(dispatched, trusted=clean)
+        # what is not decided may be replaced, and is no part of the log for who checks its bytes
+        decided_end = log.flushed_offset
         return RecoveryReport(
-            clean=clean, min_offset=log.min_offset, max_offset=log.max_offset, confirm_offset=log.flushed_offset,
-            dispatched_offset=self._dispatcher.position, walked_from=log.max_offset, walked_records=0, cut_bytes=0,
+            clean=clean, min_offset=log.min_offset, max_offset=decided_end, confirm_offset=decided_end,
+            dispatched_offset=self._dispatcher.position, walked_from=decided_end, walked_records=0, cut_bytes=0,
             removed_segments=0,
         )  # fmt: skip
 
