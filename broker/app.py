@@ -223,7 +223,7 @@ class BrokerApp:
             raise SettingsError(
                 "controllerAddr", "", "settings", None, "must name controllers: host:port;host:port"
             )
-        check_folders(self.settings, self._runtime.segments.subdirectories())
+        check_folders(self.settings, self._runtime.segments)
         await self._aside.open()
         try:
             report = await self.store.start()

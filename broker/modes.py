@@ -18,11 +18,12 @@ from epochfile.file import DEFAULT_NAME as EPOCH_FILE
 from epochfile.file import EpochFile
 from ha.replication import Replication
 from ha.service import HAService
-from messagestore.errors import PlainStore, RaftModeStore
+from messagestore.errors import MixedStore, PlainStore, RaftModeStore
 from messagestore.log.commitlog import FOLDER as COMMIT_LOG
 from messagestore.store import MessageStore
 from mqruntime.clock import Clock
 from mqruntime.runtime import Runtime
+from mqruntime.segments import SegmentDirectory
 
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector
@@ -127,11 +128,16 @@ def group_figures(log: CopiedLog | GroupLog, settings: BrokerSettings) -> list[C
     return [GroupCollector(settings, log.member)]
 
 
-def check_folders(settings: BrokerSettings, folders: list[str]) -> None:
-    """Raises RaftModeStore where the store of Raft mode is another mode's to start on, PlainStore the other way round."""
+def check_folders(settings: BrokerSettings, segments: SegmentDirectory) -> None:
+    """Raises RaftModeStore where the store of Raft mode is another mode's to start on, PlainStore the other way round, and
+    MixedStore where a plain log goes on in Raft mode's."""
+    folders = segments.subdirectories()
     found = [folder for folder in folders if folder.startswith(RAFT_MODE)]
+    plain = COMMIT_LOG in folders
     if settings.raft_group is None:
         if found:
             raise RaftModeStore(found[0])
-    elif not found and COMMIT_LOG in folders:
+    elif not found and plain:
         raise PlainStore(COMMIT_LOG)
+    elif plain and segments.subdirectory(COMMIT_LOG).names():
+        raise MixedStore(found[0], COMMIT_LOG)

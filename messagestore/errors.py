@@ -60,6 +60,18 @@ class PlainStore(StoreError):
         self.folder = folder
 
 
+class MixedStore(StoreError):
+    """A store whose plain commit log, of the time before Raft mode, goes on in the log of Raft mode."""
+
+    def __init__(self, ledger: str, plain: str) -> None:
+        super().__init__(
+            f"storePathRootDir holds {ledger}, and a log from before Raft mode in {plain}, which this one does not read; take "
+            "the messages of both over with `python -m raftstore adopt`, or give them back as one log"
+        )
+        self.ledger = ledger
+        self.plain = plain
+
+
 class RecordDamaged(StoreError):
     """A record that was sound once and is not any more, below the end of a running store's log."""
 

@@ -66,6 +66,16 @@ COMMANDS: dict[str, Run | Elsewhere] = {
     "scripts/drill KIND --count N --seed S": Run(
         "partition", instead=(("KIND --count N --seed S", "--help"),)
     ),
+    "scripts/cluster up --mode raft --dir run/raft": Elsewhere(
+        "tests/process/test_raft_mode.py, as a library"
+    ),
+    "scripts/cluster down --dir run/raft --remove": Elsewhere("the fixture `cluster`, of another folder"),
+    "scripts/drill kill --count 20 --mode raft": Elsewhere("test_raft_mode.py, one of each kind"),
+    "scripts/quickstart --mode raft": Elsewhere("takes a minute; test_raft_mode.py has what it does"),
+    **{
+        f"python -m dledger {line} --group broker-a --peers PEERS": Elsewhere("test_raft_mode.py")
+        for line in ("status", "members", "transfer")
+    },
     "scripts/soak --hours 1": Elsewhere("tests/process/test_soak.py, for seconds"),
     "scripts/soak --hours 1 --seed 20261123": Elsewhere("tests/process/test_soak.py, for seconds"),
     "scripts/soak --hours N --seed S --out FILE": Elsewhere("tests/process/test_soak.py"),
@@ -164,6 +174,7 @@ COMMANDS: dict[str, Run | Elsewhere] = {
     "mqreplay package --to reader.zip": Run("spark-submit --py-files"),
     "python -m namesrv": Run("usage: mqnamesrv", "--help"),
     "mqadmin watch -n NAMESRV": Elsewhere("needs a terminal; the last test of this file gives it one"),
+    "mqadmin watch -n NAMESRV -b broker-a": Elsewhere("the same, and test_raft_mode.py for one look"),
     "mqadmin watch -n NAMESRV --once": Run("broker-a of DefaultCluster"),
     "mqadmin getControllerMetaData -a CONTROLLER": Run("#ControllerLeaderId"),
     "mqadmin getSyncStateSet -a CONTROLLER -b broker-a": Run("#SyncStateSetNums"),
