@@ -101,16 +101,16 @@ class Sends(Requests):
         self._content = content.replace(UNIQUE.encode(), b"%012X") if batch > 1 else letters
 
     def next(self, number: int, now_ms: int) -> bytes:
+        key = self._first_key + number * (self.batch + 1)
         head = self._head % {
             b"opaque": FIRST_OPAQUE + number,
             b"queue": number % self._queues,
             b"born": now_ms,
-            b"unique": self._first_key + number,
+            b"unique": key,
         }
         if self.batch == 1:
             return head + self._content
-        first = self._first_key + number * self.batch
-        return head + self._content % tuple(range(first, first + self.batch))
+        return head + self._content % tuple(range(key + 1, key + 1 + self.batch))
 
 
 class Pulls(Requests):
