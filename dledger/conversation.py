@@ -61,6 +61,11 @@ CALLS_MAX = {
 """Requests of a kind to one peer that wait for an answer; more are refused, so that no kind takes another's place."""
 COMPARES_MAX = 3
 """PUSHes beside those that the settings allow to be under way: the leader gives those up sooner than their calls end."""
+SAID_MAX = 100
+OF_ANOTHER_KIND = (
+    "does not know what members ask each other: it speaks DLedger as Java does, and shares no group with this member, or is "
+    "none; correct the list of members"
+)
 CALL_TIMEOUTS = 2
 """A call is given up after so many of the longest election timeouts: answers that a slow disk delayed count."""
 
@@ -114,6 +119,8 @@ class Conversation:
         self.calls: Counter[tuple[str, MessageCode]] = Counter()
         self.last_ticket = 0
         self.answers: dict[int, asyncio.Future[Response | None]] = {}
+        self.said: set[tuple[str, str]] = set()
+        """What was said of whom, about messages that cannot be read: such come again and again."""
 
     def register(self, router: Router) -> None:
         for code in MessageCode:
@@ -150,6 +157,9 @@ class Conversation:
         command = RemotingCommand.request(code, body=body, behind=behind)
         try:
             reply = await self.client.call(address, command, self.timeout_ms)
+            if not reply.body:
+                self.say_once(to, OF_ANOTHER_KIND)
+                return None
             answered, fields = decode_envelope(reply.body)
             self.told_of_frames(to, answered)
             response = decode_response(code, fields)
@@ -157,7 +167,7 @@ class Conversation:
             logger.debug("peer=%s request=%s unanswered: %s", to, code.name, error)
             return None
         except MessageError as error:
-            logger.warning("peer=%s request=%s bad answer: %s", to, code.name, error)
+            self.say_once(to, f"request={code.name} bad answer: {error}")
             return None
         if response is None and self.guard.judge_refusal(to, list_of(answered)) is not None:
             return None
@@ -179,7 +189,8 @@ class Conversation:
                 return refuse(command, envelope, ResultCode.UNKNOWN_GROUP)
             request = decode_request(command.code, envelope, fields)
         except MessageError as error:
-            logger.warning("peer=%s request=%d refused: %s", peer.remote_address, command.code, error)
+            who = envelope.sender or peer.remote_address.rpartition(":")[0]
+            self.say_once(who, f"request={command.code} refused: {error}")
             return refuse(command, envelope, ResultCode.UNEXPECTED_ARGUMENT)
         if isinstance(request, TransferRequest) and request.transfer_id == self.self_id:
             code = await self.hand_over(request.transferee_id or None)
@@ -198,6 +209,12 @@ class Conversation:
         if response is None:
             return None
         return command.reply(HEADER_CODE, body=encode_response(own, response))
+
+    def say_once(self, who: str, what: str) -> None:
+        known = (who, what) in self.said
+        logger.log(logging.DEBUG if known else logging.WARNING, "peer=%s %s", who, what)
+        if len(self.said) < SAID_MAX:
+            self.said.add((who, what))
 
     async def judge_other_leader(self, envelope: Envelope, peer: Peer) -> None:
         """One leads that counts this member as its own, in another list: two leaders of one group must not be."""

@@ -51,7 +51,9 @@ class Behind(NamedTuple):
 
 
 def ledger_settings(store: StoreSettings, *, pending_max: int, checks_addresses: bool) -> DLedgerSettings:
-    """What the log of a broker with these settings is like."""
+    """What the log of a broker with these settings is like. Its timing is that of all groups: a master whose process ends is
+    replaced at once, by the end of its connections, so only one that hangs, or whose host is gone, costs the 1 to 2 s of the
+    election timeout; a shorter one would depose masters whose disk takes its time, which is when sends come thickest."""
     file_bytes = store.mapped_file_size_commit_log
     return DLedgerSettings(
         data_file_bytes=file_bytes,

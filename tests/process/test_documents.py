@@ -157,6 +157,9 @@ COMMANDS: dict[str, Run | Elsewhere] = {
     "python -m scripts.bench.send --only pull,push --runs 1 --seconds 8 --warm-up 12 --sides ours-c,java-a": Run(
         "--only", "--help"
     ),
+    'python -m scripts.bench.send --sides ours-raft,java-raft --only "256 in flight" --runs 1 --seconds 8 --warm-up 16': Run(
+        "--sides", "--help"
+    ),
     "mqadmin watch": Run("--once", "--help"),
     "mqreplay scan": Run("mqreplay scan", "--help"),
     "mqreplay export": Run("mqreplay export", "--help"),

@@ -11,7 +11,9 @@ from localcluster.layout import Mode
 from localcluster.waiting import NotYet, wait_for
 from mqclient.client import Client
 from mqruntime.clock import SystemClock
+from raftstore.folder import read_log
 from tests.process.test_raft_mode import run
+from tests.unit.raftstore import raftstores
 from tests.waits import NOBODY_IS_LATE, WAIT_MS
 
 TOPIC = "Orders"
@@ -93,3 +95,25 @@ def test_a_set_moves_to_controller_mode_and_back(tmp_path: Path) -> None:
         assert asyncio.run(places(again, 200)) == second
         asyncio.run(send(again, "in Raft mode again", 20))
         assert second.items() <= asyncio.run(places(again, 220)).items()
+
+
+def test_a_store_that_java_left_opens_goes_on_and_opens_again(tmp_path: Path) -> None:
+    with Cluster.create(
+        tmp_path / "raft", mode=Mode.RAFT, brokers=1, segment_bytes=raftstores.FILE_BYTES,
+        broker_settings={"maxMessageSize": "4096", "mappedFileSizeConsumeQueue": "6000"},
+    ) as cluster:  # fmt: skip
+        store = raftstores.lay_out("killed", cluster.directory / "broker-0")
+        log = read_log(store)
+        held = [message for message in log.messages() if message.facts.topic == TOPIC.encode()]
+        assert not log.census.damage and held
+        cluster.start()
+        whole(cluster)
+        before = asyncio.run(places(cluster, len(held)))
+        assert len(before) == len(held)
+        asyncio.run(send(cluster, "ours", 30))
+        cluster.kill(["broker-0"])
+        cluster.start()
+        whole(cluster)
+        after = asyncio.run(places(cluster, len(held) + 30))
+        assert before.items() <= after.items() and len(after) == len(held) + 30
+        run("sparkreplay", "verify", str(store), "--workers", "1")
