@@ -65,6 +65,15 @@ def pairs(seed: int, bug: str | None) -> Counts:
     return totals.counts + Counter({"faults": totals.faults.total()})
 
 
+def groups(seed: int, bug: str | None) -> Counts:
+    from simulation.cluster.totals import Totals
+    from simulation.groups.world import run_seed
+
+    totals = Totals()
+    run_seed(seed, bug, totals)
+    return totals.counts + Counter({"faults": totals.faults.total()})
+
+
 def registers(seed: int, bug: str | None) -> Counts:
     from simulation.raft.registerworld import run_seed
 
@@ -94,6 +103,7 @@ WORLDS: dict[str, Callable[[int, str | None], Counts]] = {
     "raft": raft,
     "controllers": controllers,
     "pairs": pairs,
+    "groups": groups,
     "registers": registers,
     "crash-images": crash_images,
     "ledger-images": ledger_images,

@@ -74,6 +74,11 @@ class Scrubber:
             schedule.failed(self._clock.monotonic_ms())
             return
         position = walked.end
+        if position == at and not walked.why and soundness.unchecked.first(at, at + 1) is not None:
+            schedule.failed(
+                self._clock.monotonic_ms()
+            )  # its file is gone, and the log is about to begin behind it
+            return
         if walked.why:
             soundness.note(walked)
             segment_end = self._log.segment_start(position) + self._log.segment_size_bytes

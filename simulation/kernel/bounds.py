@@ -28,6 +28,7 @@ PACKAGES = frozenset(
         "mqclient",
         "mqruntime",
         "namesrv",
+        "raftstore",
         "remoting",
     }
 )

@@ -156,6 +156,11 @@ class SimulatedDisk:
         inodes = [inode for path, inode in self._durable.items() if path.startswith(folder)]
         return any(inode.durably_holds(content) for inode in reversed(inodes))
 
+    def durable_part(self, path: str, start: int, end: int) -> bytes:
+        """What every power cut leaves of [start, end) of the file with that path; nothing without one. For checkers."""
+        inode = self._durable.get(path)
+        return b"" if inode is None else inode.durable_part(start, end)
+
     def open_names(self) -> list[tuple[str, bool]]:
         """Of each file that a process has open: its path, and whether the file still stands there; for checkers."""
         return [(file.path, self.entries.get(file.path) is file.inode) for file in self.open_files]

@@ -87,6 +87,10 @@ class Inode:
     def durably_holds(self, content: bytes) -> bool:
         return self._disk is not None and content in self._disk
 
+    def durable_part(self, start: int, end: int) -> bytes:
+        """Nothing of a file of which nothing was synced."""
+        return b"" if self._disk is None else bytes(self._disk[start:end])
+
     def survive_kill(self) -> None:
         """The next process gets the same pages, out of reach of the dead one's views."""
         self.data = bytearray(self.data)

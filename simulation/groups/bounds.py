@@ -1,0 +1,75 @@
+"""What the tables of a simulated Raft-mode set may hold.
+
+Invariant: as in simulation.kernel.bounds: reckoned from what was asked for and what stands on disks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from simulation.cluster.violation import Violation
+from simulation.groups.clients import QUEUES_OF
+from simulation.kernel.bounds import Bounds, Numbers
+from simulation.kernel.node import Node
+from simulation.kernel.world import World
+
+LOOK_MS = 10_000
+NAMES_OF_THEIR_OWN = 16
+"""Topics and groups that brokers and clients have without anybody's asking."""
+KINDS_OF_CALLS = 16
+DEAD_LINKS = 6
+"""Of each host, which lost power, with all others or alone, and whose former connections nobody has told the end of yet."""
+ENTRIES_IN_MEMORY = 4_000
+"""Of the log: all of a run this long."""
+
+
+class GroupBounds:
+    """Looks each LOOK_MS."""
+
+    def __init__(self, world: World, nodes: Sequence[Node]) -> None:
+        self.world = world
+        self.bounds = Bounds(world, list(nodes), Violation)
+        self.due_ms = LOOK_MS
+
+    def look(self) -> None:
+        """Raises Violation N1 to N4."""
+        if self.world.now_ms >= self.due_ms:
+            self.due_ms = self.world.now_ms + LOOK_MS
+            self.bounds.look(self.expected)
+
+    def at_the_end(self) -> None:
+        """Nobody has sent anything for a while, all is whole."""
+        self.bounds.look(self.expected, idle=True)
+
+    def expected(self, node: Node) -> Numbers:
+        files = node.disk.entries
+        ledger = sum(path.startswith("dledger-") for path in files)
+        indexes = sum(path.startswith("index/") for path in files)
+        of_queues = Counter(path.rpartition("/")[0] for path in files if path.startswith("consumequeue/"))
+        names = len(QUEUES_OF) + NAMES_OF_THEIR_OWN
+        queues = names + sum(QUEUES_OF.values())
+        return {
+            "FileList.files": ledger,
+            "FileList.dirty": ledger,
+            "IndexTable._files": indexes,
+            "IndexTable._unsynced": indexes,
+            "Connections.peers": DEAD_LINKS * len(self.world.nodes),
+            "Conversation.calls_max": KINDS_OF_CALLS,
+            "IndexTable._prefixes": names + queues,
+            "EntryDispatcher._told": queues,
+            "ConsumeQueue._files[]": 1 + max(of_queues.values(), default=0),
+            "ConsumeQueue._files": 1 + max(of_queues.values(), default=0),
+            "ConsumeQueue._names": 1 + max(of_queues.values(), default=0),
+            "Appender._next_offsets": queues,
+            "QueueEnds._ends": queues,
+            "QueueTable._queues": queues,
+            "QueueTable._told_ends": queues,
+            "Topics._table": names,
+            "Tables._emptied": names,
+            "Deletions._table": names,
+            "RouteTable.topics": names,
+            "SubscriptionGroupWrapper.subscription_group_table": names,
+            "ConsumerOffsetWrapper.offset_table": names,
+            "RaftLog._recent": ENTRIES_IN_MEMORY,
+            "Placing._ends": ENTRIES_IN_MEMORY,
+        }

@@ -1,0 +1,152 @@
+"""Bugs that are planted into Raft-mode brokers, to show that a seed of simulation.groups.world finds each.
+
+Invariant: nothing is left of a bug when its context ends."""
+
+from __future__ import annotations
+
+import asyncio
+
+from broker.neighbours.registration import Registration
+from broker.role.grouproles import GroupRoles
+from broker.role.membership import Membership
+from broker.role.switch import RoleSwitch
+from broker.sends.groupacknowledgement import GroupAcknowledgement
+from broker.sends.pending import PendingSends
+from dledger.entry import ENTRY_HEADER_BYTES, INDEX_UNIT
+from dledger.log import EntryLog
+from dledger.messages import VoteRequest, VoteResult
+from dledger.node import DLedgerNode
+from dledger.raft import Raft
+from messagestore.log.appender import Appender
+from raftstore.ledgerlog import LedgerLog
+from raftstore.ledgerstore import LedgerStore
+from raftstore.member import Member
+from raftstore.replication import GroupReplication
+from simulation.kernel.plants import Bugs
+from simulation.raft.bugs import any_log_will_do
+
+BUGS = Bugs()
+bug, planted = BUGS.bug, BUGS.planted
+
+
+# What is answered and shown
+
+
+@bug("acknowledged-when-stored", GroupAcknowledgement, "acked_end")
+def all_that_the_log_has(self: GroupAcknowledgement) -> int:
+    """A send is answered when the leader has it in memory."""
+    return 1 << 62 if self._membership.accepts_sends else 0
+
+
+@bug("shown-when-durable-here", DLedgerNode, "_decided_and_durable")
+def durable_here(self: DLedgerNode) -> int:
+    """What a member's own disk has counts as decided."""
+    return self.core.durable_index if self.core else -1
+
+
+@bug("shown-before-durable-here", DLedgerNode, "_decided_and_durable")
+def decided_somewhere(self: DLedgerNode) -> int:
+    """What others' disks decided is shown before the own one has it."""
+    return self._applier.decided_index
+
+
+@bug("deposed-answers-on", GroupReplication, "acked_end")
+def whoever_leads(self: GroupReplication) -> int:
+    """Who was deposed takes the next leader's progress for its own."""
+    return self._store.confirm_offset()
+
+
+@bug("deposed-answers-on", GroupRoles, "_moved")
+def nothing_happened(self: GroupRoles) -> None:
+    """The rest of it: it stays master until it follows another."""
+    self._news.set()
+
+
+@bug("waiting-sends-kept", PendingSends, "give_up")
+def kept(self: PendingSends) -> None:
+    """What waits when the leadership is lost is answered once it is regained, whatever stands there then."""
+
+
+# Who leads
+
+
+@bug("any-log-leads", Raft, "on_vote_request")
+def votes_for_any(self: Raft, candidate: str, request: VoteRequest) -> VoteResult:
+    return any_log_will_do(self, candidate, request)
+
+
+@bug("mastership-outlives-its-term", Membership, "deposed")
+def still_master(self: Membership) -> None:
+    """Who leads again in a later term goes on at once as it was, before all that came between is dispatched."""
+
+
+@bug("mastership-outlives-its-term", RoleSwitch, "deposed")
+def appends_on(self: RoleSwitch) -> None:
+    """The rest of it: it keeps the queue offsets that it would give next."""
+
+
+@bug("preferred-never-lead", Member, "_give_way_to_preferred")
+async def never(self: Member) -> None: ...
+
+
+registered_soon = Registration.soon
+
+
+@bug("registered-by-and-by", Registration, "soon")
+def when_it_is_time(self: Registration) -> None:
+    """After half a minute name servers hear of a new master when it would have registered anyway."""
+    if asyncio.get_running_loop().time() < 30:
+        registered_soon(self)
+
+
+# The log
+
+
+@bug("appends-before-all-is-dispatched", LedgerStore, "become_master")
+async def master_at_once(self: LedgerStore) -> None:
+    """Queue offsets go on from what is dispatched so far."""
+    newest_ms = await self._newest_store_time()
+    self._appender = Appender(
+        self._log, self._settings.max_message_size, self._queues.next_offsets(), newest_ms, self._dispatcher.known,
+        record_crcs=self._settings.enabled_append_prop_crc,
+    )  # fmt: skip
+
+
+@bug("store-times-begin-anew", LedgerStore, "_newest_store_time")
+async def long_ago(self: LedgerStore) -> int:
+    """A new leader does not look when the last message was stored."""
+    return 0
+
+
+@bug("goes-on-with-a-replaced-log", LedgerStore, "_restarted_at")
+def without_restart(self: LedgerStore, position: int) -> None:
+    """Queues stay as they are when another member's log replaces this one."""
+    self._log.restarted_at(position)
+
+
+@bug("blank-survives-a-cut", EntryLog, "cut")
+async def where_the_cut_entry_stood(self: EntryLog, count: int) -> None:
+    """The log goes on where the first entry stood that was cut: at the beginning of a file, though it would fit before."""
+    self.cuts += 1
+    end, units_end = self.end, (self.end_index + 2) * INDEX_UNIT.size
+    if count <= self.end_index:
+        self.end = self.stored_unit(count).position
+        self.check = self.check_of(count - 1)
+        self.batch_count = max(0, self.batch_count - (self.end_index + 1 - count))
+        self.end_index = count - 1
+    await self.data.erase(self.end, end + ENTRY_HEADER_BYTES)
+    await self.index.erase(count * INDEX_UNIT.size, units_end)
+
+
+@bug("deletes-what-is-young", LedgerLog, "_first_time")
+async def in_the_year_1970(self: LedgerLog, position: int) -> int | None:
+    """The next file's first message is taken for old."""
+    return 1
+
+
+@bug("begins-behind-what-is-known", LedgerLog, "delete_former")
+async def whatever_the_member_knows(self: LedgerLog) -> list[object]:
+    """Files go that the store's checkpoint vouches for, before the member knows them as decided."""
+    if self._node.log_begin() < self._first:
+        await self._node.begin_at(self._first)
+    return []

@@ -1,0 +1,48 @@
+"""What became of delayed messages of a Raft-mode set.
+
+Invariant: reads stores and changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from broker.app import BrokerApp
+from broker.sends.scheduling import REAL_TOPIC
+from messagestore.delaylevels import delay_levels_ms
+from messagestore.settings import StoreSettings
+from messagestore.systemtopics import SCHEDULE_TOPIC
+from mqclient.message import StoredMessage, decode_messages
+from simulation.cluster.delaycheck import Waiting, judge_delayed
+from simulation.cluster.delays import LEVELS
+from simulation.groups.clients import ClientApp
+from simulation.groups.decided import Decided
+
+
+def all_delivered(app: BrokerApp) -> bool:
+    """Whether all that waits is delivered."""
+    return all(
+        app.tables.delays.next_offset(level) >= app.store.max_queue_offset(SCHEDULE_TOPIC, level - 1)
+        for level in LEVELS
+    )
+
+
+def messages_in(decided: Decided) -> Iterator[StoredMessage]:
+    """All that were ever decided, in the order of the log."""
+    for _, content in decided.records.values():
+        yield from decode_messages(content)
+
+
+def judge_delayed_ones(ask: Callable[[Any], Any], client: ClientApp, decided: Decided, spread_ms: int) -> int:
+    """Raises Violation D1 to D3. Returns how many messages were delivered once more."""
+    delays_ms = delay_levels_ms(StoreSettings().message_delay_level)
+    waiting, found = [], []
+    for message in messages_in(decided):
+        if message.topic == SCHEDULE_TOPIC:
+            properties = message.properties
+            due_ms = message.store_timestamp_ms + delays_ms[message.queue_id]
+            waiting.append(Waiting(properties[REAL_TOPIC], properties["KEYS"], due_ms))
+        elif message.topic in client.delayed.attempts:
+            found.append(message)
+    ask(client.delayed.delivered(client.delayed.attempts))
+    return judge_delayed(client.delayed.attempts, found, waiting, spread_ms)

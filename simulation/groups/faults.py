@@ -1,0 +1,229 @@
+"""What happens to a Raft-mode set, drawn from the seed.
+
+Invariant: what was synced is lost on one disk at a time, of a member that was down for a while, the others level, and no other
+before it holds all again; so a majority keeps all that was decided. Whoever was killed comes back by itself."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from simulation.kernel.node import Node
+from simulation.kernel.world import World
+
+BACK_MS = (100, 500, 2_000, 6_000)
+WIPED_AFTER_MS = 4_000
+CLOCK_JUMP_MS = 4_000
+FULL_MS = (1_000, 4_000)
+
+
+class GroupFaults:
+    """`leader()` is the node of the master, `level(down)` whether all but that one hold all that was decided."""
+
+    def __init__(
+        self,
+        world: World,
+        nodes: Sequence[Node],
+        *,
+        leader: Callable[[], Node | None],
+        level: Callable[[Node | None], bool],
+    ) -> None:
+        self.world = world
+        self.nodes = list(nodes)
+        self.done: Counter[str] = Counter()
+        self.restart_at_ms: dict[str, int] = {}
+        self.felt_full: set[str] = set()
+        """Those whose disk was full since they were started."""
+        self._random = random.Random(f"{world.seed}/groupfaults")
+        self._leader = leader
+        self._level = level
+        self._to_wipe: tuple[Node, int] | None = None
+        self._wiped: Node | None = None
+        self._full_until_ms: dict[str, int] = {}
+        kinds = {
+            "kill": self._kill, "kill of the leader": self._kill_leader, "stop": self._stop,
+            "power cut": self._power_cut, "all lose power": self._all_lose_power,
+            "pause": self._pause, "pause of the leader": self._pause_leader,
+            "cut": self._cut, "one-way cut": self._cut_one_way, "leader cut off": self._cut_leader_off,
+            "leader deaf or dumb": self._cut_leader_one_way,
+            "reset": self._reset, "half-open": self._half_open, "slow way": self._delay,
+            "slow disk": self._slow_disk, "stalled disk": self._stall, "full disk": self._fill,
+            "emptied member": self._empty, "clock jump": self._jump,
+        }  # fmt: skip
+        count = self._random.randint(6, len(kinds))
+        self._kinds = {name: kinds[name] for name in sorted(self._random.sample(list(kinds), count))}
+
+    def strike(self) -> None:
+        """One fault, or none where it cannot be now."""
+        name = self._random.choice(list(self._kinds))
+        if self._kinds[name]():
+            self.done[name] += 1
+
+    def _one(self) -> Node:
+        return self._random.choice(self.nodes)
+
+    def _two(self) -> tuple[str, str]:
+        one, other = self._random.sample(self.nodes, 2)
+        return one.host, other.host
+
+    # -- processes
+
+    def _kill(self) -> bool:
+        return self.end(self._one())
+
+    def _kill_leader(self) -> bool:
+        leader = self._leader()
+        return leader is not None and self.end(leader)
+
+    def end(self, node: Node, *, power_cut: bool = False) -> bool:
+        if not node.running:
+            return False
+        node.kill(power_cut=power_cut)
+        self.restart_at_ms[node.name] = self.world.now_ms + self._random.choice(BACK_MS)
+        return True
+
+    def _power_cut(self) -> bool:
+        return self.end(self._one(), power_cut=True)
+
+    def _all_lose_power(self) -> bool:
+        """Those that are down come back with them."""
+        ended = [self.end(node, power_cut=True) for node in self.nodes]
+        return any(ended)
+
+    def _stop(self) -> bool:
+        node = self._one() if self._random.random() < 0.5 else self._leader()
+        if node is None or not node.running or node.app is None:
+            return False
+        app = node.app
+
+        async def leave() -> None:
+            await app.stop()
+            node.kill()
+
+        node.spawn(leave())
+        self.restart_at_ms[node.name] = self.world.now_ms + 4_000
+        return True
+
+    def _pause(self) -> bool:
+        return self._pause_it(self._one())
+
+    def _pause_leader(self) -> bool:
+        leader = self._leader()
+        return leader is not None and self._pause_it(leader)
+
+    def _pause_it(self, node: Node) -> bool:
+        if node.running:
+            node.pause(self._random.choice((300, 1_500, 4_000, 12_000)))
+        return node.running
+
+    # -- the network
+
+    def _cut(self) -> bool:
+        self.world.network.cut(*self._two())
+        return True
+
+    def _cut_one_way(self) -> bool:
+        self.world.network.cut(*self._two(), both=False)
+        return True
+
+    def _cut_leader_off(self) -> bool:
+        """From all others, not from clients and name servers."""
+        leader = self._leader()
+        for node in self.nodes if leader is not None else ():
+            if node is not leader:
+                self.world.network.cut(leader.host, node.host)  # type: ignore[union-attr]
+        return leader is not None
+
+    def _cut_leader_one_way(self) -> bool:
+        leader = self._leader()
+        if leader is None:
+            return False
+        deaf = self._random.random() < 0.5
+        for node in self.nodes:
+            if node is not leader:
+                way = (node.host, leader.host) if deaf else (leader.host, node.host)
+                self.world.network.cut(*way, both=False)
+        return True
+
+    def _reset(self) -> bool:
+        self.world.network.reset(*self._two())
+        return True
+
+    def _half_open(self) -> bool:
+        self.world.network.half_open(*self._two())
+        return True
+
+    def _delay(self) -> bool:
+        self.world.network.delay(*self._two(), 20, self._random.choice((40, 400)))
+        return True
+
+    # -- disks and clocks
+
+    def _slow_disk(self) -> bool:
+        """Often, and often the leader's: then others have what it lacks."""
+        leader = self._leader()
+        node = leader if leader is not None and self._random.random() < 0.5 else self._one()
+        low, high = self._random.choice(((0.2, 2), (5, 40), (100, 500)))
+        node.disk.slow_down(low, high)
+        return True
+
+    def _stall(self) -> bool:
+        self._one().disk.stall(self._random.choice((200, 1_000, 4_000)))
+        return True
+
+    def _fill(self) -> bool:
+        node = self._one()
+        node.disk.capacity_bytes = node.disk.used_bytes() + self._random.choice((0, 20_000))
+        self._full_until_ms[node.name] = self.world.now_ms + self._random.randint(*FULL_MS)
+        self.felt_full.add(node.name)
+        return True
+
+    def _empty(self) -> bool:
+        """Its disk is lost once it has been down for a while."""
+        node = self._one()
+        if self._to_wipe is not None or self._wiped is not None or not self._level(None):
+            return False
+        self.end(node)
+        self._to_wipe = node, self.world.now_ms + WIPED_AFTER_MS
+        self.restart_at_ms[node.name] = self.world.now_ms + WIPED_AFTER_MS + 100
+        return True
+
+    def _jump(self) -> bool:
+        self._one().skew_ms += self._random.randint(-CLOCK_JUMP_MS, CLOCK_JUMP_MS)
+        return True
+
+    # -- who comes back
+
+    def due(self) -> list[Node]:
+        """Those to start now."""
+        now_ms = self.world.now_ms
+        self._look_at_disks(now_ms)
+        return [
+            node for node in self.nodes if not node.serving and self.restart_at_ms.get(node.name, 0) <= now_ms
+        ]
+
+    def _look_at_disks(self, now_ms: int) -> None:
+        for node in self.nodes:
+            if self._full_until_ms.get(node.name, now_ms + 1) <= now_ms:
+                node.disk.capacity_bytes = None
+                del self._full_until_ms[node.name]
+        if self._wiped is not None and self._level(None):
+            self._wiped = None
+        if self._to_wipe is not None and now_ms >= self._to_wipe[1]:
+            (node, _), self._to_wipe = self._to_wipe, None
+            if not node.running and self._level(node):
+                node.disk.wipe()
+                self._wiped = node
+                self.done["disk lost"] += 1
+
+    def heal(self) -> None:
+        """Nothing breaks any more."""
+        self.world.network.heal()
+        self.world.network.usual_delays()
+        self.restart_at_ms.clear()
+        self._to_wipe = None
+        self._full_until_ms.clear()
+        for node in self.nodes:
+            node.disk.capacity_bytes = None
+            node.disk.slow_down(0.2, 2)

@@ -1,0 +1,154 @@
+"""The servers of a simulated Raft-mode set: product apps with settings drawn from the seed.
+
+Invariant: product code runs here unchanged; only timers, file sizes and addresses differ from a real set's."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from broker.app import BrokerApp
+from broker.settings.broker import BrokerSettings
+from dledger.node import DLedgerNode
+from dledger.settings import DLedgerSettings
+from mqruntime.runtime import Runtime
+from namesrv.server import NamesrvApp
+from namesrv.settings import NamesrvSettings
+from raftstore.member import ledger_settings
+from simulation.kernel.node import Node
+
+NAMESRV_HOST = "10.0.0.1"
+NAMESRV = f"{NAMESRV_HOST}:9876"
+HOSTS = ("10.0.2.1", "10.0.2.2", "10.0.2.3", "10.0.2.4", "10.0.2.5")
+BROKER_PORT = 10911
+BROKER_SET = "broker-a"
+CLIENT_HOST = "10.0.3.1"
+NAME_SERVER_MS = 30_000
+INDEX_FILE_BYTES = 32 * 256
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What one seed plays. `kept_s` None: nothing is old enough to go."""
+
+    brokers: int
+    segment_bytes: int
+    preferred: tuple[str, ...]
+    kept_s: int | None
+    recent_bytes: int
+    push_bytes: int
+    pushes: int
+
+    @property
+    def ids(self) -> list[str]:
+        return [f"n{number}" for number in range(self.brokers)]
+
+    @property
+    def peers(self) -> str:
+        return ";".join(f"{name}-{host}:40911" for name, host in zip(self.ids, HOSTS, strict=False))
+
+    @property
+    def quorum(self) -> int:
+        return self.brokers // 2 + 1
+
+
+def kind_of(seed: int) -> Kind:
+    drawn = random.Random(f"{seed}/group")
+    brokers = drawn.choice((3, 3, 3, 5))
+    kept_s = drawn.choice((3, 6)) if drawn.random() < 0.4 else None
+    prefers = drawn.random() < 0.3
+    return Kind(
+        brokers=brokers,
+        segment_bytes=16_384 if kept_s else drawn.choice((16_384, 65_536)),
+        preferred=tuple(sorted(drawn.sample(["n0", "n1", "n2"], drawn.choice((1, 2))))) if prefers else (),
+        kept_s=kept_s,
+        recent_bytes=drawn.choice((10_000, 4 << 20)),
+        push_bytes=drawn.choice((8_000, 1 << 20)),
+        pushes=drawn.choice((1, 8)),
+    )
+
+
+def namesrv_app(runtime: Runtime) -> NamesrvApp:
+    settings = NamesrvSettings.model_validate({"listenPort": 9876, "bindAddress": NAMESRV_HOST})
+    return NamesrvApp(settings, runtime)
+
+
+def broker_app(number: int, kind: Kind, runtime: Runtime) -> BrokerApp:
+    settings: dict[str, object] = {
+        "brokerName": BROKER_SET,
+        "enableDLegerCommitLog": True,
+        "dLegerGroup": BROKER_SET,
+        "dLegerPeers": kind.peers,
+        "dLegerSelfId": f"n{number}",
+        "preferredLeaderIds": ";".join(kind.preferred),
+        "brokerIP1": HOSTS[number],
+        "bindAddress": HOSTS[number],
+        "listenPort": BROKER_PORT,
+        "namesrvAddr": NAMESRV,
+        "mappedFileSizeCommitLog": kind.segment_bytes,
+        "mappedFileSizeConsumeQueue": 2000,
+        "maxMessageSize": 4096,
+        "syncFlushTimeout": 1_500,
+        "slaveSyncInterval": 5_000,
+        "registerNameServerPeriod": NAME_SERVER_MS,
+        # a disk that is full for a while takes nothing away, and is felt when it is full
+        "cleanFileForciblyEnable": False,
+        "diskSpaceWarningLevelRatio": 100,
+    }
+    if kind.kept_s is not None:
+        settings |= {
+            "fileReservedSeconds": kind.kept_s,
+            "deleteWhen": ";".join(f"{hour:02}" for hour in range(24)),
+            "cleanResourceInterval": 500,
+            "slaveCatchupReserveBytes": 40_000,
+        }
+    return BrokerApp(BrokerSettings.model_validate(settings), runtime)
+
+
+def small_ledger(kind: Kind) -> Callable[..., DLedgerSettings]:
+    """Stands in for raftstore.member.ledger_settings: what a member holds in memory, sends at once and indexes in one file is
+    little."""
+
+    def smaller(*store: Any, **besides: Any) -> DLedgerSettings:
+        return replace(
+            ledger_settings(*store, **besides),
+            index_file_bytes=INDEX_FILE_BYTES,
+            recent_bytes_max=kind.recent_bytes,
+            push_bytes_max=kind.push_bytes,
+            pushes_in_flight_max=kind.pushes,
+        )
+
+    return smaller
+
+
+@dataclass(frozen=True)
+class Look:
+    """A broker whose log is open, at one moment; `app` and `raft` go on."""
+
+    name: str
+    number: int
+    app: BrokerApp
+    raft: DLedgerNode
+
+    key: tuple[str, int]
+
+    @property
+    def is_open(self) -> bool:
+        return not self.app.store.is_on_disk and not self.raft._closed
+
+    @property
+    def leads(self) -> bool:
+        """And takes messages."""
+        return self.app.membership.accepts_sends and self.raft.is_active
+
+
+def broker_on(node: Node, number: int) -> Look | None:
+    """None where none runs, its log is not open yet, or not any more."""
+    app = node.app
+    if not isinstance(app, BrokerApp):
+        return None
+    log = app.store._member.node  # type: ignore[attr-defined]  # a look
+    look = Look(node.name, number, app, log, (node.name, node.incarnation))
+    return look if log.core is not None and look.is_open else None

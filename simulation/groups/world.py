@@ -1,0 +1,372 @@
+"""A Raft-mode broker set, a name server and a client in one simulated world: load, faults, every invariant.
+
+Invariant: a run follows from its seed alone. Faults stop in the last part of a run; then the set must serve and become level,
+and what was acknowledged must be what can be read.
+
+    python -m simulation.groups.world --seeds 100 --first 1
+    python -m simulation.groups.world --seeds 100 --bug waiting-sends-kept    (succeeds when a seed finds it)
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any, TypeVar
+from unittest.mock import patch
+
+from broker.app import BrokerApp
+from broker.role.membership import Role
+from broker.sends.pending import PendingSends, Waiting
+from dledger.actions import Role as RaftRole
+from localcluster.history import Found, Outcome, Place, judge
+from mqclient.errors import PullFailed
+from namesrv.server import NamesrvApp
+from raftstore import member as raftmember
+from remoting.codes import ResponseCode
+from simulation.cluster.clientjudge import found_in_queue
+from simulation.cluster.loggedbugs import LoggedBugs
+from simulation.cluster.members import ReaderNotes
+from simulation.cluster.totals import Totals
+from simulation.cluster.violation import Violation
+from simulation.groups import members
+from simulation.groups.bounds import GroupBounds
+from simulation.groups.bugs import BUGS, planted
+from simulation.groups.check import GroupCheck
+from simulation.groups.clients import PLAIN, ClientApp
+from simulation.groups.delivered import all_delivered, judge_delayed_ones, messages_in
+from simulation.groups.faults import GroupFaults
+from simulation.groups.members import BROKER_PORT, BROKER_SET, HOSTS, Look, broker_on, kind_of
+from simulation.groups.retention import GroupRetention
+from simulation.kernel import seeds
+from simulation.kernel.garbage import seldom_collected
+from simulation.kernel.node import Node
+from simulation.kernel.world import World
+
+T = TypeVar("T")
+
+RUN_MS = 40_000
+START_LIMIT_MS = 20_000
+HEAL_LIMIT_MS = 40_000
+DELIVERY_LIMIT_MS = 30_000
+REGISTERED_LIMIT_MS = 10_000
+"""Less than brokers wait before they register without a cause."""
+LOOK_MS = 50
+PACE_MS = (400, 2_500)
+SEND_INTERVALS_MS = (40, 90, 150)
+ACKNOWLEDGED_MIN = 50
+READ_LIMIT_MS = 90_000
+COPIED_MS = 10_000
+"""Slaves have their master's tables within this time, and what waited has ended."""
+CLOCKS_MS = 40_000
+"""How far clocks were ever apart, at most."""
+
+
+class GroupWorld:
+    """One seed: its kind, faults and load are all drawn from it."""
+
+    def __init__(self, seed: int, totals: Totals | None = None) -> None:
+        self.world = World(seed)
+        self.random = random.Random(f"{seed}/groups")
+        self.kind = kind_of(seed)
+        self.totals = totals or Totals()
+        self.errors = LoggedBugs()
+        self.namesrv = self.world.node("namesrv", members.NAMESRV_HOST)
+        hosts = HOSTS[: self.kind.brokers]
+        self.nodes = [self.world.node(f"broker-{number}", host) for number, host in enumerate(hosts)]
+        self.client_node = self.world.node("client", members.CLIENT_HOST)
+        self.check = GroupCheck(self.kind, self.nodes)
+        self.retention = GroupRetention(self.kind.kept_s, self.check.decided)
+        self.notes = ReaderNotes()
+        self.faults = GroupFaults(self.world, self.nodes, leader=self.leader, level=self.level)
+        self.bounds = GroupBounds(self.world, [*self.nodes, self.namesrv])
+        self.known_looks: dict[str, Look] = {}
+        self.looked_us = 0
+
+    def run(self) -> None:
+        """Raises Violation, or what the world raises for a bug."""
+        tapped = patch.object(PendingSends, "_answer", self.noting())
+        small = patch.object(raftmember, "ledger_settings", members.small_ledger(self.kind))
+        with seldom_collected(), tapped, small, self.errors.attached(), self.world as world:
+            world.after_each_step(self.each_step)
+            self.namesrv.start(members.namesrv_app)
+            world.run_until(self.serves, START_LIMIT_MS)
+            interval_ms = self.random.choice(SEND_INTERVALS_MS)
+            self.client_node.start(
+                lambda runtime: ClientApp(runtime, interval_ms, self.notes, self.master_address)
+            )
+            world.run_until(self.client_is_ready, START_LIMIT_MS)
+            end_ms = world.now_ms + RUN_MS
+            while world.now_ms < end_ms:
+                world.run_for_ms(self.random.randint(*PACE_MS))
+                self.faults.strike()
+                if self.random.random() < 0.4:
+                    world.network.heal()
+            self.heal()
+            self.judge()
+        self.count()
+
+    # Brokers
+
+    def start(self, node: Node) -> None:
+        full = node.name in self.faults.felt_full
+        if node.failure is not None and not (full and isinstance(node.failure, Exception)):
+            raise Violation("V2", f"{node.name} ended by itself: {node.failure!r}")
+        if node.disk.capacity_bytes is None:
+            self.faults.felt_full.discard(node.name)
+        node.start(partial(broker_of, self.nodes.index(node), self.kind))
+
+    def looks(self) -> list[Look]:
+        found = []
+        for number, node in enumerate(self.nodes):
+            known = self.known_looks.get(node.name)
+            if known is None or known.app is not node.app or not known.is_open:
+                known = broker_on(node, number)
+            if known is not None:
+                self.known_looks[node.name] = known
+                found.append(known)
+        return found
+
+    def leader(self) -> Node | None:
+        """The newest, where there are several that believe so."""
+        leading = [look for look in self.looks() if look.leads]
+        newest = max(leading, key=lambda look: look.raft.term, default=None)
+        return None if newest is None else self.nodes[newest.number]
+
+    def master_address(self) -> str | None:
+        leader = self.leader()
+        return None if leader is None else f"{leader.host}:{BROKER_PORT}"
+
+    def level(self, down: Node | None) -> bool:
+        """Whether all but `down` run, one of them serves, and they show all that was ever decided."""
+        looks = [look for look in self.looks() if down is None or look.name != down.name]
+        wanted = self.kind.brokers - (down is not None)
+        return (
+            len(looks) == wanted
+            and any(look.leads for look in looks)
+            and all(look.app.store.confirm_offset() >= self.check.decided.end for look in looks)
+        )
+
+    def serves(self) -> bool:
+        """All are there with their roles, one of them the master of the newest term."""
+        looks = self.looks()
+        roles = [look.app.membership.role for look in looks]
+        leaders = [look for look in looks if look.leads]
+        if len(looks) < self.kind.brokers or len(leaders) != 1 or roles.count(Role.MASTER) != 1:
+            return False
+        term = leaders[0].raft.term
+        return Role.NONE not in roles and all(look.app.membership.master_epoch == term for look in looks)
+
+    # The run
+
+    def each_step(self) -> None:
+        for look in self.looks():
+            self.check.look(look)
+        now_us = self.world.loop.now_us
+        if now_us < self.looked_us + 1000 * LOOK_MS:
+            return
+        self.looked_us = now_us
+        self.watch()
+        for node in self.faults.due():
+            self.start(node)
+
+    def noting(self) -> Callable[[PendingSends, Sequence[Waiting]], None]:
+        """Stands in for what answers sends, and looks at each OK first."""
+        answer = PendingSends._answer  # noqa: SLF001 - a tap
+
+        def noted(pending: PendingSends, sends: Sequence[Waiting]) -> None:
+            look = next((look for look in self.looks() if look.app.requests.pending is pending), None)
+            for send in (each for waiting in sends for each in waiting.each()):
+                if look is not None and send.response_code == ResponseCode.SUCCESS:
+                    self.check.acknowledges(look, send.end_offset, dict(send.reply.ext or {}))
+            answer(pending, sends)
+
+        return noted
+
+    def watch(self) -> None:
+        self.bounds.look()
+        for look in self.looks():
+            self.check.look_at_role(look)
+            self.check.look_at_queues(look)
+            self.retention.look(look)
+        if self.check.broken is not None:
+            raise self.check.broken
+        if self.notes.contradictions:
+            raise Violation("G1", self.notes.contradictions[0])
+        if self.errors.bugs:
+            raise Violation("bug", self.errors.bugs[0])
+
+    def heal(self) -> None:
+        """No faults any more: the set serves within the limit, and again when its leader is killed once more."""
+        self.faults.heal()
+        self.become_whole()
+        leader = self.leader()
+        assert leader is not None
+        self.faults.end(leader)
+        self.world.run_for_ms(self.random.choice((1_000, 3_000)))
+        self.become_whole()
+
+    def become_whole(self) -> None:
+        deadline_ms = self.world.now_ms + HEAL_LIMIT_MS
+        before, end = self.acknowledged(), self.check.decided.end
+        while not (self.whole(end) and self.acknowledged() >= max(before + 10, ACKNOWLEDGED_MIN)):
+            if self.world.now_ms > deadline_ms:
+                raise Violation("G6", f"not whole {HEAL_LIMIT_MS} ms after the last fault: {self.shown()}")
+            self.world.run_for_ms(200)
+        self.world.run_for_ms(REGISTERED_LIMIT_MS)
+        known, wanted = self.known_master(), self.master_address()
+        if known != wanted:
+            raise Violation("G7", f"the name server takes {known} for the master, which is {wanted}")
+
+    def whole(self, end: int) -> bool:
+        """And all show the log to there, and what prefers to lead does."""
+        leader = self.leader()
+        return (
+            self.serves()
+            and all(look.app.store.dispatched_offset() >= end for look in self.looks())
+            and leader is not None
+            and (not self.kind.preferred or f"n{self.nodes.index(leader)}" in self.kind.preferred)
+        )
+
+    def known_master(self) -> str | None:
+        """By the name server's word."""
+        app = self.namesrv.app
+        assert isinstance(app, NamesrvApp)
+        group = app.table.groups.get(BROKER_SET)
+        return None if group is None else group.broker_addrs.get(0)
+
+    def shown(self) -> str:
+        running = [
+            (
+                look.name, look.app.membership.role.value, look.app.membership.master_epoch, look.raft.term,
+                look.raft.role is RaftRole.LEADER, look.raft.log_begin(), look.app.store.dispatched_offset(),
+                look.app.store.confirm_offset(), look.raft.log_end(),
+            )
+            for look in self.looks()
+        ]  # fmt: skip
+        ended = [(node.name, node.serving, node.failure) for node in self.nodes if not node.running]
+        return f"{running}, {ended}, {self.check.decided.end} decided, {self.acknowledged()} acknowledged"
+
+    # The end
+
+    @property
+    def client(self) -> ClientApp:
+        assert isinstance(self.client_node.app, ClientApp)
+        return self.client_node.app
+
+    def client_is_ready(self) -> bool:
+        app = self.client_node.app
+        return isinstance(app, ClientApp) and app.is_ready
+
+    def acknowledged(self) -> int:
+        attempts = (attempt for asked in self.client.attempts().values() for attempt in asked)
+        return sum(attempt.outcome is Outcome.ACKNOWLEDGED for attempt in attempts)
+
+    def judge(self) -> None:
+        self.ask(self.client.stop_sending())
+        self.retention.stop(self.looks())
+
+        def delivered() -> bool:
+            leader = next((look for look in self.looks() if look.leads), None)
+            return leader is not None and all_delivered(leader.app)
+
+        def level() -> bool:
+            stores = [look.app.store for look in self.looks()]
+            ends = [end for one in stores for end in (one.dispatched_offset(), one.confirm_offset())]
+            return len(stores) == self.kind.brokers and set(ends) == {self.check.decided.end}
+
+        self.world.run_until(delivered, DELIVERY_LIMIT_MS)
+        self.world.run_until(level, HEAL_LIMIT_MS)
+        self.world.run_for_ms(500)
+        self.watch()
+        for look in self.looks():
+            self.check.all_listed(look)
+        self.world.run_for_ms(COPIED_MS)
+        self.bounds.at_the_end()
+        self.ask(self.client.finds_master(BROKER_SET))
+        ever = self.ever_decided()
+        strange = [found for found in self.notes.seen.values() if ever.get(found.place) != found]
+        if strange:
+            raise Violation("G1", f"{len(strange)} messages were read and never decided, as {strange[0]}")
+        for topic in PLAIN:
+            found = self.read(topic)
+            places = {message.place for message in found}
+            found += [message for message in self.gone(topic) if message.place not in places]
+            verdict = judge(self.client.attempts()[topic], found)
+            if not verdict.holds:
+                raise Violation("G1", f"{len(verdict.faults)} broken promises, first: {verdict.faults[0]}")
+        again = judge_delayed_ones(self.ask, self.client, self.check.decided, CLOCKS_MS)
+        self.totals.counts["delivered again"] += again
+
+    def read(self, topic: str) -> list[Found]:
+        try:
+            return self.ask(self.client.read_topic(topic))
+        except PullFailed as failure:
+            raise Violation("G1", f"{topic} cannot be read: {failure}") from failure
+
+    def ever_decided(self) -> dict[Place, Found]:
+        """By the check's copy."""
+        found = (found_in_queue(message) for message in messages_in(self.check.decided))
+        return {message.place: message for message in found}
+
+    def gone(self, topic: str) -> list[Found]:
+        """What retention took of it from the master."""
+        begins = next(look.app.store.min_offset() for look in self.looks() if look.leads)
+        messages = (message for message in messages_in(self.check.decided) if message.topic == topic)
+        return [found_in_queue(message) for message in messages if message.physical_offset < begins]
+
+    def ask(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Runs a coroutine of the client within its process."""
+        results: list[T] = []
+
+        async def run() -> None:
+            results.append(await coroutine)
+
+        async def spawned() -> None:
+            await self.client_node.spawn(run())
+
+        self.world.run(spawned(), limit_ms=READ_LIMIT_MS)
+        return results[0]
+
+    def count(self) -> None:
+        self.totals.faults.update(self.faults.done)
+        self.totals.simulated_ms += self.world.now_ms
+        self.totals.counts.update(
+            {
+                "seeds": 1,
+                "seeds with five brokers": int(self.kind.brokers == 5),
+                "acknowledged": self.acknowledged(),
+                "masters": len(self.check.served),
+                "beginnings moved up": self.retention.deleted,
+                "logs begun anew": self.retention.restarted,
+            }
+        )
+
+
+def broker_of(number: int, kind: members.Kind, runtime: Any) -> BrokerApp:
+    return members.broker_app(number, kind, runtime)
+
+
+def run_seed(seed: int, bug: str | None, totals: Totals) -> None:
+    """One run, with `bug` planted if there is one."""
+    with planted(bug):
+        GroupWorld(seed, totals).run()
+
+
+def main() -> int:
+    totals = Totals()
+    started = time.process_time()
+
+    def told() -> list[str]:
+        seconds = time.process_time() - started
+        simulated_s = totals.simulated_ms / 1000
+        speed = f"{simulated_s / max(seconds, 0.001):.0f} x real time"
+        return [*totals.lines(), f"{simulated_s:.0f} simulated s in {seconds:.1f} s of CPU: {speed}"]
+
+    return seeds.main(__doc__, BUGS, 20, lambda seed, bug: run_seed(seed, bug, totals), told)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,45 @@
+"""Raft-mode sets under load and faults: a few seeds. Many more: `python -m simulation.groups.world`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from simulation.cluster.totals import Totals
+from simulation.groups.bugs import BUGS
+from simulation.groups.world import ACKNOWLEDGED_MIN, GroupWorld, run_seed
+from simulation.kernel.foundby import find, found_by
+
+FOUND_BY = found_by("groups")
+
+
+@pytest.mark.parametrize("seed", [1, 2, 9, 15, 30, 47])
+def test_a_raft_mode_set_keeps_its_promises_whatever_is_killed_cut_or_emptied(
+    seed: int, tally: Callable[[str, int], None]
+) -> None:
+    group = GroupWorld(seed)
+    group.run()
+    assert group.totals.counts["acknowledged"] >= ACKNOWLEDGED_MIN
+    tally("seeds", 1)
+    tally("faults", group.totals.faults.total())
+
+
+def test_every_planted_bug_has_a_seed_that_finds_it() -> None:
+    assert FOUND_BY.keys() == BUGS.keys()
+
+
+@pytest.mark.parametrize("bug", sorted(FOUND_BY))
+def test_a_planted_bug_is_found(bug: str, tally: Callable[[str, int], None]) -> None:
+    totals = Totals()
+    found = find(lambda seed: run_seed(seed, bug, totals), FOUND_BY[bug])
+    tally("seeds", found.tried)
+
+
+def test_a_seed_gives_the_same_run_again() -> None:
+    digests = []
+    for _ in range(2):
+        group = GroupWorld(7)
+        group.run()
+        digests.append((group.world.trace.events, group.world.trace.digest))
+    assert digests[0] == digests[1]
