@@ -391,7 +391,7 @@ class DLedgerNode(Proposing):
                 self._tasks.start(self._load(action), name=f"dledger-load {self.self_id}->{action.peer}")
             case TransferFailed():
                 self._transfers.end(another_leads=False)
-                self._append_gathered()
+                self._settle_placed()
             case SaveCheckpoint() | SaveSnapshot() | BeginAt():
                 pass
 
@@ -458,7 +458,7 @@ class DLedgerNode(Proposing):
         if change.role is not Role.LEADER:
             lost = f"leadership was lost in term {change.term}"
             self._proposals.give_up(lost, above=self._applier.decided_index)
-            self._append_gathered()
+            self._settle_placed()
             self._announce(change.role, change.term)
         if change.leader_id is not None:
             self._transfers.end(another_leads=change.leader_id != self.self_id)

@@ -233,6 +233,11 @@ class Proposing:
         unsynced = self.core.log.recent_bytes - self.settings.recent_bytes_max
         return self.last_index - self.applied_index, max(self._proposals.waiting_bytes, unsynced, 0)
 
+    def _settle_placed(self) -> None:
+        """It is known who leads: what was placed, and held back until then, is appended or dropped."""
+        if self._proposals.all_placed:
+            self._append_gathered()
+
     def _append_gathered(self) -> None:
         """One push to each follower and one sync for all of them."""
         core, placing = self.core, self._placing

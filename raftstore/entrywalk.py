@@ -5,6 +5,7 @@ limit. An entry without a body, or with a list of members, is no message and is 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 
 from dledger.entry import BLANK, BLANK_MAGIC, ENTRY_HEADER, ENTRY_HEADER_BYTES, MAGIC
@@ -12,7 +13,9 @@ from dledger.membership import MAGIC as MEMBERS
 from dledger.membership import is_members
 from messagestore import record
 from messagestore.errors import StoreCorrupted
+from messagestore.index.table import IndexTable
 from messagestore.queues.dispatcher import NEW_QUEUES_MAX, Dispatcher
+from messagestore.queues.table import QueueTable
 from messagestore.record import Buffer
 from messagestore.scrub.walk import RECORDS_MAX, Walked
 
@@ -55,6 +58,10 @@ class EntryDispatcher(Dispatcher):
     """Dispatches what is in entries; `on_moved()` after each run."""
 
     on_moved: Callable[[], None] = staticmethod(lambda: None)
+
+    def __init__(self, queues: QueueTable, message_delay_level: str, index: IndexTable | None = None) -> None:
+        super().__init__(queues, message_delay_level, index)
+        self.known = deque(maxlen=0)  # what is appended is read from the log once it is decided
 
     def run(self, buffer: Buffer, start: int, segment_end: int, limit: int, records_max: int) -> bool:
         try:

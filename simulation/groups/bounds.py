@@ -19,6 +19,8 @@ NAMES_OF_THEIR_OWN = 16
 KINDS_OF_CALLS = 16
 DEAD_LINKS = 6
 """Of each host, which lost power, with all others or alone, and whose former connections nobody has told the end of yet."""
+NOTES_OF_A_MOMENT = 2 * 1_000 // 50 + 2
+"""Of what was decided when: two in 50 ms, for a second, until the next."""
 ENTRIES_IN_MEMORY = 4_000
 """Of the log: all of a run this long."""
 
@@ -70,6 +72,7 @@ class GroupBounds:
             "RouteTable.topics": names,
             "SubscriptionGroupWrapper.subscription_group_table": names,
             "ConsumerOffsetWrapper.offset_table": names,
+            "DecidedLately._notes": NOTES_OF_A_MOMENT,
             "RaftLog._recent": ENTRIES_IN_MEMORY,
             "Placing._ends": ENTRIES_IN_MEMORY,
         }
