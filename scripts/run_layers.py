@@ -26,12 +26,14 @@ LAYERS = {
 }
 BESIDE = {
     "unit": [["tests/unit/messagestore", "tests/unit/sparkreplay"]],
-    "simulation": [["tests/simulation/test_cluster.py"]],
+    "simulation": [["tests/simulation/test_cluster.py", "tests/simulation/test_groups.py"]],
+    "crash": [["tests/crash/test_ledger_crash_images.py"]],
     "process": [
         [
             "tests/process/test_full_disks.py",
             "tests/process/test_live_bound.py",
             "tests/process/test_pair_processes.py",
+            "tests/process/test_raft_mode_moves.py",
             "tests/process/test_replay_commands.py",
             "tests/process/test_resend.py",
             "tests/process/test_soak.py",
@@ -41,6 +43,7 @@ BESIDE = {
             "tests/process/test_documents.py",
             "tests/process/test_linearizable.py",
             "tests/process/test_partitions.py",
+            "tests/process/test_raft_mode.py",
             "tests/process/test_retention.py",
             "tests/process/test_wheel.py",
         ],
