@@ -66,9 +66,9 @@ class Store:
         self.checkpoint_file = CheckpointFile(files, f"{name}/checkpoint")
         self.snapshot_file = SnapshotFile(files, f"{name}/snapshot")
         self.snapshot_index = NO_INDEX
+        """The newest snapshot's last entry."""
         self.note = b""
         """Of a log that has each entry at the same position everywhere: what its owner noted of what is gone."""
-        """The newest snapshot's last entry."""
         self.committed_index = NO_INDEX
         self.synced_index = NO_INDEX
         """The checkpoint vouches for entries up to there, and for their index units."""

@@ -15,7 +15,7 @@ from messagestore.log.files import LogFiles, Place
 from messagestore.log.retention import Segment
 from messagestore.record import FIXED_PARTS, store_timestamp
 from mqruntime.segments import SegmentFile
-from raftstore.entrywalk import entry_at, is_message
+from raftstore.entrywalk import CLOSED, entry_at, is_message
 from raftstore.framing import physical_offset
 
 HEAD_BYTES = ENTRY_HEADER_BYTES + FIXED_PARTS[3].size
@@ -77,12 +77,20 @@ class LedgerLog(LogFiles):
         position = self._first
         while True:
             head = self.read(position, HEAD_BYTES)
-            size = entry_at(head, 0, self.segment_size_bytes - position % self.segment_size_bytes, position)
+            size = self._entry_size(head, position)
             if size is None:
                 return None
             if is_message(head, 0, size):
                 return physical_offset(position)
-            position += size
+            position = self._next(position, size)
+
+    def _entry_size(self, head: bytes | memoryview, position: int) -> int | None:
+        """As `entry_at`, of what `head` holds from `position` on."""
+        return entry_at(head, 0, self.segment_start(position) + self.segment_size_bytes - position, position)
+
+    def _next(self, position: int, size: int) -> int:
+        """Behind the entry of `size` bytes, or where the next file begins."""
+        return self.segment_start(position) + self.segment_size_bytes if size == CLOSED else position + size
 
     # The leader's appends
 
@@ -123,17 +131,17 @@ class LedgerLog(LogFiles):
     async def _first_time(self, position: int) -> int | None:
         """When the first message of a file was stored, ms; None where none stands among its first entries, or the file is gone:
         another member's log is about to replace this one."""
-        while position + HEAD_BYTES <= self._end:
+        while position < self._end:
             try:
-                head = await self.read_file(position, position + HEAD_BYTES)
+                head = await self.read_cold(position, HEAD_BYTES)
             except OffsetOutOfRange:
                 return None
-            size = entry_at(head, 0, self.segment_size_bytes - position % self.segment_size_bytes, position)
+            size = self._entry_size(head, position)
             if size is None:
                 return None
             if is_message(head, 0, size):
                 return store_timestamp(head, ENTRY_HEADER_BYTES) or None
-            position += size
+            position = self._next(position, size)
         return None
 
     def begin_at(self, offset: int) -> None:

@@ -1,0 +1,72 @@
+"""A member's DLedger log as a broker's store reads it, of bytes that are given."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+from dledger.entry import BLANK, BLANK_MAGIC, Entry, header_of
+from dledger.node import DLedgerNode
+from messagestore.record import encode
+from raftstore.ledgerlog import LedgerLog
+from tests.unit.raftstore.raftstores import TIME_MS, message
+
+FILE = 1024
+
+
+class File:
+    def __init__(self, content: bytes) -> None:
+        self.content = content.ljust(FILE, b"\0")
+
+    def view(self) -> memoryview:
+        return memoryview(self.content)
+
+    async def read_cold(self, start: int, end: int) -> bytes:
+        assert 0 <= start <= end <= FILE
+        return self.content[start:end]
+
+
+def entry(index: int, position: int, body: bytes) -> bytes:
+    return header_of(Entry(index, 1, body), position, 0, 0)[0] + body
+
+
+def log_of(*files: bytes, end: int) -> LedgerLog:
+    opened = [File(content) for content in files]
+    node: Any = SimpleNamespace(
+        settings=SimpleNamespace(data_file_bytes=FILE),
+        data=SimpleNamespace(
+            files=opened, file=lambda number: opened[number] if number < len(opened) else None
+        ),
+        log_begin=lambda: 0,
+        log_end=lambda: end,
+        readable=lambda: (9, end),
+    )
+    log = LedgerLog(cast(DLedgerNode, node), hot_segments=2, queue_ends=lambda: b"")
+    log.opened(0)
+    return log
+
+
+def closed(content: bytes) -> bytes:
+    """With the blank that ends a file."""
+    return content + BLANK.pack(BLANK_MAGIC, FILE - len(content))
+
+
+def test_a_file_of_no_ops_alone_is_passed_over() -> None:
+    """The first message did not fit behind what opened the term."""
+    first = message(1, b"x", 0)
+    first.physical_offset = 2 * FILE + 48
+    stored = entry(3, 2 * FILE, encode(first))
+    files = closed(entry(0, 0, b"") + entry(1, 48, b"")), closed(entry(2, FILE, b"")), stored
+    log = log_of(*files, end=2 * FILE + len(stored))
+    assert log.first_record() == 2 * FILE + 48
+    (oldest, second) = asyncio.run(log.segments_behind_first(2))
+    assert (oldest.start, oldest.end, second.end) == (0, FILE, 2 * FILE)
+    assert [oldest.newest_ms, second.newest_ms] == [TIME_MS + 1, TIME_MS + 1]
+
+
+def test_a_log_of_no_ops_alone_has_no_first_message() -> None:
+    content = entry(0, 0, b"")
+    log = log_of(closed(content), entry(1, FILE, b""), end=FILE + 48)
+    assert log.first_record() is None
+    assert [each.newest_ms for each in asyncio.run(log.segments_behind_first(2))] == [None]
