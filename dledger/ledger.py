@@ -9,7 +9,6 @@ TooManyProposals was not appended; only after OutcomeUnknown either may be. What
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -26,7 +25,7 @@ from dledger.messages import ResultCode
 from dledger.node import DLedgerNode
 from dledger.oldentries import read_entries
 from dledger.positions import Positions
-from dledger.preference import level_among
+from dledger.preference import give_way
 from dledger.settings import DLedgerSettings
 from dledger.snapshotcounts import SnapshotCounts
 from mqruntime.runtime import Runtime
@@ -35,12 +34,8 @@ from remoting.client import RemotingClient
 from remoting.router import Router
 from remoting.server import RemotingServer
 
-logger = logging.getLogger(__name__)
-
 TIMEOUT_MS = 3000
 """Of one append or read where the caller names none; upstream's clients wait as long."""
-PREFERRED_EVERY_MS = 1000
-"""So often a leader that is not preferred looks for one that is, as upstream's does."""
 CONNECT_TIMEOUT_MS = 1000
 COUNTED_AS = {NotLeader: "not_leader", TooManyProposals: "too_many", OutcomeUnknown: "unknown"}
 COUNTED = ("appended", "refused", *COUNTED_AS.values(), "reads", "gets", "elected", "transfers")
@@ -113,7 +108,6 @@ class DLedger:
         NotLeader, TooManyProposals, OutcomeUnknown; reads proven, entries got; how often elected, and handed over."""
         self._preferred = frozenset(preferred)
         self._lock = runtime.lock
-        self._clock = runtime.clock
         self._failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self._tasks = Tasks(self._fail)
         self._role_observers: list[Callable[[Role, int], None]] = []
@@ -157,7 +151,7 @@ class DLedger:
             await self._close()
             raise
         if self._preferred and self._node.self_id not in self._preferred:
-            self._tasks.start(self._give_way_to_preferred(), name="dledger-preferred")
+            self._tasks.start(give_way(self._node, self._preferred, self.transfer), name="dledger-preferred")
 
     async def stop(self) -> None:
         """A leader hands over first, so that the others need not wait until it is missed."""
@@ -305,16 +299,3 @@ class DLedger:
         except (NotLeader, TooManyProposals, OutcomeUnknown) as error:
             self.counts[COUNTED_AS[type(error)]] += 1
             raise
-
-    async def _give_way_to_preferred(self) -> None:
-        """Upstream's preferredLeaderIds: tried again each second while it fails."""
-        while True:
-            await asyncio.sleep(PREFERRED_EVERY_MS / 1000)
-            core = self._node.core
-            if core is None or not self._node.is_active:
-                continue
-            since_ms = self._clock.monotonic_ms() - self.settings.election_timeout_min_ms
-            target = level_among(self._preferred, core.progress, core.committed_index, since_ms)
-            if target is not None:
-                logger.info("handing over to the preferred %s self=%s", target, self._node.self_id)
-                await self.transfer(target)

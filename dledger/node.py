@@ -68,7 +68,9 @@ class DLedgerNode(Proposing):
     be written down; without a state machine nobody is told of entries, and nothing is read for that.
 
     `on_role_change(role, term)` hears of LEADER only once this member is active. `on_fatal` hears of the
-    first failed write, `on_commit(index)` of the end of what is decided each time that it moves, before that is applied.
+    first failed write, `on_commit(index)` of the end of what is decided each time that it moves, before that is applied,
+    `on_hand_over(True)` of each hand-over that begins, from when on a leader takes no proposals, and `on_hand_over(False)` when
+    it leads on.
 
     Where the settings say `same_positions`, `stands_at` tells where a body says that its entry stands; `on_readable(end)`
     hears of where the last `readable` entry ends each time that this grew, and `on_restarted(position)`, before that, that a
@@ -96,6 +98,7 @@ class DLedgerNode(Proposing):
         stands_at: StandsAt = nowhere,
         on_readable: Callable[[int], None] | None = None,
         on_restarted: Callable[[int], None] | None = None,
+        on_hand_over: Callable[[bool], None] | None = None,
     ) -> None:
         if settings.same_positions and state_machine is not None:
             raise ValueError("the snapshots of a log with same_positions hold no state machine")
@@ -115,6 +118,7 @@ class DLedgerNode(Proposing):
         self._on_commit = on_commit
         self._on_readable = on_readable
         self._on_restarted = on_restarted
+        self._on_hand_over = on_hand_over
         self.core: Raft | None = None
         self._arrivals = Arrivals(NO_INDEX)
         self._tasks = Tasks(self._fail)
@@ -164,6 +168,7 @@ class DLedgerNode(Proposing):
         self._sender = SnapshotSender(self.store.snapshot_file.load, settings.snapshot_chunk_bytes)
         self._reads = Reads()
         self._transfers = TransferWaiters()
+        self._hands_over = False
 
     def _applier_of(
         self, state_machine: AnyStateMachine | None, snapshots: Snapshots | None
@@ -307,6 +312,7 @@ class DLedgerNode(Proposing):
             self._arrived.extend(steps)
             self._look_at_members()
             self._look_at_log(steps)
+            self._look_at_transfer()
             self._set_alarm()
             if not self._performing:
                 self._perform_arrived()
@@ -323,6 +329,13 @@ class DLedgerNode(Proposing):
             for step in steps:
                 if isinstance(step, PersistThenSend):
                     self._placing.took(step)
+
+    def _look_at_transfer(self) -> None:
+        """A hand-over has begun, or is over: of one that failed others hear when that is performed."""
+        under_way = self.core is not None and self.core.transfer.under_way
+        if under_way and not self._hands_over and self._on_hand_over is not None:
+            self._on_hand_over(True)
+        self._hands_over = under_way
 
     def _perform_arrived(self) -> None:
         """Performs what need not wait; what must shares the next sync."""
@@ -392,6 +405,8 @@ class DLedgerNode(Proposing):
             case TransferFailed():
                 self._transfers.end(another_leads=False)
                 self._settle_placed()
+                if self.core.role is Role.LEADER and not self._hands_over and self._on_hand_over is not None:
+                    self._on_hand_over(False)
             case SaveCheckpoint() | SaveSnapshot() | BeginAt():
                 pass
 

@@ -5,7 +5,6 @@ clients find this member is answered by the leader only, once it serves."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
@@ -14,7 +13,7 @@ from dledger.actions import Role
 from dledger.memberservice import MemberService
 from dledger.messages import ResultCode
 from dledger.node import DLedgerNode
-from dledger.preference import level_among
+from dledger.preference import give_way
 from dledger.settings import DLedgerSettings
 from messagestore.log.appender import RECORD_OVERHEAD_BYTES_MAX
 from messagestore.settings import StoreSettings
@@ -35,7 +34,6 @@ from remoting.server import RemotingServer
 logger = logging.getLogger("raftstore.member")
 
 CONNECT_TIMEOUT_MS, ASK_TIMEOUT_MS = 1_000, 1_000
-PREFERRED_EVERY_MS = 1_000
 ENTRY_ROOM_BYTES = 64
 """Of a file, for the header of its one entry and the blank behind it."""
 
@@ -89,6 +87,7 @@ class Member:
         self._readable: Callable[[int], None] = lambda end: None
         self._restarted: Callable[[int], None] = lambda position: None
         self._role_changed: Callable[[], None] = lambda: None
+        self._hands_over: Callable[[bool], None] = lambda begins: None
         self._clients_at: Callable[[], str | None] = lambda: None
         self._decided = DecidedLately()
         self.node = DLedgerNode(
@@ -104,6 +103,7 @@ class Member:
             on_fatal=on_fatal,
             on_readable=self._readable_to,
             on_restarted=lambda position: self._restarted(position),
+            on_hand_over=lambda begins: self._hands_over(begins),
         )
         self.router = Router(on_fatal=on_fatal)
         self.node.register(self.router)
@@ -122,6 +122,11 @@ class Member:
         """`callback` when this member begins to lead and can serve, and when it leads no more."""
         self._role_changed = callback
 
+    def on_hand_over(self, callback: Callable[[bool], None]) -> None:
+        """`callback(True)` when this member, which leads, is about to hand over, whoever wants that; `callback(False)` when it
+        leads on."""
+        self._hands_over = callback
+
     def serves_clients_at(self, address: Callable[[], str | None]) -> None:
         """Where clients find this broker; None while it does not serve them as a master."""
         self._clients_at = address
@@ -133,7 +138,9 @@ class Member:
         await self._server.start()
         await self.node.start()
         if self._preferred and self.self_id not in self._preferred:
-            self._tasks.start(self._give_way_to_preferred(), name="raft-preferred")
+            self._tasks.start(
+                give_way(self.node, self._preferred, self.node.hand_over), name="raft-preferred"
+            )
 
     async def hand_over(self) -> None:
         """Another member leads, if this one did and one can."""
@@ -227,15 +234,3 @@ class Member:
 
     def _announced(self, role: Role, term: int) -> None:
         self._role_changed()
-
-    async def _give_way_to_preferred(self) -> None:
-        while True:
-            await asyncio.sleep(PREFERRED_EVERY_MS / 1000)
-            core = self.node.core
-            if core is None or not self.leads:
-                continue
-            since_ms = self._clock.monotonic_ms() - self.node.settings.election_timeout_min_ms
-            target = level_among(self._preferred, core.progress, core.committed_index, since_ms)
-            if target is not None:
-                logger.info("handing over to the preferred %s", target)
-                await self.node.hand_over(target)

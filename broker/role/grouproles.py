@@ -59,6 +59,7 @@ class GroupRoles:
         self._ask_again_ms = 0
         self._yield_again_ms = 0
         member.on_role(self._moved)
+        member.on_hand_over(self._hands_over)
         member.serves_clients_at(lambda: membership.address if membership.accepts_sends else None)
 
     def start(self, tasks: Tasks) -> None:
@@ -110,8 +111,12 @@ class GroupRoles:
         self._manager.granted(Grant(term, master_id, address, members, term))
 
     async def hand_over(self) -> None:
-        """Another member leads, if one can; what comes meanwhile waits."""
-        self._forwarding.hand_over(HOLD_MS)
+        """Another member leads, if one can."""
         await self._member.hand_over()
-        if self._member.leads:
+
+    def _hands_over(self, begins: bool) -> None:
+        """What comes meanwhile waits, whoever wanted the hand-over."""
+        if begins:
+            self._forwarding.hand_over(HOLD_MS)
+        else:
             self._forwarding.called_off()

@@ -5,6 +5,7 @@ Invariant: nothing is left of a bug when its context ends."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection, Mapping
 
 from broker.neighbours.registration import Registration
 from broker.role.grouproles import GroupRoles
@@ -12,15 +13,16 @@ from broker.role.membership import Membership
 from broker.role.switch import RoleSwitch
 from broker.sends.groupacknowledgement import GroupAcknowledgement
 from broker.sends.pending import PendingSends
+from dledger import preference
 from dledger.entry import ENTRY_HEADER_BYTES, INDEX_UNIT
 from dledger.log import EntryLog
 from dledger.messages import VoteRequest, VoteResult
 from dledger.node import DLedgerNode
+from dledger.progress import Progress
 from dledger.raft import Raft
 from messagestore.log.appender import Appender
 from raftstore.ledgerlog import LedgerLog
 from raftstore.ledgerstore import LedgerStore
-from raftstore.member import Member
 from raftstore.replication import GroupReplication
 from simulation.kernel.plants import Bugs
 from simulation.raft.bugs import any_log_will_do
@@ -85,8 +87,10 @@ def appends_on(self: RoleSwitch) -> None:
     """The rest of it: it keeps the queue offsets that it would give next."""
 
 
-@bug("preferred-never-lead", Member, "_give_way_to_preferred")
-async def never(self: Member) -> None: ...
+@bug("preferred-never-lead", preference, "level_among")
+def nobody(
+    preferred: Collection[str], progress: Mapping[str, Progress], held_index: int, heard_since_ms: int
+) -> None: ...
 
 
 registered_soon = Registration.soon

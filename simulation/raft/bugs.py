@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from dledger import ledger, recovery
+from dledger import preference, recovery
 from dledger.actions import Action, LoadChunk, PersistThenSend, ReadReady, Reply, Role, Vote
 from dledger.applying import Applier
 from dledger.ballots import Ballots
@@ -459,7 +459,7 @@ def what_is_applied(self: DLedgerNode) -> int:
     return self.applied_index
 
 
-@bug("preferred-never-lead", ledger, "level_among")
+@bug("preferred-never-lead", preference, "level_among")
 def nobody(*known: object) -> None:
     """Whoever leads goes on."""
 

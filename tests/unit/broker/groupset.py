@@ -14,7 +14,8 @@ from simulation.kernel.world import World
 from tests.unit.broker.brokerset import NAMESRV, Cluster
 
 HOSTS = ["10.0.2.1", "10.0.2.2", "10.0.2.3"]
-PEERS = ";".join(f"n{number}-{host}:40911" for number, host in enumerate(HOSTS))
+MEMBERS = {f"n{number}": f"{host}:40911" for number, host in enumerate(HOSTS)}
+PEERS = ";".join(f"{member}-{address}" for member, address in MEMBERS.items())
 
 
 class GroupSet(Cluster):

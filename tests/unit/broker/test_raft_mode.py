@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import orjson
 import pytest
 
 from broker.role.membership import Role
+from dledger.client import DLedgerClient, Refused
 from messagestore.brokerstore import BrokerStore
 from remoting.bodies.epochs import EpochCache, EpochSpan
 from remoting.bodies.routes import KVTable
 from remoting.codes import RequestCode, ResponseCode
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
-from tests.unit.broker.groupset import GroupSet
+from tests.unit.broker.groupset import MEMBERS, GroupSet
 
 
 @pytest.fixture
@@ -137,6 +139,28 @@ def test_a_leader_that_is_told_to_stop_hands_over_and_nobody_notices(world: Worl
 
     assert group.run(scenario()) == 0
     assert group.master is not former
+    assert bodies_of(group) == sorted(messages("under way", 200))
+
+
+@pytest.mark.parametrize("target_lives", [True, False])
+def test_a_hand_over_that_an_operator_asks_for_refuses_no_send(world: World, target_lives: bool) -> None:
+    group = started(world)
+    former = group.master
+    target = next(node for node in group.brokers if node is not former)
+    if not target_lives:
+        target.kill()
+
+    async def scenario() -> int:
+        sending = asyncio.create_task(group.refusals_of(messages("under way", 200)))
+        await asyncio.sleep(0.2)
+        async with group.client() as client:
+            operator = DLedgerClient(MEMBERS, "broker-a", client.remoting, timeout_ms=3_000)
+            with nullcontext() if target_lives else pytest.raises(Refused):
+                await operator.transfer(f"n{group.brokers.index(target)}")
+        return await sending
+
+    assert group.run(scenario()) == 0
+    assert (group.master is former) != target_lives
     assert bodies_of(group) == sorted(messages("under way", 200))
 
 
