@@ -11,6 +11,7 @@ from broker.admin.agreement import Agreement
 from broker.admin.status import StatusRequests
 from broker.admin.tables import add_table_requests
 from broker.clients.groups import ConsumerGroups
+from broker.clients.lockrequests import LockRequests
 from broker.clients.renewal import SubscriptionRenewal
 from broker.clients.requests import ClientRequests
 from broker.metrics.latencies import Latencies
@@ -205,6 +206,7 @@ class Requests:
         )
         send_back.add_to(router)
         self.clients.add_to(router)
+        LockRequests(settings.broker_name, tables, membership, self.agreement).add_to(router)
         self._status.add_to(router)
         self._hand_over.add_to(router)
         forwarding.guard(router)

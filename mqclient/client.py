@@ -11,6 +11,7 @@ from typing import Self
 
 from mqclient.consumer import PullConsumer
 from mqclient.producer import Producer
+from mqclient.queuelocks import QueueLocks
 from mqclient.routetable import RouteTable
 from mqruntime.clock import Clock
 from remoting.client import RemotingClient
@@ -35,6 +36,10 @@ class Client:
     def consumer(self, group: str) -> PullConsumer:
         """A consumer that reads as `group`."""
         return PullConsumer(group, routes=self.routes, client=self.remoting, clock=self.clock)
+
+    def locks(self, group: str, client_id: str) -> QueueLocks:
+        """What `group` reads in order; `client_id` is this client's alone."""
+        return QueueLocks(group, client_id, routes=self.routes, client=self.remoting, clock=self.clock)
 
     async def close(self) -> None:
         await self.routes.close()

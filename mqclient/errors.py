@@ -46,3 +46,13 @@ class PullFailed(ClientError):
     def __init__(self, where: str, why: str, code: int | None = None) -> None:
         super().__init__(f"{where}: {why}")
         self.code = code
+
+
+class LockFailed(ClientError):
+    """The set `broker_name` did not say which queues are locked; it can be asked again without harm. `code` is the broker's
+    answer, if there was one."""
+
+    def __init__(self, group: str, broker_name: str, why: str, code: int | None = None) -> None:
+        super().__init__(f"queues of {broker_name} for {group}: {why}")
+        self.broker_name = broker_name
+        self.code = code

@@ -36,7 +36,12 @@ WAIT_MS_MAX = 2_500
 """Less than clients wait for an answer."""
 WAITING_BYTES_MAX = 64 << 20
 LAST_ANSWERS_MS, LAST_LOOK_MS = 500, 20
-WRITES = (RequestCode.CONSUMER_SEND_MSG_BACK, RequestCode.UPDATE_CONSUMER_OFFSET)
+WRITES = (
+    RequestCode.CONSUMER_SEND_MSG_BACK,
+    RequestCode.UPDATE_CONSUMER_OFFSET,
+    RequestCode.LOCK_BATCH_MQ,
+    RequestCode.UNLOCK_BATCH_MQ,
+)
 READS = (
     RequestCode.PULL_MESSAGE,
     RequestCode.LITE_PULL_MESSAGE,

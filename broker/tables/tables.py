@@ -1,9 +1,10 @@
-"""The broker's tables and their files: topics, consumer groups, consumer offsets, delay offsets, deletions, queue ends.
+"""The broker's tables and their files: topics, consumer groups, consumer offsets, delay offsets, deletions, queue
+ends, queue locks.
 
 Invariant: a change of topics or groups is written at once, of offsets within `flushConsumerOffsetInterval`, and all of
 them at a graceful stop. A disk that takes nothing delays the writing; it does not stop the broker. Each change of topics,
-groups or deletions made here is a version of its own. A deletion is on disk only behind what it took away: a copy that
-breaks off between them is made again."""
+groups, deletions or holders of locks made here is a version of its own. A deletion is on disk only behind what it took
+away: a copy that breaks off between them is made again."""
 
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ from broker.tables.delayoffsets import DELAY_OFFSETS_FILE, DelayOffsets
 from broker.tables.deletions import DELETIONS_FILE, GROUP, OFFSETS, TOPIC, Deletions
 from broker.tables.holders import TablesVersion
 from broker.tables.queueends import QUEUE_ENDS_FILE, QueueEnds
+from broker.tables.queuelocks import QUEUE_LOCKS_FILE, QueueLocks
 from broker.tables.savedtable import SavedTable
 from broker.tables.subscriptiongroups import SUBSCRIPTION_GROUPS_FILE, SubscriptionGroups
 from broker.tables.topics import TOPICS_FILE, Topics, system_topics
@@ -79,6 +81,7 @@ class Tables:
         self.offsets = ConsumerOffsets()
         self.delays = DelayOffsets()
         self.deletions = Deletions(clock, self._deletions_changed)
+        self.locks = QueueLocks(clock, self._locks_changed)
         self._queues = queues
         self._emptied = queues.emptied_queues()
         self._queue_ends = QueueEnds(queues.queue_ends_at_least)
@@ -96,6 +99,9 @@ class Tables:
         self._saved_deletions = SavedTable(
             files, DELETIONS_FILE, self.deletions.encode, self.deletions.decode
         )
+        self._saved_locks = SavedTable(files, QUEUE_LOCKS_FILE, self.locks.encode, self.locks.decode)
+        self._facts_of_ours = (self._saved_queue_ends, self._saved_locks)
+        """Which upstream's brokers do not know, but for deletions, which are saved last."""
         self._commits_saved = 0
         self._advances_saved = 0
 
@@ -104,12 +110,12 @@ class Tables:
         self._topics_callbacks.append(callback)
 
     def on_facts_changed(self, callback: Callable[[], None]) -> None:
-        """`callback` runs after each change of topics, groups or deletions made here."""
+        """`callback` runs after each change of topics, groups, deletions or holders of locks made here."""
         self._facts_callbacks.append(callback)
 
     @property
     def version(self) -> TablesVersion:
-        """Of topics, groups and deletions, as this broker names it while it leads."""
+        """Of topics, groups, deletions and holders of locks, as this broker names it while it leads."""
         return TablesVersion(self.topics.epoch, self._revision)
 
     @property
@@ -150,9 +156,11 @@ class Tables:
     # -- what slaves copy
 
     def copy(self) -> TablesCopy:
-        """Topics, groups, deletions and queues that were emptied, as they are."""
+        """Topics, groups, deletions, queues that were emptied and holders of locks, as they are."""
         ends = QueueEndTable([QueueEnd(*emptied) for emptied in self._queues.emptied_queues()])
-        return TablesCopy(self.topics.wrapper(), self.groups.wrapper, self.deletions.wrapper(), ends)
+        return TablesCopy(
+            self.topics.wrapper(), self.groups.wrapper, self.deletions.wrapper(), ends, self.locks.wrapper()
+        )
 
     def log_trimmed(self) -> None:
         """The log of this master begins later: who copied these tables before may lack where a queue goes on."""
@@ -165,6 +173,8 @@ class Tables:
         """Take over the master's; they are to be saved."""
         if self._queue_ends.adopt(copy.queue_ends):
             self._saved_queue_ends.changed()
+        if self.locks.adopt(copy.queue_locks):
+            self._saved_locks.changed()
         self.saved_topics.changed(fact=self.topics.replace(copy.topics))
         self.saved_groups.changed(fact=self.groups.replace(copy.groups))
         news, missed = self.deletions.adopt(copy.deletions)
@@ -178,9 +188,9 @@ class Tables:
             self.offsets.doubt()
 
     async def save_facts(self) -> None:
-        """Topics, groups and deletions, with the offsets that these took away, are on disk. OSError."""
+        """Topics, groups, holders of locks and deletions, with the offsets that these took away, are on disk. OSError."""
         deletions = self._saved_deletions.taken()
-        for table in (self.saved_topics, self.saved_groups, self.saved_offsets, self._saved_queue_ends):
+        for table in (self.saved_topics, self.saved_groups, self.saved_offsets, *self._facts_of_ours):
             await table.save_facts()
         await self._saved_deletions.save_taken(deletions)
 
@@ -188,7 +198,7 @@ class Tables:
 
     async def load(self) -> None:
         """Raises TableUnreadable, OSError."""
-        for table in (*self.copied_from_master.values(), self._saved_deletions, self._saved_queue_ends):
+        for table in (*self.copied_from_master.values(), self._saved_deletions, *self._facts_of_ours):
             await table.load()
 
     async def run(self) -> None:
@@ -206,7 +216,7 @@ class Tables:
 
     async def _save(self) -> None:
         deletions = self._saved_deletions.taken()
-        for table in (*self.copied_from_master.values(), self._saved_queue_ends):
+        for table in (*self.copied_from_master.values(), *self._facts_of_ours):
             await table.save()
         await self._saved_deletions.save_taken(deletions)
 
@@ -228,6 +238,7 @@ class Tables:
         self._tell(self._topics_callbacks)
 
     def _led(self) -> None:
+        self.locks.led()
         self._changed(self.saved_topics, fact=False)
         self._tell(self._topics_callbacks)
 
@@ -236,6 +247,9 @@ class Tables:
 
     def _deletions_changed(self) -> None:
         self._changed(self._saved_deletions)
+
+    def _locks_changed(self) -> None:
+        self._changed(self._saved_locks)
 
     def _changed(self, saved: SavedTable, *, fact: bool = True) -> None:
         saved.changed(fact=fact)

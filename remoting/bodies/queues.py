@@ -30,6 +30,23 @@ class MessageQueue(Body):
 
 
 @dataclass(slots=True)
+class LockQueuesBody(Body):
+    """Body of 41 and 42: `client_id` wants to read these queues in order, or gives them up."""
+
+    consumer_group: str
+    client_id: str
+    mq_set: list[MessageQueue] = field(default_factory=list)
+    only_this_broker: bool = False
+
+
+@dataclass(slots=True)
+class LockBatchResponseBody(Body):
+    """Reply to 41: which of the queues the client holds now."""
+
+    locked: list[MessageQueue] = wire("lockOKMQSet", default_factory=list)
+
+
+@dataclass(slots=True)
 class TopicOffset(Body):
     """The span of one queue; `last_update_timestamp` is the store time of its last message in ms, or 0."""
 

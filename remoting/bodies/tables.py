@@ -54,11 +54,29 @@ class QueueEndTable(Body):
     ends: list[QueueEnd] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class QueueLock(Body):
+    """`client_id` reads this queue for `group`, and nobody else does."""
+
+    group: str
+    topic: str
+    queue_id: I32
+    client_id: str
+
+
+@dataclass(slots=True)
+class QueueLockTable(Body):
+    """Who holds which queue."""
+
+    locks: list[QueueLock] = field(default_factory=list)
+
+
 @dataclass(slots=True)
 class TablesCopy(Body):
-    """Reply to COPY_TABLES; one of an older version names no queue ends."""
+    """Reply to COPY_TABLES; one of an older version names no queue ends and no locks."""
 
     topics: TopicConfigWrapper
     groups: SubscriptionGroupWrapper
     deletions: DeletionTable
     queue_ends: QueueEndTable = field(default_factory=QueueEndTable)
+    queue_locks: QueueLockTable = field(default_factory=QueueLockTable)

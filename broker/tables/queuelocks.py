@@ -1,0 +1,122 @@
+"""Which client reads which queue of a group, so that messages are consumed in order: what clients lock (41) and give up (42).
+
+Invariant: a queue has one holder; another client becomes that only once the holder gave the queue up, or has not renewed its
+lock for a lease. Who holds a queue is a fact that slaves copy; when a lock was renewed is known to the master alone, so under
+a new master, which may have missed renewals, each lease begins anew. Upstream: RebalanceLockManager, of one broker alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from mqruntime.clock import Clock
+from remoting.bodies.tables import QueueLock, QueueLockTable
+
+QUEUE_LOCKS_FILE = "config/queueLocks.json"
+LEASE_MS = 60_000
+"""Upstream's; its clients renew each 20 s, and trust for 30 s what they were told."""
+LOCKS_MAX = 100_000
+
+Queue = tuple[str, int]
+"""Topic and queue id."""
+
+
+@dataclass(slots=True)
+class Lock:
+    client_id: str
+    renewed_ms: int
+    agreed: bool = False
+    """Whether whoever may be master next knows the holder."""
+
+
+class QueueLocks:
+    """By group and queue. `on_change` runs after each change of a holder made here."""
+
+    def __init__(self, clock: Clock, on_change: Callable[[], None]) -> None:
+        self._clock = clock
+        self._on_change = on_change
+        self._locks: dict[tuple[str, Queue], Lock] = {}
+
+    def lock(self, group: str, queues: Iterable[Queue], client_id: str) -> list[Queue]:
+        """`client_id` wants `queues`, or renews its locks; those of them that it holds now."""
+        now_ms = self._clock.monotonic_ms()
+        held, changed = [], False
+        for queue in queues:
+            lock = self._locks.get((group, queue))
+            if lock is not None and lock.client_id == client_id:
+                lock.renewed_ms = now_ms
+            elif (lock is None or _is_over(lock, now_ms)) and self._has_room(now_ms):
+                self._locks[group, queue] = Lock(client_id, now_ms)
+                changed = True
+            else:
+                continue
+            held.append(queue)
+        if changed:
+            self._on_change()
+        return held
+
+    def unlock(self, group: str, queues: Iterable[Queue], client_id: str) -> None:
+        """`client_id` gives up what it holds of `queues`."""
+        given_up = [(group, queue) for queue in queues if self._is_held(group, queue, client_id)]
+        for key in given_up:
+            del self._locks[key]
+        if given_up:
+            self._on_change()
+
+    def agreed(self, group: str, queues: Iterable[Queue], client_id: str) -> bool:
+        """Whether each of `queues` is held by `client_id`, and whoever may be master next knows that."""
+        return all(
+            self._is_held(group, queue, client_id) and self._locks[group, queue].agreed for queue in queues
+        )
+
+    def note_agreed(self, group: str, queues: Sequence[Queue], client_id: str) -> list[Queue]:
+        """Whoever may be master next knows since that `client_id` holds `queues`; those that it still holds."""
+        held = [queue for queue in queues if self._is_held(group, queue, client_id)]
+        for queue in held:
+            self._locks[group, queue].agreed = True
+        return held
+
+    def led(self) -> None:
+        """A role was taken: nobody has renewed anything here yet, and who is in the set with a master may be another now."""
+        now_ms = self._clock.monotonic_ms()
+        for lock in self._locks.values():
+            lock.renewed_ms, lock.agreed = now_ms, False
+
+    def wrapper(self) -> QueueLockTable:
+        """The table as it is handed to slaves."""
+        return QueueLockTable(
+            [QueueLock(group, *queue, lock.client_id) for (group, queue), lock in self._locks.items()]
+        )
+
+    def adopt(self, table: QueueLockTable) -> bool:
+        """Take over the master's table; False when no holder differs."""
+        holders = {(each.group, (each.topic, each.queue_id)): each.client_id for each in table.locks}
+        if holders == {key: lock.client_id for key, lock in self._locks.items()}:
+            return False
+        now_ms = self._clock.monotonic_ms()
+        self._locks = {key: Lock(client_id, now_ms) for key, client_id in holders.items()}
+        return True
+
+    def encode(self) -> bytes:
+        """The content of queueLocks.json."""
+        return self.wrapper().encode()
+
+    def decode(self, data: bytes) -> None:
+        """Take in queueLocks.json. Raises BodyError."""
+        self.adopt(QueueLockTable.decode(data))
+
+    def _is_held(self, group: str, queue: Queue, client_id: str) -> bool:
+        lock = self._locks.get((group, queue))
+        return lock is not None and lock.client_id == client_id
+
+    def _has_room(self, now_ms: int) -> bool:
+        """For one more; those that are over are forgotten where there is none."""
+        if len(self._locks) >= LOCKS_MAX:
+            over = [key for key, lock in self._locks.items() if _is_over(lock, now_ms)]
+            for key in over:
+                del self._locks[key]
+        return len(self._locks) < LOCKS_MAX
+
+
+def _is_over(lock: Lock, now_ms: int) -> bool:
+    return now_ms >= lock.renewed_ms + LEASE_MS

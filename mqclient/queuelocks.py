@@ -1,0 +1,100 @@
+"""Which queues this client may read in order: it locks them at their masters, renews that, and gives them up.
+
+Invariant: a queue counts as held for `TRUST_MS` from before the last question that its master answered with yes; nobody else is
+answered yes for longer than that, however slow the answer was. Upstream: RebalanceImpl.lockAll, ProcessQueue.isLockExpired."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from mqclient.errors import LockFailed, RouteUnknown
+from mqclient.route import MessageQueue
+from mqclient.routetable import RouteTable
+from mqruntime.clock import Clock
+from remoting.bodies.body import Body
+from remoting.bodies.queues import LockBatchResponseBody, LockQueuesBody
+from remoting.bodies.queues import MessageQueue as WireQueue
+from remoting.client import RemotingClient
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.errors import BodyError, RemotingError
+
+TRUST_MS = 30_000
+"""Half of what masters wait before they give the queue to another."""
+RENEW_MS = 10_000
+"""So often a reader had better ask again; upstream's do each 20 s."""
+CALL_TIMEOUT_MS = 3_000
+
+
+class QueueLocks:
+    """Those of `client_id`, which no other living client has, for `group`."""
+
+    def __init__(
+        self, group: str, client_id: str, *, routes: RouteTable, client: RemotingClient, clock: Clock
+    ) -> None:
+        self.group = group
+        self.client_id = client_id
+        self._routes = routes
+        self._client = client
+        self._clock = clock
+        self._trusted_until_ms: dict[MessageQueue, int] = {}
+
+    def holds(self, queue: MessageQueue) -> bool:
+        """Whether nobody else reads `queue` for the group at this moment."""
+        return self._clock.monotonic_ms() < self._trusted_until_ms.get(queue, 0)
+
+    async def lock(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
+        """Locks `queues`, or renews that; those that are held now. What another holds is not, and what was held before and is
+        not any more must not be read on. Raises LockFailed: a master did not answer; what was held before still is, for
+        its time."""
+        held: set[MessageQueue] = set()
+        for name, wanted in _by_set(queues).items():
+            asked_ms = self._clock.monotonic_ms()
+            reply = await self._ask(RequestCode.LOCK_BATCH_MQ, name, wanted)
+            try:
+                said = LockBatchResponseBody.decode(reply.body).locked
+            except BodyError as error:
+                raise LockFailed(self.group, name, f"unreadable answer: {error}") from error
+            locked = {(queue.topic, queue.queue_id) for queue in said}
+            for queue in wanted:
+                if (queue.topic, queue.queue_id) in locked:
+                    self._trusted_until_ms[queue] = asked_ms + TRUST_MS
+                    held.add(queue)
+                else:
+                    self._trusted_until_ms.pop(queue, None)
+        return held
+
+    async def unlock(self, queues: Iterable[MessageQueue]) -> None:
+        """Others may read `queues` now. Raises LockFailed: their locks last until they are over."""
+        for name, given_up in _by_set(queues).items():
+            for queue in given_up:
+                self._trusted_until_ms.pop(queue, None)
+            await self._ask(RequestCode.UNLOCK_BATCH_MQ, name, given_up)
+
+    async def _ask(self, code: RequestCode, name: str, queues: list[MessageQueue]) -> RemotingCommand:
+        wire = [WireQueue(queue.topic, name, queue.queue_id) for queue in queues]
+        body: Body = LockQueuesBody(self.group, self.client_id, wire)
+        topic = queues[0].topic
+        try:
+            address = (await self._routes.get(topic)).master(name)
+            if address is None:
+                self._routes.renew(topic)
+                raise LockFailed(self.group, name, "the broker set has no master at the moment")
+            request = RemotingCommand.request(code, body=body.encode())
+            reply = await self._client.call(address, request, CALL_TIMEOUT_MS)
+        except (RouteUnknown, RemotingError) as error:
+            self._routes.renew(topic)
+            raise LockFailed(self.group, name, str(error)) from error
+        if reply.code != ResponseCode.SUCCESS:
+            self._routes.renew(topic)  # perhaps no master any more
+            said = " ".join((reply.remark or "").split())
+            raise LockFailed(self.group, name, f"the broker answered {reply.code} {said}", reply.code)
+        return reply
+
+
+def _by_set(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
+    sets: dict[str, list[MessageQueue]] = defaultdict(list)
+    for queue in queues:
+        sets[queue.broker_name].append(queue)
+    return sets

@@ -1,0 +1,276 @@
+"""Queues that clients lock to consume in order: one holder each, through deaths, hand-overs and restarts, on virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from broker.tables import queuelocks
+from broker.tables.queuelocks import LEASE_MS, QueueLocks
+from mqclient.errors import LockFailed
+from mqclient.queuelocks import TRUST_MS
+from mqclient.queuelocks import QueueLocks as ClientLocks
+from mqclient.route import MessageQueue
+from remoting.bodies.queues import LockBatchResponseBody, LockQueuesBody
+from remoting.bodies.queues import MessageQueue as WireQueue
+from remoting.codes import RequestCode, ResponseCode
+from remoting.errors import BodyError
+from simulation.kernel.world import World
+from tests.unit.broker.brokerset import Cluster
+
+ONE, TWO = ("orders", 1), ("orders", 2)
+QUEUES = [MessageQueue("orders", "broker-a", number) for number in (1, 2)]
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.ms = 1_000
+
+    def monotonic_ms(self) -> int:
+        return self.ms
+
+    def now_ms(self) -> int:
+        return self.ms
+
+
+class Table:
+    """Locks whose changes are counted."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.changes = 0
+        self.locks = QueueLocks(self.clock, self._changed)
+
+    def _changed(self) -> None:
+        self.changes += 1
+
+
+# -- the table
+
+
+def test_a_queue_has_one_holder_until_its_lease_is_over() -> None:
+    table = Table()
+    locks, clock = table.locks, table.clock
+    assert locks.lock("CG", [ONE, TWO], "a") == [ONE, TWO]
+    clock.ms += LEASE_MS - 1
+    assert locks.lock("CG", [TWO], "a") == [TWO]
+    assert locks.lock("CG", [ONE, TWO], "b") == []
+    assert locks.lock("other", [ONE], "b") == [ONE]
+    clock.ms += 1
+    assert locks.lock("CG", [ONE, TWO], "b") == [ONE]
+    assert locks.lock("CG", [ONE, TWO], "a") == [TWO]
+    assert table.changes == 3
+
+
+def test_what_is_given_up_is_free_at_once_but_not_by_a_stranger() -> None:
+    table = Table()
+    locks = table.locks
+    locks.lock("CG", [ONE], "a")
+    locks.unlock("CG", [ONE], "b")
+    locks.unlock("other", [ONE], "a")
+    assert locks.lock("CG", [ONE], "b") == []
+    locks.unlock("CG", [ONE, TWO], "a")
+    assert locks.lock("CG", [ONE], "b") == [ONE]
+    assert table.changes == 3
+
+
+def test_a_lock_is_agreed_for_as_long_as_it_has_its_holder() -> None:
+    locks = Table().locks
+    locks.lock("CG", [ONE, TWO], "a")
+    assert not locks.agreed("CG", [ONE], "a")
+    locks.unlock("CG", [TWO], "a")
+    assert locks.note_agreed("CG", [ONE, TWO], "a") == [ONE]
+    assert locks.agreed("CG", [ONE], "a") and not locks.agreed("CG", [ONE], "b")
+    assert not locks.agreed("CG", [ONE, TWO], "a")
+    locks.led()
+    assert not locks.agreed("CG", [ONE], "a")
+
+
+def test_under_a_new_master_each_lease_begins_anew() -> None:
+    master, slave = Table(), Table()
+    master.locks.lock("CG", [ONE], "a")
+    assert slave.locks.adopt(master.locks.wrapper())
+    assert not slave.locks.adopt(master.locks.wrapper())
+    slave.clock.ms += 10 * LEASE_MS  # in which the holder renewed its lock at the master
+    slave.locks.led()
+    assert slave.locks.lock("CG", [ONE], "b") == []
+    slave.clock.ms += LEASE_MS
+    assert slave.locks.lock("CG", [ONE], "b") == [ONE]
+
+
+def test_a_file_gives_the_holders_back() -> None:
+    before, after = Table(), Table()
+    before.locks.lock("CG", [ONE], "a")
+    after.locks.decode(before.locks.encode())
+    assert after.locks.lock("CG", [ONE], "b") == []
+    assert after.locks.lock("CG", [ONE], "a") == [ONE]
+    with pytest.raises(BodyError):
+        after.locks.decode(b'{"locks":[{"group":"CG"}]}')
+
+
+def test_locks_that_are_over_make_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queuelocks, "LOCKS_MAX", 2)
+    table = Table()
+    assert table.locks.lock("CG", [ONE, TWO, ("orders", 3)], "a") == [ONE, TWO]
+    table.clock.ms += LEASE_MS
+    assert table.locks.lock("CG", [("orders", 3)], "a") == [("orders", 3)]
+    assert len(table.locks.wrapper().locks) == 1
+
+
+# -- the requests
+
+
+def test_the_bodies_are_upstreams() -> None:
+    asked = LockQueuesBody.decode(
+        b'{"clientId":"10.0.0.9@1#2","consumerGroup":"CG","mqSet":[{"brokerName":"broker-a","queueId":1,"topic":"orders"}],'
+        b'"onlyThisBroker":false}'
+    )
+    assert asked == LockQueuesBody("CG", "10.0.0.9@1#2", [WireQueue("orders", "broker-a", 1)])
+    answer = LockBatchResponseBody([WireQueue("orders", "broker-a", 1)]).encode()
+    assert answer == b'{"lockOKMQSet":[{"brokerName":"broker-a","queueId":1,"topic":"orders"}]}'
+
+
+class Readers:
+    """A set of three brokers, and clients that lock queues of its topic."""
+
+    def __init__(self, world: World, **settings: object) -> None:
+        self.world = world
+        self.cluster = Cluster(world, 3, **settings)
+        self.cluster.start_up()
+
+    def lock(self, client_id: str, queues: list[MessageQueue] = QUEUES) -> set[MessageQueue]:
+        async def asked() -> set[MessageQueue]:
+            async with self.cluster.client() as client:
+                return await client.locks("CG", client_id).lock(queues)
+
+        held: set[MessageQueue] = self.cluster.run(asked())
+        return held
+
+    def unlock(self, client_id: str) -> None:
+        async def asked() -> None:
+            async with self.cluster.client() as client:
+                await client.locks("CG", client_id).unlock(QUEUES)
+
+        self.cluster.run(asked())
+
+    def fail_over(self) -> None:
+        self.cluster.master.kill()
+        self.cluster.wait_in_sync(len(self.cluster.brokers) - 1, 30_000)
+        self.world.run_for_ms(1_000)
+
+
+@pytest.fixture
+def readers() -> Iterator[Readers]:
+    with World(23) as world:
+        yield Readers(world)
+
+
+def test_what_one_holds_another_is_not_given(readers: Readers) -> None:
+    assert readers.lock("a", QUEUES[:1]) == {QUEUES[0]}
+    assert readers.lock("b") == {QUEUES[1]}
+    assert readers.lock("a") == {QUEUES[0]}
+    readers.unlock("a")
+    assert readers.lock("b") == set(QUEUES)
+
+
+def test_a_lock_outlives_the_master_that_gave_it(readers: Readers) -> None:
+    assert readers.lock("a") == set(QUEUES)
+    readers.fail_over()
+    assert readers.lock("b") == set()
+    assert readers.lock("a") == set(QUEUES)
+    readers.unlock("a")
+    assert readers.lock("b") == set(QUEUES)
+
+
+def test_who_died_with_the_master_is_waited_for_no_longer_than_a_lease(readers: Readers) -> None:
+    readers.lock("a")
+    given_ms = readers.world.now_ms
+    readers.fail_over()
+    while not readers.lock("b"):
+        readers.world.run_for_ms(1_000)
+    assert given_ms + TRUST_MS < readers.world.now_ms < given_ms + LEASE_MS + 10_000
+
+
+def test_a_lock_outlives_all_brokers_at_once(readers: Readers) -> None:
+    assert readers.lock("a") == set(QUEUES)
+    for node in readers.cluster.brokers:
+        node.kill(power_cut=True)
+    for node in readers.cluster.brokers:
+        readers.cluster.start(node)
+    readers.cluster.wait_in_sync(3, 60_000)
+    readers.world.run_for_ms(1_000)
+    assert readers.lock("b") == set()
+    assert readers.lock("a") == set(QUEUES)
+
+
+def test_nobody_holds_a_queue_before_the_next_master_would_know_it(readers: Readers) -> None:
+    slave = next(node for node in readers.cluster.brokers if node is not readers.cluster.master)
+    readers.lock("a", QUEUES[:1])
+    slave.disk.fail_next("replace", OSError(errno.EIO, os.strerror(errno.EIO)), times=1_000)
+    with pytest.raises(LockFailed, match="12 .*not yet on broker"):
+        readers.lock("a")
+    assert readers.lock("a", QUEUES[:1]) == {QUEUES[0]}  # that one is known
+    slave.disk.mend()
+    readers.world.run_for_ms(5_000)
+    assert readers.lock("a") == set(QUEUES)
+
+
+def test_queues_that_are_not_here_are_held_by_nobody(readers: Readers) -> None:
+    wrong = [("orders", "broker-b", 1), ("strange", "broker-a", 0), ("orders", "broker-a", 99)]
+    body = LockQueuesBody("CG", "a", [WireQueue(*queue) for queue in wrong])
+    cluster = readers.cluster
+    master = cluster.app(cluster.master).address
+    reply = cluster.run(cluster.ask(master, RequestCode.LOCK_BATCH_MQ, None, body.encode()))
+    assert (reply.code, reply.body) == (ResponseCode.SUCCESS, b'{"lockOKMQSet":[]}')
+    slave = next(node for node in cluster.brokers if node is not cluster.master)
+    for code in (RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ):
+        reply = cluster.run(cluster.ask(cluster.app(slave).address, code, None, body.encode()))
+        assert reply.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert master in (reply.remark or "")
+
+
+def test_who_renews_through_a_hand_over_holds_on(readers: Readers) -> None:
+    """A former master passes on what it is asked until the client has the new route."""
+    cluster = readers.cluster
+
+    async def renewed() -> list[bool]:
+        held = []
+        async with cluster.client() as client:
+            locks: ClientLocks = client.locks("CG", "a")
+            await locks.lock(QUEUES)
+            wanted = next(
+                cluster.app(node).membership.broker_id
+                for node in cluster.brokers
+                if node is not cluster.master
+            )
+            changing = asyncio.create_task(cluster.designate(wanted))
+            for _ in range(100):
+                held.append(await locks.lock(QUEUES) == set(QUEUES))
+                await asyncio.sleep(0.01)
+            await changing
+        return held
+
+    former = cluster.master
+    assert all(cluster.run(renewed()))
+    assert cluster.master is not former
+
+
+def test_what_was_said_counts_from_when_it_was_asked(readers: Readers) -> None:
+    async def trusted() -> list[bool]:
+        async with readers.cluster.client() as client:
+            locks: ClientLocks = client.locks("CG", "a")
+            said = [locks.holds(QUEUES[0])]
+            await locks.lock(QUEUES)
+            said.append(locks.holds(QUEUES[0]))
+            await asyncio.sleep(TRUST_MS / 1000)
+            said.append(locks.holds(QUEUES[0]))
+            await locks.lock(QUEUES)
+            said.append(locks.holds(QUEUES[0]))
+            await locks.unlock(QUEUES[:1])
+            return [*said, locks.holds(QUEUES[0]), locks.holds(QUEUES[1])]
+
+    assert readers.cluster.run(trusted()) == [False, True, False, True, False, True]
