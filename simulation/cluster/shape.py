@@ -33,6 +33,9 @@ LIMITED = 9, 0
 RESYNCED = 11, 5
 """Of so many this one has an operator who lets replicas begin anew."""
 
+IN_ORDER = 8, 7
+"""Of so many this one has clients that consume in order."""
+
 LULLS = 23, frozenset({0, 15, 17, 18, 19, 20, 21, 22})
 """Of so many, those that leave these have a time without faults in the midst of their run."""
 
@@ -49,6 +52,7 @@ class Shape:
     is_limited: bool = False
     has_resyncs: bool = False
     has_lulls: bool = False
+    reads_in_order: bool = False
 
     @staticmethod
     def of(seed: int) -> Shape:
@@ -66,6 +70,7 @@ class Shape:
             is_limited=of(LIMITED, seed),
             has_resyncs=of(RESYNCED, seed) and not is_unclean,
             has_lulls=seed % LULLS[0] in LULLS[1],
+            reads_in_order=of(IN_ORDER, seed) and not is_unclean,
         )
 
     def settings(self) -> dict[str, object]:

@@ -32,7 +32,7 @@ from messagestore.log import commitlog
 from messagestore.store import MessageStore
 from mqruntime.segments import RESERVE_STEP_BYTES
 from nativepath import presence
-from simulation.cluster import boundsbugs, catchupbugs, members, retentionbugs, sealbugs  # noqa: F401  their bugs join the others
+from simulation.cluster import boundsbugs, catchupbugs, lockbugs, members, retentionbugs, sealbugs  # noqa: F401  their bugs join the others
 from simulation.cluster.appends import Appends
 from simulation.cluster.blocks import log_has_blocks
 from simulation.cluster.bounds import ClusterBounds
@@ -55,6 +55,7 @@ from simulation.cluster.machines import Machines
 from simulation.cluster.masterfirst import MasterFirst
 from simulation.cluster.members import FAST, SLAVE_SYNC_MS, ClientApp, Timers
 from simulation.cluster.operators import Operator
+from simulation.cluster.orderedreaders import OrderedReaders
 from simulation.cluster.pacing import Pacing
 from simulation.cluster.resyncs import Resyncs
 from simulation.cluster.retention import Retention
@@ -123,6 +124,7 @@ class ClusterWorld:
         self.retention = Retention(self.machines, allowed=not self.may_lose)
         self.pacing = Pacing(self.machines, on=self.shape.is_limited)
         self.resyncs: Resyncs | None = None
+        self.readers: OrderedReaders | None = None
         self.lost_for_good = LostForGood(self.machines)
         self.faults = Faults(self.machines, *self.besides())
         self.hand_overs = CleanHandOvers(self.machines, seed)
@@ -245,6 +247,9 @@ class ClusterWorld:
         if self.shape.has_resyncs:
             self.resyncs = Resyncs(self.machines, self.world.node("resyncs", members.RESYNC_HOST))
             yield self.resyncs
+        if self.shape.reads_in_order:
+            self.readers = OrderedReaders(self.machines, self.world.node("readers", members.READERS_HOST))
+            yield self.readers
         if self.shape.has_operator:
             self.operator = Operator(self.machines, self.world.node("operator", members.OPERATOR_HOST))
             yield self.operator
@@ -389,6 +394,9 @@ class ClusterWorld:
             self.operator.at_the_end()
         if self.resyncs is not None:
             self.resyncs.at_the_end()
+        if self.readers is not None:
+            self.readers.at_the_end()
+            self.totals.counts["locks of queues answered"] += self.readers.answered
         again = self.client.judge(
             brokers[0],
             self.check.confirmed,

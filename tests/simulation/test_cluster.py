@@ -29,6 +29,7 @@ from tests.simulation.unitfind import assert_found
 
 FOUND_BY = found_by("cluster")
 FOUND_BY_UNIT = {
+    "leases-go-on-under-the-next-master": "broker/test_queue_locks.py::test_under_a_new_master_each_lease_begins_anew",
     "another-leads-settles": "broker/test_controller_calls.py"
     "::test_a_newer_epoch_of_the_master_says_nothing_of_what_was_decided_before_it",
     "another-handed-back": "broker/test_retries_in_process.py::test_what_is_handed_back_by_its_name_is_not_another_message",
@@ -88,7 +89,7 @@ def test_every_planted_bug_has_a_seed_that_finds_it() -> None:
 
 @pytest.mark.parametrize("bug", sorted(FOUND_BY_UNIT))
 def test_a_planted_bug_is_found_by_its_unit_test(bug: str) -> None:
-    assert_found("simulation.cluster.handoverbugs", bug, FOUND_BY_UNIT[bug])
+    assert_found("simulation.cluster.world", bug, FOUND_BY_UNIT[bug])
 
 
 @pytest.mark.parametrize("bug", sorted(FOUND_BY))

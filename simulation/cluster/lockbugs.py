@@ -1,0 +1,38 @@
+"""Bugs of queue locks, planted as those of simulation.cluster.bugs are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from broker.tables import queuelocks
+from broker.tables.queuelocks import Lock, Queue, QueueLocks
+from remoting.bodies.tables import QueueLockTable
+from simulation.cluster.bugs import bug
+
+
+@bug("locks-die-with-their-master", QueueLocks, "adopt")
+def knows_nothing(self: QueueLocks, table: QueueLockTable) -> bool:
+    """As upstream's: no slave knows who holds a queue."""
+    return False
+
+
+@bug("locked-before-others-know", QueueLocks, "agreed")
+def at_once(self: QueueLocks, group: str, queues: Iterable[Queue], client_id: str) -> bool:
+    """A client is told that it holds a queue while its master alone knows it."""
+    return True
+
+
+@bug("leases-go-on-under-the-next-master", QueueLocks, "led")
+def as_they_were(self: QueueLocks) -> None:
+    """A lease counts from when a slave heard of the holder: renewals since are forgotten."""
+
+
+@bug("locks-for-ever", queuelocks, "_is_over")
+def never(lock: Lock, now_ms: int) -> bool:
+    """Who fell silent keeps its queues."""
+    return False
+
+
+@bug("restarts-forget-locks", QueueLocks, "decode")
+def begins_anew(self: QueueLocks, data: bytes) -> None:
+    """Holders are not read from disk."""
