@@ -148,6 +148,48 @@ def test_messages_are_found_by_their_ids_and_their_key(java: JavaClient, cluster
     assert java.ask("lookup", "LookedUp") == {"offset id": True, "unique id": True, "key": True}
 
 
+def test_consumers_in_order_take_each_queue_in_order_through_a_hand_over_and_a_killed_master(
+    java: JavaClient, cluster: Cluster
+) -> None:
+    create_topic(java, cluster, "Ordered")
+    java.ask("order", "first", "Ordered", "InteropOrdered", 1)
+    assert java.ask("assigned", "first", QUEUES) == {"queues": QUEUES}
+    send(java, "Ordered", 40)
+    java.ask("ordered", "Ordered", 40)
+    java.ask("order", "second", "Ordered", "InteropOrdered", 0)
+    assert java.ask("assigned", "second", QUEUES // 2) == {"queues": QUEUES // 2}
+    java.ask("stream", "Ordered")
+    java.ask("await", 50)
+    before = asyncio.run(cluster.wait_whole(timeout_ms=WAIT_MS))
+    chosen = next(replica for replica in before.in_sync if replica.broker_id != before.master_id)
+    where = ("-a", cluster.layout.address("controller-0"), "-b", chosen.broker_id)
+    java.admin("electMaster", *where, "-bn", BROKER_SET, "-c", CLUSTER_NAME)
+    java.ask("await", 50)
+    assert master_address(cluster) == chosen.address
+    java.ask("await", 50)
+    master = cluster.layout.name_of(chosen.address)
+    assert master is not None
+    cluster.kill([master])
+    java.ask("await", 50)
+    cluster.start([master])
+    sent = java.ask("finish")
+    master_address(cluster)
+    keys = len(acked(java, "Ordered"))
+    java.ask("ordered", "Ordered", keys)
+    second = java.ask("close", "second")
+    assert java.ask("assigned", "first", QUEUES) == {"queues": QUEUES}
+    send(java, "Ordered", 20)
+    taken = java.ask("ordered", "Ordered", keys + 20)
+    first = java.ask("close", "first")
+    assert taken["overlaps"] == 0
+    for offsets in taken["offsets"].values():
+        assert list(dict.fromkeys(offsets)) == sorted(
+            set(offsets)
+        )  # what is repeated was taken in order before
+    assert set(acked(java, "Ordered")) <= {*first["keys"], *second["keys"]}
+    assert sent["given up"] == []
+
+
 def test_what_is_not_supported_is_refused_with_a_code(java: JavaClient, cluster: Cluster) -> None:
     create_topic(java, cluster, "Refused")
     address = master_address(cluster)
@@ -157,7 +199,6 @@ def test_what_is_not_supported_is_refused_with_a_code(java: JavaClient, cluster:
 
     assert code("transaction", "Refused") is ResponseCode.NO_PERMISSION
     assert code("sql92", "Refused") is ResponseCode.SUBSCRIPTION_PARSE_FAILED
-    assert code("lock", "Refused", BROKER_SET, address) is ResponseCode.REQUEST_CODE_NOT_SUPPORTED
     for request in (POP_MESSAGE, ACK_MESSAGE, CHANGE_INVISIBLE_TIME):
         assert code("request", request, address) is ResponseCode.REQUEST_CODE_NOT_SUPPORTED
     send(java, "Refused", 5)

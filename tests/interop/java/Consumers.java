@@ -5,12 +5,15 @@ import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.BooleanSupplier;
 import java.util.stream.Collectors;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
 import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
@@ -24,6 +27,10 @@ import org.apache.rocketmq.remoting.protocol.heartbeat.MessageModel;
  * <pre>
  * consume NAME TOPIC GROUP MODEL EXPRESSION FAILS MAX
  *                        starts a push consumer that fails each message FAILS times; the broker gives it up after MAX retries
+ * order NAME TOPIC GROUP FAILS
+ *                        starts a push consumer that takes each queue in order, and each message only at the FAILS + 1st time
+ * ordered TOPIC COUNT    waits until its consumers in order have taken COUNT messages; {"offsets": of each queue, in the order in
+ *                        which they were taken, "overlaps": how often two messages of a queue were with listeners at once}
  * assigned NAME COUNT    waits until it has COUNT queues of its topic; {"queues"}
  * exists TOPIC           waits until clients are told where the topic is; {"exists"}
  * seen NAME COUNT        waits until it has consumed COUNT messages; what it consumed
@@ -39,6 +46,7 @@ final class Consumers {
     private final String namesrv;
     private final DefaultMQProducer producer;
     private final Map<String, Consumer> consumers = new HashMap<>();
+    private final Map<String, Order> orders = new HashMap<>();
 
     /** The producer is asked for routes only. */
     Consumers(String namesrv, DefaultMQProducer producer) {
@@ -74,6 +82,45 @@ final class Consumers {
         }
     }
 
+    /** How the messages of one topic were taken, by all consumers in order together. */
+    private static final class Order {
+        private final Map<Integer, Queue<Long>> offsets = new ConcurrentHashMap<>();
+        private final Map<Integer, AtomicInteger> busy = new ConcurrentHashMap<>();
+        private final AtomicInteger overlaps = new AtomicInteger();
+
+        private boolean take(MessageExt message, Consumed consumed, int fails) {
+            AtomicInteger now = busy.computeIfAbsent(message.getQueueId(), id -> new AtomicInteger());
+            if (now.incrementAndGet() > 1) {
+                overlaps.incrementAndGet();
+            }
+            try {
+                consumed.tried(message);
+                Thread.sleep(1);
+                if (consumed.tries.get(message.getKeys()) <= fails) {
+                    return false;
+                }
+                consumed.done(message);
+                offsets.computeIfAbsent(message.getQueueId(), id -> new ConcurrentLinkedQueue<>())
+                    .add(message.getQueueOffset());
+                return true;
+            } catch (InterruptedException ended) {
+                return false;
+            } finally {
+                now.decrementAndGet();
+            }
+        }
+
+        private long taken() {
+            return offsets.values().stream().mapToLong(each -> each.stream().distinct().count()).sum();
+        }
+
+        private String json() {
+            String queues = offsets.entrySet().stream().map(each -> "\"" + each.getKey() + "\":" + each.getValue())
+                .collect(Collectors.joining(",", "{", "}"));
+            return String.format("{\"offsets\":%s,\"overlaps\":%d}", queues, overlaps.get());
+        }
+    }
+
     private static void await(BooleanSupplier met) throws InterruptedException {
         long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(WAIT_S);
         while (!met.getAsBoolean() && System.nanoTime() < until) {
@@ -86,8 +133,7 @@ final class Consumers {
         private final DefaultMQPushConsumer client;
         private final Consumed consumed = new Consumed();
 
-        private Consumer(String name, String topic, String group, String model, String expression, int fails, int max)
-            throws Exception {
+        private Consumer(String name, String topic, String group) {
             this.topic = topic;
             client = new DefaultMQPushConsumer(group);
             client.setInstanceName(name);
@@ -95,6 +141,23 @@ final class Consumers {
             client.setPollNameServerInterval(POLL_MS);
             client.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
             client.setAwaitTerminationMillisWhenShutdown(TimeUnit.SECONDS.toMillis(WAIT_S));
+        }
+
+        private void takeInOrder(Order order, int fails) throws Exception {
+            client.subscribe(topic, "*");
+            client.setSuspendCurrentQueueTimeMillis(10);
+            client.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
+                for (MessageExt message : messages) {
+                    if (!order.take(message, consumed, fails)) {
+                        return ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT;
+                    }
+                }
+                return ConsumeOrderlyStatus.SUCCESS;
+            });
+            client.start();
+        }
+
+        private void take(String model, String expression, int fails, int max) throws Exception {
             client.setMessageModel(MessageModel.valueOf(model));
             client.setMaxReconsumeTimes(max);
             client.subscribe(topic, expression);
@@ -149,9 +212,19 @@ final class Consumers {
         String name = words[1];
         switch (words[0]) {
             case "consume":
-                consumers.put(name, new Consumer(name, words[2], words[3], words[4], words[5],
-                    Integer.parseInt(words[6]), Integer.parseInt(words[7])));
+                Consumer made = new Consumer(name, words[2], words[3]);
+                consumers.put(name, made);
+                made.take(words[4], words[5], Integer.parseInt(words[6]), Integer.parseInt(words[7]));
                 return "{}";
+            case "order":
+                Consumer inOrder = new Consumer(name, words[2], words[3]);
+                consumers.put(name, inOrder);
+                inOrder.takeInOrder(orders.computeIfAbsent(words[2], topic -> new Order()), Integer.parseInt(words[4]));
+                return "{}";
+            case "ordered":
+                Order order = orders.get(name);
+                await(() -> order.taken() >= Integer.parseInt(words[2]));
+                return order.json();
             case "assigned":
                 Consumer asked = consumers.get(name);
                 await(() -> asked.queues() == Integer.parseInt(words[2]));

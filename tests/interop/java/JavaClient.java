@@ -422,6 +422,8 @@ public final class JavaClient {
             case "admin":
                 return admin(Arrays.copyOfRange(words, 1, words.length));
             case "consume":
+            case "order":
+            case "ordered":
             case "assigned":
             case "exists":
             case "seen":
@@ -430,7 +432,6 @@ public final class JavaClient {
                 return consumers.perform(words);
             case "transaction":
             case "sql92":
-            case "lock":
             case "request":
                 return refusals.perform(words);
             default:

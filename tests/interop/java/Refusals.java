@@ -1,4 +1,3 @@
-import java.util.Set;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
@@ -11,9 +10,7 @@ import org.apache.rocketmq.client.producer.TransactionListener;
 import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
-import org.apache.rocketmq.common.message.MessageQueue;
 import org.apache.rocketmq.remoting.protocol.RemotingCommand;
-import org.apache.rocketmq.remoting.protocol.body.LockBatchRequestBody;
 
 /**
  * What a broker may not support, tried as applications try it; every answer is {"code"}, the broker's, 0 where it went well.
@@ -21,7 +18,6 @@ import org.apache.rocketmq.remoting.protocol.body.LockBatchRequestBody;
  * <pre>
  * transaction TOPIC        sends a message in a transaction
  * sql92 TOPIC              starts a push consumer with an SQL92 expression
- * lock TOPIC BROKER ADDR   locks a queue, as ordered consumption begins
  * request CODE ADDR        sends a request without content
  * </pre>
  */
@@ -73,23 +69,12 @@ final class Refusals {
         }
     }
 
-    private int lock(String topic, String broker, String address) throws Exception {
-        LockBatchRequestBody body = new LockBatchRequestBody();
-        body.setConsumerGroup("InteropOrdered");
-        body.setClientId("interop");
-        body.setMqSet(Set.of(new MessageQueue(topic, broker, 0)));
-        api.lockBatchMQ(address, body, TIMEOUT_MS);
-        return 0;
-    }
-
     private int codeOf(String[] words) throws Exception {
         switch (words[0]) {
             case "transaction":
                 return transaction(words[1]);
             case "sql92":
                 return sql92(words[1]);
-            case "lock":
-                return lock(words[1], words[2], words[3]);
             default:
                 RemotingCommand request = RemotingCommand.createRequestCommand(Integer.parseInt(words[1]), null);
                 return api.getRemotingClient().invokeSync(words[2], request, TIMEOUT_MS).getCode();
