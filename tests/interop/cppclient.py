@@ -12,8 +12,10 @@ or changed. Bodies hold no NUL: this library cuts what it reads at the first one
     await COUNT                                    waits until COUNT more of the stream are acknowledged; {"acked", "failed"}
     finish                                         ends the stream; {"acked", "failed"}
     subscribe TOPIC GROUP EXPRESSION [FAILS]       starts a push consumer that fails each message FAILS times; {}
+    order TOPIC GROUP                              starts one that takes each queue in order; {}
     drained                                        ends it when it has read what is acknowledged, or after 20 s; as pull
-    pull TOPIC GROUP EXPRESSION                   reads everything; {"read", "missing", "repeated", "changed", "failed", "tags"}
+    pull TOPIC GROUP EXPRESSION                    reads all: {"read", "missing", "repeated", "changed", "failed", "tags"},
+                                                   and in order "disordered": what came after what stands behind it
 """
 
 from __future__ import annotations
@@ -47,8 +49,13 @@ def body(number: int, size: int) -> bytes:
 class Reading:
     """What a reader saw of a topic; it fails each message `fails` times before."""
 
-    def __init__(self, fails: int = 0) -> None:
+    def __init__(self, fails: int = 0, *, in_order: bool = False) -> None:
         self._fails = fails
+        self.in_order = in_order
+        self.disordered = 0
+        self._ends: Counter[int] = Counter()
+        """Of each queue, behind the last message that was new."""
+        self._places: set[tuple[int, int]] = set()
         self.failed = 0
         self.seen: Counter[int] = Counter()
         self.tags: Counter[str] = Counter()
@@ -64,6 +71,11 @@ class Reading:
             number = int(message.keys)
             self.seen[number] += 1
             self.tags[message.tags.decode()] += 1
+            place = queue, offset = message.queue_id, message.queue_offset
+            if place not in self._places:
+                self._places.add(place)
+                self.disordered += offset < self._ends[queue]
+                self._ends[queue] = offset + 1
             whole = message.body == body(number, len(message.body))
             self.changed += not (whole and message.get_property(PROPERTY) == message.keys)
             self.grown.notify_all()
@@ -82,6 +94,7 @@ class Reading:
             "repeated": sum(times - 1 for times in self.seen.values()),
             "changed": self.changed,
             "tags": dict(sorted(self.tags.items())),
+            **({"disordered": self.disordered} if self.in_order else {}),
         }
 
 
@@ -130,6 +143,11 @@ class CppClient:
             case ["subscribe", topic, group, expression, *fails]:
                 self._subscription = (topic, group, expression)
                 self._consumed = Reading(int(fails[0]) if fails else 0)
+                self._consumer = self._push_consumer()
+                return {}
+            case ["order", topic, group]:
+                self._subscription = (topic, group, "*")
+                self._consumed = Reading(in_order=True)
                 self._consumer = self._push_consumer()
                 return {}
             case ["drained"]:
@@ -213,7 +231,7 @@ class CppClient:
 
     def _push_consumer(self) -> PushConsumer:
         topic, group, expression = self._subscription
-        consumer = PushConsumer(group)
+        consumer = PushConsumer(group, orderly=self._consumed.in_order)
         consumer.set_namesrv_addr(self._name_server)
         consumer.set_thread_count(2)
         consumer.subscribe(topic, self._consumed.take, expression)

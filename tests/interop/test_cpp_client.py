@@ -69,6 +69,13 @@ def test_what_a_cpp_listener_could_not_consume_comes_again(
     assert cpp.ask("drained") == all_read(failed=4, Tag=4)
 
 
+def test_a_cpp_consumer_takes_each_queue_in_order(cpp: PeerProcess) -> None:
+    assert cpp.ask("sync", "CppOrdered", 60, 100, "Tag") == {"acked": 60, "failed": 0}
+    cpp.ask("order", "CppOrdered", "CppInOrder")
+    assert cpp.ask("sync", "CppOrdered", 60, 100, "Tag") == {"acked": 60, "failed": 0}
+    assert cpp.ask("drained") == all_read(Tag=120) | {"disordered": 0}
+
+
 def test_what_cpp_clients_were_promised_outlives_a_killed_master(
     cpp: PeerProcess, cluster: Cluster, tally: Callable[[str, int], None]
 ) -> None:
