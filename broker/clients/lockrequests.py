@@ -36,12 +36,13 @@ class LockRequests:
         wanted = LockQueuesBody.decode(command.body)
         group, client_id = wanted.consumer_group, wanted.client_id
         held = self._locks.lock(group, self._here(wanted), client_id)
+        newest = self._locks.newest
         if not self._locks.agreed(group, held, client_id):
             what = f"{client_id} holds {len(held)} queues for {group}"
             answer = await self._agreement.change(command, what, lambda: None)
             if answer.code != ResponseCode.SUCCESS:
                 return answer
-            held = self._locks.note_agreed(group, held, client_id)
+            held = self._locks.note_agreed(group, held, client_id, newest)
         queues = [MessageQueue(topic, self._broker_name, queue_id) for topic, queue_id in held]
         return command.reply(body=LockBatchResponseBody(queues).encode())
 

@@ -25,6 +25,8 @@ Queue = tuple[str, int]
 class Lock:
     client_id: str
     renewed_ms: int
+    number: int
+    """Later grants have higher ones."""
     agreed: bool = False
     """Whether whoever may be master next knows the holder."""
 
@@ -36,17 +38,21 @@ class QueueLocks:
         self._clock = clock
         self._on_change = on_change
         self._locks: dict[tuple[str, Queue], Lock] = {}
+        self.newest = 0
+        """The number of the last lock that was granted here."""
+        self._forgot_ms = clock.monotonic_ms()
 
     def lock(self, group: str, queues: Iterable[Queue], client_id: str) -> list[Queue]:
         """`client_id` wants `queues`, or renews its locks; those of them that it holds now."""
         now_ms = self._clock.monotonic_ms()
-        held, changed = [], False
+        held, changed = [], self._forget_what_is_over(now_ms)
         for queue in queues:
             lock = self._locks.get((group, queue))
             if lock is not None and lock.client_id == client_id:
                 lock.renewed_ms = now_ms
-            elif (lock is None or _is_over(lock, now_ms)) and self._has_room(now_ms):
-                self._locks[group, queue] = Lock(client_id, now_ms)
+            elif _is_over(lock, now_ms) if lock is not None else len(self._locks) < LOCKS_MAX:
+                self.newest += 1
+                self._locks[group, queue] = Lock(client_id, now_ms, self.newest)
                 changed = True
             else:
                 continue
@@ -69,9 +75,14 @@ class QueueLocks:
             self._is_held(group, queue, client_id) and self._locks[group, queue].agreed for queue in queues
         )
 
-    def note_agreed(self, group: str, queues: Sequence[Queue], client_id: str) -> list[Queue]:
-        """Whoever may be master next knows since that `client_id` holds `queues`; those that it still holds."""
-        held = [queue for queue in queues if self._is_held(group, queue, client_id)]
+    def note_agreed(self, group: str, queues: Sequence[Queue], client_id: str, newest: int) -> list[Queue]:
+        """Whoever may be master next knows all locks up to number `newest`; those of `queues` that `client_id` holds by them.
+        What it gave up and locked anew meanwhile is another lock."""
+        held = [
+            queue
+            for queue in queues
+            if self._is_held(group, queue, client_id) and self._locks[group, queue].number <= newest
+        ]
         for queue in held:
             self._locks[group, queue].agreed = True
         return held
@@ -94,7 +105,7 @@ class QueueLocks:
         if holders == {key: lock.client_id for key, lock in self._locks.items()}:
             return False
         now_ms = self._clock.monotonic_ms()
-        self._locks = {key: Lock(client_id, now_ms) for key, client_id in holders.items()}
+        self._locks = {key: Lock(client_id, now_ms, self.newest) for key, client_id in holders.items()}
         return True
 
     def encode(self) -> bytes:
@@ -109,13 +120,15 @@ class QueueLocks:
         lock = self._locks.get((group, queue))
         return lock is not None and lock.client_id == client_id
 
-    def _has_room(self, now_ms: int) -> bool:
-        """For one more; those that are over are forgotten where there is none."""
-        if len(self._locks) >= LOCKS_MAX:
-            over = [key for key, lock in self._locks.items() if _is_over(lock, now_ms)]
-            for key in over:
-                del self._locks[key]
-        return len(self._locks) < LOCKS_MAX
+    def _forget_what_is_over(self, now_ms: int) -> bool:
+        """Once in a lease: clients that are gone would be copied to slaves for ever. Whether there were any."""
+        if now_ms < self._forgot_ms + LEASE_MS:
+            return False
+        self._forgot_ms = now_ms
+        over = [key for key, lock in self._locks.items() if _is_over(lock, now_ms)]
+        for key in over:
+            del self._locks[key]
+        return bool(over)
 
 
 def _is_over(lock: Lock, now_ms: int) -> bool:

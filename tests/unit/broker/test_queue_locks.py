@@ -83,10 +83,20 @@ def test_a_lock_is_agreed_for_as_long_as_it_has_its_holder() -> None:
     locks.lock("CG", [ONE, TWO], "a")
     assert not locks.agreed("CG", [ONE], "a")
     locks.unlock("CG", [TWO], "a")
-    assert locks.note_agreed("CG", [ONE, TWO], "a") == [ONE]
+    assert locks.note_agreed("CG", [ONE, TWO], "a", locks.newest) == [ONE]
     assert locks.agreed("CG", [ONE], "a") and not locks.agreed("CG", [ONE], "b")
     assert not locks.agreed("CG", [ONE, TWO], "a")
     locks.led()
+    assert not locks.agreed("CG", [ONE], "a")
+
+
+def test_what_is_locked_anew_while_others_are_told_of_the_first_lock_is_not_agreed() -> None:
+    locks = Table().locks
+    locks.lock("CG", [ONE, TWO], "a")
+    told = locks.newest
+    locks.unlock("CG", [ONE], "a")
+    locks.lock("CG", [ONE], "a")
+    assert locks.note_agreed("CG", [ONE, TWO], "a", told) == [TWO]
     assert not locks.agreed("CG", [ONE], "a")
 
 
@@ -110,6 +120,14 @@ def test_a_file_gives_the_holders_back() -> None:
     assert after.locks.lock("CG", [ONE], "a") == [ONE]
     with pytest.raises(BodyError):
         after.locks.decode(b'{"locks":[{"group":"CG"}]}')
+
+
+def test_who_is_gone_is_forgotten_by_and_by() -> None:
+    table = Table()
+    table.locks.lock("CG", [ONE, TWO], "a")
+    table.clock.ms += LEASE_MS
+    assert table.locks.lock("other", [ONE], "b") == [ONE]
+    assert [lock.group for lock in table.locks.wrapper().locks] == ["other"]
 
 
 def test_locks_that_are_over_make_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
