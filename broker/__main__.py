@@ -1,4 +1,4 @@
-"""The command `mqbroker`: `mqbroker [-c FILE] [-p] [KEY=VALUE ...]`."""
+"""The command `mqbroker`: `mqbroker [-c FILE] [-n NAMESERVERS] [-p] [KEY=VALUE ...]`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def store_root(settings: BrokerSettings) -> Path:
 
 def main() -> int:
     """Run a broker until a signal; returns the exit code."""
-    return serve.main("mqbroker", BrokerSettings, BrokerApp, store_root)
+    return serve.main("mqbroker", BrokerSettings, BrokerApp, store_root, asks_name_servers=True)
 
 
 if __name__ == "__main__":

@@ -89,7 +89,10 @@ class AdminGroup(click.Group):
         if command is None and ctx.resilient_parsing:  # a shell asks how a half-typed line may go on
             return None, None, args
         if command is None:
+            from mqadmin.notbuilt import why_not
+
             click.echo(f"The sub command {args[0]} not exist.")
+            click.echo(f"mqadmin: {why_not(args[0], COMMANDS)}", err=True)
             ctx.exit(1)
         return command.name, command, args[1:]
 
@@ -111,11 +114,23 @@ class AdminGroup(click.Group):
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=lambda ctx, option, asked: _version(ctx, asked),
+    help="Print the version and exit.",
+)  # fmt: skip
 @click.pass_context
 def admin(ctx: click.Context) -> None:
     """Lists the commands when none is named."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
+
+
+def _version(ctx: click.Context, asked: bool) -> None:
+    if asked and not ctx.resilient_parsing:
+        from importlib.metadata import version
+
+        click.echo(f"mqadmin {version('autoswitch-mq')}")
+        ctx.exit()
 
 
 def main() -> None:

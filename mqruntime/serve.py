@@ -84,13 +84,16 @@ def main(
     make_app: Callable[[S, Runtime], App],
     root_of: Callable[[S], Path],
     arguments: Sequence[str] | None = None,
+    *,
+    asks_name_servers: bool = False,
 ) -> int:
-    """The whole of an `mq*` command that runs one server; returns the process' exit code."""
+    """The whole of an `mq*` command that runs one server; returns the process' exit code. One that `asks_name_servers` has
+    upstream's option for where they are."""
 
     def planned(file: Path | None, overrides: list[str], *, strict: bool) -> Plan:
         return alone(settings_class.load(file, overrides, strict=strict), make_app, root_of)
 
-    return main_of(name, planned, arguments)
+    return main_of(name, planned, arguments, asks_name_servers=asks_name_servers)
 
 
 def alone(settings: S, make_app: Callable[[S, Runtime], App], root_of: Callable[[S], Path]) -> Plan:
@@ -98,20 +101,24 @@ def alone(settings: S, make_app: Callable[[S, Runtime], App], root_of: Callable[
     return Plan([settings], [root_of(settings)], lambda runtimes: make_app(settings, runtimes[0]))
 
 
-def main_of(name: str, planned: Planning, arguments: Sequence[str] | None = None) -> int:
+def main_of(
+    name: str, planned: Planning, arguments: Sequence[str] | None = None, *, asks_name_servers: bool = False
+) -> int:
     """The whole of an `mq*` server command; returns the process' exit code."""
     from mqruntime.settings import SettingsError
 
-    chosen = command_line(name).parse_intermixed_args(arguments)
+    chosen = command_line(name, asks_name_servers=asks_name_servers).parse_intermixed_args(arguments)
     if chosen.version:
         sys.stdout.write(f"{name} {_version()}\n")
         return 0
     try:
-        plan = planned(chosen.config, chosen.overrides, strict=chosen.strict)
+        where = [f"namesrvAddr={chosen.namesrv}"] if asks_name_servers and chosen.namesrv is not None else []
+        plan = planned(chosen.config, [*chosen.overrides, *where], strict=chosen.strict)
     except SettingsError as error:
         sys.stderr.write(f"{name}: {error}\n")
         return EXIT_USAGE
     if chosen.print:
+        sys.stderr.writelines(f"{name}: {warning}\n" for warning in plan.warnings)
         sys.stdout.write("\n".join(settings.effective() for settings in plan.settings))
         return 0
     try:
@@ -131,11 +138,16 @@ class CommandLine(argparse.ArgumentParser):
         self.exit(EXIT_USAGE, f"{self.prog}: {message}; {self.prog} -h lists the options\n")
 
 
-def command_line(name: str) -> CommandLine:
-    """The options that every server command shares; `-c` and `-p` are upstream's."""
+def command_line(name: str, *, asks_name_servers: bool = False) -> CommandLine:
+    """The options that every server command shares, and that of those that ask name servers; `-c`, `-n` and `-p` are
+    upstream's."""
     parser = CommandLine(name, description=f"Run {name} until it is told to stop.")
     parser.add_argument("-c", dest="config", metavar="FILE", type=Path, help="properties file to read")
     parser.add_argument("-p", dest="print", action="store_true", help="print the settings in force and exit")
+    if asks_name_servers:
+        parser.add_argument(
+            "-n", dest="namesrv", metavar="HOST:PORT;...", help="name servers, whatever the file says"
+        )
     parser.add_argument("--strict", action="store_true", help="refuse settings that would only be warned of")
     parser.add_argument("--json-log", action="store_true", help="log one JSON object a line")
     parser.add_argument("--log-file", metavar="FILE", type=Path, help="log to FILE, not to standard error")

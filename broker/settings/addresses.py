@@ -66,8 +66,10 @@ class AddressSettings(Settings):
     @field_validator("broker_ip1", "broker_ip2")
     @classmethod
     def _ip_address(cls, value: str) -> str:
-        if value:
-            ip_address(value)  # records and message ids hold the raw address
+        if value and ip_address(value).is_unspecified:  # records and message ids hold the raw address
+            raise ValueError(
+                f"{value} is no address that others reach; name one, and open all with bindAddress={value}"
+            )
         return value
 
     @field_validator("namesrv_addr", "controller_addr")

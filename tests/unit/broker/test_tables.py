@@ -311,6 +311,8 @@ def test_the_ha_port_follows_the_listen_port_unless_it_is_set() -> None:
         "enableControllerMode=false allFlushInSyncStateSet=true flushDiskType=SYNC_FLUSH",
         "brokerName=a#b",
         "brokerIP1=host",
+        "brokerIP1=0.0.0.0",
+        "brokerIP2=::",
         "listenPort=65535",
         "listenPort=2",
         "brokerHeartbeatInterval=10000",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from mqadmin.cli import COMMANDS, admin
+from mqadmin.notbuilt import NOT_BUILT
 
 ROOT = Path(__file__).parents[3]
 VECTORS = ROOT / "tests" / "vectors" / "config"
@@ -45,6 +47,27 @@ def test_an_unknown_command_is_named_and_fails() -> None:
     result = mqadmin("nosuchcommand")
     assert result.exit_code == 1
     assert result.stdout == (VECTORS / "nosuchcommand.stdout").read_text()
+    assert result.stderr == "mqadmin: there is no command nosuchcommand; mqadmin alone lists the commands\n"
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        ("updatetopc", "there is no command updatetopc; did you mean updateTopic"),
+        ("STATSALL", "upstream's statsAll is not built yet"),
+    ],
+)
+def test_what_a_command_could_have_been_is_told(typed: str, told: str) -> None:
+    assert mqadmin(typed).stderr.startswith(f"mqadmin: {told}")
+
+
+def test_no_command_is_both_here_and_not_built() -> None:
+    assert not {name.lower() for name in NOT_BUILT} & {name.lower() for name in COMMANDS}
+
+
+def test_the_version_is_printed() -> None:
+    result = mqadmin("--version")
+    assert (result.exit_code, result.stdout) == (0, f"mqadmin {version('autoswitch-mq')}\n")
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -130,6 +130,29 @@ def test_p_prints_the_settings_in_force(tmp_path: Path) -> None:
     (tmp_path / "demo.conf").write_text("mode = a\nstorePathRootDir=/data\n")
     printed = demo(tmp_path, "-c", "demo.conf", "mode=b", "-p")
     assert (printed.returncode, printed.stdout) == (0, "mode=b\nstorePathRootDir=/data\n")
+    assert printed.stderr == ""
+
+
+def test_p_tells_what_would_be_warned_of(tmp_path: Path) -> None:
+    printed = demo(tmp_path, "mood=b", "-p")
+    assert printed.returncode == 0
+    assert printed.stderr == "mqdemo: command line: mood: unknown setting; did you mean mode?\n"
+
+
+def test_n_says_where_name_servers_are_whatever_the_file_says(tmp_path: Path) -> None:
+    (tmp_path / "broker.conf").write_text("namesrvAddr=10.0.0.1:9876\n")
+    command = [
+        sys.executable,
+        "-m",
+        "broker",
+        "-c",
+        str(tmp_path / "broker.conf"),
+        "-p",
+        "-n",
+        "10.0.0.2:9876",
+    ]
+    printed = subprocess.run(command, cwd=HERE.parents[2], capture_output=True, text=True, check=True)
+    assert "namesrvAddr=10.0.0.2:9876" in printed.stdout.splitlines()
 
 
 @pytest.mark.parametrize(
