@@ -1,2 +1,39 @@
-"""A small asyncio client: one producer, one pull consumer, topic routes and the message encodings they
-need."""
+"""A small asyncio client: producer, pull consumer and queue locks, topic routes and the message encodings they need.
+
+async with Client("127.0.0.1:9876") as client:
+    await client.producer("group").send("topic", b"hello")
+"""
+
+from mqclient.client import Client
+from mqclient.consumer import PullConsumer, PullResult, PullStatus
+from mqclient.errors import (
+    ClientError,
+    LockFailed,
+    PullFailed,
+    RouteUnknown,
+    SendOutcomeUnknown,
+    SendRefused,
+)
+from mqclient.message import StoredMessage
+from mqclient.producer import Producer, SendResult, SendStatus
+from mqclient.queuelocks import QueueLocks
+from mqclient.route import MessageQueue
+
+__all__ = [
+    "Client",
+    "ClientError",
+    "LockFailed",
+    "MessageQueue",
+    "Producer",
+    "PullConsumer",
+    "PullResult",
+    "PullStatus",
+    "QueueLocks",
+    "RouteUnknown",
+    "PullFailed",
+    "SendOutcomeUnknown",
+    "SendRefused",
+    "SendResult",
+    "SendStatus",
+    "StoredMessage",
+]

@@ -5,7 +5,7 @@ Invariant: `close` ends every connection and task that any of them started.
 
 from __future__ import annotations
 
-import random
+from random import Random
 from types import TracebackType
 from typing import Self
 
@@ -13,21 +13,27 @@ from mqclient.consumer import PullConsumer
 from mqclient.producer import Producer
 from mqclient.queuelocks import QueueLocks
 from mqclient.routetable import RouteTable
-from mqruntime.clock import Clock
+from mqruntime.clock import Clock, SystemClock
 from remoting.client import RemotingClient
 
 
 class Client:
-    """`async with Client("127.0.0.1:9876", clock=..., random=...) as client: client.producer("group")`."""
+    """`async with Client("127.0.0.1:9876") as client: client.producer("group")`."""
 
     def __init__(
-        self, namesrv: str, *, clock: Clock, random: random.Random, asks_after_failures: bool = True
+        self,
+        namesrv: str,
+        *,
+        clock: Clock | None = None,
+        random: Random | None = None,
+        asks_after_failures: bool = True,
     ) -> None:
-        """`asks_after_failures` as of RouteTable."""
-        self.clock = clock
-        self.random = random
-        self.remoting = RemotingClient(clock=clock)
-        self.routes = RouteTable(namesrv, self.remoting, clock, asks_after_failures=asks_after_failures)
+        """`namesrv` is "host:port;..."; the machine's clock and a random generator of its own if none is given;
+        `asks_after_failures` as of RouteTable."""
+        self.clock = clock or SystemClock()
+        self.random = random or Random()
+        self.remoting = RemotingClient(clock=self.clock)
+        self.routes = RouteTable(namesrv, self.remoting, self.clock, asks_after_failures=asks_after_failures)
 
     def producer(self, group: str) -> Producer:
         """A producer that sends as `group`; it needs no start and no close of its own."""

@@ -40,9 +40,9 @@ ALSO_ALLOWED = {
 tells refusals apart by their codes."""
 
 TREE = SourceTree(ROOT, MAY_IMPORT)
-WITH_A_DOOR = {ROOT / "sparkreplay" / "__init__.py", ROOT / "dledger" / "__init__.py"}
+WITH_A_DOOR = {ROOT / name / "__init__.py" for name in ("sparkreplay", "dledger", "mqclient")}
 """Markers that hold more: `from sparkreplay import register` is what users of Spark write, `from dledger import DLedger` what
-programs with a replicated log of their own do."""
+programs with a replicated log of their own do, `from mqclient import Client` what those do that send and read messages."""
 
 
 def modules_of(package: str) -> list[str]:

@@ -54,10 +54,12 @@ UP, DOWN = "scripts/cluster up --dir run/demo", "scripts/cluster down --dir run/
 
 STORE, LAKE = ("/data/broker-a", "run/demo/broker-0"), ("/lake", "lake")
 
+TOPIC = "mqadmin updateTopic -n NAMESRV -c DefaultCluster -t orders"
 COMMANDS: dict[str, Run | Elsewhere] = {
     UP: Elsewhere("the fixture `cluster`"),
     DOWN: Elsewhere("the fixture `cluster`"),
     "scripts/cluster status --dir run/demo": Run("controller-2"),
+    TOPIC: Elsewhere("the test of programs for Python"),
     "scripts/drill kill --count 5 --dir run/demo": Run("lost 0", instead=(("--count 5", "--count 1"),)),
     "scripts/drill kill --count 20": Elsewhere(
         "the drill before this one, on a cluster of its own and for longer"
@@ -301,6 +303,25 @@ def as_run(command: str, how: Run, cluster: Cluster) -> str:
     for old, new in how.instead:
         line = line.replace(old, new)
     return re.sub(r"\b(?:" + "|".join(values) + r")\b", lambda name: values[name.group()], line)
+
+
+def test_the_programs_for_python_do_what_they_say(folder: Path, cluster: Cluster, tmp_path: Path) -> None:
+    programs = [
+        body for kind, body in BLOCK.findall((ROOT / "docs/clients.md").read_text()) if kind == "python"
+    ]
+    assert len(programs) == 2
+    made = run(folder, TOPIC.replace("NAMESRV", cluster.layout.namesrv))
+    assert made.returncode == 0, made.stderr
+    said = []
+    for number, program in enumerate(programs):
+        file = tmp_path / f"program{number}.py"
+        file.write_text(program.replace("127.0.0.1:9876", cluster.layout.namesrv))
+        done = run(folder, f"python {file}")
+        assert (done.returncode, done.stderr) == (0, ""), done.stderr
+        said.append(done.stdout.splitlines())
+    sent, read = said
+    assert [line.split()[-1] for line in sent] == ["SEND_OK"] * 10
+    assert sorted(line.split(" ", 1)[1] for line in read) == sorted(f"order {number}" for number in range(10))
 
 
 def test_the_live_view_draws_on_a_terminal_until_it_is_interrupted(folder: Path, cluster: Cluster) -> None:
