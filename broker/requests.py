@@ -14,6 +14,7 @@ from broker.clients.groups import ConsumerGroups
 from broker.clients.lockrequests import LockRequests
 from broker.clients.renewal import SubscriptionRenewal
 from broker.clients.requests import ClientRequests
+from broker.clients.unserved import Unserved
 from broker.metrics.latencies import Latencies
 from broker.metrics.totals import Totals
 from broker.neighbours.forwarding import Forwarding
@@ -190,6 +191,7 @@ class Requests:
         self.agreement = Agreement(tables, membership, ha, settings, clock)
         self._hand_over = HandOverRequests(membership, acknowledgement, store, ha, forwarding, clock)
         self.router = router = Router()
+        router.on_unserved = Unserved().asked
         router.add_batch(SEND_CODES, forwarding.sends(self._sends.handle))
         router.sends_handler = forwarding.plain_sends(self._sends.handle_plain, self._sends.handle)
         router.add(RequestCode.PULL_MESSAGE, self.pulls.handle)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from remoting.codes import RequestCode, ResponseCode
+from remoting.headers.admin import ConsumerGroupHeader
 from remoting.headers.group import ExchangeHAInfoHeader
 from tests.unit.broker.served import Served
 
@@ -10,13 +13,25 @@ from tests.unit.broker.served import Served
 def test_what_this_broker_does_not_know_is_answered_with_code_3(served: Served) -> None:
     for code in (
         RequestCode.END_TRANSACTION,
-        RequestCode.LOCK_BATCH_MQ,
-        RequestCode.UNLOCK_BATCH_MQ,
         RequestCode.QUERY_ASSIGNMENT,
         9999,
     ):
         reply = served.ask(code)
         assert (reply.code, reply.remark) == (3, f" request type {int(code)} not supported")
+
+
+def test_an_operator_hears_once_what_a_client_asks_for_that_is_not_built(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    for code in (RequestCode.END_TRANSACTION, RequestCode.END_TRANSACTION, 200_050, 9999, 9999):
+        served.ask(code, ConsumerGroupHeader("CG"))
+    told = [record for record in caplog.records if record.name == "broker.unserved"]
+    assert [record.getMessage().rpartition(": ")[2] for record in told] == [
+        "transactions",
+        "POP consumption",
+        "request 9999",
+    ]
+    assert all(getattr(record, "fields", {}).get("group") == "CG" for record in told)
 
 
 def test_a_header_without_what_it_needs_is_answered_with_code_1(served: Served) -> None:
