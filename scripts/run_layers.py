@@ -1,8 +1,8 @@
-"""Runs the layers of tests one after the other and adds up what they covered.
+"""Runs the layers of tests and adds up what they covered.
 
-Each layer is a pytest run of its own, so that a layer that dies takes no other with it; of a long layer parts run beside
-the rest, so that two cores are busy; two parts where tests wait rather than work. tests/conftest.py writes what a run counted
-(tests, seeds, faults, skips with their reasons) to the file that TALLY_FILE names."""
+A layer is cut into parts, each a pytest run of its own, so that one that dies takes no other with it. Parts of all layers run
+side by side, as many as keep the cores busy: tests that wait for servers run beside tests that work. tests/conftest.py writes
+what a run counted (tests, seeds, faults, skips with their reasons) to the file that TALLY_FILE names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ import tempfile
 import time
 from collections import Counter
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TextIO
 
 LAYERS = {
     "unit": ["tests/architecture", "tests/unit"],
@@ -24,12 +26,32 @@ LAYERS = {
     "spark": ["tests/spark"],
     "interop": ["tests/interop"],
 }
-BESIDE = {
-    "unit": [["tests/unit/messagestore", "tests/unit/sparkreplay"]],
-    "simulation": [["tests/simulation/test_cluster.py", "tests/simulation/test_groups.py"]],
-    "crash": [["tests/crash/test_ledger_crash_images.py"]],
-    "process": [
-        [
+WORKS = 100
+
+
+@dataclass(frozen=True)
+class Part:
+    """The tests of `layer` that `paths` name; without any, all that no other part of the layer has. `load` is how much of a
+    core they keep busy, in percent."""
+
+    layer: str
+    load: int
+    paths: tuple[str, ...] = ()
+
+
+PARTS = [
+    Part("interop", 30, ("tests/interop/test_java_pairs.py",)),
+    Part("process", 60),
+    Part("simulation", WORKS),
+    Part(
+        "interop",
+        50,
+        ("tests/interop/test_java_raft_mode.py", "tests/interop/test_java_raft_mode_and_ours.py"),
+    ),
+    Part(
+        "process",
+        60,
+        (
             "tests/process/test_full_disks.py",
             "tests/process/test_live_bound.py",
             "tests/process/test_pair_processes.py",
@@ -38,58 +60,114 @@ BESIDE = {
             "tests/process/test_resend.py",
             "tests/process/test_soak.py",
             "tests/process/test_stream_through_failovers.py",
-        ],
-        [
+        ),
+    ),
+    Part("unit", WORKS),
+    Part("simulation", WORKS, ("tests/simulation/test_cluster.py", "tests/simulation/test_groups.py")),
+    Part(
+        "process",
+        60,
+        (
             "tests/process/test_documents.py",
             "tests/process/test_linearizable.py",
             "tests/process/test_partitions.py",
             "tests/process/test_raft_mode.py",
             "tests/process/test_retention.py",
             "tests/process/test_wheel.py",
-        ],
-    ],
-    "spark": [
-        [
+        ),
+    ),
+    Part("spark", WORKS),
+    Part(
+        "spark",
+        80,
+        (
             "tests/spark/test_commands.py",
             "tests/spark/test_data_source_speculation.py",
             "tests/spark/test_executor_package.py",
             "tests/spark/test_replicas_read_alike.py",
-        ]
-    ],
-    "interop": [
-        ["tests/interop/test_java_controllers.py", "tests/interop/test_java_raft_stores.py"],
-        ["tests/interop/test_java_pairs.py"],
-    ],
-}
-"""What runs beside the rest of a layer, and no test that shares a fixture with the rest."""
+        ),
+    ),
+    Part("unit", WORKS, ("tests/unit/messagestore", "tests/unit/sparkreplay")),
+    Part("interop", 50),
+    Part("interop", 50, ("tests/interop/test_java_controllers.py", "tests/interop/test_java_raft_stores.py")),
+    Part("crash", WORKS),
+    Part("crash", WORKS, ("tests/crash/test_ledger_crash_images.py",)),
+]
+"""In the order in which they start, the longest first. Tests that share a fixture are in one part."""
 
 
-def runs_of(layer: str) -> list[list[str]]:
-    """What each pytest run of a layer is told; every test of the layer is in exactly one."""
-    beside = BESIDE.get(layer, [])
-    rest = [*LAYERS[layer], *(f"--ignore={path}" for paths in beside for path in paths)]
-    return [rest, *beside]
+def room() -> int:
+    """What the cores that may be used can take; those of two at least, so that no machine runs part after part."""
+    return 100 * max(2, len(os.sched_getaffinity(0)))
 
 
-def run_layer(layer: str, folder: Path) -> tuple[bool, list[Path]]:
-    """Whether every run passed, and where they tally. The first run prints as it goes, the others once they ended."""
-    passed, tallies = True, []
+def arguments(part: Part) -> list[str]:
+    """What pytest is told."""
+    others = [path for other in PARTS if other.layer == part.layer for path in other.paths]
+    return [*part.paths] or [*LAYERS[part.layer], *(f"--ignore={path}" for path in others)]
+
+
+@dataclass
+class Run:
+    """A part that runs, and where it says and counts what it does."""
+
+    part: Part
+    process: subprocess.Popen[str]
+    said: TextIO
+    tally: Path
+    began_s: float = field(default_factory=time.monotonic)
+
+
+@dataclass
+class Totals:
+    counts: Counter[str] = field(default_factory=Counter)
+    skips: Counter[str] = field(default_factory=Counter)
+    seconds: Counter[str] = field(default_factory=Counter)
+    broken: set[str] = field(default_factory=set)
+
+    def add(self, run: Run) -> None:
+        """What an ended one said is printed, what it counted is added."""
+        layer, seconds = run.part.layer, time.monotonic() - run.began_s
+        run.said.seek(0)
+        print(
+            f"== {layer}, {seconds:.0f} s: {' '.join(run.part.paths) or 'the rest'}\n{run.said.read()}",
+            flush=True,
+        )
+        self.seconds[layer] += round(seconds)
+        if run.tally.exists():
+            tally = json.loads(run.tally.read_text())
+            self.counts.update(tally["counts"])
+            self.skips.update(tally["skips"])
+        if run.process.returncode != 0 or not run.tally.exists():
+            self.broken.add(layer)
+
+
+def start(part: Part, name: str, folder: Path, opened: ExitStack) -> Run:
+    said = opened.enter_context((folder / f"{name}.said").open("w+"))
+    tally = folder / f"{name}.tally"
+    command = [sys.executable, "-m", "pytest", *arguments(part)]
+    environment = {**os.environ, "TALLY_FILE": str(tally)}
+    process = subprocess.Popen(command, env=environment, stdout=said, stderr=said, text=True)
+    return Run(part, opened.enter_context(process), said, tally)
+
+
+def run_all(parts: list[Part], folder: Path) -> Totals:
+    """Each starts as soon as there is room for it, in their order."""
+    totals, left, running = Totals(), list(parts), dict[int, Run]()
     with ExitStack() as opened:
-        runs = []
-        for number, arguments in enumerate(runs_of(layer)):
-            tally = folder / f"{layer}-{number}"
-            said = opened.enter_context(tally.with_suffix(".said").open("w+")) if number else None
-            command = [sys.executable, "-m", "pytest", *arguments]
-            environment = {**os.environ, "TALLY_FILE": str(tally)}
-            process = subprocess.Popen(command, env=environment, stdout=said, stderr=said)
-            runs.append((opened.enter_context(process), said))
-            tallies.append(tally)
-        for process, said in runs:
-            passed &= process.wait() == 0
-            if said:
-                said.seek(0)
-                print(said.read(), end="", flush=True)
-    return passed, tallies
+        while left or running:
+            free = room() - sum(run.part.load for run in running.values())
+            part = next((part for part in left if part.load <= free), None)
+            if part is not None:
+                left.remove(part)
+                run = start(part, f"part-{len(left)}", folder, opened)
+                running[run.process.pid] = run
+                continue
+            pid, status = os.wait()
+            ended = running.pop(pid)
+            ended.process.returncode = os.waitstatus_to_exitcode(status)
+            totals.add(ended)
+    return totals
 
 
 def main(names: list[str]) -> int:
@@ -97,35 +175,21 @@ def main(names: list[str]) -> int:
     if unknown:
         print(f"unknown layer {unknown[0]}; one of: {' '.join(LAYERS)}", file=sys.stderr)
         return 2
-    counts: Counter[str] = Counter()
-    skips: Counter[str] = Counter()
-    seconds: dict[str, float] = {}
-    broken: list[str] = []
+    began_s = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        for name in names or LAYERS:
-            print(f"== {name}", flush=True)
-            started = time.monotonic()
-            passed, tallies = run_layer(name, Path(folder))
-            seconds[name] = time.monotonic() - started
-            for tally_file in tallies:
-                if tally_file.exists():
-                    tally = json.loads(tally_file.read_text())
-                    counts.update(tally["counts"])
-                    skips.update(tally["skips"])
-                else:
-                    passed = False
-            if not passed:
-                broken.append(name)
+        totals = run_all([part for part in PARTS if part.layer in (names or LAYERS)], Path(folder))
+    counts = totals.counts
     print("== totals")
-    print("seconds: " + "  ".join(f"{name} {value:.0f}" for name, value in seconds.items()))
+    layers = "  ".join(f"{name} {value}" for name, value in sorted(totals.seconds.items()))
+    print(f"seconds: {time.monotonic() - began_s:.0f}; of parts, side by side: {layers}")
     for what in sorted(set(counts) - {"passed", "failed", "skipped"}):
         print(f"{what}: {counts[what]}")
-    for reason, count in sorted(skips.items()):
+    for reason, count in sorted(totals.skips.items()):
         print(f"skipped {count}: {reason}")
-    if broken:
-        print(f"broken layers: {' '.join(broken)}")
+    if totals.broken:
+        print(f"broken layers: {' '.join(sorted(totals.broken))}")
     print(f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped", flush=True)
-    return 1 if broken or counts["failed"] else 0
+    return 1 if totals.broken or counts["failed"] else 0
 
 
 if __name__ == "__main__":

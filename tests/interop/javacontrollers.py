@@ -18,7 +18,7 @@ from mqadmin.admin import AdminClient
 from mqadmin.errors import AdminError
 from mqadmin.replies import SyncState
 from mqruntime.clock import SystemClock
-from tests.interop.javapeer import CONTROLLER_JARS, JARS, QUICK_START, java_broker
+from tests.interop.javapeer import CONTROLLER_JARS, SERVER, JavaClient, java_broker
 from tests.waits import NOBODY_IS_LATE, WAIT_MS, WAIT_S
 
 ROOT = Path(__file__).parents[2]
@@ -32,16 +32,16 @@ JAVA_BROKER = {
     "maxHashSlotNum": 100,
     "maxIndexNum": 400,
 }
-TOOLS = "org.apache.rocketmq.tools.command.MQAdminStartup"
 
 T = TypeVar("T")
 
 
 class Controllers:
-    """`n0` to `n2`, and brokers that use them. What each says goes into a file of its name."""
+    """`n0` to `n2`, and brokers that use them. What each says goes into a file of its name. `tools` runs the real mqadmin."""
 
-    def __init__(self, home: Path, count: int = 3) -> None:
+    def __init__(self, home: Path, tools: JavaClient, count: int = 3) -> None:
         self.home = home
+        self._tools = tools
         home.mkdir(parents=True, exist_ok=True)
         self._lease = lease_any(home, 40)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -81,7 +81,7 @@ class Controllers:
         return self._written(name, lines)
 
     def start_java(self, name: str) -> None:
-        memory = ["-Xms96m", "-Xmx96m", *QUICK_START]
+        memory = ["-Xms96m", "-Xmx96m", *SERVER]
         path = f"{CONTROLLER_JARS}/*"
         home = f"-Duser.home={self.home}/home-{name}"
         self._run(name, ["java", *memory, home, "-cp", path, MAIN, "-c", str(self.settings(name))])
@@ -159,12 +159,7 @@ class Controllers:
 
     def java_admin(self, *arguments: str) -> str:
         """What the real mqadmin prints."""
-        command = ["java", "-Xmx96m", *QUICK_START, f"-Duser.home={self.home}/home-admin", "-cp", f"{JARS}/*"]
-        environment = {**os.environ, "ROCKETMQ_HOME": str(self.home)}
-        done = subprocess.run(
-            [*command, TOOLS, *arguments], env=environment, cwd=self.home, capture_output=True, text=True
-        )
-        return done.stdout
+        return str(self._tools.ask("admin", *arguments)["out"])
 
     def until(self, what: str, ask: Callable[[AdminClient], Coroutine[Any, Any, T | None]]) -> T:
         """What is told at last; None and refusals are not it yet."""
@@ -217,12 +212,13 @@ class Controllers:
         assert self.settle().master_id == wanted
 
     def facts(self) -> list[str]:
-        """The lines in which the real mqadmin shows the set, once both replicas are in sync; members come in any order."""
+        """The lines in which the real mqadmin shows the set, once both replicas are in sync and the leader has heard of both;
+        members come in any order."""
 
         async def told(admin: AdminClient) -> list[str] | None:
             lines = await asyncio.to_thread(
                 self.java_admin, "getSyncStateSet", "-a", await admin.leader(self.list), "-b", "broker-a"
             )
-            return sorted(lines.split("\n")) if "#SyncStateSetNums\t2" in lines else None
+            return sorted(lines.split("\n")) if lines.count("alive=true") == 2 else None
 
         return self.until("a whole set", told)

@@ -1,10 +1,15 @@
-"""Java client, mqadmin, broker and controller of Apache RocketMQ 5.3.3: where they are, and JVMs that run them."""
+"""Java client, mqadmin, broker and controller of Apache RocketMQ 5.3.3: where they are, and JVMs that run them.
+
+What is compiled for them stays beside their jars, so that only the first run after a change of it takes the time."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.interop.peerprocess import PeerProcess
@@ -16,6 +21,8 @@ JARS = PEERS / "jars"
 BROKER_JARS = PEERS / "broker-jars"
 CONTROLLER_JARS = PEERS / "controller-jars"
 QUICK_START = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+SERVER = [*QUICK_START, "-Dtls.server.mode=disabled"]
+"""Its servers make a key and a certificate at each start else, for connections that nobody opens: most of the time it takes."""
 
 
 def missing() -> str | None:
@@ -48,17 +55,32 @@ def java_broker(file: Path) -> list[str]:
     memory = ["-Xms192m", "-Xmx192m", "-XX:MaxDirectMemorySize=256m"]
     home = [f"-Duser.home={file.parent / file.stem}"]
     main = "org.apache.rocketmq.broker.BrokerStartup"
-    return ["java", *memory, *QUICK_START, *home, "-cp", f"{BROKER_JARS}/*", main, "-c", str(file)]
+    return ["java", *memory, *SERVER, *home, "-cp", f"{BROKER_JARS}/*", main, "-c", str(file)]
+
+
+def compiled(sources: Sequence[Path], jars: Path) -> Path:
+    """The folder with the classes of `sources`, which need `jars`."""
+    content = b"".join(path.read_bytes() for path in sources)
+    classes = PEERS / "classes" / hashlib.sha256(content).hexdigest()[:16]
+    if not classes.exists():
+        classes.parent.mkdir(exist_ok=True)
+        fresh = Path(tempfile.mkdtemp(prefix="compiling.", dir=classes.parent))
+        options = [f"-J{option}" for option in QUICK_START] + ["-proc:none", "-nowarn", "-Xlint:none"]
+        subprocess.run(["javac", *options, "-cp", f"{jars}/*", "-d", fresh, *sources], check=True)
+        try:
+            fresh.rename(classes)
+        except OSError:  # another run was as quick
+            shutil.rmtree(fresh)
+            assert classes.exists()
+    return classes
 
 
 class JavaClient(PeerProcess):
-    """java/JavaClient.java, compiled and run in the folder `home`, where its logs and local offsets go."""
+    """java/JavaClient.java, run in the folder `home`, where its logs and local offsets go. Where it is only told mqadmin
+    commands nobody needs to listen at `namesrv`."""
 
     def __init__(self, namesrv: str, home: Path) -> None:
-        classes = home / "classes"
-        sources = [str(path) for path in sorted(SOURCES.glob("*.java"))]
-        options = [f"-J{option}" for option in QUICK_START] + ["-proc:none", "-nowarn", "-Xlint:none"]
-        subprocess.run(["javac", *options, "-cp", f"{JARS}/*", "-d", classes, *sources], check=True)
+        classes = compiled(sorted(SOURCES.glob("*.java")), JARS)
         path = os.pathsep.join([str(classes), str(SOURCES), f"{JARS}/*"])
         super().__init__(
             ["java", "-Xmx256m", *QUICK_START, f"-Duser.home={home}", "-cp", path, "JavaClient", namesrv]

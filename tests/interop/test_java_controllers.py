@@ -14,18 +14,25 @@ import pytest
 
 from mqadmin.admin import AdminClient
 from tests.interop.javacontrollers import Controllers
-from tests.interop.javapeer import broker_missing, controller_missing
+from tests.interop.javapeer import JavaClient, broker_missing, controller_missing
 from tests.process.serverprocess import ENVIRONMENT
 
 pytestmark = [pytest.mark.skipif(controller_missing() is not None, reason=str(controller_missing()))]
 
 FIRST = "00000000000000000000"
+NO_NAMESRV = "127.0.0.1:1"
+
+
+@pytest.fixture(scope="module")
+def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaClient]:
+    with JavaClient(NO_NAMESRV, tmp_path_factory.mktemp("home")) as client:
+        yield client
 
 
 @pytest.fixture
-def group(tmp_path: Path) -> Iterator[Controllers]:
+def group(tmp_path: Path, tools: JavaClient) -> Iterator[Controllers]:
     """Three Java controllers with a whole set of two on them."""
-    with Controllers(tmp_path / "group") as made:
+    with Controllers(tmp_path / "group", tools) as made:
         for name in made.names:
             made.start_java(name)
         made.start_namesrv()
@@ -173,9 +180,9 @@ async def heard(group: Controllers, name: str) -> bool | None:
 
 
 @pytest.mark.skipif(broker_missing() is not None, reason=str(broker_missing()))
-def test_a_java_broker_uses_a_controller_inside_its_name_server(tmp_path: Path) -> None:
+def test_a_java_broker_uses_a_controller_inside_its_name_server(tmp_path: Path, tools: JavaClient) -> None:
     """It is master before a replica of ours is, and the other way round after it was killed."""
-    with Controllers(tmp_path / "group", count=1) as group:
+    with Controllers(tmp_path / "group", tools, count=1) as group:
         group.start_embedded("n0")
         group.leader()
         group.start_broker(0, java=True)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from dledger.messages import ResultCode
-from tests.interop.javapeer import BROKER_JARS, QUICK_START, SOURCES, broker_missing, missing
+from tests.interop.javapeer import BROKER_JARS, QUICK_START, SOURCES, broker_missing, compiled, missing
 from tests.unit.dledger.test_ledger_clients import ServedGroup
 
 pytestmark = pytest.mark.skipif(missing() is not None or broker_missing() is not None, reason="no Java peer")
@@ -17,9 +16,7 @@ pytestmark = pytest.mark.skipif(missing() is not None or broker_missing() is not
 
 def test_upstreams_client_appends_gets_and_hands_over(tmp_path: Path) -> None:
     classes = f"{BROKER_JARS}/*"
-    source = SOURCES / "dledger" / "DLedgerPeer.java"
-    options = [f"-J{option}" for option in QUICK_START] + ["-proc:none", "-nowarn", "-Xlint:none"]
-    subprocess.run(["javac", *options, "-cp", classes, "-d", tmp_path, source], check=True)
+    peer = compiled([SOURCES / "dledger" / "DLedgerPeer.java"], BROKER_JARS)
 
     async def story() -> None:
         async with ServedGroup() as group:
@@ -27,7 +24,7 @@ def test_upstreams_client_appends_gets_and_hands_over(tmp_path: Path) -> None:
             target = next(name for name in group.peers if name != leader.self_id)
             peers = ";".join(f"{name}-{address}" for name, address in group.peers.items())
             java = await asyncio.create_subprocess_exec(
-                "java", "-Xmx128m", *QUICK_START, f"-Duser.home={tmp_path}", "-cp", f"{tmp_path}:{classes}",
+                "java", "-Xmx128m", *QUICK_START, f"-Duser.home={tmp_path}", "-cp", f"{peer}:{classes}",
                 "DLedgerPeer", "g", peers, "from Java", leader.self_id, target, str(leader.term),
                 stdout=asyncio.subprocess.PIPE, cwd=tmp_path,
             )  # fmt: skip
