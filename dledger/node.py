@@ -345,12 +345,15 @@ class DLedgerNode(Proposing):
             if not self._lane.takes(step):
                 self._perform(step)
         self._performing = False
-        if not self._disk_is_busy and not self._closed and (batch := self._lane.next_batch()):
+        if not self._disk_is_busy and not self._closed and self._lane.wants_the_disk:
             self._disk_is_busy = True
+            batch = self._lane.next_batch()
             self._tasks.start(self._persist(batch), name=f"dledger-disk {self.self_id}")
 
     async def _persist(self, batch: list[Step]) -> None:
-        await self.store.persist([step for step in batch if isinstance(step, PersistThenSend)])
+        await self.store.persist(
+            [step for step in batch if isinstance(step, PersistThenSend)], self._begin_where_told
+        )
         self._performing = True
         for step in batch:
             self._lane.synced(step)
@@ -364,11 +367,14 @@ class DLedgerNode(Proposing):
         for step in batch:
             if isinstance(step, SaveSnapshot):
                 await self._save_snapshot(step.snapshot)
-            elif isinstance(step, BeginAt):
-                assert self.core is not None
-                await self._beginnings.perform(step.position, step.note, self.core.reclaimed)
+        await self._begin_where_told()
         self._disk_is_busy = False
         self._perform_arrived()
+
+    async def _begin_where_told(self) -> None:
+        assert self.core is not None
+        while (step := self._lane.next_beginning()) is not None:
+            await self._beginnings.perform(step.position, step.note, self.core.reclaimed)
 
     def _perform(self, action: Step) -> None:
         assert self.core is not None

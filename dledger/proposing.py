@@ -145,6 +145,11 @@ class Proposing:
             self._append_gathered()
         return placing.place(sizes)
 
+    @property
+    def waits_for_room(self) -> bool:
+        """This member's disk is full: nothing that comes is readable here before there is room, whatever the others hold."""
+        return self.store.waits_for_room
+
     def append_placed(self, bodies: Sequence[bytes]) -> None:
         """Appends what was placed last, together with all that is proposed in this turn. Nobody waits: it is decided once it is
         `readable`, or dropped where this member leads no more, or in another term, when the turn ends, or when a hand-over has
