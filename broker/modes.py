@@ -81,7 +81,7 @@ def _group_log(
     settings: BrokerSettings, runtime: Runtime, restart: Callable[[], None], on_fatal: Fatal
 ) -> GroupLog:
     # only here: other brokers do without them
-    from broker.settings.raft import broker_id_of
+    from broker.settings.raft import broker_id_of, why_no_members
     from raftstore.ledgerstore import LedgerStore
     from raftstore.member import Member, ledger_settings
     from raftstore.replication import GroupReplication
@@ -99,6 +99,7 @@ def _group_log(
         ),
         runtime=runtime,
         on_fatal=on_fatal,
+        why_no_members=why_no_members,
     )
     store = LedgerStore(runtime, settings, member, restart=restart, on_fatal=on_fatal)
     return GroupLog(store, GroupReplication(member, store, broker_id_of), member)

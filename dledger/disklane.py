@@ -1,11 +1,13 @@
 """What waits for a member's disk, and what need not.
 
 Invariant: nothing passes a vote that is not durable, and no answer to a PUSH, or to a snapshot, what it says is held;
-PersistThenSend and what waits behind it come out in the order in which they went in. All else, heartbeats and their answers
-above all, waits for no entries: however slow a disk is, its member is heard. Pure."""
+PersistThenSend and what waits behind it come out in the order in which they went in; BeginAt by themselves, for they may make
+the room that entries wait for. All else, heartbeats and their answers above all, waits for no entries: however slow a disk is,
+its member is heard. Pure."""
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 
 from dledger.actions import Action, PersistThenSend, Reply
@@ -41,6 +43,7 @@ class DiskLane:
 
     def __init__(self) -> None:
         self._waiting: list[Step] = []
+        self._beginnings: deque[BeginAt] = deque()
         self._unsynced = 0
         """PersistThenSend that wait or are at the disk, ..."""
         self._votes = 0
@@ -50,9 +53,16 @@ class DiskLane:
         """Keeps `step` if it must wait; False when it is to be performed now."""
         if not self.must_wait(step):
             return False
+        if isinstance(step, BeginAt):
+            self._beginnings.append(step)
+            return True
         self._waiting.append(step)
         self._count(step, 1)
         return True
+
+    @property
+    def wants_the_disk(self) -> bool:
+        return bool(self._waiting or self._beginnings)
 
     def must_wait(self, step: Step) -> bool:
         match step:
@@ -66,6 +76,10 @@ class DiskLane:
         """All that waits, for one sync."""
         batch, self._waiting = self._waiting, []
         return batch
+
+    def next_beginning(self) -> BeginAt | None:
+        """What it tells is decided and durable, so nothing that waits need be before it."""
+        return self._beginnings.popleft() if self._beginnings else None
 
     def synced(self, step: Step) -> None:
         """One step of a batch is durable and is about to be performed."""

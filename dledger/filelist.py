@@ -5,7 +5,11 @@ only then. The stream has no end of its own: whoever reads it knows by its recor
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Iterator
+
 from dledger.errors import LogDamaged
+from mqruntime.diskfull import DISK_FULL
 from mqruntime.segments import SegmentDirectory, SegmentFile
 
 RESERVE_STEP_BYTES = 1 << 20
@@ -97,24 +101,41 @@ class FileList:
             start += size
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
+    def parts(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """[start, end) cut where files end: position and size of each part."""
+        while start < end:
+            size = min(end - start, self.file_bytes - start % self.file_bytes)
+            yield start, size
+            start += size
+
+    def make_room(self, start: int, end: int) -> None:
+        """The files of [start, end) are there and have blocks for it, in whole steps: what is left of the disk below one is for
+        votes and other small files. Raises OSError when the disk is full; nothing that was written has changed then."""
+        for position, size in self.parts(start, end):
+            number, offset = divmod(position, self.file_bytes)
+            assert self.first <= number <= self.first + len(self.files), f"{position}+{size} skips a file"
+            if number == self.first + len(self.files):
+                self.files.append(self.directory.create(self.name_of(number), self.file_bytes, reserve=0))
+            steps = -(-(offset + size) // RESERVE_STEP_BYTES)
+            self.files[number - self.first].reserve(min(self.file_bytes, steps * RESERVE_STEP_BYTES))
+
     def write(self, position: int, data: bytes | memoryview) -> None:
         """Puts `data`, which fits into one file, at `position`. Raises OSError when the disk is full."""
         self.room(position, len(data))[:] = data
 
     def room(self, position: int, size: int) -> memoryview:
         """Bytes of one file that are about to be written through this view. Raises OSError when the disk is full."""
+        assert position % self.file_bytes + size <= self.file_bytes, f"{position}+{size} crosses a file"
+        self.make_room(position, position + size)
+        return self._soiled(position, size)
+
+    def _soiled(self, position: int, size: int) -> memoryview:
+        """Those bytes, which the next sync covers; they have blocks."""
         number, start = divmod(position, self.file_bytes)
         end = start + size
-        assert end <= self.file_bytes and self.first <= number <= self.first + len(self.files), (
-            f"{position}+{size} crosses or skips a file"
-        )
-        if number == self.first + len(self.files):
-            self.files.append(self.directory.create(self.name_of(number), self.file_bytes, reserve=0))
-        file = self.files[number - self.first]
-        file.reserve(min(self.file_bytes, -(-end // RESERVE_STEP_BYTES) * RESERVE_STEP_BYTES))
         known_start, known_end = self.dirty.get(number, (start, end))
         self.dirty[number] = (min(known_start, start), max(known_end, end))
-        return file.view()[start:end]
+        return self.files[number - self.first].view()[start:end]
 
     def rewrite(self, position: int, data: bytes) -> None:
         """As `write`, of what may stand there already: perhaps in the page cache alone, for a failed sync makes the kernel take
@@ -124,18 +145,24 @@ class FileList:
         self.files[number - self.first].soil(start, start + len(data))
 
     async def sync(self) -> None:
-        """All that was written is durable on return. Raises OSError; then nothing may be trusted to be."""
+        """All that was written is durable on return. Raises OSError; then nothing may be trusted to be, and nothing is tried
+        again: no error of a sync is told as one of a full disk, which passes by itself."""
         for number in sorted(self.dirty):
-            await self.files[number - self.first].sync(*self.dirty.pop(number))
+            try:
+                await self.files[number - self.first].sync(*self.dirty.pop(number))
+            except OSError as error:
+                if error.errno in DISK_FULL:
+                    raise OSError(errno.EIO, f"sync failed: {error.strerror}", error.filename) from error
+                raise
 
     async def erase(self, start: int, end: int) -> None:
         """Zeros from `start` up to `end`, of whole files beyond start's by deleting them; zeros are durable
         at the next sync."""
         while self.files and self.end - self.file_bytes > start:
             await self._delete(self.files.pop(), self.first + len(self.files))
-        end = min(end, self.end)
-        if start < end and any(self.rest_of_file(start)[: end - start]):
-            self.write(start, bytes(end - start))
+        there = bytes(self.rest_of_file(start)[: max(0, end - start)]).rstrip(b"\0")
+        if there:  # and has blocks, so that a full disk does not keep it
+            self._soiled(start, len(there))[:] = bytes(len(there))
 
     async def begin_at(self, position: int) -> None:
         """Deletes the files that end before `position`, in order; where that is beyond the end, all, and what comes is written

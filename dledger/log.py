@@ -124,14 +124,16 @@ class EntryLog:
     # Writing
 
     async def append(self, entries: Sequence[Entry]) -> None:
-        """Durable at the next `sync`. Raises EntryMisplaced; OSError when the disk fails or is full."""
+        """Durable at the next `sync`. Raises EntryMisplaced; OSError when the disk fails or is full: then the log ends behind
+        what of them is whole, and the rest can be appended once there is room."""
         at = 0
         while at < len(entries):
             await self.close_file_before(ENTRY_HEADER_BYTES + len(entries[at].body))
             at += self.append_to_file(entries[at:] if at else entries)
 
     def append_to_file(self, entries: Sequence[Entry]) -> int:
-        """Appends those that fit into the file, the first of which does; how many. None is written if one is misplaced."""
+        """Appends those that fit into the file, the first of which does; how many. None is written if one is misplaced, or the
+        disk has no room for all of them and for their index units."""
         ends: list[int] = []
         end = self.end
         for index, entry in enumerate(entries, self.end_index + 1):
@@ -142,6 +144,8 @@ class EntryLog:
             self.check_place(entry, end)
             end += size
             ends.append(end)
+        first_unit = (self.end_index + 1) * INDEX_UNIT.size
+        self.index.make_room(first_unit, first_unit + len(ends) * INDEX_UNIT.size)
         room = self.data.room(self.end, end - self.end)
         begin, start, check, before = self.end, self.end, self.check, self.batch_count
         units = bytearray()
@@ -160,10 +164,8 @@ class EntryLog:
     def write_units(self, index: int, units: bytearray) -> None:
         """Those of the entries from `index` on."""
         start, view = index * INDEX_UNIT.size, memoryview(units)
-        while view:
-            size = self.index.file_bytes - start % self.index.file_bytes
-            self.index.write(start, view[:size])
-            start, view = start + size, view[size:]
+        for position, size in self.index.parts(start, start + len(units)):
+            self.index.write(position, view[position - start : position - start + size])
 
     def check_place(self, entry: Entry, position: int) -> None:
         """Where others know the next entry to stand is the place that it gets here. Raises EntryMisplaced."""

@@ -64,6 +64,10 @@ class Change:
     address: str = ""
     """Of one that is added."""
 
+    @property
+    def adds(self) -> bool:
+        return self.step is Step.ADD
+
     def of(self, members: Members) -> Members:
         """What `members` become. Raises ChangeRefused."""
         voters, learners = dict(members.voters), dict(members.learners)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from dledger.actions import (
     Action,
@@ -72,6 +72,8 @@ class DLedgerNode(Proposing):
     `on_hand_over(True)` of each hand-over that begins, from when on a leader takes no proposals, and `on_hand_over(False)` when
     it leads on.
 
+    `why_no_members(ids)` tells what keeps members from having these ids; None where nothing does.
+
     Where the settings say `same_positions`, `stands_at` tells where a body says that its entry stands; `on_readable(end)`
     hears of where the last `readable` entry ends each time that this grew, and `on_restarted(position)`, before that, that a
     snapshot of another member stands in the place of all that was in the log, which begins there now. What these raise ends
@@ -99,6 +101,7 @@ class DLedgerNode(Proposing):
         on_readable: Callable[[int], None] | None = None,
         on_restarted: Callable[[int], None] | None = None,
         on_hand_over: Callable[[bool], None] | None = None,
+        why_no_members: Callable[[Collection[str]], str | None] = lambda ids: None,
     ) -> None:
         if settings.same_positions and state_machine is not None:
             raise ValueError("the snapshots of a log with same_positions hold no state machine")
@@ -119,6 +122,7 @@ class DLedgerNode(Proposing):
         self._on_readable = on_readable
         self._on_restarted = on_restarted
         self._on_hand_over = on_hand_over
+        self._why_no_members = why_no_members
         self.core: Raft | None = None
         self._arrivals = Arrivals(NO_INDEX)
         self._tasks = Tasks(self._fail)
@@ -345,12 +349,15 @@ class DLedgerNode(Proposing):
             if not self._lane.takes(step):
                 self._perform(step)
         self._performing = False
-        if not self._disk_is_busy and not self._closed and (batch := self._lane.next_batch()):
+        if not self._disk_is_busy and not self._closed and self._lane.wants_the_disk:
             self._disk_is_busy = True
+            batch = self._lane.next_batch()
             self._tasks.start(self._persist(batch), name=f"dledger-disk {self.self_id}")
 
     async def _persist(self, batch: list[Step]) -> None:
-        await self.store.persist([step for step in batch if isinstance(step, PersistThenSend)])
+        await self.store.persist(
+            [step for step in batch if isinstance(step, PersistThenSend)], self._begin_where_told
+        )
         self._performing = True
         for step in batch:
             self._lane.synced(step)
@@ -364,11 +371,14 @@ class DLedgerNode(Proposing):
         for step in batch:
             if isinstance(step, SaveSnapshot):
                 await self._save_snapshot(step.snapshot)
-            elif isinstance(step, BeginAt):
-                assert self.core is not None
-                await self._beginnings.perform(step.position, step.note, self.core.reclaimed)
+        await self._begin_where_told()
         self._disk_is_busy = False
         self._perform_arrived()
+
+    async def _begin_where_told(self) -> None:
+        assert self.core is not None
+        while (step := self._lane.next_beginning()) is not None:
+            await self._beginnings.perform(step.position, step.note, self.core.reclaimed)
 
     def _perform(self, action: Step) -> None:
         assert self.core is not None

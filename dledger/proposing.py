@@ -6,7 +6,7 @@ placed lands where `place` said, or nowhere."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from dledger.actions import Role
 from dledger.applying import Applier
@@ -14,7 +14,7 @@ from dledger.beginnings import Beginnings
 from dledger.changing import next_members
 from dledger.disklane import BeginAt, Step
 from dledger.entry import NO_INDEX
-from dledger.errors import NotLeader, OutcomeUnknown, TooManyProposals
+from dledger.errors import ChangeRefused, NotLeader, OutcomeUnknown, TooManyProposals, Why
 from dledger.filelist import FileList
 from dledger.memberguard import MemberGuard
 from dledger.membership import Change, Members, Stated, encode_members, is_members
@@ -41,6 +41,7 @@ class Proposing:
     _applier: Applier | Unapplied
     _placing: Placing | None
     _beginnings: Beginnings
+    _why_no_members: Callable[[Collection[str]], str | None]
 
     def _take(self, turn: Callable[[int], Sequence[Step]]) -> None:
         raise NotImplementedError
@@ -145,6 +146,11 @@ class Proposing:
             self._append_gathered()
         return placing.place(sizes)
 
+    @property
+    def waits_for_room(self) -> bool:
+        """This member's disk is full: nothing that comes is readable here before there is room, whatever the others hold."""
+        return self.store.waits_for_room
+
     def append_placed(self, bodies: Sequence[bytes]) -> None:
         """Appends what was placed last, together with all that is proposed in this turn. Nobody waits: it is decided once it is
         `readable`, or dropped where this member leads no more, or in another term, when the turn ends, or when a hand-over has
@@ -211,7 +217,10 @@ class Proposing:
 
     def allowed(self, change: Change) -> Members:
         """What the group's members would become by `change` if it were made now. Raises NotLeader, ChangeRefused."""
-        return next_members(self._serving_core(), change, self.guard.knows_changes)
+        members = next_members(self._serving_core(), change, self.guard.knows_changes)
+        if change.adds and (why := self._why_no_members(members.addresses)) is not None:
+            raise ChangeRefused(Why.BAD_ID, why)
+        return members
 
     async def change_members(self, change: Change, timeout_ms: int = 3000) -> Stated:
         """Makes `change`, and returns once it is decided, with the index of its entry. Raises NotLeader, ChangeRefused: nothing

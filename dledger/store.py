@@ -2,10 +2,12 @@
 
 Invariant: when `persist` returns, all of its steps survive a power cut; when it raises, the member must
 fall silent. A cut is announced in the checkpoint file first, so that a crash inside it cannot bring back
-half of the old tail. What a snapshot stands for goes only once that is durable, and it says itself what goes."""
+half of the old tail. What a snapshot stands for goes only once that is durable, and it says itself what goes. A full disk is no
+failure: what it refuses, of which nothing is written then, waits, and all behind it."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
@@ -13,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from dledger.actions import PersistThenSend, Vote
 from dledger.checkpoint import Checkpoint, CheckpointFile
-from dledger.entry import NO_INDEX
+from dledger.entry import NO_INDEX, Entry
 from dledger.errors import EntryMisplaced, LogDamaged, LogOfAnother
 from dledger.log import EntryLog, StandsAt, nowhere
 from dledger.membership import History, Stated
@@ -25,7 +27,7 @@ from dledger.snapshot import WHOLE, Begin, Snapshot, note_in, position_in, snaps
 from dledger.snapshotcounts import Origin
 from dledger.snapshotfile import SnapshotFile
 from dledger.termfile import TermFile
-from mqruntime.diskfull import DISK_FULL, RetriedWrite
+from mqruntime.diskfull import DISK_FULL, RETRY_S, RetriedWrite
 from mqruntime.segments import SegmentDirectory
 from mqruntime.smallfiles import SmallFiles
 
@@ -33,6 +35,9 @@ logger = logging.getLogger(__name__)
 
 FOLDER_PREFIX = "dledger-"
 """A member's id follows."""
+
+
+async def nothing_else() -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +84,17 @@ class Store:
         self.history = History()
         """Who the entries on the disk say belongs to the group."""
         self.log: EntryLog | None = None
+        self._entry_write = RetriedWrite(
+            logger,
+            f"{name} takes no entries, trying on",
+            again=f"{name} takes entries again",
+            server="member",
+        )
+
+    @property
+    def waits_for_room(self) -> bool:
+        """The disk is full, and entries that are to be persisted wait."""
+        return self._entry_write.refused
 
     async def open(self) -> Recovered:
         """Raises LogDamaged, LogOfAnother, MembersChanged, SnapshotDamaged, SnapshotUnknown, MembersUnknown, BadKeyValues,
@@ -138,19 +154,23 @@ class Store:
         stated = tuple(self.history.span(NO_INDEX, end))
         return Recovered(vote or Vote(newcomer=True), held, self.committed_index, snapshot, stated)
 
-    async def persist(self, steps: Sequence[PersistThenSend]) -> None:
-        """Makes the steps durable, in an order that a crash cannot turn into a state that never was. A small file waits for
-        room on the disk. Raises OSError."""
+    async def persist(
+        self, steps: Sequence[PersistThenSend], meanwhile: Callable[[], Awaitable[None]] = nothing_else
+    ) -> None:
+        """Makes the steps durable, in an order that a crash cannot turn into a state that never was. They wait for room on the
+        disk; before each new try for entries, `meanwhile` may make some. Raises OSError."""
         assert self.log is not None
         self.unsettled = True
         try:
-            await self.write(self.log, steps)
+            await self.write(self.log, steps, meanwhile)
         except OSError:
             await self.disown_unsynced(self.log)
             raise
         self.unsettled = False
 
-    async def write(self, log: EntryLog, steps: Sequence[PersistThenSend]) -> None:
+    async def write(
+        self, log: EntryLog, steps: Sequence[PersistThenSend], meanwhile: Callable[[], Awaitable[None]]
+    ) -> None:
         votes = [step.vote for step in steps if step.vote is not None]
         if votes:
             await self.replace(self.term_file.name, lambda: self.term_file.store(votes[-1]))
@@ -159,9 +179,19 @@ class Store:
                 await self.install(log, step.snapshot)
             if step.cut_from is not None:
                 await self.cut(log, step.cut_from)
-            await log.append(step.entries)
+            await self.append(log, step.entries, meanwhile)
             self.history.take(step.entries)
         await log.sync()
+
+    async def append(
+        self, log: EntryLog, entries: Sequence[Entry], meanwhile: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Once there is room: those that found some stay, and the rest is tried again."""
+        behind = log.end_index + 1 + len(entries)
+        while entries and not await self._entry_write.attempt(log.append(entries)):
+            await asyncio.sleep(RETRY_S)
+            await meanwhile()
+            entries = entries[len(entries) - (behind - log.end_index - 1) :]
 
     async def cut(self, log: EntryLog, index: int) -> None:
         self.cut_from = index

@@ -95,6 +95,8 @@ class LedgerLog(LogFiles):
     # The leader's appends
 
     def places(self, sizes: list[int]) -> list[Place]:
+        if self._node.waits_for_room:
+            raise LogTakesNothing("this member's disk is full")
         try:
             positions = self._node.place(sizes)
         except (NotLeader, TooManyProposals) as error:
@@ -117,7 +119,7 @@ class LedgerLog(LogFiles):
         self._tail = []
 
     def has_room_for(self, size: int) -> bool:
-        return True
+        return not self._node.waits_for_room
 
     # Retention
 

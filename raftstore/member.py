@@ -79,7 +79,11 @@ class Member:
         settings: DLedgerSettings,
         runtime: Runtime,
         on_fatal: Callable[[BaseException], None],
+        why_no_members: Callable[[Collection[str]], str | None] = lambda ids: None,
     ) -> None:
+        """`why_no_members` as of DLedgerNode."""
+        self.address = peers[self_id]
+        """Where this one is listed: for as long as the group takes it in and when it was removed, too."""
         self._preferred = frozenset(preferred)
         self._clock: Clock = runtime.clock
         self._tasks = Tasks(on_fatal)
@@ -104,12 +108,13 @@ class Member:
             on_readable=self._readable_to,
             on_restarted=lambda position: self._restarted(position),
             on_hand_over=lambda begins: self._hands_over(begins),
+            why_no_members=why_no_members,
         )
         self.router = Router(on_fatal=on_fatal)
         self.node.register(self.router)
         MemberService(self.node, group).register(self.router)
         self.router.add(RequestCode.EXCHANGE_BROKER_HA_INFO, self._told_where)
-        host, _, port = peers[self_id].rpartition(":")
+        host, _, port = self.address.rpartition(":")
         self._server = RemotingServer(
             self.router, host=listens_on or host, port=int(port), clock=runtime.clock
         )
@@ -200,9 +205,7 @@ class Member:
             return command.reply(
                 ResponseCode.SYSTEM_ERROR, "this member does not lead, or does not serve yet"
             )
-        return command.reply(
-            header=ExchangeHAInfoHeader(self.node.peers[self.self_id], self.node.readable()[1], address)
-        )
+        return command.reply(header=ExchangeHAInfoHeader(self.address, self.node.readable()[1], address))
 
     def end_of(self, index: int) -> int:
         """Where entry `index`, which is on this disk, ends; the log's beginning for one before it."""

@@ -43,7 +43,7 @@ class GroupReplication:
 
     @property
     def address(self) -> str:
-        return str(self._member.node.peers[self._member.self_id])
+        return self._member.address
 
     @property
     def epoch(self) -> int:

@@ -5,6 +5,7 @@ Invariant: the members' list names this broker, and each member has an id of whi
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,6 +13,7 @@ from pydantic import Field
 
 from mqruntime.settings import Settings
 
+MEMBER_ID = re.compile(r"[A-Za-z]\d{1,9}")
 MEMBER = re.compile(r"([A-Za-z])(\d+)-([^;\s]+):(\d+)")
 
 
@@ -28,6 +30,20 @@ class RaftGroup:
     def broker_id(self) -> int:
         """Of this member while it follows; a leader is broker 0."""
         return broker_id_of(self.self_id)
+
+
+def why_no_members(ids: Collection[str]) -> str | None:
+    """What keeps members of a broker set from having these ids; None where nothing does."""
+    for each in ids:
+        if not MEMBER_ID.fullmatch(each):
+            return (
+                f"{each!r} is no id of a broker in Raft mode, which is a letter and up to nine digits, as n3"
+            )
+    by_number = {broker_id_of(each): each for each in ids}
+    for each in ids:
+        if (other := by_number[broker_id_of(each)]) != each:
+            return f"{each} and {other} would be one broker, {broker_id_of(each)}: give the new one another number"
+    return None
 
 
 def broker_id_of(member_id: str) -> int:

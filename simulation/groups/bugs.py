@@ -5,21 +5,23 @@ Invariant: nothing is left of a bug when its context ends."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
 from broker.neighbours.registration import Registration
-from broker.role.grouproles import GroupRoles
+from broker.role.grouproles import KNOWN_AGAIN_MS, GroupRoles
 from broker.role.membership import Membership
 from broker.role.switch import RoleSwitch
 from broker.sends.groupacknowledgement import GroupAcknowledgement
 from broker.sends.pending import PendingSends
+from broker.settings.raft import broker_id_of
 from dledger import preference
-from dledger.entry import ENTRY_HEADER_BYTES, INDEX_UNIT
+from dledger.entry import ENTRY_HEADER_BYTES, INDEX_UNIT, Entry
 from dledger.log import EntryLog
 from dledger.messages import VoteRequest, VoteResult
 from dledger.node import DLedgerNode
 from dledger.progress import Progress
 from dledger.raft import Raft
+from dledger.store import Store
 from messagestore.log.appender import Appender
 from raftstore.ledgerlog import LedgerLog
 from raftstore.ledgerstore import LedgerStore
@@ -103,7 +105,32 @@ def when_it_is_time(self: Registration) -> None:
         registered_soon(self)
 
 
+look = GroupRoles._look
+
+
+@bug("former-leader-followed", GroupRoles, "_look")
+async def whoever_was_asked(self: GroupRoles) -> None:
+    """Who was asked where it serves is taken for the master of the term in which its answer comes."""
+    member, now_ms = self._member, self._clock.monotonic_ms()
+    asked = member.term, member.leader_id
+    if member.leads or asked[1] is None or (asked == self._known and now_ms < self._ask_again_ms):
+        await look(self)
+        return
+    address = await member.where_leader_serves()
+    if address is not None:
+        self._known, self._ask_again_ms = (asked[0], asked[1]), now_ms + KNOWN_AGAIN_MS
+        self._grant(member.term, broker_id_of(asked[1]), address)
+
+
 # The log
+
+
+@bug("full-disk-ends-a-member", Store, "append")
+async def at_once_or_never(
+    self: Store, log: EntryLog, entries: Sequence[Entry], meanwhile: Callable[[], Awaitable[None]]
+) -> None:
+    """Entries that find no room are not tried again."""
+    await log.append(entries)
 
 
 @bug("appends-before-all-is-dispatched", LedgerStore, "become_master")

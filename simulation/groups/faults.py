@@ -1,7 +1,8 @@
 """What happens to a Raft-mode set, drawn from the seed.
 
 Invariant: what was synced is lost on one disk at a time, of a member that was down for a while, the others level, and no other
-before it holds all again; so a majority keeps all that was decided. Whoever was killed comes back by itself."""
+before it holds all again; so a majority keeps all that was decided. Whoever was killed comes back by itself. A full disk ends
+nobody who serves."""
 
 from __future__ import annotations
 
@@ -9,17 +10,24 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from simulation.cluster.fulldisks import wants_room
+from simulation.cluster.looks import serves
+from simulation.cluster.violation import Violation
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
 
 BACK_MS = (100, 500, 2_000, 6_000)
 WIPED_AFTER_MS = 4_000
 CLOCK_JUMP_MS = 4_000
-FULL_MS = (1_000, 4_000)
+FULL_MS = (1_000, 4_000, 12_000)
+FLEETING_MS = 8_000
+LEADS_MS = (0, 150)
+"""So long a fleeting leader serves: less than its answers are on their way."""
 
 
 class GroupFaults:
-    """`leader()` is the node of the master, `level(down)` whether all but that one hold all that was decided."""
+    """`leader()` is the node of the master, `level(down)` whether all but that one hold all that was decided; `depose(node)`
+    makes it hand over."""
 
     def __init__(
         self,
@@ -28,6 +36,7 @@ class GroupFaults:
         *,
         leader: Callable[[], Node | None],
         level: Callable[[Node | None], bool],
+        depose: Callable[[Node], None],
     ) -> None:
         self.world = world
         self.nodes = list(nodes)
@@ -35,9 +44,15 @@ class GroupFaults:
         self.restart_at_ms: dict[str, int] = {}
         self.felt_full: set[str] = set()
         """Those whose disk was full since they were started."""
+        self._served: dict[str, int] = {}
+        """Node name -> its last process that was seen to serve."""
         self._random = random.Random(f"{world.seed}/groupfaults")
         self._leader = leader
         self._level = level
+        self._depose = depose
+        self._fleeting_until_ms = 0
+        self._last_leader: Node | None = None
+        self._leads_until_ms = 0
         self._to_wipe: tuple[Node, int] | None = None
         self._wiped: Node | None = None
         self._full_until_ms: dict[str, int] = {}
@@ -48,6 +63,7 @@ class GroupFaults:
             "cut": self._cut, "one-way cut": self._cut_one_way, "leader cut off": self._cut_leader_off,
             "leader deaf or dumb": self._cut_leader_one_way,
             "reset": self._reset, "half-open": self._half_open, "slow way": self._delay,
+            "fleeting leaders": self._let_none_lead_for_long,
             "slow disk": self._slow_disk, "stalled disk": self._stall, "full disk": self._fill,
             "emptied member": self._empty, "clock jump": self._jump,
         }  # fmt: skip
@@ -158,6 +174,22 @@ class GroupFaults:
         self.world.network.delay(*self._two(), 20, self._random.choice((40, 400)))
         return True
 
+    def _let_none_lead_for_long(self) -> bool:
+        """Hand-overs by an operator, who does not wait until all know who leads; one way is slow."""
+        self.world.network.delay(*self._two(), 150, 500)
+        self._fleeting_until_ms = self.world.now_ms + FLEETING_MS
+        return True
+
+    def _look_at_leader(self, now_ms: int) -> None:
+        if now_ms >= self._fleeting_until_ms:
+            return
+        leader = self._leader()
+        if leader is not self._last_leader:
+            self._last_leader, self._leads_until_ms = leader, now_ms + self._random.randint(*LEADS_MS)
+        elif leader is not None and now_ms >= self._leads_until_ms:
+            self._leads_until_ms = now_ms + 1_000
+            self._depose(leader)
+
     # -- disks and clocks
 
     def _slow_disk(self) -> bool:
@@ -173,11 +205,22 @@ class GroupFaults:
         return True
 
     def _fill(self) -> bool:
-        node = self._one()
-        node.disk.capacity_bytes = node.disk.used_bytes() + self._random.choice((0, 20_000))
-        self._full_until_ms[node.name] = self.world.now_ms + self._random.randint(*FULL_MS)
-        self.felt_full.add(node.name)
+        """The leader's, somebody's, or those of all."""
+        leader = self._leader()
+        lasts_ms, room_bytes = self._random.choice(FULL_MS), self._random.choice((0, 4_096, 20_000))
+        for node in self._random.choice(([self._one()], [leader or self._one()], self.nodes)):
+            node.disk.capacity_bytes = node.disk.used_bytes() + room_bytes
+            self._full_until_ms[node.name] = self.world.now_ms + lasts_ms
+            self.felt_full.add(node.name)
         return True
+
+    def look_at_ends(self) -> None:
+        """Raises Violation where a full disk ended a process that served."""
+        for node in self.nodes:
+            if serves(node):
+                self._served[node.name] = node.incarnation
+            elif wants_room(node.failure) and self._served.get(node.name) == node.incarnation:
+                raise Violation("V2", f"{node.name} served and ended on a full disk: {node.failure}")
 
     def _empty(self) -> bool:
         """Its disk is lost once it has been down for a while."""
@@ -199,6 +242,7 @@ class GroupFaults:
         """Those to start now."""
         now_ms = self.world.now_ms
         self._look_at_disks(now_ms)
+        self._look_at_leader(now_ms)
         return [
             node for node in self.nodes if not node.serving and self.restart_at_ms.get(node.name, 0) <= now_ms
         ]
@@ -224,6 +268,7 @@ class GroupFaults:
         self.restart_at_ms.clear()
         self._to_wipe = None
         self._full_until_ms.clear()
+        self._fleeting_until_ms = 0
         for node in self.nodes:
             node.disk.capacity_bytes = None
             node.disk.slow_down(0.2, 2)

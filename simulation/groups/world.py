@@ -80,7 +80,9 @@ class GroupWorld:
         self.check = GroupCheck(self.kind, self.nodes)
         self.retention = GroupRetention(self.kind.kept_s, self.check.decided)
         self.notes = ReaderNotes()
-        self.faults = GroupFaults(self.world, self.nodes, leader=self.leader, level=self.level)
+        self.faults = GroupFaults(
+            self.world, self.nodes, leader=self.leader, level=self.level, depose=self.depose
+        )
         self.bounds = GroupBounds(self.world, [*self.nodes, self.namesrv])
         self.known_looks: dict[str, Look] = {}
         self.looked_us = 0
@@ -139,6 +141,12 @@ class GroupWorld:
         leader = self.leader()
         return None if leader is None else f"{leader.host}:{BROKER_PORT}"
 
+    def depose(self, node: Node) -> None:
+        """An operator gives its leadership to another."""
+        look = next((look for look in self.looks() if look.name == node.name), None)
+        if look is not None and node.running:
+            node.spawn(look.raft.hand_over())
+
     def level(self, down: Node | None) -> bool:
         """Whether all but `down` run, one of them serves, and they show all that was ever decided."""
         looks = [look for look in self.looks() if down is None or look.name != down.name]
@@ -168,6 +176,7 @@ class GroupWorld:
         if now_us < self.looked_us + 1000 * LOOK_MS:
             return
         self.looked_us = now_us
+        self.faults.look_at_ends()
         self.watch()
         for node in self.faults.due():
             self.start(node)

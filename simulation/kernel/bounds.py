@@ -65,6 +65,7 @@ IN_FLIGHT = frozenset(
         "Conversation.answers",
         "DelayDelivery._in_flight",
         "DelayDelivery._marks",
+        "DiskLane._beginnings",
         "DiskLane._waiting",
         "Dispatcher._running",
         "Dispatcher.known",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import random
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -28,6 +30,9 @@ from simulation.raft.bugs import planted
 
 SCRIPT_STEPS = 40
 CRASHES_PER_SEED = 60
+FULL_EVERY, FULL_SHARE = 3, 0.15
+"""In every third seed, the share of what is persisted to which the disk refuses blocks at first."""
+FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 SEEDS = range(6)
 """`scripts/prove --only ledger-images` runs thousands."""
 
@@ -86,8 +91,12 @@ class Written:
 class Script:
     """An app that opens a ledger, checks it against what was written, drives it on and notes what it promises."""
 
-    def __init__(self, runtime: Runtime, seed: int, life: str, written: Written) -> None:
+    def __init__(self, node: Node, runtime: Runtime, seed: int, life: str, written: Written) -> None:
+        self.disk = node.disk
+        self.disk.mend()  # there is room when it starts
         self.random = random.Random(f"{seed}/{life}")
+        self.full_share = FULL_SHARE if seed % FULL_EVERY == 2 else 0.0
+        self.fills = random.Random(f"{seed}/{life}/full disks")
         of_all_lives = random.Random(seed)
         settings = DLedgerSettings(
             data_file_bytes=of_all_lives.choice((2048, 16384)),
@@ -235,7 +244,12 @@ class Script:
         vote = Vote(term, "n0") if term > written.vote.term else None
         step = PersistThenSend(vote, first if cut else None, tuple(entries), ())
         written.under_way = step
+        if self.fills.random() < self.full_share:
+            self.disk.fail_next(
+                self.fills.choice(("reserve", "create")), FULL, times=self.fills.randint(1, 3)
+            )
         await self.store.persist([step])
+        self.disk.mend()
         written.persisted(step)
 
 
@@ -245,7 +259,7 @@ def live(world: World, node: Node, life: str, written: Written, steps: int | Non
     taken = 0
 
     def make(runtime: Runtime) -> Script:
-        apps.append(Script(runtime, world.seed, life, written))
+        apps.append(Script(node, runtime, world.seed, life, written))
         return apps[-1]
 
     def over() -> bool:

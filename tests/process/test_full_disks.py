@@ -8,14 +8,17 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from localcluster.cluster import Cluster
 from localcluster.history import Outcome, judge
-from localcluster.layout import BROKER_SET, CLUSTER_NAME
+from localcluster.layout import BROKER_SET, CLUSTER_NAME, Mode
 from localcluster.load import Load, read_back
+from localcluster.raftset import transfer
 from mqadmin.admin import AdminClient
 from mqadmin.replies import SyncState
 from mqclient.client import Client
@@ -29,16 +32,14 @@ KEPT_WHOLE = {"cleanFileForciblyEnable": "false", "diskSpaceWarningLevelRatio": 
 BURST = 6_000  # of about 1 KiB, so about 7 MiB
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
+@contextmanager
+def with_a_small_disk(tmp_path: Path, mode: Mode, **settings: str) -> Iterator[Cluster]:
     """Three brokers, the store of one of them on the small disk."""
-    directory, settings = (
-        tmp_path / "cluster",
-        {"mappedFileSizeConsumeQueue": "200000", **KEPT_WHOLE, **NOBODY_IS_LATE},
-    )
+    settings |= {"mappedFileSizeConsumeQueue": "200000", **KEPT_WHOLE}
+    layout: dict[str, Any] = {"segment_bytes": 1 << 20, "broker_settings": settings, "mode": mode}
     with (
         small_disk(tmp_path / "small", DISK_BYTES) as disk,
-        Cluster.create(directory, controllers=1, segment_bytes=1 << 20, broker_settings=settings) as made,
+        Cluster.create(tmp_path / "cluster", controllers=1, **layout) as made,
     ):
         file = made.directory / f"{FULL}.conf"
         store = str(made.directory / FULL)
@@ -46,6 +47,18 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         file.write_text(file.read_text().replace(store, str(disk / "store")))
         made.start()
         asyncio.run(made.wait_whole(timeout_ms=WAIT_MS))
+        yield made
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    with with_a_small_disk(tmp_path, Mode.CONTROLLER, **NOBODY_IS_LATE) as made:
+        yield made
+
+
+@pytest.fixture
+def raft_set(tmp_path: Path) -> Iterator[Cluster]:
+    with with_a_small_disk(tmp_path, Mode.RAFT) as made:
         yield made
 
 
@@ -106,3 +119,19 @@ def test_a_master_without_room_refuses_what_it_cannot_store_and_keeps_the_rest(c
     outcomes = asyncio.run(filled(cluster, goes_on=False))
     assert outcomes[Outcome.ACKNOWLEDGED] > 1000 and outcomes[Outcome.REFUSED] > 100
     assert said_calmly(cluster)
+
+
+async def leads_in_raft_mode(cluster: Cluster, name: str) -> bool:
+    state = await cluster.wait_whole(timeout_ms=WAIT_MS)
+    return cluster.layout.name_of(state.master_address or "") == name
+
+
+def test_a_raft_mode_leader_without_room_hands_over_and_the_others_go_on(raft_set: Cluster) -> None:
+    if not asyncio.run(leads_in_raft_mode(raft_set, FULL)):
+        asyncio.run(transfer(raft_set.layout, 1 + raft_set.layout.broker_names.index(FULL)))
+    before = raft_set.states()
+    asyncio.run(filled(raft_set, goes_on=True))
+    text = raft_set.log_file(FULL).read_text()
+    assert "takes no entries, trying on; make room on this member's disk" in text
+    assert raft_set.states() == before  # nobody has ended
+    assert said_calmly(raft_set)

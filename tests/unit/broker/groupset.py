@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from broker.app import BrokerApp
@@ -48,6 +48,16 @@ class GroupSet(Cluster):
             }
         )
         node.start(lambda runtime: BrokerApp(settings, runtime))
+
+    def start_newcomer(self, number: int, present: Mapping[str, str], **changed: Any) -> Node:
+        """Another broker, which nobody knows yet, with the list of present members and itself in it."""
+        host = f"10.0.2.{number + 1}"
+        node = self.world.node(f"broker-{number}", host)
+        self.brokers.append(node)
+        members = {**present, f"n{number}": f"{host}:40911"}
+        peers = ";".join(f"{member}-{address}" for member, address in members.items())
+        self.start(node, dLegerSelfId=f"n{number}", dLegerPeers=peers, **changed)
+        return node
 
     def has_master(self) -> bool:
         return len(self.masters) == 1

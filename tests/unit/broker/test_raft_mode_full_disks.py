@@ -1,0 +1,124 @@
+"""A Raft-mode set whose disks are full: nobody ends, nothing that was acknowledged is lost, and all goes on with room."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from mqclient.errors import SendOutcomeUnknown, SendRefused
+from remoting.codes import ResponseCode
+from simulation.kernel.node import Node
+from simulation.kernel.world import World
+from tests.unit.broker.groupset import GroupSet
+
+BODIES = [b"%d " % number + b"x" * 3_000 for number in range(60)]
+"""Several files of the log."""
+FILE_BYTES = 64 * 1024
+SMALL_FILES_BYTES = 20_000
+FULL_MS = 30_000
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    with World(23) as world:
+        yield world
+
+
+def started(world: World, **settings: object) -> GroupSet:
+    kept_whole = {"cleanFileForciblyEnable": False, "diskSpaceWarningLevelRatio": 100}
+    group = GroupSet(world, **kept_whole | settings)
+    group.start_up()
+    group.run(group.send_all(BODIES[:5]))
+    world.run_until(group.level, 20_000)
+    return group
+
+
+def fill(*nodes: Node) -> None:
+    for node in nodes:
+        node.disk.capacity_bytes = node.disk.used_bytes() + SMALL_FILES_BYTES
+
+
+def make_room(*nodes: Node) -> None:
+    for node in nodes:
+        node.disk.capacity_bytes = None
+
+
+def bodies_of(group: GroupSet) -> set[bytes]:
+    return {bytes(message.body) for message in group.run(group.read_all())}
+
+
+def all_serve(group: GroupSet) -> bool:
+    return all(node.serving and node.incarnation == 1 for node in group.brokers)
+
+
+def test_a_follower_without_room_is_waited_for_by_nobody_and_comes_back_by_itself(world: World) -> None:
+    group = started(world)
+    full = next(node for node in group.brokers if node is not group.master)
+    fill(full)
+    group.run(group.send_all(BODIES))
+    world.run_for_ms(FULL_MS)
+    store = group.app(full).store
+    assert store.confirm_offset() < group.app(group.master).store.confirm_offset()
+    assert all_serve(group)
+    make_room(full)
+    world.run_until(group.level, 20_000)
+    assert bodies_of(group) == set(BODIES)
+
+
+def test_a_leader_without_room_lets_another_lead(world: World) -> None:
+    group = started(world)
+    full = group.master
+    fill(full)
+    group.run(group.send_all(BODIES))
+    assert group.master is not full
+    assert bodies_of(group) == set(BODIES)
+    make_room(full)
+    world.run_until(group.level, 30_000)
+    assert all_serve(group)
+
+
+def test_a_set_without_room_refuses_messages_serves_reads_and_goes_on_with_room(world: World) -> None:
+    group = started(world)
+    fill(*group.brokers)
+    acknowledged: list[bytes] = []
+
+    async def send() -> SendRefused:
+        async with group.client() as client:
+            producer = client.producer("producers")
+            while True:
+                try:
+                    for body in BODIES[5:]:
+                        await producer.send("orders", body)
+                        acknowledged.append(body)
+                except SendOutcomeUnknown:
+                    continue  # nobody has room for it
+                except SendRefused as refused:
+                    return refused
+
+    refused = group.run(send())
+    world.run_for_ms(FULL_MS)
+    assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert all_serve(group)
+    assert set(BODIES[:5] + acknowledged) <= bodies_of(group)
+    make_room(*group.brokers)
+    group.wait_for_master()
+    group.run(group.send_all(BODIES))
+    world.run_until(group.level, 30_000)
+    assert bodies_of(group) == set(BODIES) and all_serve(group)
+
+
+def test_what_retention_deletes_makes_the_room_that_messages_wait_for(world: World) -> None:
+    group = started(
+        world,
+        fileReservedSeconds=5,
+        deleteWhen=";".join(f"{hour:02d}" for hour in range(24)),
+        cleanResourceInterval=500,
+    )
+    for node in group.brokers:
+        node.disk.capacity_bytes = node.disk.used_bytes() + 5 * FILE_BYTES + FILE_BYTES // 2
+    for _ in range(6):
+        group.run(group.send_all(BODIES))
+    assert group.app(group.master).store.min_offset() > 0
+    world.run_until(group.level, 30_000)
+    assert all_serve(group)
