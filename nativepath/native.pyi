@@ -50,8 +50,21 @@ def read_sends(
     """The sends whose frames begin `view[begin:end]`, up to the first frame that is cut off there; None without any, and where
     one of the frames holds something else."""
 
-def checksum(buffer: bytes | bytearray | memoryview) -> int:
+def checksum(buffer: bytes | bytearray | memoryview, before: int = 0) -> int:
     """As zlib.crc32; of the body of each record."""
+
+def put_entries(
+    room: memoryview,
+    data: bytes | bytearray,
+    begin: int,
+    ends: tuple[int, ...],
+    first_index: int,
+    term: int,
+    pos: int,
+    batch_position: int,
+    check: int,
+) -> tuple[bytes, int]:
+    """As dledger.entry.put_entries. ValueError where the room is too small, or the block ends before one of `ends`."""
 
 class Queue(Protocol):
     """See messagestore.queues.consumequeue."""
