@@ -162,16 +162,13 @@ class EntryLog:
         self.check_places(block)
         index, count = self.end_index + 1, len(block)
         size = block.size(count, ENTRY_HEADER_BYTES)
-        units, self.check = self._put(
+        units, check = self._put(
             self.data.room(self.end, size), block.data, block.begin, block.ends, index, block.term, self.end,
             self.batch_count, self.check,
         )  # fmt: skip
         self.write_units(index, units)
-        self.end_index, self.end, self.batch_count = (
-            index + count - 1,
-            self.end + size,
-            self.batch_count + count,
-        )
+        self.end_index, self.end, self.check = index + count - 1, self.end + size, check
+        self.batch_count += count
 
     def write_units(self, index: int, units: bytes) -> None:
         """Those of the entries from `index` on."""
