@@ -4,6 +4,7 @@ Invariant: whatever must be durable before others may see it travels in one acti
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -47,7 +48,7 @@ class PersistThenSend:
 
     vote: Vote | None
     cut_from: int | None
-    entries: tuple[Entry, ...]
+    entries: Sequence[Entry]
     messages: tuple[Send | Reply, ...]
     snapshot: Snapshot | None = None
 

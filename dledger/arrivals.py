@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dledger.actions import Action, PersistThenSend
+from dledger.blocks import Entries
 from dledger.messages import Message, PushRequest
 
 
@@ -21,5 +22,5 @@ class Arrivals:
         if isinstance(message, PushRequest):
             for action in actions:
                 if isinstance(action, PersistThenSend) and action.entries:
-                    already = min(message.commit_index, action.entries[-1].index)
+                    already = min(message.commit_index, Entries.of(action.entries).last_index)
                     self.decided_end = max(self.decided_end, already)

@@ -44,6 +44,8 @@ INDEX_UNIT = struct.Struct(
 )
 BLANK = struct.Struct(">ii")  # magic -1, bytes that remain in the file from here; then zeros
 ENTRY_HEADER_BYTES = ENTRY_HEADER.size
+BLOCK_HEAD_BYTES = 12
+"""Before each body in a block, and in a PUSH."""
 CHECK_START, CHECK_END = 36, 40
 BEFORE_CHECK, BEHIND_CHECK = struct.Struct(">iiqqqi"), struct.Struct(">Ii")
 """The header's two parts."""
@@ -87,6 +89,32 @@ def header_of(entry: Entry, pos: int, batch_position: int, previous_check: int) 
     behind = BEHIND_CHECK.pack(batch_position, len(body))
     check = crc32(body, crc32(behind, crc32(before, previous_check))) or CHECK_OF_ZERO
     return b"".join((before, check.to_bytes(4, "big"), behind)), check
+
+
+def put_entries(
+    room: memoryview,
+    data: bytes | bytearray,
+    begin: int,
+    ends: tuple[int, ...],
+    first_index: int,
+    term: int,
+    pos: int,
+    batch_position: int,
+    check: int,
+) -> tuple[bytes, int]:
+    """Writes the entries of a block (dledger.blocks) to `room`, which stands at `pos` of the data stream, and returns what the
+    index says of them, and the check value of the last. `batch_position`: of the first; `check`: of the entry before."""
+    at, start, units = 0, begin, bytearray()
+    for number, end in enumerate(ends):
+        entry = Entry(first_index + number, term, bytes(data[start + BLOCK_HEAD_BYTES : end]))
+        header, check = header_of(entry, pos + at, batch_position + number, check)
+        units += encode_index_unit(entry, pos + at)
+        size = ENTRY_HEADER_BYTES + len(entry.body)
+        room[at + ENTRY_HEADER_BYTES : at + size] = entry.body
+        room[at : at + ENTRY_HEADER_BYTES] = header
+        at, start = at + size, end
+    assert at == len(room), "all of the room is filled"
+    return bytes(units), check
 
 
 def decode_entry(view: memoryview, pos: int, previous_check: int) -> StoredEntry | None:

@@ -7,8 +7,9 @@ them. Nothing here grows with the log but the files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
+from dledger.blocks import Block, Entries
 from dledger.entry import (
     BLANK,
     BLANK_MAGIC,
@@ -17,9 +18,8 @@ from dledger.entry import (
     INDEX_UNIT,
     Entry,
     IndexUnit,
-    encode_index_unit,
-    header_of,
     index_unit_of,
+    put_entries,
     read_index_unit,
     stored_check,
 )
@@ -29,6 +29,7 @@ from dledger.membership import is_members
 from dledger.settings import DLedgerSettings
 from dledger.snapshot import WHOLE, Begin
 from mqruntime.segments import SegmentDirectory
+from nativepath import presence
 
 StandsAt = Callable[[bytes], int | None]
 """Where the body of an entry says that the entry stands; None for one that says nothing."""
@@ -36,6 +37,26 @@ StandsAt = Callable[[bytes], int | None]
 
 def nowhere(body: bytes) -> int | None:
     return None
+
+
+def outermost_told(block: Block, stands_at: StandsAt) -> list[tuple[int, int]]:
+    """The number of the first entry in `block` that says where it stands, and of the last one, and where: all between follows
+    from the sizes."""
+    if stands_at is nowhere:
+        return []
+    numbers = range(len(block))
+    outermost = (_first_told(block, some, stands_at) for some in (numbers, reversed(numbers)))
+    return [told for told in outermost if told is not None]
+
+
+def _first_told(block: Block, numbers: Iterable[int], stands_at: StandsAt) -> tuple[int, int] | None:
+    told = ((number, told_of(block, number, stands_at)) for number in numbers)
+    return next(((number, position) for number, position in told if position is not None), None)
+
+
+def told_of(block: Block, number: int, stands_at: StandsAt) -> int | None:
+    body = block.body(number)
+    return stands_at(body) if body and not is_members(body) else None
 
 
 class EntryLog:
@@ -61,6 +82,7 @@ class EntryLog:
         """The last entry's check value."""
         self.batch_count = 0
         """Entries written since the last sync."""
+        self._put = put_entries if presence.native is None else presence.native.put_entries
         self.cuts = 0
         """How often something was taken away: a read that this overtook may have seen anything."""
 
@@ -126,52 +148,53 @@ class EntryLog:
     async def append(self, entries: Sequence[Entry]) -> None:
         """Durable at the next `sync`. Raises EntryMisplaced; OSError when the disk fails or is full: then the log ends behind
         what of them is whole, and the rest can be appended once there is room."""
-        at = 0
-        while at < len(entries):
-            await self.close_file_before(ENTRY_HEADER_BYTES + len(entries[at].body))
-            at += self.append_to_file(entries[at:] if at else entries)
+        for first, block in Entries.of(entries).numbered():
+            assert first == self.end_index + 1, f"entry {first} cannot follow {self.end_index}"
+            taken = 0
+            while taken < len(block):
+                rest = block.part(taken, len(block))
+                await self.close_file_before(ENTRY_HEADER_BYTES + rest.size(1))
+                _, count = self.stretch(rest, self.end)
+                self.append_to_file(rest.part(0, count))
+                taken += count
 
-    def append_to_file(self, entries: Sequence[Entry]) -> int:
-        """Appends those that fit into the file, the first of which does; how many. None is written if one is misplaced, or the
-        disk has no room for all of them and for their index units."""
-        ends: list[int] = []
-        end = self.end
-        for index, entry in enumerate(entries, self.end_index + 1):
-            assert entry.index == index, f"entry {entry.index} cannot follow {index - 1}"
-            size = ENTRY_HEADER_BYTES + len(entry.body)
-            if self.start_of(size, end) != end:
-                break
-            self.check_place(entry, end)
-            end += size
-            ends.append(end)
-        first_unit = (self.end_index + 1) * INDEX_UNIT.size
-        self.index.make_room(first_unit, first_unit + len(ends) * INDEX_UNIT.size)
-        room = self.data.room(self.end, end - self.end)
-        begin, start, check, before = self.end, self.end, self.check, self.batch_count
-        units = bytearray()
-        for number, (entry, end) in enumerate(zip(entries, ends, strict=False)):
-            header, check = header_of(entry, start, before + number, check)
-            body_at = start - begin + ENTRY_HEADER_BYTES
-            room[body_at : end - begin] = entry.body
-            room[body_at - ENTRY_HEADER_BYTES : body_at] = header
-            units += encode_index_unit(entry, start)
-            start = end
-        self.write_units(self.end_index + 1, units)
-        self.end_index, self.end, self.check = self.end_index + len(ends), end, check
-        self.batch_count = before + len(ends)
-        return len(ends)
+    def append_to_file(self, block: Block) -> None:
+        """Its entries have room in the file. None is written if one is misplaced, or the disk has no room for all of them and
+        for their index units."""
+        self.check_places(block)
+        index, count = self.end_index + 1, len(block)
+        size = block.size(count, ENTRY_HEADER_BYTES)
+        first_unit = index * INDEX_UNIT.size
+        self.index.make_room(first_unit, first_unit + count * INDEX_UNIT.size)
+        units, check = self._put(
+            self.data.room(self.end, size), block.data, block.begin, block.ends, index, block.term, self.end,
+            self.batch_count, self.check,
+        )  # fmt: skip
+        self.write_units(index, units)
+        self.end_index, self.end, self.check = index + count - 1, self.end + size, check
+        self.batch_count += count
 
-    def write_units(self, index: int, units: bytearray) -> None:
+    def write_units(self, index: int, units: bytes) -> None:
         """Those of the entries from `index` on."""
         start, view = index * INDEX_UNIT.size, memoryview(units)
         for position, size in self.index.parts(start, start + len(units)):
             self.index.write(position, view[position - start : position - start + size])
 
-    def check_place(self, entry: Entry, position: int) -> None:
-        """Where others know the next entry to stand is the place that it gets here. Raises EntryMisplaced."""
-        told = self.stands_at(entry.body) if entry.body else None
-        if told is not None and told != position and not is_members(entry.body):
-            raise EntryMisplaced(entry.index, told, position)
+    def check_places(self, block: Block) -> None:
+        """Where others know its entries to stand are the places that they get here, side by side. Raises EntryMisplaced, of the
+        first that does not."""
+        if all(
+            told == self.place_in(block, number) for number, told in outermost_told(block, self.stands_at)
+        ):
+            return
+        for number in range(len(block)):
+            told, position = told_of(block, number, self.stands_at), self.place_in(block, number)
+            if told is not None and told != position:
+                raise EntryMisplaced(self.end_index + 1 + number, told, position)
+
+    def place_in(self, block: Block, number: int) -> int:
+        """Of an entry in a block that stands at the log's end."""
+        return self.end + block.size(number, ENTRY_HEADER_BYTES)
 
     async def close_file_before(self, size: int) -> None:
         """Goes on in a new file when `size` bytes do not fit. A file is durable before the next one exists,
@@ -187,6 +210,13 @@ class EntryLog:
         must fit into its file."""
         remaining = self.data.file_bytes - end % self.data.file_bytes
         return end + remaining if size + BLANK.size > remaining else end
+
+    def stretch(self, block: Block, end: int) -> tuple[int, int]:
+        """Where the first entry of `block` goes in a log that ends at `end`, and how many stand side by side there, in one
+        file."""
+        start = self.start_of(ENTRY_HEADER_BYTES + block.size(1), end)
+        left = self.data.file_bytes - start % self.data.file_bytes
+        return start, block.fitting(left - BLANK.size, ENTRY_HEADER_BYTES)
 
     def rewrite_index_units(self, index: int, units: bytes) -> None:
         """Those of the entries from `index` on, which lie in one file: the page cache may show more of it than the disk has."""

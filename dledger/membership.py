@@ -16,6 +16,7 @@ from typing import Any
 
 import orjson
 
+from dledger.blocks import Entries
 from dledger.entry import NO_INDEX, Entry
 from dledger.errors import ChangeRefused, MembersUnknown, Why
 
@@ -173,10 +174,11 @@ class History:
 
     def take(self, entries: Sequence[Entry]) -> bool:
         """`entries` stand in the log now, and nothing else from the first of them on. Whether anything changed."""
-        changed = bool(entries) and self.cut(entries[0].index)
-        for entry in entries:
-            if entry.body.startswith(MAGIC):
-                self._stated.append((entry.index, decode_members(entry.index, entry.body)))
+        new = Entries.of(entries)
+        changed = bool(new) and self.cut(new.first_index)
+        for first, block in new.numbered():
+            for number in block.beginning_with(MAGIC):
+                self._stated.append((first + number, decode_members(first + number, block.body(number))))
                 changed = True
         return changed
 

@@ -7,11 +7,12 @@ member sends frames only to those that say that they read them. Pure."""
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
-from itertools import chain
+from collections.abc import Iterable, Sequence
 from zlib import crc32
 
-from dledger.entry import Entry
+from dledger.blocks import HEAD as ENTRY
+from dledger.blocks import Block, Entries
+from dledger.entry import NO_TERM, Entry
 
 FRAMES = 1
 """The version of frames that this member reads; 0, or nothing: none."""
@@ -23,20 +24,15 @@ HEAD = struct.Struct(
     "I"  # 12 data_crc    CRC-32
 )  # then the JSON, then the data
 MAGIC = 0xD1ED6E01
-ENTRY = struct.Struct(
-    ">"  # offset field
-    "q"  # 0 term
-    "I"  # 8 body_size   then the body; indexes follow each other
-)
 
 
 class MessageFrameDamaged(ValueError):
     """Bytes that no member wrote so."""
 
 
-def framed(json: bytes, data: Iterable[bytes]) -> list[bytes]:
+def framed(json: bytes, data: Iterable[bytes | memoryview]) -> list[bytes | memoryview]:
     """The pieces of a body of JSON and of `data` behind it, which is not copied."""
-    pieces = [b"", *data]
+    pieces: list[bytes | memoryview] = [b"", *data]
     size, crc = 0, 0
     for piece in pieces:
         size += len(piece)
@@ -62,22 +58,32 @@ def unframed(body: memoryview) -> tuple[memoryview, memoryview]:
     return json, data
 
 
-def entry_parts(entries: Iterable[Entry]) -> Iterable[bytes]:
+def entry_parts(entries: Sequence[Entry]) -> list[memoryview]:
     """The data of a PUSH."""
-    return chain.from_iterable((ENTRY.pack(entry.term, len(entry.body)), entry.body) for entry in entries)
+    return [block.view for block in Entries.of(entries).blocks]
 
 
-def entries_in(data: memoryview, first_index: int) -> tuple[Entry, ...]:
-    """Those of a PUSH, the first of which is `first_index`; bodies are copied. Raises MessageFrameDamaged."""
-    found: list[Entry] = []
-    at, end = 0, len(data)
-    while at < end:
+def entries_in(data: memoryview, first_index: int) -> Entries:
+    """Those of a PUSH, the first of which is `first_index`; `data` is copied. Raises MessageFrameDamaged."""
+    blocks: list[Block] = []
+    ends: list[int] = []
+    content, term, begin, at = bytes(data), NO_TERM, 0, 0
+    size_of_all = len(content)
+    while at < size_of_all:
         body_at = at + ENTRY.size
-        if body_at > end:
-            raise MessageFrameDamaged(f"{end - at} bytes are no entry")
-        term, size = ENTRY.unpack_from(data, at)
+        if body_at > size_of_all:
+            raise MessageFrameDamaged(f"{size_of_all - at} bytes are no entry")
+        its_term, size = ENTRY.unpack_from(content, at)
+        if its_term != term:
+            if ends:
+                blocks.append(Block(term, content, tuple(ends), begin))
+            term, begin, ends = its_term, at, []
         at = body_at + size
-        if at > end:
-            raise MessageFrameDamaged(f"an entry of {size} bytes is not in the {end - body_at} that are left")
-        found.append(Entry(first_index + len(found), term, bytes(data[body_at:at])))
-    return tuple(found)
+        if at > size_of_all:
+            raise MessageFrameDamaged(
+                f"an entry of {size} bytes is not in the {size_of_all - body_at} that are left"
+            )
+        ends.append(at)
+    if ends:
+        blocks.append(Block(term, content, tuple(ends), begin))
+    return Entries(first_index, tuple(blocks))

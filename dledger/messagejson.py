@@ -11,7 +11,7 @@ Names that DLedger 0.3.1 has not: `preVote`, `leadershipTransfer`, `ballotTerm`,
 from __future__ import annotations
 
 from binascii import a2b_base64, b2a_base64
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
@@ -20,6 +20,7 @@ from typing import Annotated, Any, TypeVar
 
 import orjson
 
+from dledger.blocks import Entries
 from dledger.entry import ENTRY_HEADER_BYTES, MAGIC, NO_INDEX, NO_TERM, Entry
 from dledger.messageframe import MessageFrameDamaged, entries_in, entry_parts, framed, is_framed, unframed
 from dledger.messages import (
@@ -77,12 +78,12 @@ class MessageError(ValueError):
         self.why = why
 
 
-def framed_request(envelope: Envelope, request: Request) -> list[bytes]:
+def framed_request(envelope: Envelope, request: Request) -> list[bytes | memoryview]:
     """The body in pieces: entries and parts of snapshots stand behind the JSON, uncopied."""
     if not isinstance(request, PushRequest | InstallRequest):
         return [encode_request(envelope, request)]
     installs = isinstance(request, InstallRequest)
-    data = (request.data,) if isinstance(request, InstallRequest) else entry_parts(request.entries)
+    data = [request.data] if isinstance(request, InstallRequest) else entry_parts(request.entries)
     fields: Fields = {"leaderId": envelope.sender} | members(request)
     del fields["data" if installs else "batchEntry"]
     return framed(dump(envelope, fields), data)
@@ -186,11 +187,11 @@ def check_push(push: PushRequest) -> None:
     index, term = push.prev_index, push.prev_term
     if (index == NO_INDEX) != (term == NO_TERM) or term > push.term:
         raise MessageError("preLogTerm", term, f"cannot be the term of entry {index} in term {push.term}")
-    for entry in push.entries:
-        if entry.index != index + 1 or not term <= entry.term <= push.term:
+    for first, block in Entries.of(push.entries).numbered():
+        if first != index + 1 or not term <= block.term <= push.term:
             why = f"cannot follow entry {(index, term)} in term {push.term}"
-            raise MessageError("batchEntry", (entry.index, entry.term), why)
-        index, term = entry.index, entry.term
+            raise MessageError("batchEntry", (first, block.term), why)
+        index, term = first + len(block) - 1, block.term
 
 
 def decode_response(code: int, fields: Fields) -> Response | None:
@@ -205,7 +206,7 @@ def reader(annotation: Any) -> Read:
     """What takes a value of this annotation from the members, by name. Raises MessageError."""
     if allowed := integer_range(annotation):
         return partial(number, allowed.low)
-    if annotation == tuple[Entry, ...]:
+    if annotation == Sequence[Entry]:
         return entries
     if issubclass(annotation, Enum):
         return partial(choice, annotation)
@@ -250,20 +251,29 @@ def choice(kind: Callable[[Any], E], fields: Fields, name: str) -> E:
         raise MessageError(name, fields.get(name), "not a value of this field") from None
 
 
-def entries(fields: Fields, name: str) -> tuple[Entry, ...]:
-    """Those of a push, whose type has been read."""
+def entries(fields: Fields, name: str) -> Entries:
+    """Those of a push, whose type and place in the log have been read."""
     rows, kind, data = fields.get(name), fields["type"], fields.get(DATA)
+    first = fields["preLogIndex"] + 1
     if isinstance(data, memoryview):
         try:
-            rows = entries_in(data, fields["preLogIndex"] + 1)
+            rows = entries_in(data, first)
         except MessageFrameDamaged as error:
             raise MessageError(name, len(data), str(error)) from None
     elif isinstance(rows, list):
-        rows = tuple(map(entry_from_json, rows))
+        rows = entries_from_json(rows, first)
     appends = kind == PushType.APPEND.value
-    if not isinstance(rows, tuple) or bool(rows) != appends:
+    if not isinstance(rows, Entries) or bool(rows) != appends:
         raise MessageError(name, rows, f"{kind} carries {'some' if appends else 'no'} entries")
     return rows
+
+
+def entries_from_json(rows: list[object], first: int) -> Entries:
+    found = list(map(entry_from_json, rows))
+    for index, entry in enumerate(found, first):
+        if entry.index != index:
+            raise MessageError("batchEntry", (entry.index, entry.term), f"cannot follow entry {index - 1}")
+    return Entries.of(found)
 
 
 def entry_to_json(entry: Entry) -> Fields:

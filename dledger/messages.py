@@ -22,6 +22,7 @@ Pure.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Annotated
@@ -145,7 +146,7 @@ class PushRequest:
     prev_index: KnownOrNone = wire("preLogIndex")
     prev_term: KnownOrNone = wire("preLogTerm")
     commit_index: KnownOrNone = wire()
-    entries: tuple[Entry, ...] = wire("batchEntry", default=())
+    entries: Sequence[Entry] = wire("batchEntry", default=())
     session: Known = 0
     """Echoed by the answer: one with another session is of an earlier life of that member."""
 

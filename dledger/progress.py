@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from dledger.actions import Load, LoadChunk
-from dledger.entry import NO_INDEX, Entry
+from dledger.blocks import Entries
+from dledger.entry import NO_INDEX
 from dledger.inflight import InFlight
 from dledger.installing import Chunk, Install, Loaded
 from dledger.messages import (
@@ -111,7 +112,7 @@ class Progress:
                 return install
             self.loading = LoadChunk(to, self.install.index, self.install.offset)
             return self.loading
-        entries: tuple[Entry, ...] = ()
+        entries = Entries()
         if not self.probing:
             if self.next_index >= log.recent_from:
                 entries = log.slice(self.next_index, limits.push_entries_max, limits.push_bytes_max)
@@ -121,8 +122,8 @@ class Progress:
                 return self.loading
             else:
                 assert log.find_conflict(loaded) is None, "what a leader has read is in its log"
-                entries = tuple(loaded)
-        size = sum(len(entry.body) for entry in entries)
+                entries = Entries.of(loaded)
+        size = entries.body_bytes
         if self.in_flight and size > limits.push_bytes_max:  # one that is larger travels alone
             return None
         kind = PushType.APPEND if entries else PushType.COMPARE if self.probing else PushType.COMMIT

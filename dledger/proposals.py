@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from dledger.blocks import Block
 from dledger.entry import NO_INDEX
 from dledger.errors import NotLeader, OutcomeUnknown
 
@@ -39,12 +40,20 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """Bodies that are to be appended; `done` is None where nobody waits for what becomes of them, and they go into `term` or
-    nowhere."""
+    """Bodies that are to be appended, with who waits for what becomes of them; or a block that nobody waits for, and that goes
+    into its term or nowhere."""
 
-    bodies: Sequence[bytes]
+    bodies: Sequence[bytes] | Block
     done: Done | None
     term: int
+
+    @property
+    def size(self) -> int:
+        return (
+            self.bodies.size(len(self.bodies))
+            if isinstance(self.bodies, Block)
+            else sum(map(len, self.bodies))
+        )
 
 
 class Proposals:
@@ -63,13 +72,13 @@ class Proposals:
         done: Done = asyncio.get_running_loop().create_future()
         self._gathered.append(Gathered(bodies, done, term))
         self.gathered_count += len(bodies)
-        self.waiting_bytes += sum(map(len, bodies))
+        self.waiting_bytes += self._gathered[-1].size
         return done
 
-    def gather_placed(self, bodies: Sequence[bytes], term: int) -> None:
-        """The same of `bodies` that nobody waits for."""
-        self._gathered.append(Gathered(bodies, None, term))
-        self.gathered_count += len(bodies)
+    def gather_placed(self, block: Block) -> None:
+        """The same of entries that nobody waits for."""
+        self._gathered.append(Gathered(block, None, block.term))
+        self.gathered_count += len(block)
 
     @property
     def all_placed(self) -> bool:
@@ -80,18 +89,18 @@ class Proposals:
         """Whether something was, and all of it in that term."""
         return bool(self._gathered) and all(each.term == term for each in self._gathered)
 
-    def append(self, first_index: int, term: int) -> list[bytes]:
+    def append(self, first_index: int, term: int) -> list[bytes | Block]:
         """All that was gathered and may stand in `term`; it gets the indexes from there on. Also what its proposer does not
         wait for any more: it was told an index that this lies below."""
-        appended: list[bytes] = []
+        appended: list[bytes | Block] = []
         for each in self._take_gathered():
-            start = first_index + len(appended)
+            end = first_index + len(each.bodies)
             if each.done is not None:
-                size = sum(map(len, each.bodies))
-                self._waiting.append(Proposal(start, start + len(each.bodies) - 1, size, each.done))
+                self._waiting.append(Proposal(first_index, end - 1, each.size, each.done))
             elif each.term != term:
                 continue
-            appended.extend(each.bodies)
+            appended += [each.bodies] if isinstance(each.bodies, Block) else each.bodies
+            first_index = end
         return appended
 
     def refuse(self, leader_id: str | None, leader_address: str | None) -> None:
@@ -99,7 +108,7 @@ class Proposals:
         for each in self._take_gathered():
             if each.done is None:
                 continue
-            self.waiting_bytes -= sum(map(len, each.bodies))
+            self.waiting_bytes -= each.size
             if not each.done.done():
                 each.done.set_exception(NotLeader(leader_id, leader_address))
 

@@ -6,18 +6,20 @@ placed lands where `place` said, or nowhere."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from dledger.actions import Role
 from dledger.applying import Applier
 from dledger.beginnings import Beginnings
+from dledger.blocks import Block, block_of
 from dledger.changing import next_members
 from dledger.disklane import BeginAt, Step
 from dledger.entry import NO_INDEX
 from dledger.errors import ChangeRefused, NotLeader, OutcomeUnknown, TooManyProposals, Why
 from dledger.filelist import FileList
+from dledger.log import outermost_told
 from dledger.memberguard import MemberGuard
-from dledger.membership import Change, Members, Stated, encode_members, is_members
+from dledger.membership import MAGIC, Change, Members, Stated, encode_members, is_members
 from dledger.placing import Placing
 from dledger.proposals import Decided, Done, Proposals
 from dledger.raft import Raft
@@ -97,7 +99,8 @@ class Proposing:
         core = self._serving_core()
         if any(is_members(body) for body in bodies):
             raise ValueError("an entry cannot begin as a list of the group's members does")
-        self._refuse_oversized(map(len, bodies))
+        sizes = list(map(len, bodies))
+        self._refuse_oversized(sizes)
         if not bodies:
             return Decided(core.log.last_index + 1, [])
         if core.transfer.under_way:
@@ -105,13 +108,13 @@ class Proposing:
             await self._transfers.ended(self._transfers.wait(), timeout_ms)
             if self._serving_core().term != term or core.transfer.under_way:
                 raise NotLeader(self.leader_id, self.leader_address)
-        self._refuse_beyond_room([len(body) for body in bodies])
-        self._arrange_append(bodies)
+        self._refuse_beyond_room(sizes)
+        self._arrange_append(sizes)
         return await self._decided(self._proposals.gather(bodies, core.term), timeout_ms)
 
-    def _refuse_oversized(self, sizes: Iterable[int]) -> None:
+    def _refuse_oversized(self, sizes: Sequence[int]) -> None:
         bytes_max = self.settings.entry_bytes_max
-        for size in sizes:
+        for size in (min(sizes), max(sizes)) if sizes else ():
             if not 0 < size <= bytes_max:
                 raise ValueError(f"an entry's body has 1 to {bytes_max} bytes, not {size}")
 
@@ -122,12 +125,12 @@ class Proposing:
         if size and size + sum(sizes) > self.settings.pending_bytes_max:
             raise TooManyProposals(f"entries of {size} bytes wait to be decided, or for this member's disk")
 
-    def _arrange_append(self, bodies: Sequence[bytes]) -> None:
-        """`bodies` are to be gathered now, and to be appended at the end of this turn of the loop."""
+    def _arrange_append(self, sizes: Sequence[int]) -> None:
+        """Bodies of these sizes are to be gathered now, and to be appended at the end of this turn of the loop."""
         if not self._proposals.gathered_count:
             asyncio.get_running_loop().call_soon(self._append_gathered)
         if self._placing is not None:
-            self._placing.gather(bodies)
+            self._placing.gather(sizes)
 
     # Entries that are placed before they are made
 
@@ -151,17 +154,20 @@ class Proposing:
         """This member's disk is full: nothing that comes is readable here before there is room, whatever the others hold."""
         return self.store.waits_for_room
 
-    def append_placed(self, bodies: Sequence[bytes]) -> None:
+    def append_placed(self, bodies: Sequence[bytes] | Block) -> None:
         """Appends what was placed last, together with all that is proposed in this turn. Nobody waits: it is decided once it is
         `readable`, or dropped where this member leads no more, or in another term, when the turn ends, or when a hand-over has
         ended that began meanwhile; then `on_role_change` tells of that."""
         core, placing = self._serving_core(), self._the_placing
-        told = [(self.store.stands_at(body), not is_members(body)) for body in bodies]
-        assert placing.keeps_its_word(bodies, [position for position, _ in told]), "it was placed elsewhere"
-        assert all(is_no_list for _, is_no_list in told), "an entry cannot begin as a list of members does"
-        if bodies:
-            self._arrange_append(bodies)
-            self._proposals.gather_placed(bodies, core.term)
+        if not bodies:
+            return
+        block = bodies if isinstance(bodies, Block) else block_of(core.term, bodies)
+        assert block.term == core.term, f"a block of term {block.term} in term {core.term}"
+        told = outermost_told(block, self.store.stands_at)
+        assert placing.keeps_its_word(block.sizes, told), "it was placed elsewhere"
+        assert not block.beginning_with(MAGIC), "an entry cannot begin as a list of members does"
+        self._arrange_append(block.sizes)
+        self._proposals.gather_placed(block)
 
     @property
     def _the_placing(self) -> Placing:

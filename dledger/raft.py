@@ -26,6 +26,7 @@ from collections.abc import Callable, Sequence
 from dledger.actions import Action, BecomeRole, Load, LoadChunk, ReadReady, Reply, Role, Send, Vote
 from dledger.admission import ask_for_standing, heed_standing_answer, settle_standing, standing_answer
 from dledger.ballots import Ballots, judged_vote
+from dledger.blocks import Block, Entries, blocks_of
 from dledger.entry import NO_INDEX, NO_TERM, Entry
 from dledger.installing import Arriving, Loaded, beyond_begin, on_install
 from dledger.leadersign import LeaderSign
@@ -179,7 +180,7 @@ class Raft:
             self.start_pre_vote()
         return self.actions()
 
-    def propose(self, bodies: Sequence[bytes], now_ms: int) -> list[Action]:
+    def propose(self, bodies: Sequence[bytes | Block], now_ms: int) -> list[Action]:
         """Appends one entry for each body to the leader's log; a Commit decides them. Only while `may_serve`."""
         assert self.may_serve, "a proposal needs a leader whose term has begun"
         assert not self.transfer.under_way, "a leader that hands over takes no proposals"
@@ -424,10 +425,9 @@ class Raft:
 
     # Leading
 
-    def append_as_leader(self, bodies: Sequence[bytes]) -> None:
+    def append_as_leader(self, bodies: Sequence[bytes | Block]) -> None:
         """The leader writes its own disk while the followers write theirs [10.2.1]."""
-        start = self.log.last_index + 1
-        self.append([Entry(index, self.term, body) for index, body in enumerate(bodies, start)])
+        self.append(Entries(self.log.last_index + 1, blocks_of(self.term, bodies)))
         for peer in self.peers:
             self.push(peer)
 
@@ -564,7 +564,7 @@ class Raft:
 
     def append(self, entries: Sequence[Entry]) -> None:
         self.log.append(entries)
-        self.turn.entries.extend(entries)
+        self.turn.entries += Entries.of(entries)
         if self.membership.take(entries):
             self.members_changed()
 

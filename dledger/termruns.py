@@ -70,6 +70,11 @@ class TermRuns:
         assert self.prev_index < index <= self.last_index, f"entry {index} is not in the log"
         return self._firsts[self._run_of(index)]
 
+    def behind_run_of(self, index: int) -> int:
+        """The next index of another term than entry `index` has, or behind the log's end."""
+        run = self._run_of(index) + 1
+        return self._firsts[run] if run < len(self._firsts) else self.last_index + 1
+
     def last_up_to_term(self, term: int, before: int) -> int:
         """The last index below `before` whose term is not above `term`; `prev_index` when there is none."""
         later = max(1, bisect_right(self._terms, term))

@@ -19,7 +19,7 @@ from dledger.actions import (
     TransferFailed,
     Vote,
 )
-from dledger.entry import Entry
+from dledger.blocks import Entries
 from dledger.snapshot import Snapshot
 
 
@@ -31,7 +31,7 @@ class Turn:
     snapshot: Snapshot | None = None
     """It replaced the log."""
     cut_from: int | None = None
-    entries: list[Entry] = field(default_factory=list)
+    entries: Entries = field(default_factory=Entries)
     reads: list[ReadReady] = field(default_factory=list)
     loads: list[Load | LoadChunk] = field(default_factory=list)
     transfer_failed: bool = False
@@ -47,7 +47,7 @@ class Turn:
         if self.persists(vote):
             first = leads and vote is None
             step = PersistThenSend(
-                vote, self.cut_from, tuple(self.entries), () if first else tuple(self.messages), self.snapshot
+                vote, self.cut_from, self.entries, () if first else tuple(self.messages), self.snapshot
             )
             messages = [*messages, step] if first else [step]
         restored = [] if self.snapshot is None else [Restore(self.snapshot)]

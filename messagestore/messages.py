@@ -61,6 +61,12 @@ class Appended:
     store_timestamp: int
     error: PutStatus | None = None
     physical_offsets: tuple[int, ...] = ()
+    between: int = 0
+    """Bytes of the log between its records that are in none of them."""
+
+    @property
+    def record_bytes(self) -> int:
+        return self.end_offset - self.physical_offset - self.between
 
 
 class ReplyForm(NamedTuple):

@@ -68,14 +68,14 @@ cdef void make_crc_table() noexcept:
 make_crc_table()
 
 
-cdef long long checksum_of(Bytes* memory, Py_ssize_t at, Py_ssize_t count) except -1:
-    # The CRC-32 of these bytes, as zlib's, which does it where this processor has no instruction for it.
-    cdef unsigned int crc = 0xFFFFFFFF
+cdef long long checksum_of(Bytes* memory, Py_ssize_t at, Py_ssize_t count, unsigned int before=0) except -1:
+    # The CRC-32 of these bytes, continued from `before`, as zlib's, which does it where this processor has no instruction for it.
+    cdef unsigned int crc = before ^ 0xFFFFFFFFu
     cdef Py_ssize_t folded = 0, each
     if not holds(memory, at, count):
         return 0
     if not FOLDS:
-        return crc32(PyMemoryView_FromMemory(<char*>memory.data + at, count, PyBUF_READ))
+        return crc32(PyMemoryView_FromMemory(<char*>memory.data + at, count, PyBUF_READ), before)
     if count >= FOLD_BYTES:
         folded = count - count % 16
         crc = folded_crc(memory.data + at, folded, crc)
@@ -84,7 +84,7 @@ cdef long long checksum_of(Bytes* memory, Py_ssize_t at, Py_ssize_t count) excep
     return <long long>(crc ^ 0xFFFFFFFFu)
 
 
-def checksum(buffer):
+def checksum(buffer, unsigned int before=0):
     """See native.pyi."""
     cdef Held held = Held(buffer, False)
-    return checksum_of(&held.memory, 0, held.memory.size)
+    return checksum_of(&held.memory, 0, held.memory.size, before)

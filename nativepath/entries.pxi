@@ -152,16 +152,19 @@ cdef class Entries:
         self.count += 1
         return number
 
-    def put(self, buffer, Py_ssize_t at, Py_ssize_t end, long long position, Py_ssize_t records_max, index, long long indexed, dict grown):
+    def put(
+        self, buffer, Py_ssize_t at, Py_ssize_t end, long long position, Py_ssize_t lead, Py_ssize_t records_max, index,
+        long long indexed, dict grown,
+    ):
         """See native.pyi."""
         cdef Held held = Held(buffer, False), index_held
         cdef Bytes* memory = &held.memory
         cdef Bytes* index_memory = NULL
         cdef Bytes* hot
-        cdef Py_ssize_t taken = 0, number, size, body_bytes, topic_at, topic_end, topic_bytes, word, stop, keys_end
+        cdef Py_ssize_t taken = 0, number, size, here, body_bytes, topic_at, topic_end, topic_bytes, word, stop, keys_end
         cdef long long slots = 0, entries_at = 0, index_count = 0, ready_end = 0, begin_time = 0, used_slots = 0
         cdef long long store_time = 0, last_time = 0, index_time = 0, index_phy = -1, queue_id, sys_flag, hashes, seconds
-        cdef long long code, first_number
+        cdef long long code, first_number, offset, in_entry = 0
         cdef unsigned int prefix, value
         cdef Values values
         cdef Listed* one
@@ -169,6 +172,8 @@ cdef class Entries:
         cdef bint counts
         if not 0 <= at <= end <= memory.size:
             raise ValueError("outside of the buffer")
+        if lead not in (0, LEDGER_HEAD):
+            raise ValueError("no log has such heads in front of its records")
         self.count, self.found, self.hot = 0, [], []
         for number in range(TABLE_PLACES):
             self.table[number] = -1
@@ -179,23 +184,30 @@ cdef class Entries:
             assert slots > 0 and entries_at >= INDEX_HEAD + SLOT_BYTES * slots
         first_number = index_count
         while taken < records_max:
+            here, offset = at + lead, position + lead
+            if lead:
+                in_entry = ledger_body(memory, at, end - at, position)
+                if in_entry < 0:
+                    break
             # a whole record of version 1 with IPv4 hosts, where it says that it stands
-            if end - at < RECORD_FRAME or number_at(memory, at + 4, 4) != <int>MAGIC_V1:
+            if end - here < RECORD_FRAME or number_at(memory, here + 4, 4) != <int>MAGIC_V1:
                 break
-            size = number_at(memory, at, 4)
-            sys_flag, body_bytes = number_at(memory, at + 36, 4), number_at(memory, at + 84, 4)
-            if not RECORD_FRAME <= size <= end - at or number_at(memory, at + 28, 8) != position or sys_flag & HOSTS_IPV6:
+            size = number_at(memory, here, 4)
+            if lead and size != in_entry:
+                break
+            sys_flag, body_bytes = number_at(memory, here + 36, 4), number_at(memory, here + 84, 4)
+            if not RECORD_FRAME <= size <= end - here or number_at(memory, here + 28, 8) != offset or sys_flag & HOSTS_IPV6:
                 break
             if not 0 <= body_bytes <= size - RECORD_FRAME:
                 break
-            topic_at = at + HEAD_BYTES + 1 + body_bytes
+            topic_at = here + HEAD_BYTES + 1 + body_bytes
             topic_bytes = byte_at(memory, topic_at - 1)
             topic_end = topic_at + topic_bytes
-            if topic_end + 2 > at + size or number_at(memory, topic_end, 2) != at + size - topic_end - 2:
+            if topic_end + 2 > here + size or number_at(memory, topic_end, 2) != here + size - topic_end - 2:
                 break
-            queue_id, store_time = number_at(memory, at + 12, 4), number_at(memory, at + 56, 8)
+            queue_id, store_time = number_at(memory, here + 12, 4), number_at(memory, here + 56, 8)
             counts = sys_flag & TRANSACTION == 0 or sys_flag & TRANSACTION == COMMIT
-            find_values(memory, topic_end + 2, at + size, &values)
+            find_values(memory, topic_end + 2, here + size, &values)
             # in a queue whose next offset it has, and for which there is room
             one = NULL
             if counts:
@@ -205,9 +217,9 @@ cdef class Entries:
                 one = &self.listed[number]
                 if (
                     not one.is_plain
-                    or number_at(memory, at + 20, 8) != one.next
+                    or number_at(memory, here + 20, 8) != one.next
                     or one.next >= one.hot_end
-                    or position < one.phy_end
+                    or offset < one.phy_end
                     or not is_ascii(memory, values.tag_at, values.tag_bytes) and values.tag_bytes
                 ):
                     break
@@ -215,7 +227,7 @@ cdef class Entries:
                 break
             # with room for all its keys in the newest file
             hashes = 0
-            if position >= indexed and sys_flag & TRANSACTION != ROLLBACK:
+            if offset >= indexed and sys_flag & TRANSACTION != ROLLBACK:
                 if values.unique_bytes:
                     hashes = 1
                 if values.keys_bytes:
@@ -238,19 +250,19 @@ cdef class Entries:
                     code = <int>hashed(0, memory, values.tag_at, values.tag_bytes)
                 hot = &(<Held>self.hot[number]).memory
                 stop = <Py_ssize_t>(one.next - one.hot_first) * ENTRY_BYTES
-                put_number(hot, stop, 8, position)
+                put_number(hot, stop, 8, offset)
                 put_number(hot, stop + 8, 4, size)
                 put_number(hot, stop + 12, 8, code)
                 assert not hot.strayed, "a queue's hot places are in its file"
                 one.next += 1
-                one.phy_end = position + size
+                one.phy_end = offset + size
                 one.grew = True
             if hashes:
                 prefix = 31 * hashed(0, memory, topic_at, topic_bytes) + 0x23
                 seconds = seconds_since(begin_time, store_time)
                 if values.unique_bytes:
                     value = key_hash(hashed(prefix, memory, values.unique_at, values.unique_bytes))
-                    used_slots += link(index_memory, slots, entries_at, index_count, value, position, seconds)
+                    used_slots += link(index_memory, slots, entries_at, index_count, value, offset, seconds)
                     index_count += 1
                 word, keys_end = values.keys_at, values.keys_at + values.keys_bytes
                 while values.keys_bytes and word < keys_end:
@@ -259,14 +271,14 @@ cdef class Entries:
                         stop += 1
                     if stop > word:
                         value = key_hash(hashed(prefix, memory, word, stop - word))
-                        used_slots += link(index_memory, slots, entries_at, index_count, value, position, seconds)
+                        used_slots += link(index_memory, slots, entries_at, index_count, value, offset, seconds)
                         index_count += 1
                     word = stop + 1
                 assert not index_memory.strayed, "entries below `ready_end` are in the file"
-                index_time, index_phy = store_time, position
+                index_time, index_phy = store_time, offset
             taken += 1
-            at += size
-            position += size
+            at = here + <Py_ssize_t>size
+            position = offset + size
             last_time = store_time
         for number in range(self.count):
             one = &self.listed[number]

@@ -54,7 +54,8 @@ cdef class Sends:
     cdef Py_ssize_t room
     cdef Bytes text
     cdef Py_ssize_t text_used
-    cdef Py_ssize_t total          # bytes of all records, once measured
+    cdef Py_ssize_t total          # bytes of all records, once measured, and how many they are
+    cdef Py_ssize_t records
 
     def __cinit__(self):
         self.sends = NULL
@@ -63,6 +64,7 @@ cdef class Sends:
         self.text.size = 0
         self.text.strayed = False
         self.total = -1
+        self.records = 0
 
     def __dealloc__(self):
         free(self.sends)
@@ -115,12 +117,13 @@ cdef class Sends:
         return measure(self, added_properties, body_bytes_max, record_bytes_max)
 
     def stored(
-        self, target, Py_ssize_t at, long long physical_offset, dict next_offsets, long long store_timestamp,
-        bytes born_host, bytes store_host, bytes added_properties, reply,
+        self, target, Py_ssize_t at, long long physical_offset, Py_ssize_t gap, Py_ssize_t lead, dict next_offsets,
+        long long store_timestamp, bytes born_host, bytes store_host, bytes added_properties, reply,
     ):
         """See native.pyi."""
         return store(
-            self, target, at, physical_offset, next_offsets, store_timestamp, born_host, store_host, added_properties, reply
+            self, target, at, physical_offset, gap, lead, next_offsets, store_timestamp, born_host, store_host,
+            added_properties, reply,
         )
 
 

@@ -24,8 +24,10 @@ class Sends:
     def queues_within(self, limits: list[int]) -> bool:
         """Whether each names a queue id below the limit of its topic."""
 
-    def measured(self, added_properties: bytes, body_bytes_max: int, record_bytes_max: int) -> int:
-        """How many bytes their records are; -1 where one of them is refused, or is for the modules of Python. Members of a
+    def measured(
+        self, added_properties: bytes, body_bytes_max: int, record_bytes_max: int
+    ) -> list[int] | None:
+        """How many bytes each of their records has; None where a send is refused, or is for the modules of Python. Members of a
         batch get none of `added_properties`."""
 
     def stored(
@@ -33,6 +35,8 @@ class Sends:
         target: memoryview,
         at: int,
         physical_offset: int,
+        gap: int,
+        lead: int,
         next_offsets: dict[tuple[bytes, int], int],
         store_timestamp: int,
         born_host: bytes,
@@ -40,7 +44,8 @@ class Sends:
         added_properties: bytes,
         reply: tuple[tuple[bytes, ...], bytes, int],
     ) -> tuple[int, list[int], bytes, list[int], dict[tuple[bytes, int, int], int]]:
-        """Writes their records, which are measured, to `target[at:]`, and the queue offsets that follow to `next_offsets`.
+        """Writes their records, which are measured, to `target[at:]`, as Room of messagestore.log.files says, and the queue
+        offsets that follow to `next_offsets`.
         Returns where the last ends, and `ends`, `frames`, `frame_ends`, `amounts` of PlainAppended. `reply`: see
         ReplyForm, of six parts."""
 
@@ -50,8 +55,21 @@ def read_sends(
     """The sends whose frames begin `view[begin:end]`, up to the first frame that is cut off there; None without any, and where
     one of the frames holds something else."""
 
-def checksum(buffer: bytes | bytearray | memoryview) -> int:
+def checksum(buffer: bytes | bytearray | memoryview, before: int = 0) -> int:
     """As zlib.crc32; of the body of each record."""
+
+def put_entries(
+    room: memoryview,
+    data: bytes | bytearray,
+    begin: int,
+    ends: tuple[int, ...],
+    first_index: int,
+    term: int,
+    pos: int,
+    batch_position: int,
+    check: int,
+) -> tuple[bytes, int]:
+    """As dledger.entry.put_entries. ValueError where the room is too small, or the block ends before one of `ends`."""
 
 class Queue(Protocol):
     """See messagestore.queues.consumequeue."""
@@ -80,6 +98,7 @@ class Entries:
         at: int,
         end: int,
         physical_offset: int,
+        lead: int,
         records_max: int,
         index: IndexFile | None,
         indexed_end: int,
@@ -87,5 +106,7 @@ class Entries:
     ) -> tuple[int, int, int, tuple[int, int, int, int] | None]:
         """Lists the records that stand from `buffer[at]` on, of which the first is at `physical_offset`: at most `records_max`,
         none that ends above `end`, up to the first that is not plain, whose queue does not expect it, or for whose keys the
-        index file has no room: those from `indexed_end` on are to be indexed. Puts the new ends of queues into `grown`.
+        index file has no room: those from `indexed_end` on are to be indexed. With a `lead` of 48 each is the body of a
+        ledger's entry, whose head stands in front of it, that of the first at `physical_offset`; what is no such entry is not
+        plain. Puts the new ends of queues into `grown`.
         Returns how many they are, where they end, the last one's store time (ms), and what IndexFile.grew is to be told."""

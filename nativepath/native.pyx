@@ -12,10 +12,11 @@ from libc.string cimport memchr, memcmp, memcpy
 
 from zlib import crc32
 
-SOURCES = 2
+SOURCES = 3
 
 include "memory.pxi"
 include "checksum.pxi"
 include "frames.pxi"
 include "records.pxi"
+include "ledger.pxi"
 include "entries.pxi"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 SWITCH = "AUTOSWITCH_NATIVE"
 OFF = ("off", "0", "no", "false")
-SOURCES = 2
+SOURCES = 3
 """Counts the changes of what the compiled module is called with: one that was built from other sources is left out."""
 
 
@@ -23,6 +23,19 @@ class Compiled(Protocol):
 
     SOURCES: int
     Entries: type[Entries]
+
+    def put_entries(
+        self,
+        room: memoryview,
+        data: bytes | bytearray,
+        begin: int,
+        ends: tuple[int, ...],
+        first_index: int,
+        term: int,
+        pos: int,
+        batch_position: int,
+        check: int,
+    ) -> tuple[bytes, int]: ...
 
     def read_sends(
         self, view: memoryview, begin: int, end: int, frame_bytes_max: int, header_bytes_max: int

@@ -40,26 +40,29 @@ cdef bint next_member(
     return True
 
 
-cdef Py_ssize_t measure(Sends sends, bytes added, Py_ssize_t body_bytes_max, Py_ssize_t record_bytes_max) except -2:
+cdef list measure(Sends sends, bytes added, Py_ssize_t body_bytes_max, Py_ssize_t record_bytes_max):
+    # The sizes of the records; None where one of the sends is not stored so.
     cdef Py_ssize_t number, total = 0, size, at, end, topic_bytes, body_at, body_bytes, properties_at, properties_bytes
     cdef int own_flag
     cdef Bytes* memory = &sends.held.memory
     cdef Bytes extra = bytes_of(added)
     cdef Send* send
+    cdef list sizes = []
     sends.total = -1
     if has_zero(&extra, 0, extra.size):
-        return -1
+        return None
     for number in range(sends.count):
         send = &sends.sends[number]
         topic_bytes = len(<bytes>sends.topics[send.topic])
         if not 0 < topic_bytes <= TOPIC_MOST or send.body_bytes > body_bytes_max:
-            return -1
+            return None
         if not send.batch:
             properties_bytes = send.text_bytes + extra.size
             size = RECORD_FRAME + topic_bytes + send.body_bytes + properties_bytes
             if properties_bytes > PROPERTIES_MOST or size > record_bytes_max:
-                return -1
+                return None
             send.members, send.stored_bytes = 1, size
+            sizes.append(size)
         else:
             send.members = send.stored_bytes = 0
             at, end = send.body_at, send.body_at + send.body_bytes
@@ -67,19 +70,20 @@ cdef Py_ssize_t measure(Sends sends, bytes added, Py_ssize_t body_bytes_max, Py_
                 if not next_member(
                     memory, &at, end, &own_flag, &body_at, &body_bytes, &properties_at, &properties_bytes
                 ):
-                    return -1
+                    return None
                 size = RECORD_FRAME + topic_bytes + body_bytes + properties_bytes
                 if size > record_bytes_max or has_zero(memory, properties_at, properties_bytes):
-                    return -1
+                    return None
                 send.members += 1
                 send.stored_bytes += size
+                sizes.append(size)
             if not send.members:
-                return -1
+                return None
         total += send.stored_bytes
     if memory.strayed:
-        return -1
-    sends.total = total
-    return total
+        return None
+    sends.total, sends.records = total, len(sizes)
+    return sizes
 
 
 cdef Queue* queue_of(Queue* queues, Py_ssize_t* count, Send* send, list topics, dict next_offsets) except NULL:
@@ -176,8 +180,8 @@ cdef inline Py_ssize_t put_id(Bytes* out, Py_ssize_t at, long long number) noexc
 
 
 cdef tuple store(
-    Sends sends, target, Py_ssize_t at, long long position, dict next_offsets, long long store_time, bytes born_host,
-    bytes store_host, bytes added, reply,
+    Sends sends, target, Py_ssize_t at, long long position, Py_ssize_t gap, Py_ssize_t lead, dict next_offsets,
+    long long store_time, bytes born_host, bytes store_host, bytes added, reply,
 ):
     cdef Bytes* memory = &sends.held.memory
     cdef Bytes* text = &sends.text
@@ -195,10 +199,11 @@ cdef tuple store(
     cdef Queue* queue
     cdef Send* send
     cdef int own_flag = 0
-    cdef long long crc, first_position
+    cdef long long crc, record_end = position
     cdef list ends = [], frame_ends = []
     cdef dict amounts = {}
-    assert sends.total >= 0 and holds(out, at, sends.total), "measured, and there is room"
+    assert sends.total >= 0 and gap >= 0 and lead >= 0, "measured"
+    assert holds(out, at, sends.total + gap * (sends.records - 1)), "there is room"
     assert born.size == IPV4_HOST and own.size == IPV4_HOST and len(template) == 6
     assert 0 <= given < (<long long>1 << 4 * ID_DIGITS) - sends.count, "ids of so many digits"
     for number in range(6):
@@ -220,7 +225,6 @@ cdef tuple store(
             send = &sends.sends[number]
             topic = bytes_of(<bytes>sends.topics[send.topic])
             queue = queue_of(queues, &count, send, sends.topics, next_offsets)
-            first_position = position
             if not send.flag & ONEWAY:
                 # the frame's length, the header's length, the header
                 frame_at = reply_at
@@ -251,8 +255,9 @@ cdef tuple store(
                         put_number(&replies, reply_at, 1, 0x2C)
                         reply_at += 1
                     reply_at = put_position(&replies, reply_at, &own, position)
-                at += size
-                position += size
+                record_end = position + size
+                at += size + gap
+                position = record_end + lead
             given += send.unique_bytes == UNNAMED
             if not send.flag & ONEWAY:
                 reply_at = put_bytes(&replies, reply_at, &part[1], 0, part[1].size)
@@ -270,7 +275,7 @@ cdef tuple store(
                 reply_at = put_bytes(&replies, reply_at, &part[5], 0, part[5].size)
                 put_number(&replies, frame_at, 4, reply_at - frame_at - 4)
                 put_number(&replies, frame_at + 4, 4, reply_at - frame_at - 8)
-                ends.append(position)
+                ends.append(record_end)
                 frame_ends.append(reply_at)
             queue.next += send.members
             kind = (sends.topics[send.topic], send.stored_bytes, send.members)
@@ -278,7 +283,7 @@ cdef tuple store(
         assert not (memory.strayed or text.strayed or out.strayed or replies.strayed or id_prefix.strayed), "what was measured has room"
         for number in range(count):
             next_offsets[sends.topics[queues[number].topic], queues[number].queue_id] = queues[number].next
-        return position, ends, PyBytes_FromStringAndSize(<char*>replies.data, reply_at), frame_ends, amounts
+        return record_end, ends, PyBytes_FromStringAndSize(<char*>replies.data, reply_at), frame_ends, amounts
     finally:
         free(queues)
         free(replies.data)

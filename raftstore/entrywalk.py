@@ -14,7 +14,7 @@ from dledger.membership import is_members
 from messagestore import record
 from messagestore.errors import StoreCorrupted
 from messagestore.index.table import IndexTable
-from messagestore.queues.dispatcher import NEW_QUEUES_MAX, Dispatcher
+from messagestore.queues.dispatcher import NEW_QUEUES_MAX, PLAIN_FACTOR, Dispatcher
 from messagestore.queues.table import QueueTable
 from messagestore.record import Buffer
 from messagestore.scrub.walk import RECORDS_MAX, Walked
@@ -57,6 +57,7 @@ def is_message(buffer: Buffer, at: int, size: int) -> bool:
 class EntryDispatcher(Dispatcher):
     """Dispatches what is in entries; `on_moved()` after each run."""
 
+    lead = ENTRY_HEADER_BYTES
     on_moved: Callable[[], None] = staticmethod(lambda: None)
 
     def __init__(self, queues: QueueTable, message_delay_level: str, index: IndexTable | None = None) -> None:
@@ -71,9 +72,14 @@ class EntryDispatcher(Dispatcher):
 
     def _run(self, buffer: Buffer, start: int, segment_end: int, limit: int, records_max: int) -> bool:
         self._new_queues = 0
+        end = min(limit, segment_end)
         while records_max > 0:
             if self._new_queues >= NEW_QUEUES_MAX:
                 return True
+            if self._plain is not None:
+                records_max -= self._put_plain(buffer, start, end, PLAIN_FACTOR * records_max)
+                if records_max <= 0:
+                    return True
             records_max -= 1
             position = self.position
             if position >= limit:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from dledger.blocks import HEAD, Block, block_to_fill
 from dledger.entry import BLANK, BLANK_MAGIC, ENTRY_HEADER_BYTES
 from dledger.errors import NotLeader, TooManyProposals
 from dledger.node import DLedgerNode
 from messagestore.errors import LogTakesNothing, OffsetOutOfRange
-from messagestore.log.files import LogFiles, Place
+from messagestore.log.files import LogFiles, Place, Room
 from messagestore.log.retention import Segment
 from messagestore.record import FIXED_PARTS, store_timestamp
 from mqruntime.segments import SegmentFile
@@ -31,7 +32,7 @@ class LedgerLog(LogFiles):
         self.record_bytes_max -= ENTRY_HEADER_BYTES
         self._node = node
         self._queue_ends = queue_ends
-        self._tail: list[bytearray] = []
+        self._tail: Block | None = None
         """Records that have their places, and are to be filled in."""
 
     def opened(self, vouched_for: int) -> None:
@@ -95,28 +96,34 @@ class LedgerLog(LogFiles):
     # The leader's appends
 
     def places(self, sizes: list[int]) -> list[Place]:
+        positions = self._positions(sizes)
+        self._tail = tail = block_to_fill(self._node.term, sizes)
+        view = memoryview(tail.data)
+        return [
+            Place(view, tail.body_at(number), physical_offset(position))
+            for number, position in enumerate(positions)
+        ]
+
+    def room(self, sizes: list[int]) -> Room | None:
+        positions = self._positions(sizes)
+        apart = ENTRY_HEADER_BYTES
+        if positions[-1] - positions[0] != sum(sizes) - sizes[-1] + (len(sizes) - 1) * apart:
+            return None  # a file ends between them
+        self._tail = tail = block_to_fill(self._node.term, sizes)
+        return Room(memoryview(tail.data), tail.body_at(0), physical_offset(positions[0]), HEAD.size, apart)
+
+    def _positions(self, sizes: list[int]) -> list[int]:
         if self._node.waits_for_room:
             raise LogTakesNothing("this member's disk is full")
         try:
-            positions = self._node.place(sizes)
+            return self._node.place(sizes)
         except (NotLeader, TooManyProposals) as error:
             raise LogTakesNothing(str(error)) from error
-        self._tail = [bytearray(size) for size in sizes]
-        return [
-            Place(memoryview(record), 0, physical_offset(position))
-            for record, position in zip(self._tail, positions, strict=True)
-        ]
-
-    def fits(self, bytes_needed: int) -> bool:
-        return False  # each record has a header of its own
-
-    def tail(self, bytes_needed: int) -> tuple[memoryview, int]:
-        ((view, at, _),) = self.places([bytes_needed])
-        return view, at
 
     def grow(self, end: int) -> None:
-        self._node.append_placed([bytes(record) for record in self._tail])
-        self._tail = []
+        assert self._tail is not None, "they were given places"
+        self._node.append_placed(self._tail)
+        self._tail = None
 
     def has_room_for(self, size: int) -> bool:
         return not self._node.waits_for_room

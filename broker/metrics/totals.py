@@ -51,7 +51,7 @@ class Totals:
             of_topic.setdefault(message.topic, []).append(stored)
         for topic, results in of_topic.items():
             stored_ones = [stored for stored in results if stored.error is None]
-            size = sum(stored.end_offset - stored.physical_offset for stored in stored_ones)
+            size = sum(stored.record_bytes for stored in stored_ones)
             self._add(topic, sum(stored.count for stored in stored_ones), size, _kinds(results))
 
     def plain_sends_stored(self, amounts: Mapping[tuple[bytes, int, int], int]) -> None:
@@ -89,6 +89,4 @@ class Totals:
 
 def _kinds(appended: Iterable[Appended]) -> Counter[tuple[int, int]]:
     """(bytes of its records, their count) of what was stored -> how many there are."""
-    return Counter(
-        [(stored.end_offset - stored.physical_offset, stored.count) for stored in appended if stored.count]
-    )
+    return Counter([(stored.record_bytes, stored.count) for stored in appended if stored.count])

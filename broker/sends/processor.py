@@ -142,7 +142,7 @@ class SendProcessor:
                 answers[number] = command.reply(code, remark)
                 continue
             self.stored += appended.count
-            stored_bytes += appended.end_offset - appended.physical_offset
+            stored_bytes += appended.record_bytes
             if command.is_oneway:
                 continue
             fields = self._reply_fields(request.queue_id, appended, uniq_key)

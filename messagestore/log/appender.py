@@ -89,26 +89,25 @@ class Appender:
         now_ms: int,
     ) -> PlainAppended | None:
         """Stores all of `sends` in one go: the same bytes that `append` stores, single messages with `added_properties`. None
-        with nothing done where one of them is refused, the segment or the disk is full, or a record is of another kind: then
-        it is for `append`."""
+        with nothing done where one of them is refused, the segment or the disk is full, the log takes nothing, or a record is
+        of another kind: then it is for `append`."""
         if self._record_crcs or len(born_host) != IPV4_HOST_BYTES or len(store_host) != IPV4_HOST_BYTES:
             return None
-        log = self._log
-        total = sends.measured(added_properties, self._message_size_max, self._record_size_max)
-        if total < 0 or not log.fits(total):
+        sizes = sends.measured(added_properties, self._message_size_max, self._record_size_max)
+        if sizes is None:
             return None
         try:
-            view, at = log.tail(total)
-        except OSError:
+            room = self._log.room(sizes)
+        except (OSError, LogTakesNothing):
             return None
-        start = log.max_offset
+        if room is None:
+            return None
         self._store_timestamp = max(now_ms, self._store_timestamp)
         end, ends, frames, frame_ends, amounts = sends.stored(
-            view, at, start, self._next_offsets, self._store_timestamp, born_host, store_host, added_properties,
-            reply,
-        )  # fmt: skip
-        log.grow(end)
-        return PlainAppended(start, end, ends, frames, frame_ends, amounts)
+            *room, self._next_offsets, self._store_timestamp, born_host, store_host, added_properties, reply
+        )
+        self._log.grow(end)
+        return PlainAppended(room.offset, end, ends, frames, frame_ends, amounts)
 
     def next_queue_offset(self, topic: str, queue_id: int) -> int:
         return self._next_offsets.get((topic.encode(), queue_id), 0)
@@ -184,7 +183,10 @@ class Appender:
         self._log.grow(end)
         self._known.extend(known)
         self._next_offsets[queue] = first_queue_offset + len(members)
-        return Appended(offsets[0], end, first_queue_offset, len(members), timestamp, None, tuple(offsets))
+        between = end - offsets[0] - total
+        return Appended(
+            offsets[0], end, first_queue_offset, len(members), timestamp, None, tuple(offsets), between
+        )
 
     def _refusal(self, topic: bytes, body_bytes: int, properties: bytes, size: int) -> PutStatus | None:
         if len(properties) > PROPERTIES_BYTES_MAX:

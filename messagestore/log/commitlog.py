@@ -12,7 +12,7 @@ from contextlib import suppress
 from itertools import pairwise
 
 from messagestore.errors import OffsetOutOfRange
-from messagestore.log.files import LogFiles
+from messagestore.log.files import LogFiles, Place, Room
 from messagestore.log.retention import Segment
 from messagestore.record import (
     END_OF_SEGMENT,
@@ -161,6 +161,20 @@ class CommitLog(LogFiles):
 
     # Writing
 
+    def places(self, sizes: list[int]) -> list[Place]:
+        view, at = self.tail(sum(sizes))
+        places, offset = [], self._end
+        for size in sizes:
+            places.append(Place(view, at, offset))
+            at += size
+            offset += size
+        return places
+
+    def room(self, sizes: list[int]) -> Room | None:
+        size = sum(sizes)
+        left = self.segment_size_bytes - self._end % self.segment_size_bytes
+        return Room(*self.tail(size), self._end) if size + PREFIX.size <= left else None
+
     def tail(self, bytes_needed: int) -> tuple[memoryview, int]:
         """(mapped segment, place in it) where `bytes_needed` bytes of records go, after a BLANK and in the next
         segment when this one is too full. OSError, with the log unchanged, when that segment cannot be made."""
@@ -179,11 +193,6 @@ class CommitLog(LogFiles):
             self._end = self._written_end = start + self.segment_size_bytes
             return following.view(), 0
         return present.view(), self._end - start
-
-    def fits(self, bytes_needed: int) -> bool:
-        """Whether so many bytes of records stand in the segment of the log's end."""
-        left = self.segment_size_bytes - self._end % self.segment_size_bytes
-        return bytes_needed + PREFIX.size <= left
 
     def grow(self, end: int) -> None:
         """Records up to `end` are complete in the tail."""

@@ -34,6 +34,17 @@ class Place(NamedTuple):
     offset: int
 
 
+class Room(NamedTuple):
+    """Where records go that follow each other: the first to `view[at]` on, which is `offset` of the log. Between two of them
+    lie `gap` bytes of the view, which stay as they are, and `lead` of the log."""
+
+    view: memoryview
+    at: int
+    offset: int
+    gap: int = 0
+    lead: int = 0
+
+
 class LogFiles(ABC):
     """Offsets are physical. Whoever inherits moves `_first` and `_end`, the bounds of what can be read."""
 
@@ -76,24 +87,14 @@ class LogFiles(ABC):
 
     # What the appender asks
 
+    @abstractmethod
     def places(self, sizes: list[int]) -> list[Place]:
         """Where records of these sizes are to be written, one behind the other: all, before `grow`. OSError, LogTakesNothing:
         the log is unchanged."""
-        view, at = self.tail(sum(sizes))
-        places, offset = [], self.max_offset
-        for size in sizes:
-            places.append(Place(view, at, offset))
-            at += size
-            offset += size
-        return places
 
     @abstractmethod
-    def fits(self, bytes_needed: int) -> bool:
-        """Whether so many bytes of records, with nothing between them, stand in the segment of the log's end."""
-
-    @abstractmethod
-    def tail(self, bytes_needed: int) -> tuple[memoryview, int]:
-        """(where to write, place in it) of so many bytes, which then stand at `max_offset`. As `places`."""
+    def room(self, sizes: list[int]) -> Room | None:
+        """The same where all of them have room in the segment of the log's end; else None."""
 
     @abstractmethod
     def grow(self, end: int) -> None:

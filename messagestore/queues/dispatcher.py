@@ -38,6 +38,9 @@ NEW_QUEUES_MAX = 8  # in one run: each makes folders and a file, which takes as 
 
 
 class Dispatcher:
+    lead = 0
+    """Bytes in front of each record."""
+
     def __init__(self, queues: QueueTable, message_delay_level: str, index: IndexTable | None = None) -> None:
         self.position = 0  # a record boundary
         self.log_min = 0  # a log that starts at 0 holds the first message of each queue
@@ -120,7 +123,7 @@ class Dispatcher:
             return 0
         index = self._index
         taken, position, store_timestamp, indexed = self._plain.put(
-            buffer, self.position - start, end - start, self.position, records_max,
+            buffer, self.position - start, end - start, self.position, self.lead, records_max,
             None if index is None else index.newest, NEVER if index is None else index.phy_end, self._grown,
         )  # fmt: skip
         if taken:

@@ -5,8 +5,10 @@ Invariant: each takes one rule away."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+from dledger.blocks import Block, block_of
 from dledger.log import EntryLog
 from dledger.node import DLedgerNode
 from dledger.proposals import Proposals
@@ -15,6 +17,13 @@ from dledger.snapshotcounts import Origin
 from dledger.snapshotfile import SnapshotFile
 from dledger.store import Store
 from simulation.kernel.plants import Bugs
+
+
+def moved(bodies: Sequence[bytes] | Block, term: int) -> Sequence[bytes] | Block:
+    """A block as one of another term."""
+    if not isinstance(bodies, Block):
+        return bodies
+    return block_of(term, [bodies.body(number) for number in range(len(bodies))])
 
 
 def plant_positions_bugs(bugs: Bugs) -> None:
@@ -54,9 +63,11 @@ def plant_positions_bugs(bugs: Bugs) -> None:
             self._on_readable(placing.readable[1])
 
     @bug("lands-in-a-later-term", Proposals, "append")
-    def whoever_leads(self: Proposals, first_index: int, term: int) -> list[bytes]:
+    def whoever_leads(self: Proposals, first_index: int, term: int) -> list[bytes | Block]:
         """What was placed behind another log's end is appended."""
-        self._gathered = [replace(each, term=term) for each in self._gathered]
+        self._gathered = [
+            replace(each, term=term, bodies=moved(each.bodies, term)) for each in self._gathered
+        ]
         return all_gathered(self, first_index, term)
 
     @bug("void-files-count", SnapshotFile, "store")

@@ -18,7 +18,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "remoting": {"nativepath", "mqruntime"},
     "messagestore": {"nativepath", "mqruntime"},
     "ha": {"epochfile", "mqruntime"},
-    "dledger": {"remoting", "mqruntime"},
+    "dledger": {"nativepath", "remoting", "mqruntime"},
     "raftstore": {"dledger", "epochfile", "ha", "messagestore", "remoting", "mqruntime"},
     "controller": {"dledger", "remoting", "mqruntime"},
     "broker": {"ha", "epochfile", "messagestore", "raftstore", "remoting", "nativepath", "mqruntime"},

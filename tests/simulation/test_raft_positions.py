@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import pytest
 
 from dledger.actions import Role
+from dledger.blocks import block_of
 from dledger.entry import ENTRY_HEADER_BYTES
 from dledger.errors import EntryMisplaced, NotLeader, OutcomeUnknown, TooManyProposals
 from dledger.messages import PushRequest, Request
@@ -25,6 +26,9 @@ from simulation.raft.positions import placed_body
 T = TypeVar("T")
 
 POSITIONS = replace(SETTINGS, same_positions=True, data_file_bytes=4096, checkpoint_interval_ms=200)
+
+
+PLACED = block_of(3, [b"placed", b"too"])
 
 
 def started(world: World, **changes: Any) -> RaftGroup:
@@ -371,11 +375,11 @@ def test_a_full_disk_keeps_the_beginning_where_it_is() -> None:
 def test_what_was_placed_in_another_term_is_dropped_and_what_somebody_waits_for_is_not() -> None:
     async def gathered() -> Proposals:
         proposals = Proposals()
-        proposals.gather_placed([b"placed", b"too"], 3)
+        proposals.gather_placed(PLACED)
         proposals.gather([b"waited for"], 3)
         return proposals
 
-    assert asyncio.run(gathered()).append(7, 3) == [b"placed", b"too", b"waited for"]
+    assert asyncio.run(gathered()).append(7, 3) == [PLACED, b"waited for"]
     assert asyncio.run(gathered()).append(7, 4) == [b"waited for"]
     with planted("lands-in-a-later-term"):
         assert asyncio.run(gathered()).append(7, 4) != [b"waited for"]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dledger.actions import PersistThenSend
-from dledger.entry import Entry
+from dledger.blocks import Block
+from dledger.entry import ENTRY_HEADER_BYTES, Entry
 from dledger.placing import Placing
 from dledger.snapshot import Begin, Snapshot, snapshot_at
 
@@ -18,6 +19,10 @@ class Disk:
     def start_of(self, size: int, end: int) -> int:
         left = FILE - end % FILE
         return end + left if size + 8 > left else end
+
+    def stretch(self, block: Block, end: int) -> tuple[int, int]:
+        start = self.start_of(ENTRY_HEADER_BYTES + block.size(1), end)
+        return start, block.fitting(FILE - start % FILE - 8, ENTRY_HEADER_BYTES)
 
     def end_of(self, index: int) -> int:
         return {-1: 0, 0: 148, 1: 296}[index]
@@ -34,15 +39,15 @@ def test_what_is_placed_goes_behind_what_was_gathered() -> None:
     placing = Placing(Disk(), 0)
     assert (placing.readable, placing.gathered_end, placing.waiting_bytes) == ((0, 148), 296, 148)
     assert placing.place([100, 700, 5]) == [296, 1000, 1748], "a file ends with room for a blank"
-    assert not placing.keeps_its_word([bytes(100)], [None]), "another number of bodies"
+    assert not placing.keeps_its_word([100], []), "another number of bodies"
     assert placing.place([100]) == [296]
-    assert not placing.keeps_its_word([bytes(100)], [297])
-    assert placing.place([100]) == [296] and placing.keeps_its_word([bytes(100)], [296])
-    assert not placing.keeps_its_word([bytes(100)], [296]), "each word is kept once"
-    placing.gather([bytes(100)])
+    assert not placing.keeps_its_word([100], [(0, 297)])
+    assert placing.place([100]) == [296] and placing.keeps_its_word([100], [(0, 296)])
+    assert not placing.keeps_its_word([100], [(0, 296)]), "each word is kept once"
+    placing.gather([100])
     assert placing.place([5]) == [444]
-    placing.gather([bytes(7)])
-    assert not placing.keeps_its_word([bytes(5)], [None]), "something came between"
+    placing.gather([7])
+    assert not placing.keeps_its_word([5], []), "something came between"
     assert placing.ends_where_it_did and placing.end == 296
     placing.took(step(9, first=2))
     assert not placing.ends_where_it_did, "something else was appended first"

@@ -118,6 +118,9 @@ class Case:
             store_timestamp=NOW_MS + number * self.random.choice((0, 1, 1, 700)), store_host=V6 if ipv6 & 0x20 else V4,
             reconsume_times=0, prepared_transaction_offset=0, body=body, properties=self.properties(number),
         )  # fmt: skip
+        self.store(message)
+
+    def store(self, message: Message) -> None:
         size = len(encode(message))
         left = self.segment_size - len(self.log) % self.segment_size
         if size + record.PREFIX.size > left:
@@ -143,12 +146,13 @@ def dispatcher_in(
     entries: int = 600,
     file_size: int = 4_000,
     rows_min: int = 1,
+    kind: type[Dispatcher] = Dispatcher,
 ) -> tuple[Dispatcher, QueueTable, IndexTable]:
     moments: Iterator[int] = iter(range(NOW_MS, NOW_MS + 1_000_000))
     directory = RealSegmentDirectory(root)
     queues = QueueTable(directory.subdirectory("consumequeue"), file_size)
     index = IndexTable(directory.subdirectory("index"), slots, entries, lambda: next(moments))
-    dispatcher = Dispatcher(queues, LEVELS, index)
+    dispatcher = kind(queues, LEVELS, index)
     if not compiled:
         dispatcher._plain = None
         dispatcher.known = deque(maxlen=KNOWN_MAX)
@@ -195,12 +199,14 @@ def on_disk(root: Path, queues: QueueTable, index: IndexTable) -> dict[str, byte
     }
 
 
-def both_ways(tmp_path: Path, case: Case, limits: list[int], **geometry: int) -> list[Any]:
+def both_ways(
+    tmp_path: Path, case: Case, limits: list[int], kind: type[Dispatcher] = Dispatcher, **geometry: int
+) -> list[Any]:
     found: list[tuple[Any, ...]] = []
     for way in WAYS:
         root = tmp_path / way
         dispatcher, queues, index = dispatcher_in(
-            root, bulk=way == "in bulk", compiled=way == "compiled", **geometry
+            root, bulk=way == "in bulk", compiled=way == "compiled", kind=kind, **geometry
         )
         told = dispatch(dispatcher, case, limits)
         found.append((told, index.phy_end, queues.next_offsets(), on_disk(root, queues, index)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any, cast
 
 from broker.metrics.totals import Totals
@@ -14,19 +15,27 @@ from broker.sends.processor import SEND_CODES, SendProcessor
 from broker.sends.writegate import WriteGate
 from broker.tables.subscriptiongroups import SubscriptionGroups
 from broker.tables.topics import Topics, system_topics
+from dledger.actions import PersistThenSend
+from dledger.blocks import Block, Entries
+from dledger.entry import BLANK, ENTRY_HEADER_BYTES, NO_INDEX, header_of
+from dledger.errors import TooManyProposals
+from dledger.log import outermost_told
+from dledger.placing import Placing
 from messagestore.log.appender import Appender
-from messagestore.log.files import LogFiles
+from messagestore.log.commitlog import CommitLog
 from messagestore.messages import Appended, MessageToStore, PlainAppended, ReplyForm
 from messagestore.record import PREFIX, encode_blank, pack_host
 from mqruntime.histogram import Histogram
 from nativepath import presence
+from raftstore.framing import position_told
+from raftstore.ledgerlog import LedgerLog
 from remoting.bodies.groups import SubscriptionGroupConfig
 from remoting.command import RESPONSE_BIT, Body, RemotingCommand
 from remoting.frame import FrameReader, encode
 from tests.unit.doubles import ManualClock
 
 SEGMENT_BYTES = 1 << 16
-SEGMENTS = 16
+SEGMENTS = 32
 MESSAGE_BYTES_MAX = 4_000
 ANSWERED_MS = 3_000
 LONG_TOPICS = "T" * 127, "T" * 128, "T" * 255, "T" * 256
@@ -40,30 +49,90 @@ class MemoryLog:
         self.content = bytearray(SEGMENT_BYTES * SEGMENTS)
         self.segment_size_bytes = SEGMENT_BYTES
         self.record_bytes_max = SEGMENT_BYTES - PREFIX.size
-        self.max_offset = 0
         self.is_full = False
+        self._end = 0
 
-    places = LogFiles.places
+    places = CommitLog.places
+    room = CommitLog.room
 
-    def left(self) -> int:
-        return SEGMENT_BYTES - self.max_offset % SEGMENT_BYTES
-
-    def fits(self, size: int) -> bool:
-        return size + PREFIX.size <= self.left()
+    @property
+    def max_offset(self) -> int:
+        return self._end
 
     def tail(self, size: int) -> tuple[memoryview, int]:
         if self.is_full:
             raise OSError(28, "no room")
         view = memoryview(self.content)
-        if not self.fits(size):
-            left = self.left()
-            view[self.max_offset : self.max_offset + PREFIX.size] = encode_blank(left)
-            self.max_offset += left
-        start = self.max_offset - self.max_offset % SEGMENT_BYTES
-        return view[start : start + SEGMENT_BYTES], self.max_offset - start
+        left = SEGMENT_BYTES - self._end % SEGMENT_BYTES
+        if size + PREFIX.size > left:
+            view[self._end : self._end + PREFIX.size] = encode_blank(left)
+            self._end += left
+        start = self._end - self._end % SEGMENT_BYTES
+        return view[start : start + SEGMENT_BYTES], self._end - start
 
     def grow(self, end: int) -> None:
-        self.max_offset = end
+        self._end = end
+
+
+class LoneNode:
+    """As a DLedgerNode that leads alone, as far as its log asks: what is placed is in the log at once."""
+
+    term = 7
+    end = 0
+    waits_for_room = False
+
+    def __init__(self) -> None:
+        self.settings = SimpleNamespace(data_file_bytes=SEGMENT_BYTES)
+        self.content = bytearray(SEGMENT_BYTES * SEGMENTS)
+        self.is_full = False
+        self.last_index = NO_INDEX
+        self._placing = Placing(self, NO_INDEX)
+
+    def start_of(self, size: int, end: int) -> int:
+        left = SEGMENT_BYTES - end % SEGMENT_BYTES
+        return end + left if size + BLANK.size > left else end
+
+    def stretch(self, block: Block, end: int) -> tuple[int, int]:
+        return self.start_of(ENTRY_HEADER_BYTES + block.size(1), end), 1
+
+    def end_of(self, index: int) -> int:
+        return 0
+
+    def log_end(self) -> int:
+        return self._placing.end
+
+    def place(self, sizes: list[int]) -> list[int]:
+        if self.is_full:
+            raise TooManyProposals("no room")
+        self.positions = self._placing.place(sizes)
+        return self.positions
+
+    def append_placed(self, block: Block) -> None:
+        assert self._placing.keeps_its_word(block.sizes, outermost_told(block, position_told))
+        entries = Entries(self.last_index + 1, (block,))
+        self._placing.took(PersistThenSend(None, None, entries, ()))
+        self.last_index = entries.last_index
+        for entry, position in zip(entries, self.positions, strict=True):
+            assert position_told(entry.body) == position, "also those between"
+            stored = header_of(entry, position, 0, 0)[0] + entry.body
+            self.content[position : position + len(stored)] = stored
+
+
+class MemoryLedger(LedgerLog):
+    """A ledger's log in memory."""
+
+    def __init__(self) -> None:
+        self._lone = LoneNode()
+        super().__init__(cast(Any, self._lone), hot_segments=2, queue_ends=lambda: b"")
+        self.content = self._lone.content
+
+    @property
+    def is_full(self) -> bool:
+        return self._lone.is_full
+
+    @is_full.setter
+    def is_full(self, full: bool) -> None:
+        self._lone.is_full = full
 
 
 class Store:
@@ -71,8 +140,15 @@ class Store:
 
     store_host = pack_host("10.0.0.1", 10911)
 
-    def __init__(self, clock: ManualClock, next_offsets: dict[tuple[bytes, int], int], *, crcs: bool) -> None:
-        self.log = MemoryLog()
+    def __init__(
+        self,
+        log: MemoryLog | MemoryLedger,
+        clock: ManualClock,
+        next_offsets: dict[tuple[bytes, int], int],
+        *,
+        crcs: bool,
+    ) -> None:
+        self.log = log
         self.next_offsets = next_offsets
         self.plain = 0
         self._clock = clock
@@ -131,9 +207,16 @@ class Client:
 class SendBench:
     """`compiled`: receives that the module takes go its way. Handlers see what `receive` gets, whole or cut."""
 
-    def __init__(self, *, compiled: bool, crcs: bool = False, address: str = "10.0.0.9:5000") -> None:
+    def __init__(
+        self,
+        *,
+        compiled: bool,
+        log: type[MemoryLog | MemoryLedger] = MemoryLog,
+        crcs: bool = False,
+        address: str = "10.0.0.9:5000",
+    ) -> None:
         self.clock = ManualClock()
-        self.store = Store(self.clock, {}, crcs=crcs)
+        self.store = Store(log(), self.clock, {}, crcs=crcs)
         self.replication = Replication()
         self.pending = PendingSends(60)
         topics = Topics(

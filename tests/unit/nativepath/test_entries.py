@@ -108,5 +108,7 @@ def test_nothing_is_read_outside_of_what_is_given() -> None:
     log = bytes(CASES[0].log)
     for at, end in ((-1, 5), (5, 4), (0, len(log) + 1)):
         with pytest.raises(ValueError, match="outside"):
-            entries.put(log, at, end, 0, 9, None, 0, {})
-    assert entries.put(b"", 0, 0, 0, 9, None, 0, {}) == (0, 0, 0, None)
+            entries.put(log, at, end, 0, 0, 9, None, 0, {})
+    with pytest.raises(ValueError, match="heads"):
+        entries.put(log, 0, 9, 0, 47, 9, None, 0, {})
+    assert entries.put(b"", 0, 0, 0, 0, 9, None, 0, {}) == (0, 0, 0, None)

@@ -21,6 +21,8 @@ from tests.unit.nativepath.sendbench import (
     LONG_TOPICS,
     MESSAGE_BYTES_MAX,
     SEGMENT_BYTES,
+    MemoryLedger,
+    MemoryLog,
     SendBench,
 )
 
@@ -61,7 +63,13 @@ def batch(*members: bytes, opaque: int = 7, code: int = 320, flag: int = 0, **fi
 
 
 def alike(use: Callable[[SendBench], None], **how: Any) -> SendBench:
-    """What `use` does to a bench of either kind leaves the same; the compiled one."""
+    """What `use` does to a bench of either kind leaves the same, over a commit log and over a ledger's; the compiled one."""
+    compiled = [leaves_the_same(use, log=log, **how) for log in (MemoryLedger, MemoryLog)]
+    assert len({bench.store.plain > 0 for bench in compiled}) == 1
+    return compiled[-1]
+
+
+def leaves_the_same(use: Callable[[SendBench], None], **how: Any) -> SendBench:
     pure, compiled = SendBench(compiled=False, **how), SendBench(compiled=True, **how)
     for bench in (pure, compiled):
         use(bench)

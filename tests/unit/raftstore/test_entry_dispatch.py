@@ -1,0 +1,101 @@
+"""Dispatch of entries by the compiled module leaves what dispatch one by one leaves, also where they are damaged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dledger.entry import BLANK, BLANK_MAGIC, ENTRY_HEADER_BYTES, Entry, header_of
+from dledger.membership import Members, encode_members
+from messagestore.record import Message, encode
+from nativepath import presence
+from raftstore.entrywalk import EntryDispatcher
+from tests.unit.messagestore.test_bulk import Case, both_ways, dispatch, dispatcher_in
+
+LISTED = encode_members(Members({"n0": "127.0.0.1:1"}))
+compiled = pytest.mark.skipif(presence.native is None, reason=f"the compiled module is {presence.why_not}")
+
+
+class LedgerCase(Case):
+    """The same records as bodies of entries; `others` between them: no-ops, and lists of members."""
+
+    def __init__(self, seed: int, count: int, *, odd: float, others: bool = True) -> None:
+        self.others = others
+        self.positions: list[int] = []
+        super().__init__(seed, count, odd=odd)
+
+    def store(self, message: Message) -> None:
+        if self.others and self.rarely():
+            self.put(self.random.choice((b"", LISTED)))
+        message.physical_offset = self.place_of(len(encode(message))) + ENTRY_HEADER_BYTES
+        self.put(encode(message))
+
+    def place_of(self, body_bytes: int) -> int:
+        left = self.segment_size - len(self.log) % self.segment_size
+        return len(self.log) + (left if ENTRY_HEADER_BYTES + body_bytes + BLANK.size > left else 0)
+
+    def put(self, body: bytes) -> None:
+        position = self.place_of(len(body))
+        if left := position - len(self.log):
+            self.log += BLANK.pack(BLANK_MAGIC, left)[:left].ljust(left, b"\0")
+        self.log += header_of(Entry(len(self.positions), 1, body), position, 0, 0)[0] + body
+        self.positions.append(position)
+
+
+CASES = [LedgerCase(seed, 400, odd=odd) for seed, odd in ((1, 0.0), (2, 0.1), (3, 0.5))]
+
+
+@pytest.mark.parametrize("number", range(len(CASES)))
+def test_entries_are_listed_alike(tmp_path: Path, number: int) -> None:
+    case = CASES[number]
+    limits = sorted(
+        {*case.random.sample(case.positions, 9), *case.random.choices(range(case.end), k=9), case.end}
+    )
+    told = both_ways(tmp_path, case, limits, EntryDispatcher)
+    assert told[-1][0] == case.end
+
+
+@compiled
+def test_plain_entries_are_listed_by_the_compiled_module(tmp_path: Path) -> None:
+    """All of a file but for the first message of each queue and what has no room in the newest index file."""
+    case = LedgerCase(4, 400, odd=0.0)
+    dispatcher, queues, index = dispatcher_in(
+        tmp_path, bulk=False, compiled=True, kind=EntryDispatcher, entries=9_000, file_size=40_000
+    )
+    ways: list[int] = []
+    put = EntryDispatcher.put
+    try:
+        dispatcher.put = lambda position, facts: [ways.append(position), put(dispatcher, position, facts)][1]  # type: ignore[method-assign, func-returns-value]
+        dispatch(dispatcher, case, [case.end])
+        assert dispatcher.position == case.end and len(ways) < 20 < len(case.positions)
+    finally:
+        queues.close()
+        index.close()
+
+
+@settings(max_examples=80)
+@given(
+    number=st.sampled_from(range(len(CASES))),
+    which=st.integers(0, 1 << 20),
+    at=st.integers(0, ENTRY_HEADER_BYTES + 40),
+    content=st.binary(min_size=1, max_size=9)
+    | st.integers(-9, 200).map(lambda value: value.to_bytes(4, "big", signed=True)),
+    limits=st.lists(st.floats(0, 1), max_size=3),
+)
+def test_damaged_entries_are_listed_up_to_the_same_one(
+    number: int, which: int, at: int, content: bytes, limits: list[float]
+) -> None:
+    case = CASES[number]
+    whole = bytes(case.log)
+    begin = case.positions[which % len(case.positions)] + at
+    case.log[begin : begin + len(content)] = content[: len(whole) - begin]
+    try:
+        with TemporaryDirectory() as root:
+            ends = sorted(int(share * case.end) for share in limits)
+            both_ways(Path(root), case, [*ends, case.end], EntryDispatcher, entries=90)
+    finally:
+        case.log[:] = whole
