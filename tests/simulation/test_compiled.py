@@ -6,17 +6,20 @@ from unittest.mock import patch
 
 import pytest
 
-from messagestore.store import MessageStore
+from messagestore.brokerstore import BrokerStore
 from nativepath import presence
 from simulation.cluster.world import ClusterWorld
+from simulation.groups.world import GroupWorld
 
 pytestmark = pytest.mark.skipif(presence.native is None, reason=f"the compiled module is {presence.why_not}")
 
 
-@pytest.mark.parametrize("seed", [3, 4])
-def test_a_seed_has_the_same_trace_either_way(seed: int) -> None:
+@pytest.mark.parametrize(
+    ("kind", "seed"), [(ClusterWorld, 3), (ClusterWorld, 4), (GroupWorld, 1), (GroupWorld, 2)]
+)
+def test_a_seed_has_the_same_trace_either_way(kind: type[ClusterWorld | GroupWorld], seed: int) -> None:
     taken = 0
-    append_plain = MessageStore.append_plain
+    append_plain = BrokerStore.append_plain
 
     def counted(*arguments: object) -> object:
         nonlocal taken
@@ -24,9 +27,9 @@ def test_a_seed_has_the_same_trace_either_way(seed: int) -> None:
         taken += appended is not None
         return appended
 
-    compiled, pure = ClusterWorld(seed), ClusterWorld(seed)
-    assert not compiled.in_bulk, "another seed"
-    with patch.object(MessageStore, "append_plain", counted):
+    compiled, pure = kind(seed), kind(seed)
+    assert not (isinstance(compiled, ClusterWorld) and compiled.in_bulk), "another seed"
+    with patch.object(BrokerStore, "append_plain", counted):
         compiled.run()
     with patch.object(presence, "native", None):
         pure.run()
