@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 import pytest
 
@@ -117,9 +117,9 @@ def test_masters_lost_together_are_replaced_together(sets: ManySets, monkeypatch
     began_ms, store, synced = sets.world.now_ms, sets.leader.node.store, list[int]()
     persist = store.persist
 
-    async def persisting(steps: Sequence[PersistThenSend]) -> None:
+    async def persisting(steps: Sequence[PersistThenSend], meanwhile: Callable[[], Awaitable[None]]) -> None:
         synced.append(sum(len(step.entries) for step in steps))
-        await persist(steps)
+        await persist(steps, meanwhile)
 
     monkeypatch.setattr(store, "persist", persisting)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise, permutations
 from typing import Any
@@ -130,9 +130,11 @@ def test_what_is_proposed_in_one_turn_shares_a_push_to_each_member_and_a_sync(
                 pushed.append(len(request.entries))
             ask(to, request)
 
-        async def persisting(steps: Sequence[PersistThenSend]) -> None:
+        async def persisting(
+            steps: Sequence[PersistThenSend], meanwhile: Callable[[], Awaitable[None]]
+        ) -> None:
             synced.append(sum(len(step.entries) for step in steps))
-            await persist(steps)
+            await persist(steps, meanwhile)
 
         monkeypatch.setattr(member._conversation, "ask", asking)
         monkeypatch.setattr(member.store, "persist", persisting)
