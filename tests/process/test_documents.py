@@ -78,12 +78,19 @@ COMMANDS: dict[str, Run | Elsewhere] = {
         f"python -m dledger {line} --group broker-a --peers PEERS": Elsewhere("test_raft_mode.py")
         for line in ("status", "members", "transfer")
     },
+    **{
+        f"python -m dledger {line.replace(' ', ' --group broker-a --peers PEERS ')}": Elsewhere(
+            "tests/unit/broker/test_raft_mode_members.py, on virtual time"
+        )
+        for line in ("add n3-HOST:PORT", "remove n2")
+    },
     "scripts/soak --hours 1": Elsewhere("tests/process/test_soak.py, for seconds"),
     "scripts/soak --hours 1 --seed 20261123": Elsewhere("tests/process/test_soak.py, for seconds"),
     "scripts/soak --hours N --seed S --out FILE": Elsewhere("tests/process/test_soak.py"),
     "scripts/quickstart": Elsewhere("takes minutes and needs Java; tests/spark has its Spark step"),
     "scripts/quickstart --install-java": Elsewhere("installs packages of the system"),
     "scripts/test": Elsewhere("runs this test"),
+    "scripts/test unit crash": Elsewhere("runs tests"),
     "scripts/prove --minutes 15": Elsewhere("tests/simulation/test_prove.py, for a seed of each kind"),
     "scripts/prove --only ledger-images --first 1 --count 40": Elsewhere(
         "tests/simulation/test_prove.py, for one seed"
