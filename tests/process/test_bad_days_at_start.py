@@ -210,8 +210,12 @@ def test_a_controller_without_its_peers_says_what_is_missing_and_ends_when_told(
     assert "a majority of the peers must run" in lone.said and len(lone.said.splitlines()) <= 6
 
 
-def test_a_full_disk_ends_a_controller_with_what_to_do(tmp_path: Path) -> None:
+def test_a_controller_on_a_full_disk_says_what_to_do_and_waits_until_it_is_told_to_end(
+    tmp_path: Path,
+) -> None:
     with small_disk(tmp_path / "full", 64 << 10) as disk:
-        code, said = ends("controller", *controller(tmp_path, f"controllerStorePath={disk / 'store'}"))
-    assert code == FAILED
-    assert "No space left on device" in said and "make room" in said
+        where = f"controllerStorePath={disk / 'store'}"
+        with ServerProcess("controller", *controller(tmp_path, where)) as waiting:
+            waiting.wait_to_say("make room")
+            assert waiting.stop() == 0
+    assert "No space left on device" in waiting.said and "trying on" in waiting.said
