@@ -72,6 +72,12 @@ class Block:
             return self
         return Block(self.term, self.data, self.ends[start:stop], self.body_at(start) - HEAD.size)
 
+    def alone(self) -> Block:
+        """The same entries; where most of `data` is not theirs, without that: a few that stay are not to keep a whole PUSH."""
+        if 2 * (self.ends[-1] - self.begin) >= len(self.data):
+            return self
+        return Block(self.term, bytes(self.view), tuple(end - self.begin for end in self.ends))
+
     def beginning_with(self, mark: bytes) -> list[int]:
         """The numbers of the entries whose bodies do."""
         begins, starts = self.data.startswith, (self.begin, *self.ends)
@@ -164,6 +170,10 @@ class Entries(Sequence[Entry]):
                 found.append(block.part(low, high))
             before += len(block)
         return Entries(self.first_index + start, tuple(found))
+
+    def alone(self) -> Entries:
+        """The same, see Block."""
+        return Entries(self.first_index, tuple(block.alone() for block in self.blocks))
 
     def __len__(self) -> int:
         return self._length

@@ -13,6 +13,7 @@ from zlib import crc32
 from dledger.blocks import HEAD as ENTRY
 from dledger.blocks import Block, Entries
 from dledger.entry import NO_TERM, Entry
+from dledger.settings import PUSH_ENTRIES_LIMIT
 
 FRAMES = 1
 """The version of frames that this member reads; 0, or nothing: none."""
@@ -68,8 +69,11 @@ def entries_in(data: memoryview, first_index: int) -> Entries:
     blocks: list[Block] = []
     ends: list[int] = []
     content, term, begin, at = bytes(data), NO_TERM, 0, 0
-    size_of_all = len(content)
+    size_of_all, left = len(content), PUSH_ENTRIES_LIMIT
     while at < size_of_all:
+        if not left:
+            raise MessageFrameDamaged(f"a PUSH has {PUSH_ENTRIES_LIMIT} entries at most")
+        left -= 1
         body_at = at + ENTRY.size
         if body_at > size_of_all:
             raise MessageFrameDamaged(f"{size_of_all - at} bytes are no entry")

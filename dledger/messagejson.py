@@ -38,6 +38,7 @@ from dledger.messages import (
     ResultCode,
     VoteRequest,
 )
+from dledger.settings import PUSH_ENTRIES_LIMIT
 from remoting.wirefields import IntegerRange, WireField, integer_range, wire, wire_fields
 
 E = TypeVar("E", bound=Enum)
@@ -269,6 +270,8 @@ def entries(fields: Fields, name: str) -> Entries:
 
 
 def entries_from_json(rows: list[object], first: int) -> Entries:
+    if len(rows) > PUSH_ENTRIES_LIMIT:
+        raise MessageError("batchEntry", len(rows), f"a PUSH has {PUSH_ENTRIES_LIMIT} entries at most")
     found = list(map(entry_from_json, rows))
     for index, entry in enumerate(found, first):
         if entry.index != index:

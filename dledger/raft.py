@@ -550,7 +550,8 @@ class Raft:
                 return ResultCode.INCONSISTENT_INDEX
             if conflict <= self.log.last_index:
                 self.cut(conflict)
-            self.append(request.entries[conflict - request.prev_index - 1 :])
+            new = Entries.of(request.entries)[conflict - request.prev_index - 1 :]
+            self.append(new.alone())
         proven_end = request.prev_index + len(request.entries)
         self.committed_index = max(self.committed_index, min(request.commit_index, proven_end))
         return ResultCode.SUCCESS

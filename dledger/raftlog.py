@@ -119,7 +119,7 @@ class RaftLog:
         self.recent_bytes -= sum(cost(block) for _, block in gone)
         if number:
             first, block = gone[0]
-            self._recent.append((first, block.part(0, number)))
+            self._recent.append((first, block.part(0, number).alone()))
             self.recent_bytes += cost(self._recent[-1][1])
         self.recent_from = min(self.recent_from, self.last_index + 1)
 
@@ -145,7 +145,7 @@ class RaftLog:
         del self._recent[:at]
         if number:
             block = self._recent[0][1]
-            self._recent[0] = index, block.part(number, len(block))
+            self._recent[0] = index, block.part(number, len(block)).alone()
             self.recent_bytes -= block.size(number, ENTRY_COST_BYTES)
         self.recent_from = index
 

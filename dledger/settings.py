@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 INDEX_UNIT_BYTES = 32
+PUSH_ENTRIES_LIMIT = 1 << 16
+"""No leader's settings allow more: who sends millions of empty entries would stop a member for seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +81,8 @@ class DLedgerSettings:
                 f"an entry of {self.entry_bytes_max} bytes and its header do not fit into a data file of "
                 f"{self.data_file_bytes}"
             )
-        if self.push_entries_max < 1 or self.push_bytes_max < 1:
-            raise ValueError("a PUSH must have room for one entry")
+        if not 1 <= self.push_entries_max <= PUSH_ENTRIES_LIMIT or self.push_bytes_max < 1:
+            raise ValueError(f"a PUSH must have room for one entry, and for {PUSH_ENTRIES_LIMIT} at most")
         if self.pushes_in_flight_max < 1 or self.push_gap_ms < 0:
             raise ValueError("one PUSH at least must be under way, and no gap between two is negative")
         if self.snapshot_chunk_bytes < 1 or self.snapshot_margin_entries < 0:

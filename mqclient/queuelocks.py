@@ -39,6 +39,9 @@ class QueueLocks:
         self._client = client
         self._clock = clock
         self._trusted_until_ms: dict[MessageQueue, int] = {}
+        self._asked = 0
+        self._given_up: dict[MessageQueue, int] = {}
+        """Behind which question each was: a lock that was asked for before is not trusted, whatever the answer."""
 
     def holds(self, queue: MessageQueue) -> bool:
         """Whether nobody else reads `queue` for the group at this moment."""
@@ -51,6 +54,8 @@ class QueueLocks:
         held: set[MessageQueue] = set()
         for name, wanted in _by_set(queues).items():
             asked_ms = self._clock.monotonic_ms()
+            self._asked += 1
+            number = self._asked
             reply = await self._ask(RequestCode.LOCK_BATCH_MQ, name, wanted)
             try:
                 said = LockBatchResponseBody.decode(reply.body).locked
@@ -58,7 +63,8 @@ class QueueLocks:
                 raise LockFailed(self.group, name, f"unreadable answer: {error}") from error
             locked = {(queue.topic, queue.queue_id) for queue in said}
             for queue in wanted:
-                if (queue.topic, queue.queue_id) in locked:
+                is_kept = self._given_up.get(queue, 0) < number
+                if is_kept and (queue.topic, queue.queue_id) in locked:
                     self._trusted_until_ms[queue] = asked_ms + TRUST_MS
                     held.add(queue)
                 else:
@@ -66,10 +72,12 @@ class QueueLocks:
         return held
 
     async def unlock(self, queues: Iterable[MessageQueue]) -> None:
-        """Others may read `queues` now. Raises LockFailed: their locks last until they are over."""
+        """Others may read `queues` now. Raises LockFailed: their locks last until they are over, or until the request arrives
+        all the same, so this client must not lock them again."""
         for name, given_up in _by_set(queues).items():
             for queue in given_up:
                 self._trusted_until_ms.pop(queue, None)
+                self._given_up[queue] = self._asked
             await self._ask(RequestCode.UNLOCK_BATCH_MQ, name, given_up)
 
     async def _ask(self, code: RequestCode, name: str, queues: list[MessageQueue]) -> RemotingCommand:

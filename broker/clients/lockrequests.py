@@ -1,14 +1,18 @@
 """Requests of clients that consume in order: lock queues 41, give them up 42.
 
 Invariant: a client is told that it holds a queue only once every member of the SyncStateSet knows it, so that the next master
-does, too; only a master tells it, and what this broker does not have is held by nobody."""
+does, too; only a master tells it, and what this broker does not have is held by nobody. A master that may have a successor
+without knowing renews nothing by itself: that successor counts leases from when it began, so all who may be it must have been
+slaves of this master a moment ago."""
 
 from __future__ import annotations
 
 from broker.admin.agreement import Agreement
-from broker.role.membership import Membership
+from broker.role.membership import VOUCHED_MS, Membership
 from broker.tables.queuelocks import Queue
+from broker.tables.subscriptiongroups import NAME_LENGTH_MAX
 from broker.tables.tables import Tables
+from mqruntime.clock import Clock
 from remoting.bodies.queues import LockBatchResponseBody, LockQueuesBody, MessageQueue
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
@@ -19,12 +23,18 @@ from remoting.router import Router
 class LockRequests:
     """Their handlers, on a broker of the set `broker_name`."""
 
-    def __init__(self, broker_name: str, tables: Tables, role: Membership, agreement: Agreement) -> None:
+    def __init__(
+        self, broker_name: str, tables: Tables, role: Membership, agreement: Agreement, clock: Clock
+    ) -> None:
         self._broker_name = broker_name
+        self._tables = tables
+        self._clock = clock
         self._topics = tables.topics
         self._locks = tables.locks
         self._role = role
         self._agreement = agreement
+        self._witnessed: tuple[int, int] | None = None
+        """Under which masterEpoch all who may follow were slaves of this master, and when, ms."""
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.LOCK_BATCH_MQ, self._lock)
@@ -35,13 +45,21 @@ class LockRequests:
             return self._not_master(command)
         wanted = LockQueuesBody.decode(command.body)
         group, client_id = wanted.consumer_group, wanted.client_id
+        if max(len(group), len(client_id)) > NAME_LENGTH_MAX:
+            why = f"a group and a client id have {NAME_LENGTH_MAX} characters at most"
+            return command.reply(ResponseCode.SYSTEM_ERROR, why)
         held = self._locks.lock(group, self._here(wanted), client_id)
         newest = self._locks.newest
-        if not self._locks.agreed(group, held, client_id):
+        now_ms, epoch = self._clock.monotonic_ms(), self._role.master_epoch
+        doubtful = self._role.may_have_a_successor(now_ms) and not self._is_witnessed(epoch, now_ms)
+        if held and (doubtful or not self._locks.agreed(group, held, client_id)):
             what = f"{client_id} holds {len(held)} queues for {group}"
-            answer = await self._agreement.change(command, what, lambda: None)
+            make = self._tables.copied_anew if doubtful else lambda: None
+            answer = await self._agreement.change(command, what, make)
             if answer.code != ResponseCode.SUCCESS:
                 return answer
+            if doubtful:
+                self._witnessed = epoch, now_ms
             held = self._locks.note_agreed(group, held, client_id, newest)
         queues = [MessageQueue(topic, self._broker_name, queue_id) for topic, queue_id in held]
         return command.reply(body=LockBatchResponseBody(queues).encode())
@@ -52,6 +70,14 @@ class LockRequests:
         given_up = LockQueuesBody.decode(command.body)
         self._locks.unlock(given_up.consumer_group, self._here(given_up), given_up.client_id)
         return command.reply()
+
+    def _is_witnessed(self, epoch: int, now_ms: int) -> bool:
+        """Whether that was so lately that a lease of any successor outlasts what a client is told now."""
+        return (
+            self._witnessed is not None
+            and self._witnessed[0] == epoch
+            and now_ms < self._witnessed[1] + VOUCHED_MS
+        )
 
     def _here(self, body: LockQueuesBody) -> list[Queue]:
         """Those of the queues that this broker has."""

@@ -52,6 +52,9 @@ TAKEN_RETRY_MS = 50  # brokers that start together race for ids
 ELECT_RETRY_MS = 500
 ROLE_RETRY_MS = 1000
 MASTER_ROLE_ID = 0
+VOUCHED_MS = 20_000
+"""So long after controllers were asked who said that this broker leads, none is taken to lead in its place. A client trusts a
+lock for 30 s, and a new master keeps it for 60 s: of the rest 10 s are for controllers that lead no more and do not know."""
 
 
 class Stage(Enum):
@@ -121,6 +124,10 @@ class Membership:
         self._call_due_ms = 0
         self._poll_due_ms = 0
         self._role_due_ms = 0
+        self._asked_ms = 0
+        self._vouched_ms: int | None = (
+            None  # when they were asked who named us master under the present epoch
+        )
 
     def restore(self, identity: Identity | TemporaryIdentity | None) -> None:
         """Who we are, or ask to be, as the disk says."""
@@ -182,6 +189,13 @@ class Membership:
     def accepts_sends(self) -> bool:
         return self._role is MASTER and self._seen_epoch <= self.master_epoch and not self._stopping
 
+    def may_have_a_successor(self, now_ms: int) -> bool:
+        """Whether another may lead without this master having heard of it: controllers did not answer it for a while. In a pair
+        nobody does, and a Raft group's leader that hears no majority leads no more."""
+        if self._stage is Stage.APPOINTED:
+            return False
+        return self._vouched_ms is None or now_ms >= self._vouched_ms + VOUCHED_MS
+
     @property
     def broker_id(self) -> int | None:
         """The id that controllers know us by, once it is durable."""
@@ -236,7 +250,7 @@ class Membership:
         """Call at `next_tick_ms` or later, and once to begin."""
         actions: list[Action] = []
         if not self._calling and (step := self._due_step(now_ms)) is not None:
-            self._calling = True
+            self._calling, self._asked_ms = True, now_ms
             actions.append(step)
         if self._wanted is not None and not self._changing and now_ms >= self._role_due_ms:
             self._changing = True
@@ -399,6 +413,12 @@ class Membership:
             return []
         self._is_current = True
         self._seen_epoch = max(self._seen_epoch, reply.master_epoch)
+        if (
+            self._role is Role.MASTER
+            and reply.grant is not None
+            and reply.grant.master_epoch == self.master_epoch
+        ):
+            self._vouched_ms = self._asked_ms
         self._elect = reply.grant is None and not self._is_async_learner
         return self._granted(reply.grant, now_ms)
 
@@ -444,7 +464,7 @@ class Membership:
     def role_taken(self, grant: Grant, now_ms: int) -> list[Action]:
         """The change succeeded, durably."""
         assert grant.master_epoch > self.master_epoch
-        self._taken = grant
+        self._taken, self._vouched_ms = grant, None
         self._role = Role.MASTER if grant.master_id == self.broker_id else Role.SLAVE
         return self._changed(grant, now_ms)
 

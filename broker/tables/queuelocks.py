@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+import orjson
+
 from mqruntime.clock import Clock
 from remoting.bodies.tables import QueueLock, QueueLockTable
 
@@ -16,9 +18,15 @@ QUEUE_LOCKS_FILE = "config/queueLocks.json"
 LEASE_MS = 60_000
 """Upstream's; its clients renew each 20 s, and trust for 30 s what they were told."""
 LOCKS_MAX = 100_000
+BYTES_MAX = 8 << 20
+"""Of the table as it is copied, about: slaves get it in one frame, with topics and groups."""
+LOCK_BYTES = 64
+"""Of a lock as it is copied, beside its names."""
 
 Queue = tuple[str, int]
 """Topic and queue id."""
+Key = tuple[str, Queue]
+"""Group and queue."""
 
 
 @dataclass(slots=True)
@@ -37,7 +45,8 @@ class QueueLocks:
     def __init__(self, clock: Clock, on_change: Callable[[], None]) -> None:
         self._clock = clock
         self._on_change = on_change
-        self._locks: dict[tuple[str, Queue], Lock] = {}
+        self._locks: dict[Key, Lock] = {}
+        self._bytes = 0
         self.newest = 0
         """The number of the last lock that was granted here."""
         self._forgot_ms = clock.monotonic_ms()
@@ -50,9 +59,10 @@ class QueueLocks:
             lock = self._locks.get((group, queue))
             if lock is not None and lock.client_id == client_id:
                 lock.renewed_ms = now_ms
-            elif _is_over(lock, now_ms) if lock is not None else len(self._locks) < LOCKS_MAX:
+            elif _is_over(lock, now_ms) if lock is not None else self._has_room:
                 self.newest += 1
-                self._locks[group, queue] = Lock(client_id, now_ms, self.newest)
+                self._drop((group, queue))
+                self._put((group, queue), Lock(client_id, now_ms, self.newest))
                 changed = True
             else:
                 continue
@@ -65,7 +75,7 @@ class QueueLocks:
         """`client_id` gives up what it holds of `queues`."""
         given_up = [(group, queue) for queue in queues if self._is_held(group, queue, client_id)]
         for key in given_up:
-            del self._locks[key]
+            self._drop(key)
         if given_up:
             self._on_change()
 
@@ -105,7 +115,9 @@ class QueueLocks:
         if holders == {key: lock.client_id for key, lock in self._locks.items()}:
             return False
         now_ms = self._clock.monotonic_ms()
-        self._locks = {key: Lock(client_id, now_ms, self.newest) for key, client_id in holders.items()}
+        self._locks, self._bytes = {}, 0
+        for key, client_id in holders.items():
+            self._put(key, Lock(client_id, now_ms, self.newest))
         return True
 
     def encode(self) -> bytes:
@@ -127,8 +139,25 @@ class QueueLocks:
         self._forgot_ms = now_ms
         over = [key for key, lock in self._locks.items() if _is_over(lock, now_ms)]
         for key in over:
-            del self._locks[key]
+            self._drop(key)
         return bool(over)
+
+    @property
+    def _has_room(self) -> bool:
+        return len(self._locks) < LOCKS_MAX and self._bytes < BYTES_MAX
+
+    def _put(self, key: Key, lock: Lock) -> None:
+        self._locks[key] = lock
+        self._bytes += _cost(key, lock)
+
+    def _drop(self, key: Key) -> None:
+        if (lock := self._locks.pop(key, None)) is not None:
+            self._bytes -= _cost(key, lock)
+
+
+def _cost(key: Key, lock: Lock) -> int:
+    group, (topic, _) = key
+    return LOCK_BYTES + len(orjson.dumps((group, topic, lock.client_id)))
 
 
 def _is_over(lock: Lock, now_ms: int) -> bool:

@@ -162,12 +162,16 @@ class Tables:
             self.topics.wrapper(), self.groups.wrapper, self.deletions.wrapper(), ends, self.locks.wrapper()
         )
 
+    def copied_anew(self) -> None:
+        """Who holds the version that this makes was a slave of this master after the call."""
+        self._revision += 1
+        self._tell(self._facts_callbacks)
+
     def log_trimmed(self) -> None:
         """The log of this master begins later: who copied these tables before may lack where a queue goes on."""
         if (emptied := self._queues.emptied_queues()) != self._emptied:
             self._emptied = emptied
-            self._revision += 1
-            self._tell(self._facts_callbacks)
+            self.copied_anew()
 
     def adopt(self, copy: TablesCopy) -> None:
         """Take over the master's; they are to be saved."""

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import random
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
 from broker.tables import queuelocks
 from broker.tables.queuelocks import LEASE_MS, QueueLocks
+from mqclient.client import Client
 from mqclient.errors import LockFailed
 from mqclient.queuelocks import TRUST_MS
 from mqclient.queuelocks import QueueLocks as ClientLocks
@@ -19,8 +22,10 @@ from remoting.bodies.queues import LockBatchResponseBody, LockQueuesBody
 from remoting.bodies.queues import MessageQueue as WireQueue
 from remoting.codes import RequestCode, ResponseCode
 from remoting.errors import BodyError
+from simulation.kernel.node import SimulatedClock
 from simulation.kernel.world import World
-from tests.unit.broker.brokerset import Cluster
+from tests.unit.broker.brokerset import NAMESRV, Cluster
+from tests.unit.broker.test_parted_leader import controllers_of, part
 
 ONE, TWO = ("orders", 1), ("orders", 2)
 QUEUES = [MessageQueue("orders", "broker-a", number) for number in (1, 2)]
@@ -137,6 +142,23 @@ def test_locks_that_are_over_make_room_for_others(monkeypatch: pytest.MonkeyPatc
     table.clock.ms += LEASE_MS
     assert table.locks.lock("CG", [("orders", 3)], "a") == [("orders", 3)]
     assert len(table.locks.wrapper().locks) == 1
+
+
+def test_as_many_are_locked_as_slaves_can_be_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    table, name = Table(), "\0" * 255
+    monkeypatch.setattr(queuelocks, "BYTES_MAX", 4_000)
+    many = [("orders", number) for number in range(9)]
+    for _ in range(2):
+        assert table.locks.lock(name, many, name) == many[:2]
+        assert 4_000 < len(table.locks.encode()) < 8_000
+        copied = Table()
+        copied.locks.decode(table.locks.encode())
+        assert copied.locks.lock("CG", many, "b") == []
+        table.locks.unlock(name, many, name)
+        assert table.locks.lock("CG", many, "b") == many
+        table.clock.ms += LEASE_MS
+        assert table.locks.lock("CG", many[:1], "c") == many[:1]
+        table.locks.unlock("CG", many, "c")
 
 
 # -- the requests
@@ -292,3 +314,69 @@ def test_what_was_said_counts_from_when_it_was_asked(readers: Readers) -> None:
             return [*said, locks.holds(QUEUES[0]), locks.holds(QUEUES[1])]
 
     assert readers.cluster.run(trusted()) == [False, True, False, True, False, True]
+
+
+def test_a_master_that_may_have_a_successor_renews_nothing_by_itself(readers: Readers) -> None:
+    """A client that reaches the parted master alone, and one that reaches the next."""
+    world, cluster = readers.world, readers.cluster
+    there, former = world.node("client there", "10.0.4.2"), cluster.master
+    client = Client(NAMESRV, clock=SimulatedClock(there), random=random.Random(1))
+    one: ClientLocks = client.locks("CG", "a")
+
+    async def renew() -> None:
+        while True:
+            with suppress(LockFailed):
+                await one.lock(QUEUES)
+            await asyncio.sleep(10)
+
+    async def other_holds() -> bool:
+        async with cluster.client() as client:
+            locks: ClientLocks = client.locks("CG", "b")
+            while not locks.holds(QUEUES[0]):
+                with suppress(LockFailed):
+                    await locks.lock(QUEUES)
+                await asyncio.sleep(1)
+            return one.holds(QUEUES[0])
+
+    there.spawn(renew())
+    world.run_for_ms(1_000)
+    assert one.holds(QUEUES[0])
+    part(world, former, [*cluster.brokers, *controllers_of(world), world.nodes["namesrv"]])
+    part(world, there, [node for node in [*cluster.brokers, world.nodes["namesrv"]] if node is not former])
+    assert not cluster.run(other_holds())
+
+
+def test_without_controllers_locks_are_renewed_with_the_slaves_word(readers: Readers) -> None:
+    assert readers.lock("a") == set(QUEUES)
+    for node in controllers_of(readers.world):
+        node.kill()
+    for _ in range(12):
+        readers.world.run_for_ms(10_000)
+        assert readers.lock("a") == set(QUEUES)
+        assert readers.lock("b") == set()
+
+
+def test_what_is_given_up_while_its_lock_is_asked_for_is_not_held(readers: Readers) -> None:
+    """The answer is on its way."""
+
+    async def trusted() -> tuple[set[MessageQueue], bool, bool, set[MessageQueue]]:
+        async with readers.cluster.client() as client:
+            locks: ClientLocks = client.locks("CG", "a")
+            await locks.lock(QUEUES[1:])
+            asked = asyncio.create_task(locks.lock(QUEUES))
+            await asyncio.sleep(0.0001)
+            await locks.unlock(QUEUES[:1])
+            held = await asked
+            now = locks.holds(QUEUES[0]), locks.holds(QUEUES[1])
+            return held, *now, await locks.lock(QUEUES)
+
+    assert readers.cluster.run(trusted()) == ({QUEUES[1]}, False, True, set(QUEUES))
+
+
+def test_who_has_a_name_that_is_no_name_locks_nothing(readers: Readers) -> None:
+    """Each slave copies it with each queue, and has no room for a few of these."""
+    cluster, wire = readers.cluster, [WireQueue("orders", "broker-a", 1)]
+    master = cluster.app(cluster.master).address
+    for body in (LockQueuesBody("CG", "a" * 256, wire), LockQueuesBody("g" * 256, "a", wire)):
+        reply = cluster.run(cluster.ask(master, RequestCode.LOCK_BATCH_MQ, None, body.encode()))
+        assert (reply.code, reply.remark) == (1, "a group and a client id have 255 characters at most")

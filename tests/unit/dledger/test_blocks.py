@@ -64,6 +64,17 @@ def test_a_part_of_a_block_has_the_bytes_of_its_entries() -> None:
             ]
 
 
+def test_a_part_that_stays_alone_keeps_no_more_than_as_many_bytes_again() -> None:
+    block = block_of(3, [b"x" * 100, b"y" * 40, b"", b"z" * 100])
+    assert block.alone() is block and block.part(0, 2).alone().data is block.data
+    for start, stop in ((1, 3), (2, 3), (3, 4)):
+        part = block.part(start, stop).alone()
+        assert part.begin == 0 and bytes(part.view) == part.data and part.sizes == block.sizes[start:stop]
+        assert [part.body(at) for at in range(len(part))] == [block.body(at) for at in range(start, stop)]
+    entries = Entries(5, (block,))[3:].alone()
+    assert entries == [Entry(8, 3, b"z" * 100)] and len(entries.blocks[0].data) == HEAD.size + 100
+
+
 @pytest.mark.parametrize("each", [0, 12, 48])
 def test_as_many_of_the_first_fit_as_have_room(each: int) -> None:
     block = block_of(3, BODIES).part(1, 7)

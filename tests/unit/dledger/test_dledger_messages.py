@@ -8,6 +8,7 @@ from zlib import crc32
 
 import pytest
 
+from dledger import messageframe, messagejson
 from dledger.entry import Entry
 from dledger.messageframe import framed
 from dledger.messagejson import (
@@ -140,6 +141,29 @@ def test_entries_of_a_frame_that_no_member_writes_are_refused(kind: str, data: s
     envelope, fields = decode_envelope(body)
     with pytest.raises(MessageError, match="batchEntry"):
         decode_request(51004, envelope, fields)
+
+
+def test_more_entries_than_any_leader_sends_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Millions of empty ones fit into a frame, and each costs time and memory."""
+    for module in (messageframe, messagejson):
+        monkeypatch.setattr(module, "PUSH_ENTRIES_LIMIT", 2)
+    in_json = json.loads(encode_request(ENVELOPE, PUSH))
+    in_frame = {name: value for name, value in in_json.items() if name != "batchEntry"}
+    rows = [{"body": "", "index": index, "magic": 1, "size": 48, "term": 4} for index in range(11, 14)]
+    for count in (2, 3):
+        data = bytes.fromhex("0000000000000004 00000000") * count
+        bodies = [
+            json.dumps(in_json | {"batchEntry": rows[:count]}).encode(),
+            b"".join(framed(json.dumps(in_frame).encode(), [data])),
+        ]
+        for body in bodies:
+            envelope, fields = decode_envelope(body)
+            if count == 2:
+                push = decode_request(51004, envelope, fields)
+                assert isinstance(push, PushRequest) and len(push.entries) == 2
+            else:
+                with pytest.raises(MessageError, match="2 entries at most"):
+                    decode_request(51004, envelope, fields)
 
 
 def test_no_json_says_what_stands_behind_it() -> None:

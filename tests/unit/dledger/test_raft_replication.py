@@ -6,6 +6,7 @@ import pytest
 
 from dledger.actions import Action, Commit, Load, PersistThenSend, ReadReady, Reply, Role, Send, Vote
 from dledger.entry import Entry
+from dledger.messageframe import entries_in, entry_parts
 from dledger.messages import (
     HeartBeatRequest,
     HeartBeatResponse,
@@ -118,6 +119,21 @@ def test_a_repeated_or_late_push_cuts_nothing() -> None:
     assert replies(actions) == [PushResponse(2, ResultCode.SUCCESS, 1, 1, 2)]
     assert not any(isinstance(action, PersistThenSend) for action in actions)
     assert raft.log.last_index == 2
+
+
+def test_what_is_new_in_a_push_keeps_nothing_of_the_rest() -> None:
+    """Pushes that repeat much of what is known would each stay in memory whole."""
+    raft, known = core("b"), [Entry(index, 1, b"x" * 100) for index in range(9)]
+    pushed = entries_in(memoryview(b"".join(entry_parts([*known, Entry(9, 1, b"new")]))), 0)
+    raft.receive("a", append(1, (-1, -1), *known), 10)
+    actions = raft.receive("a", PushRequest(1, PushType.APPEND, -1, -1, -1, pushed), 20)
+    (persist,) = [action for action in actions if isinstance(action, PersistThenSend)]
+    (block,) = raft.log.slice(9, 9, 999).blocks
+    assert persist.entries == [Entry(9, 1, b"new")] and block.body(0) == b"new"
+    assert len(block.data) == len(block.view)
+    raft.log.cut(1)
+    (block,) = raft.log.slice(0, 9, 999).blocks
+    assert len(block) == 1 and len(block.data) == len(block.view)
 
 
 def test_a_follower_commits_no_further_than_what_the_push_proved() -> None:
