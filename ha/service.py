@@ -372,6 +372,9 @@ class HAService:
         mastership = self.mastership
         return mastership is not None and mastership.sync_state_set.may_confirm()
 
+    def leads_without_tables(self) -> bool:
+        return False
+
     def acked_end(self) -> int:
         """Sends that end at or below this may be answered OK. 0 unless master."""
         end = self._end

@@ -300,12 +300,12 @@ class Cluster:
     async def create_topic(self, topic: str, queues: int = 4) -> None:
         """Creates a topic on the master; waits until clients are routed to it and every member of the
         SyncStateSet knows it, so that whoever is elected next serves it."""
-        state = await self.wait_in_sync(1)
         admin = AdminClient(SystemClock())
 
         wanted = TopicSettings(topic, read_queues=queues, write_queues=queues)
 
         async def probe() -> None:
+            state = await self.wait_in_sync(1)  # it may have just changed, and be no more than announced
             try:  # again while a member of the set takes its time
                 await admin.create_topic(state.master_address or "", wanted)
                 await admin.topic_route(self.layout.namesrv, topic)

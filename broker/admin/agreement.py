@@ -89,6 +89,11 @@ class Agreement:
             await woken(self._news, min(left_ms, LOOK_MS))
         return command.reply()
 
+    @property
+    def may_be_forgotten(self) -> bool:
+        """Whether the next master may lack what was agreed."""
+        return self._ha.leads_without_tables()
+
     async def held_by(self, members: frozenset[int]) -> bool:
         """Whether these brokers hold all that administrators were answered until now, or do within the time."""
         deadline_ms = self._clock.monotonic_ms() + self._wait_ms()

@@ -3,7 +3,8 @@
 Invariant: a client is told that it holds a queue only once every member of the SyncStateSet knows it, so that the next master
 does, too; only a master tells it, and what this broker does not have is held by nobody. A master that may have a successor
 without knowing renews nothing by itself: that successor counts leases from when it began, so all who may be it must have been
-slaves of this master a moment ago."""
+slaves of this master a moment ago. Where one that nobody waited for may lead next, as in Raft mode, a master answers nothing
+until no client trusts what its predecessor said."""
 
 from __future__ import annotations
 
@@ -18,6 +19,10 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.peer import Peer
 from remoting.router import Router
+
+SETTLED_MS = 35_000
+"""A client trusts a lock for 30 s; the rest is until a leader of a Raft group that was deposed knows it."""
+JUST_BEGUN = "this master has just begun, and may not know who holds queues: locks of its predecessor last for half a minute"
 
 
 class LockRequests:
@@ -43,6 +48,8 @@ class LockRequests:
     async def _lock(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         if not self._role.accepts_sends:
             return self._not_master(command)
+        if self._agreement.may_be_forgotten and self._clock.monotonic_ms() < self._locks.led_ms + SETTLED_MS:
+            return command.reply(ResponseCode.SYSTEM_BUSY, JUST_BEGUN)
         wanted = LockQueuesBody.decode(command.body)
         group, client_id = wanted.consumer_group, wanted.client_id
         if max(len(group), len(client_id)) > NAME_LENGTH_MAX:

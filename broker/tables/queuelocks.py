@@ -49,7 +49,8 @@ class QueueLocks:
         self._bytes = 0
         self.newest = 0
         """The number of the last lock that was granted here."""
-        self._forgot_ms = clock.monotonic_ms()
+        self.led_ms = self._forgot_ms = clock.monotonic_ms()
+        """When the last role was taken."""
 
     def lock(self, group: str, queues: Iterable[Queue], client_id: str) -> list[Queue]:
         """`client_id` wants `queues`, or renews its locks; those of them that it holds now."""
@@ -99,7 +100,7 @@ class QueueLocks:
 
     def led(self) -> None:
         """A role was taken: nobody has renewed anything here yet, and who is in the set with a master may be another now."""
-        now_ms = self._clock.monotonic_ms()
+        self.led_ms = now_ms = self._clock.monotonic_ms()
         for lock in self._locks.values():
             lock.renewed_ms, lock.agreed = now_ms, False
 
