@@ -145,7 +145,8 @@ class Totals:
 def start(part: Part, name: str, folder: Path, opened: ExitStack) -> Run:
     said = opened.enter_context((folder / f"{name}.said").open("w+"))
     tally = folder / f"{name}.tally"
-    command = [sys.executable, "-m", "pytest", *arguments(part)]
+    files = folder / f"{name}.files"  # its own: runs side by side would clear away each other's
+    command = [sys.executable, "-m", "pytest", f"--basetemp={files}", *arguments(part)]
     environment = {**os.environ, "TALLY_FILE": str(tally)}
     process = subprocess.Popen(command, env=environment, stdout=said, stderr=said, text=True)
     return Run(part, opened.enter_context(process), said, tally)
@@ -176,7 +177,7 @@ def main(names: list[str]) -> int:
         print(f"unknown layer {unknown[0]}; one of: {' '.join(LAYERS)}", file=sys.stderr)
         return 2
     began_s = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         totals = run_all([part for part in PARTS if part.layer in (names or LAYERS)], Path(folder))
     counts = totals.counts
     print("== totals")
