@@ -125,9 +125,8 @@ class Membership:
         self._poll_due_ms = 0
         self._role_due_ms = 0
         self._asked_ms = 0
-        self._vouched_ms: int | None = (
-            None  # when they were asked who named us master under the present epoch
-        )
+        self._vouched_ms: int | None = None
+        """When the controllers were asked that named us master under the present epoch."""
 
     def restore(self, identity: Identity | TemporaryIdentity | None) -> None:
         """Who we are, or ask to be, as the disk says."""
