@@ -102,7 +102,10 @@ class SendBack:
             return command.reply(ResponseCode.SYSTEM_ERROR, remark)
         if refusal := self._gate.refusal(NOT_ENOUGH):  # the role may have changed meanwhile
             return refusal.reply_to(command)
-        return self._put(peer, command, self._next_try(failed, header, group, topic, command.version))
+        message = self._next_try(failed, header, group, topic, command.version)
+        if self._totals is not None:
+            self._totals.message_sent_back(failed.property_map.get(RETRY_TOPIC, failed.topic), header.group)
+        return self._put(peer, command, message)
 
     def _next_try(
         self,

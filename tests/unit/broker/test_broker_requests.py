@@ -11,13 +11,13 @@ from tests.unit.broker.served import Served
 
 
 def test_what_this_broker_does_not_know_is_answered_with_code_3(served: Served) -> None:
-    for code in (
-        RequestCode.END_TRANSACTION,
-        RequestCode.QUERY_ASSIGNMENT,
-        9999,
+    for code, what in (
+        (RequestCode.QUERY_ASSIGNMENT, "; not built here: queues assigned by the broker"),
+        (3001, "; not built here: access control"),
+        (9999, ""),
     ):
         reply = served.ask(code)
-        assert (reply.code, reply.remark) == (3, f" request type {int(code)} not supported")
+        assert (reply.code, reply.remark) == (3, f" request type {int(code)} not supported{what}")
 
 
 def test_an_operator_hears_once_what_a_client_asks_for_that_is_not_built(
