@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from broker.admin.nocontrollers import refuse_controllers_requests
@@ -221,7 +222,7 @@ class BrokerApp:
         self._failed = asyncio.get_running_loop().create_future()
         if self.settings.under_controllers and not self.settings.controllers:
             raise SettingsError(
-                "controllerAddr", "", "settings", None, "must name controllers: host:port;host:port"
+                "controllerAddr", "", self.settings.place, None, "must name controllers: host:port;host:port"
             )
         check_folders(self.settings, self._runtime.segments)
         await self._aside.open()
@@ -230,7 +231,7 @@ class BrokerApp:
         finally:
             await self._note_failed_sync()
         logger.info("compiled module: %s", presence.why_not or "in use")
-        logger.info("store recovered", extra=fields(report=report))
+        logger.info("store recovered", extra=fields(**asdict(report)))
         await self.tables.load()
         await self.ha.start()
         await self._learn_who_we_are()

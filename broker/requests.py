@@ -139,7 +139,7 @@ class Requests:
             groups=tables.groups,
             gate=gate,
             random=random,
-            broker_permission=settings.broker_permission,
+            permission=lambda: settings.broker_permission,
             delay_levels=len(levels_ms),
             totals=self.totals,
         )

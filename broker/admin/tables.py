@@ -49,7 +49,7 @@ def add_table_requests(
     OffsetRequests(store, topics, offsets).add_to(router)
     LookupRequests(store, reading).add_to(router)
     ClientCalls(name, consumers, store, reading).add_to(router)
-    Configuration(settings).add_to(router)
+    Configuration(settings, tables, role).add_to(router)
     QueueRequests(
         broker_name=name,
         role=role,

@@ -64,6 +64,10 @@ class Totals:
 
     def plain_sends_stored(self, amounts: Mapping[tuple[bytes, int, int], int]) -> None:
         """The same of plain sends: (topic, bytes of records, records) of a send -> how many sends."""
+        if not self._with_sizes:
+            for (name, size, records), times in amounts.items():
+                self._add(name.decode(), records * times, size * times, {}, times)
+            return
         of_topic: dict[bytes, dict[tuple[int, int], int]] = {}
         for (topic, size, records), times in amounts.items():
             of_topic.setdefault(topic, {})[size, records] = times
@@ -103,7 +107,10 @@ class Totals:
     ) -> None:
         if not count:
             return
-        self.stored.setdefault(topic, Amount()).add(count, size, calls)
+        amount = self.stored.get(topic)
+        if amount is None:
+            amount = self.stored[topic] = Amount()
+        amount.add(count, size, calls)
         self.put.add(count, size, calls)
         self.dead_letter(topic, count)
         if not self._with_sizes:

@@ -75,6 +75,7 @@ class Tables:
             queue_nums=settings.default_topic_queue_nums,
         )
         self.topics = Topics(clock, system, self._topics_changed, self._led)
+        self.topics.auto_create = settings.auto_create_topic_enable
         self.groups = SubscriptionGroups(
             clock, auto_create=settings.auto_create_subscription_group, on_change=self._groups_changed
         )
