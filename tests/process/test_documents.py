@@ -59,6 +59,13 @@ COMMANDS: dict[str, Run | Elsewhere] = {
     UP: Elsewhere("the fixture `cluster`"),
     DOWN: Elsewhere("the fixture `cluster`"),
     "scripts/cluster status --dir run/demo": Run("controller-2"),
+    "mqadmin --version": Run("mqadmin "),
+    "systemctl enable --now mqnamesrv mqcontroller mqbroker@a": Elsewhere(
+        "machines with systemd; tests/unit/localcluster/test_three_machines_page.py loads the files"
+    ),
+    "mqadmin watch --once -n '10.0.0.11:9876;10.0.0.12:9876;10.0.0.13:9876'": Run(
+        "master", instead=(("'10.0.0.11:9876;10.0.0.12:9876;10.0.0.13:9876'", "NAMESRV"),)
+    ),
     TOPIC: Elsewhere("the test of programs for Python"),
     "scripts/drill kill --count 5 --dir run/demo": Run("lost 0", instead=(("--count 5", "--count 1"),)),
     "scripts/drill kill --count 20": Elsewhere(

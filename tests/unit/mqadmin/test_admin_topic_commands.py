@@ -220,6 +220,9 @@ def test_exports_are_files_that_hold_users_topics_and_groups(server: ScriptedSer
     quota = metrics["evaluateReport"]["broker-a"]["runtimeQuota"]
     assert (quota["tps"]["normalInTps"], quota["topicSize"], quota["groupSize"]) == (2.5, 1, 1)
     assert metrics["totalData"]["totalTps"]["totalNormalInTps"] == 2.5
+    server.says(RequestCode.GET_BROKER_RUNTIME_INFO, {"table": {"putTps": " "}})
+    young = json.loads(server.run("exportMetrics", "-c", "C", *to, "--json").stdout)
+    assert young["totalData"]["totalTps"]["totalNormalInTps"] == 0
 
 
 def test_an_export_that_cannot_be_written_fails_with_the_path(server: ScriptedServer, tmp_path: Path) -> None:
