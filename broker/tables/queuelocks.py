@@ -49,8 +49,7 @@ class QueueLocks:
         self._bytes = 0
         self.newest = 0
         """The number of the last lock that was granted here."""
-        self.led_ms = self._forgot_ms = clock.monotonic_ms()
-        """When the last role was taken."""
+        self._forgot_ms = clock.monotonic_ms()
 
     def lock(self, group: str, queues: Iterable[Queue], client_id: str) -> list[Queue]:
         """`client_id` wants `queues`, or renews its locks; those of them that it holds now."""
@@ -100,7 +99,7 @@ class QueueLocks:
 
     def led(self) -> None:
         """A role was taken: nobody has renewed anything here yet, and who is in the set with a master may be another now."""
-        self.led_ms = now_ms = self._clock.monotonic_ms()
+        now_ms = self._clock.monotonic_ms()
         for lock in self._locks.values():
             lock.renewed_ms, lock.agreed = now_ms, False
 
