@@ -92,7 +92,7 @@ class GroupTables:
             while not self._is_enough(answers):
                 if not self._leads(term):
                     raise EpochFenced(term, max(self._member.term, term + 1))
-                for member in self._others() - asking.keys():
+                for member in sorted(self._others() - asking.keys()):
                     asking[member] = asyncio.create_task(
                         self._ask(member, term, answers), name=f"read tables of {member}"
                     )
