@@ -222,12 +222,12 @@ class Member:
             return False
         return True
 
-    async def ask(self, member: str, request: RemotingCommand) -> RemotingCommand:
+    async def ask(self, member: str, request: RemotingCommand, timeout_ms: int) -> RemotingCommand:
         """Its reply, from where the group has it. Raises RemotingError."""
         address = self.node.peers.get(member)
         if address is None:
             raise NotSent(member, "it is no member any more")
-        return await self._client.call(address, request, ASK_TIMEOUT_MS)
+        return await self._client.call(address, request, timeout_ms)
 
     async def where_leader_serves(self) -> str | None:
         """The leader's address for clients, by its own word; None without one that serves. A member of another id does not

@@ -15,7 +15,7 @@ import logging
 from dataclasses import dataclass, field
 
 from broker.tables.holders import TablesVersion
-from broker.tables.stamp import OLDEST
+from broker.tables.stamp import OLDEST, CopyStamp
 from broker.tables.tables import Tables
 from ha.errors import EpochFenced
 from mqruntime.clock import Clock
@@ -31,6 +31,8 @@ from remoting.peer import Peer
 
 logger = logging.getLogger("broker.grouptables")
 
+TIMEOUT_MS = 5_000
+"""Large tables take their time; nobody waits for it where a majority answers sooner."""
 AGAIN_MS = 50
 LOOK_MS = 50
 TOLD_MS = 3_000
@@ -61,11 +63,22 @@ class GroupTables:
         self._clock = clock
         member.router.add(RequestCode.READ_TABLES, self._told)
 
+    @property
+    def _stamp(self) -> CopyStamp:
+        """A version of a term that this group has not come to was copied here with another's files."""
+        stamp = self._tables.stamp
+        if stamp.version is not None and stamp.version.epoch > self._member.term and self._member.counts:
+            logger.warning(
+                "tables of another group", extra=fields(version=stamp.version, term=self._member.term)
+            )
+            stamp.disown()
+        return stamp
+
     # -- what a member takes over, and tells
 
     def takes(self, version: TablesVersion) -> bool:
         """Whether a copy of this version may be taken over: nobody that leads a later term may have been told of an older."""
-        return self._member.term <= version.epoch and self._tables.stamp.may_take(version)
+        return self._member.term <= version.epoch and self._stamp.may_take(version)
 
     def tells(self, version: TablesVersion) -> bool:
         """Whether the leader that made this version may count on this member for it."""
@@ -76,7 +89,7 @@ class GroupTables:
         if not self._member.is_bound_to(header.term):
             why = f"this member is not, or not durably, in term {header.term}"
             return command.reply(ResponseCode.SERVICE_NOT_AVAILABLE, why)
-        version, known = self._tables.stamp.version, TablesVersion.parse(header.holds)
+        version, known = self._stamp.version, TablesVersion.parse(header.holds)
         is_news = version is not None and (known is None or version > known)
         told = TablesVersionHeader(None if version is None else str(version))
         return command.reply(header=told, body=self._tables.copy().encode() if is_news else None)
@@ -109,7 +122,7 @@ class GroupTables:
             raise EpochFenced(term, max(self._member.term, term + 1))
         if answers.newest is not None:
             version, copy = answers.newest
-            if self._tables.stamp.version != version and self._tables.stamp.may_take(version):
+            if version != self._stamp.version and self._stamp.may_take(version):
                 self._tables.adopt(copy, version)
                 logger.info("tables of a member are newer", extra=fields(version=version, term=term))
 
@@ -120,18 +133,18 @@ class GroupTables:
         return set(self._member.voters() - {self._member.self_id})
 
     def _is_enough(self, answers: Answers) -> bool:
-        own = {self._member.self_id: self._tables.stamp.version} | answers.versions
+        own = {self._member.self_id: self._stamp.version} | answers.versions
         with_tables = [member for member, version in own.items() if version is not None]
         return self._member.is_majority(with_tables) or self._member.voters() <= own.keys()
 
     async def _ask(self, member: str, term: int, answers: Answers) -> None:
         """Until it has answered."""
         while True:
-            own = self._tables.stamp.version
+            own = self._stamp.version
             header = ReadTablesHeader(term, None if own is None else str(own))
             try:
                 reply = await self._member.ask(
-                    member, RemotingCommand.request(RequestCode.READ_TABLES, header)
+                    member, RemotingCommand.request(RequestCode.READ_TABLES, header), TIMEOUT_MS
                 )
                 if reply.code == ResponseCode.SUCCESS:
                     told = TablesVersion.parse(TablesVersionHeader.from_ext(reply.ext).tables_version)

@@ -40,15 +40,23 @@ class CopyStamp:
         self._leads = False
         self._set(version)
 
-    def role_taken(self, version: TablesVersion, *, leads: bool) -> None:
-        """What a leader has it names by its own count from now on."""
-        self._leads = leads
-        self.changed(version)
+    def led(self, version: TablesVersion) -> None:
+        """This broker is the master: what it has is its own word now, and so is each change."""
+        self.took(version)
+        self._leads = True
+
+    def leads_no_more(self) -> None:
+        """What is changed here from now on is no word of a leader."""
+        self._leads = False
 
     def changed(self, version: TablesVersion) -> None:
-        """The tables were changed here: news of a leader's, and of who follows none at all."""
+        """The tables were changed here, which is news where this broker leads."""
         if self._leads:
             self._set(version)
+
+    def disown(self) -> None:
+        """The version is none of this group's."""
+        self._set(OLDEST)
 
     def encode(self) -> bytes:
         return Stamp(None if self.version is None else str(self.version)).encode()

@@ -137,9 +137,10 @@ class Tables:
 
     def role_taken(self, master_epoch: int, *, leads: bool) -> None:
         """What is here is what this broker says under that epoch from now on, if it leads."""
+        self.stamp.leads_no_more()  # first: the next version is of another term
         self.topics.led_under(master_epoch)
-        if self._is_stamped:
-            self.stamp.role_taken(self.version, leads=leads)
+        if self._is_stamped and leads:
+            self.stamp.led(self.version)
 
     def delete_topic(self, name: str, log_end: int) -> None:
         """The topic and every offset in it; messages of it that stand beyond `log_end` make it anew."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import orjson
 import pytest
@@ -14,11 +15,12 @@ from broker.app import BrokerApp
 from broker.neighbours.grouptables import GroupTables
 from broker.tables.holders import TablesVersion
 from broker.tables.queuelocks import LEASE_MS
-from broker.tables.stamp import STAMP_FILE
+from broker.tables.stamp import STAMP_FILE, CopyStamp
 from dledger.client import DLedgerClient, Refused
 from mqclient.errors import LockFailed
 from mqclient.queuelocks import TRUST_MS
 from mqclient.route import MessageQueue
+from raftstore.folder import tables_of
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.headers.admin import CreateTopicHeader, TopicHeader
@@ -225,7 +227,7 @@ def test_a_member_answers_only_the_leader_of_the_term_that_its_disk_has(world: W
 
 
 def test_versions_are_kept_and_tables_without_one_count_as_oldest(world: World) -> None:
-    """A former version of ours, which wrote none, and answers 3."""
+    """Of a former version of ours, which wrote none."""
     group = started(world)
     assert asked(group, "made", 5) == ResponseCode.SUCCESS
     world.run_for_ms(3_000)
@@ -234,11 +236,11 @@ def test_versions_are_kept_and_tables_without_one_count_as_oldest(world: World) 
         said = group.app(node).tables.stamp.version
         node.kill()
         assert orjson.loads(node.disk.content(STAMP_FILE) or b"") == {"tablesVersion": str(said)}
+    former = next(node for node in group.brokers if node is not leader)
+    former.disk.drop(STAMP_FILE)
+    former.disk.drop("config/topics.json")
+    former.disk.put("config/topics.json", b'{"dataVersion":{"counter":1},"topicConfigTable":{}}')
     for node in group.brokers:
-        if node is not leader:
-            node.disk.drop(STAMP_FILE)
-            node.disk.drop("config/topics.json")
-            node.disk.put("config/topics.json", b'{"dataVersion":{"counter":1},"topicConfigTable":{}}')
         group.start(node)
     world.run_until(lambda: all(isinstance(node.app, BrokerApp) for node in group.brokers), 5_000)
     group.wait_for_master()
@@ -278,3 +280,47 @@ def removed(group: GroupSet, node: Node) -> None:
             await operator.remove(f"n{group.brokers.index(node)}")
 
     group.run(remove())
+
+
+def test_a_leader_that_follows_again_names_no_version_of_the_next_term() -> None:
+    """A version that no leader made would count as newer than what leaders made of that term."""
+    changes: list[TablesVersion | None] = []
+    stamp = CopyStamp(lambda: changes.append(stamp.version))
+    stamp.led(TablesVersion(3, 7))
+    stamp.changed(TablesVersion(3, 8))
+    stamp.leads_no_more()
+    stamp.changed(TablesVersion(5, 9))
+    assert stamp.version == changes[-1] == TablesVersion(3, 8)
+    stamp.took(TablesVersion(5, 2))
+    stamp.changed(TablesVersion(5, 10))
+    assert stamp.version == TablesVersion(5, 2)
+    assert not stamp.may_take(TablesVersion(5, 1)) and not stamp.may_take(TablesVersion(4, 99))
+    again = CopyStamp(lambda: None)
+    again.decode(stamp.encode())
+    assert again.version == stamp.version
+
+
+def test_a_version_of_another_groups_terms_counts_for_nothing(world: World) -> None:
+    group = started(world)
+    world.run_for_ms(3_000)
+    for node in group.brokers:
+        node.kill()
+    copied, *rest = group.brokers
+    copied.disk.put(STAMP_FILE, b'{"tablesVersion":"999.1"}')
+    copied.disk.put("config/topics.json", b'{"dataVersion":{"counter":1},"topicConfigTable":{}}')
+    for node in group.brokers:
+        group.start(node)
+    group.wait_for_master()
+    world.run_for_ms(3_000)
+    assert [queues_of(group, node, "orders") for node in group.brokers] == [4, 4, 4]
+    assert {group.app(node).tables.stamp.version for node in group.brokers} == {
+        group.app(rest[0]).tables.stamp.version
+    }
+
+
+def test_no_other_group_and_no_controller_gets_a_version(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.mkdir()
+    for name in ("topics.json", STAMP_FILE.rpartition("/")[2]):
+        (config / name).write_bytes(b"{}")
+    assert list(tables_of(tmp_path)) == ["config/topics.json"]
