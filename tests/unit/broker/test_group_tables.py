@@ -17,6 +17,7 @@ from broker.tables.holders import TablesVersion
 from broker.tables.queuelocks import LEASE_MS
 from broker.tables.stamp import STAMP_FILE, CopyStamp
 from dledger.client import DLedgerClient, Refused
+from dledger.errors import NotLeader
 from mqclient.errors import LockFailed
 from mqclient.queuelocks import TRUST_MS
 from mqclient.route import MessageQueue
@@ -324,3 +325,27 @@ def test_no_other_group_and_no_controller_gets_a_version(tmp_path: Path) -> None
     for name in ("topics.json", STAMP_FILE.rpartition("/")[2]):
         (config / name).write_bytes(b"{}")
     assert list(tables_of(tmp_path)) == ["config/topics.json"]
+
+
+def test_a_leader_renews_only_while_a_majority_said_lately_that_it_leads(world: World) -> None:
+    """One that stood still may have been replaced without having heard of it."""
+    group = started(world)
+    assert locked(group, "a")
+    member = group.app(group.master).store._member
+    asked_ms: list[int] = []
+
+    async def is_followed(timeout_ms: int) -> None:
+        asked_ms.append(world.now_ms)
+
+    async def is_not(timeout_ms: int) -> None:
+        raise NotLeader(None, None)
+
+    member.node.read_barrier = is_followed
+    for _ in range(12):
+        assert locked(group, "a")
+        world.run_for_ms(5_000)
+    assert len(asked_ms) == 2
+    member.node.read_barrier = is_not
+    world.run_for_ms(20_000)
+    with pytest.raises(AssertionError, match="no master answers"):
+        locked(group, "a")
