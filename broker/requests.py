@@ -213,7 +213,7 @@ class Requests:
         )
         send_back.add_to(router)
         self.clients.add_to(router)
-        LockRequests(settings.broker_name, tables, membership, self.agreement, clock).add_to(router)
+        LockRequests(settings.broker_name, tables, membership, self.agreement, ha, clock).add_to(router)
         self._status.add_to(router)
         self._hand_over.add_to(router)
         forwarding.guard(router)

@@ -16,6 +16,7 @@ from broker.tables.delayoffsets import DelayOffsets
 from broker.tables.deletions import Deletions
 from broker.tables.queueends import QueueEnds
 from broker.tables.queuelocks import QueueLocks
+from broker.tables.stamp import CopyStamp, Stamp
 from broker.tables.subscriptiongroups import SubscriptionGroups
 from broker.tables.topics import Topics
 from controller import events, statesnapshot
@@ -230,6 +231,7 @@ TABLE_BODIES = (
     DeletionTable,
     QueueLockTable,
     QueueEndTable,
+    Stamp,
 )
 
 
@@ -257,6 +259,7 @@ TABLES: tuple[Callable[[], Any], ...] = (
     lambda: Deletions(CLOCK, nothing),
     lambda: QueueLocks(CLOCK, nothing),
     lambda: QueueEnds(lambda topic, queue_id, end: None),
+    lambda: CopyStamp(nothing),
 )
 
 
