@@ -149,8 +149,8 @@ class Requests:
             levels_ms=levels_ms,
         )
         forwarding.on_release(self.delivery.soon)
-        self.consumers = ConsumerGroups()
-        self.clients = ClientRequests(self.consumers, tables.groups, tables.topics, membership)
+        self.consumers = ConsumerGroups(tables.filters)
+        self.clients = ClientRequests(self.consumers, tables.groups, tables.topics, membership, settings)
         self._held = HeldPulls(settings.held_pulls_max)
         self.pulls = PullProcessor(
             store=store,

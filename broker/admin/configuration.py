@@ -21,7 +21,8 @@ CHANGEABLE = frozenset(
     {
         "allowTruncationTo", "brokerElectionPriority", "cleanFileForciblyEnable",
         "controllerHeartBeatTimeoutMills", "deleteFileBatchMax", "deleteWhen", "diskMaxUsedSpaceRatio",
-        "diskSpaceCleanForciblyRatio", "diskSpaceWarningLevelRatio", "fileReservedSeconds", "fileReservedTime",
+        "diskSpaceCleanForciblyRatio", "diskSpaceWarningLevelRatio", "enablePropertyFilter", "fileReservedSeconds",
+        "fileReservedTime",
         "flushIntervalCommitLog", "flushIntervalConsumeQueue", "haFlowControlEnable", "litePullMessageEnable",
         "longPollingEnable", "maxHaTransferByteInSecond", "maxTransferBytesOnMessageInMemory",
         "maxTransferCountOnMessageInMemory", "minInSyncReplicas", "shortPollingTimeMills",

@@ -32,6 +32,11 @@ class ClientSettings(Settings):
         alias="autoCreateSubscriptionGroup",
         description="an unknown consumer group is created when it is first seen",
     )
+    enable_property_filter: bool = Field(
+        False,
+        alias="enablePropertyFilter",
+        description="take SQL92 expressions, by which messages are chosen for their properties",
+    )
     slave_read_enable: bool = Field(False, alias="slaveReadEnable", description="slaves serve pulls")
     access_message_in_memory_max_ratio: int = Field(
         40,

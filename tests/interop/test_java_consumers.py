@@ -109,6 +109,21 @@ def test_a_consumer_gets_the_tags_that_it_subscribed_to(java: JavaClient, cluste
     assert java.ask("close", "tags")["tags"] == {"TagA": 30, "TagB": 30}
 
 
+def test_a_consumer_gets_what_its_expression_says_of_properties_and_that_again_until_it_can(
+    java: JavaClient, cluster: Cluster
+) -> None:
+    create_topic(java, cluster, "Chosen")
+    send(java, "Chosen", 20)
+    middle = acked(java, "Chosen")[10]
+    consume(java, "sql", "Chosen", "InteropSql", tags=f"sql:(number>={middle})AND(TAGS<>'TagB')", fails=1)
+    send(java, "Chosen", 10, tag="TagB")
+    send(java, "Chosen", 10, tag="TagC")
+    java.ask("seen", "sql", 20)
+    consumed = java.ask("close", "sql")
+    assert once(consumed) == acked(java, "Chosen")[10:20] + acked(java, "Chosen")[30:]
+    assert Counter(consumed["tries"].values()) == {2: 20}
+
+
 def test_what_a_listener_could_not_consume_comes_again_until_it_can(
     java: JavaClient, cluster: Cluster
 ) -> None:
@@ -198,7 +213,7 @@ def test_what_is_not_supported_is_refused_with_a_code(java: JavaClient, cluster:
         return ResponseCode(java.ask(*words)["code"])
 
     assert code("transaction", "Refused") is ResponseCode.NO_PERMISSION
-    assert code("sql92", "Refused") is ResponseCode.SUBSCRIPTION_PARSE_FAILED
+    assert code("sql92", "Refused", "number>>1") is ResponseCode.SUBSCRIPTION_PARSE_FAILED
     for request in (POP_MESSAGE, ACK_MESSAGE, CHANGE_INVISIBLE_TIME):
         assert code("request", request, address) is ResponseCode.REQUEST_CODE_NOT_SUPPORTED
     send(java, "Refused", 5)
