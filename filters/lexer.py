@@ -65,11 +65,14 @@ SIGNS = {
         Kind.CLOSE, Kind.PLUS, Kind.MINUS,
     )
 }  # fmt: skip
-SKIPPED = re.compile(
-    r"(?:[ \t\n\r\f]+"
-    r"|--[^\n\r]*(?:\r\n|\n|\r)"  # without an end of its line it is two signs
-    r"|/\*[^*]*\*+(?:[^*/][^*]*\*+)*/)*"
+BLANKS, LINE_COMMENT, BLOCK_COMMENT = (
+    r"[ \t\n\r\f]+",
+    r"--[^\n\r]*(?:\r\n|\n|\r)",
+    r"/\*[^*]*\*+(?:[^*/][^*]*\*+)*/",
 )
+SKIPPED = re.compile(f"(?:{BLANKS}|{LINE_COMMENT}|{BLOCK_COMMENT})*")
+SKIPPED_IN_LAST_LINE = re.compile(f"(?:{BLANKS}|{BLOCK_COMMENT})*")
+"""A comment that its line does not end is two signs; nobody looks for its end again and again."""
 TOKEN = re.compile(
     r"(?P<FLOAT>[0-9]+\.[0-9]*(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+)"
     r"|(?P<DECIMAL>[1-9][0-9]*[lL]?|0)"
@@ -96,13 +99,15 @@ class Lexer:
                 f"the expression has {len(text)} characters, more than the {EXPRESSION_CHARS_MAX} that are taken"
             )
         self._text = text
+        self._lines_end = max(text.rfind("\n"), text.rfind("\r"))
         self._at = 0
         self._count = 0
 
     def next(self) -> Token:
         """SyntaxFault where no token begins; FilterError where there are too many."""
         text = self._text
-        skipped = SKIPPED.match(text, self._at)
+        skips = SKIPPED if self._at <= self._lines_end else SKIPPED_IN_LAST_LINE
+        skipped = skips.match(text, self._at)
         at = skipped.end() if skipped else self._at
         if at == len(text):
             return Token(Kind.EOF, "", max(at - 1, 0))  # where upstream's reader stands by then

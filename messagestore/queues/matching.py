@@ -7,6 +7,7 @@ scan ends in front of them, and where nothing came before, they are read beside 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import islice, pairwise
 
 from messagestore.errors import OffsetOutOfRange, RecordDamaged
@@ -19,9 +20,19 @@ from messagestore.scrub.soundness import Soundness
 
 Entry = tuple[int, int, int]
 
+JUDGED_BYTES_MAX = 256 << 10
+"""Of properties, for one answer: those of 800 messages have less as a rule, and anybody may send 32 KiB of them."""
 LOOKED_AT_ONCE = 32
 """Messages: whether so many are in memory is asked by one look."""
 WRONG_SIZE = -1
+
+
+@dataclass(slots=True)
+class Judge:
+    """What one answer wants, and how many bytes of properties it may still look at."""
+
+    wanted: PropertyFilter
+    left: int
 
 
 class MatchingReader:
@@ -40,7 +51,9 @@ class MatchingReader:
         if isinstance(queue, GetResult):
             return queue
         count = max(max_count, 1)
-        judged = self._judged_in_memory(queue.entries(queue_offset, scan_max(count)), wanted)
+        judged = self._judged_in_memory(
+            queue.entries(queue_offset, scan_max(count)), Judge(wanted, JUDGED_BYTES_MAX)
+        )
         result = self._reader.collect(queue, judged, queue_offset, count, max_bytes, bool)
         if result.status is GetStatus.NO_MATCHED_MESSAGE and result.next_begin_offset == queue_offset:
             result.cold = True
@@ -67,29 +80,31 @@ class MatchingReader:
             result.cold = result.cold and result.status is GetStatus.FOUND  # its reader comes again
             return result
         records = {phy: content for (phy, _), content in zip(ranges, contents, strict=True)}
-        judged = self._judged(entries, records, wanted)
+        judged = self._judged(entries, records, Judge(wanted, JUDGED_BYTES_MAX))
         return self._reader.collect(queue, judged, queue_offset, count, max_bytes, bool)
 
-    def _judged_in_memory(self, entries: Iterator[Entry], wanted: PropertyFilter) -> Iterator[Entry]:
+    def _judged_in_memory(self, entries: Iterator[Entry], judge: Judge) -> Iterator[Entry]:
         """Entries whose tags' code says whether they match, up to the first that is not in memory."""
-        while some := [*islice(entries, LOOKED_AT_ONCE)]:
+        while judge.left > 0 and (some := [*islice(entries, LOOKED_AT_ONCE)]):
             ranges = self._ranges(some)
             if ranges and not self._in_memory(ranges):
                 return
             views = self._log.views(ranges) if ranges else []
             records = {phy: view for (phy, _), view in zip(ranges, views, strict=True)}
-            yield from self._judged(some, records, wanted)
+            yield from self._judged(some, records, judge)
 
-    def _judged(
-        self, entries: list[Entry], records: Mapping[int, Buffer], wanted: PropertyFilter
-    ) -> Iterator[Entry]:
+    def _judged(self, entries: list[Entry], records: Mapping[int, Buffer], judge: Judge) -> Iterator[Entry]:
         """`records` by where they lie in the log: those of the entries that do."""
+        wanted = judge.wanted
         for phy, size, _ in entries:
+            if judge.left <= 0:
+                return
             if (record := records.get(phy)) is None:
                 yield phy, size, True  # its reader hears of it, unless it was deleted
             elif (properties := stored_properties(record, phy)) is None:
                 yield phy, WRONG_SIZE, True
             else:
+                judge.left -= len(properties)
                 yield phy, size, wanted(properties)
 
     def _ranges(self, entries: list[Entry]) -> list[tuple[int, int]]:

@@ -85,6 +85,20 @@ async def test_one_answer_looks_through_eight_hundred_messages(tmp_path: Path) -
 
 
 @in_loop
+async def test_one_answer_looks_at_so_many_bytes_of_properties(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await filled(tmp_path)
+    monkeypatch.setattr(matching, "JUDGED_BYTES_MAX", 20)
+    assert (numbers(got(store, 1)), got(store, 1).next_begin_offset) == ([4], 5), (
+        "five bytes each, and six of the last"
+    )
+    read = await store.read_matching(*QUEUE, 1, 32, 1 << 20, wanted)
+    assert (numbers(read), read.next_begin_offset) == ([4], 5)
+    await store.stop()
+
+
+@in_loop
 async def test_properties_that_are_not_in_memory_are_read_beside_the_event_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
