@@ -127,6 +127,8 @@ class GetResult:
     buffers: list[memoryview] = field(default_factory=list)
     cold: bool = False
     damage: QueueDamaged | None = None
+    looked_at: int = -1
+    """Where the last message stands that was passed over, if nothing was found."""
 
 
 class QueueGrew(NamedTuple):

@@ -19,7 +19,7 @@ logger = logging.getLogger("broker.configuration")
 
 CHANGEABLE = frozenset(
     {
-        "allowTruncationTo", "brokerElectionPriority", "cleanFileForciblyEnable",
+        "accessMessageInMemoryMaxRatio", "allowTruncationTo", "brokerElectionPriority", "cleanFileForciblyEnable",
         "controllerHeartBeatTimeoutMills", "deleteFileBatchMax", "deleteWhen", "diskMaxUsedSpaceRatio",
         "diskSpaceCleanForciblyRatio", "diskSpaceWarningLevelRatio", "enablePropertyFilter", "fileReservedSeconds",
         "fileReservedTime",

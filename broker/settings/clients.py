@@ -41,10 +41,10 @@ class ClientSettings(Settings):
     access_message_in_memory_max_ratio: int = Field(
         40,
         alias="accessMessageInMemoryMaxRatio",
-        ge=1,
+        ge=0,
         le=100,
         description="with `slaveReadEnable`: who reads further below the log's end than this part of the machine's memory, in "
-        "percent, is sent to a slave",
+        "percent, is sent to a slave, which keeps who reads further than 10 percent less",
     )
     long_polling_enable: bool = Field(
         True,

@@ -90,7 +90,7 @@ class QueueReader:
         """What `get` answers, of `entries` that stand in `queue` from `queue_offset` on."""
         log_min, segment_size = self._log.min_offset, self._log.segment_size_bytes
         found: list[tuple[int, int]] = []
-        begin = end = -1  # of the records that were found last, each where the one before ends
+        phy = begin = end = -1  # of the records that were found last, each where the one before ends
         bytes_found = count = 0
         removed, in_order = False, True
         next_offset, wrong = queue_offset, None
@@ -123,7 +123,7 @@ class QueueReader:
             return GetResult(GetStatus.FOUND, next_offset, *bounds, cold=True, damage=damage)
         if not count:
             nothing = GetStatus.MESSAGE_WAS_REMOVING if removed else GetStatus.NO_MATCHED_MESSAGE
-            return GetResult(nothing, next_offset, *bounds)
+            return GetResult(nothing, next_offset, *bounds, looked_at=phy)
         buffers = self._buffers(found, bytes_found) if in_order else self._buffers_apart(found)
         cold = buffers is None
         return GetResult(

@@ -12,13 +12,9 @@ import pytest
 
 from localcluster.cluster import Cluster
 from localcluster.layout import BROKER_SET, CLUSTER_NAME
-from localcluster.waiting import NotYet, wait_for
-from mqruntime.clock import SystemClock
-from remoting.client import RemotingClient
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import RemotingCommand
-from remoting.headers.offsets import QueryConsumerOffsetHeader
+from remoting.codes import ResponseCode
 from tests.interop.javapeer import JavaClient, missing
+from tests.interop.slavereads import all_know, reads_old_messages_from_a_slave_and_new_ones_from_the_master
 from tests.waits import WAIT_MS
 
 pytestmark = [
@@ -220,25 +216,10 @@ def test_what_is_not_supported_is_refused_with_a_code(java: JavaClient, cluster:
     assert java.ask("pull", "Refused")["read"] == 5
 
 
-async def wait_offsets(cluster: Cluster, group: str, topic: str, total: int) -> None:
-    """Until every broker knows that `group` has consumed `total` messages of `topic`."""
-    client = RemotingClient(clock=SystemClock())
-
-    async def all_know() -> None:
-        for name in cluster.layout.broker_names:
-            known = 0
-            for queue_id in range(QUEUES):
-                header = QueryConsumerOffsetHeader(group, topic, queue_id)
-                question = RemotingCommand.request(RequestCode.QUERY_CONSUMER_OFFSET, header)
-                reply = await client.call(cluster.layout.address(name), question)
-                known += int(reply.ext.get("offset", 0))
-            if known != total:
-                raise NotYet(f"{name} knows {known}")
-
-    try:
-        await wait_for(f"offsets of {group} on all brokers", all_know, WAIT_MS)
-    finally:
-        await client.close()
+def test_a_consumer_reads_old_messages_from_a_slave_and_new_ones_from_the_master(
+    java: JavaClient, cluster: Cluster
+) -> None:
+    reads_old_messages_from_a_slave_and_new_ones_from_the_master(java, cluster, "FarBack")
 
 
 def test_a_group_goes_on_where_it_was_on_the_next_master(java: JavaClient, cluster: Cluster) -> None:
@@ -247,7 +228,7 @@ def test_a_group_goes_on_where_it_was_on_the_next_master(java: JavaClient, clust
     send(java, "GoneOn", 40)
     java.ask("seen", "before", 40)
     first = java.ask("close", "before")
-    asyncio.run(wait_offsets(cluster, "InteropGoneOn", "GoneOn", 40))
+    asyncio.run(all_know(cluster, "InteropGoneOn", "GoneOn", 40))
     killed = cluster.layout.name_of(master_address(cluster))
     assert killed is not None
     cluster.kill([killed])
