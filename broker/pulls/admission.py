@@ -27,6 +27,7 @@ NO_FILTER = "The broker's consumer filter data is not exist!Your expression may 
 class PullLimits(Protocol):
     """The settings that bound a pull."""
 
+    broker_permission: int
     enable_property_filter: bool
     lite_pull_message_enable: bool
     max_transfer_bytes: int
@@ -67,6 +68,8 @@ class PullAdmission:
         if not self._reading.serves_reads:
             raise Refused(ResponseCode.SYSTEM_BUSY, REJECTED)
         limits = self._limits
+        if not limits.broker_permission & PERM_READ:
+            raise Refused(ResponseCode.NO_PERMISSION, "the broker pulling message is forbidden")
         if command.code == RequestCode.LITE_PULL_MESSAGE and not limits.lite_pull_message_enable:
             raise Refused(ResponseCode.NO_PERMISSION, "lite pull is disabled on this broker")
         group = self._groups.find_or_create(header.consumer_group)

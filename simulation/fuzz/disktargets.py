@@ -17,6 +17,7 @@ from broker.tables.delayoffsets import DelayOffsets
 from broker.tables.deletions import Deletions
 from broker.tables.queueends import QueueEnds
 from broker.tables.queuelocks import QueueLocks
+from broker.tables.stamp import CopyStamp, Stamp
 from broker.tables.subscriptiongroups import SubscriptionGroups
 from broker.tables.topics import Topics
 from controller import events, statesnapshot
@@ -233,6 +234,7 @@ TABLE_BODIES = (
     QueueLockTable,
     ConsumerFilterWrapper,
     QueueEndTable,
+    Stamp,
 )
 
 
@@ -261,6 +263,7 @@ TABLES: tuple[Callable[[], Any], ...] = (
     lambda: QueueLocks(CLOCK, nothing),
     lambda: ConsumerFilters(CLOCK, nothing),
     lambda: QueueEnds(lambda topic, queue_id, end: None),
+    lambda: CopyStamp(nothing),
 )
 
 
