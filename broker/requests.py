@@ -152,8 +152,10 @@ class Requests:
             levels_ms=levels_ms,
         )
         forwarding.on_release(self.delivery.soon)
-        self.consumers = ConsumerGroups()
-        self.clients = ClientRequests(self.consumers, tables.groups, tables.topics, membership, clock)
+        self.consumers = ConsumerGroups(tables.filters)
+        self.clients = ClientRequests(
+            self.consumers, tables.groups, tables.topics, membership, settings, clock
+        )
         self._held = HeldPulls(settings.held_pulls_max)
         self.pulls = PullProcessor(
             store=store,
@@ -213,7 +215,7 @@ class Requests:
         )
         send_back.add_to(router)
         self.clients.add_to(router)
-        LockRequests(settings.broker_name, tables, membership, self.agreement, clock).add_to(router)
+        LockRequests(settings.broker_name, tables, membership, self.agreement, ha, clock).add_to(router)
         self._status.add_to(router)
         self._hand_over.add_to(router)
         forwarding.guard(router)

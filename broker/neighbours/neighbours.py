@@ -11,7 +11,7 @@ import logging
 from broker.neighbours.masterfinder import MasterFinder
 from broker.neighbours.registration import Registration
 from broker.neighbours.slavesync import SlaveSync
-from broker.neighbours.tablecopy import TableCopy
+from broker.neighbours.tablecopy import Fence, TableCopy
 from broker.role.membership import Membership
 from broker.settings.broker import BrokerSettings
 from broker.tables.tables import Tables
@@ -39,6 +39,7 @@ class Neighbours:
         tables: Tables,
         clock: Clock,
         tasks: Tasks,
+        fence: Fence | None = None,
     ) -> None:
         self._settings = settings
         self._membership = membership
@@ -69,6 +70,7 @@ class Neighbours:
             interval_ms=settings.slave_sync_interval,
             on_old_master=lambda: self.copies.soon(),
             in_pair=self._in_pair,
+            fence=fence,
         )
         self.copies = SlaveSync(
             membership,
