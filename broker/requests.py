@@ -150,6 +150,7 @@ class Requests:
             offsets=tables.delays,
             clock=clock,
             levels_ms=levels_ms,
+            totals=self.totals,
         )
         forwarding.on_release(self.delivery.soon)
         self.consumers = ConsumerGroups(tables.filters)
