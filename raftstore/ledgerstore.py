@@ -1,4 +1,5 @@
-"""The store of a Raft-mode broker: its commit log is the DLedger log of a member of its group.
+"""The store of a Raft-mode broker: its commit log is the DLedger log of a member of its group, behind the plain log that the
+broker had before, where it had one: what is below the divide is decided and stays as it is.
 
 Invariant: only what is decided and on this disk is dispatched and read. A leader appends once all that its log holds is
 dispatched, so that queue offsets go on without a gap. The member's files are open for as long as the store is."""
@@ -23,9 +24,11 @@ from messagestore.errors import LogTakesNothing, StoreCorrupted, StoreError
 from messagestore.index.beginning import IndexStart
 from messagestore.log.appender import Appender
 from messagestore.messages import RecoveryReport
+from messagestore.scrub.walk import Walked, walk_slice
 from messagestore.settings import StoreSettings
 from mqruntime.runtime import Runtime
 from raftstore.entrywalk import EntryDispatcher, walk_entries
+from raftstore.formerlog import FormerLog
 from raftstore.ledgerlog import LedgerLog
 from raftstore.member import Member
 from raftstore.queueends import QueueEnd, QueueEndsUnreadable, decode_queue_ends, encode_queue_ends
@@ -58,26 +61,44 @@ class LedgerStore(BrokerStore):
     ) -> None:
         log = LedgerLog(member.node, hot_segments=settings.hot_segments, queue_ends=self._queue_ends)
         super().__init__(
-            runtime, settings, log, dispatcher=EntryDispatcher, walk=walk_entries, on_fatal=on_fatal
+            runtime, settings, log, dispatcher=EntryDispatcher, walk=self._walk, on_fatal=on_fatal
         )
+        self._former = FormerLog(runtime, settings, member)
         self._member = member
         self._restart = restart
         self._progress = asyncio.Event()
         member.tells(readable=self._readable_to, restarted=self._restarted_at)
         self._dispatcher.on_moved = self._progress.set
 
+    def _walk(
+        self, buffer: bytes, start: int, segment_end: int, limit: int, verify_record: bool = False
+    ) -> Walked:
+        walk = walk_slice if start < self._log.divided_at else walk_entries
+        return walk(buffer, start, segment_end, limit, verify_record)
+
     # Life
+
+    async def start(self) -> RecoveryReport:
+        """A plain log that is not gone on from yet is closed first."""
+        await self._former.close_if_new()
+        return await super().start()
 
     async def _recovered(self, checkpoint: Checkpoint, *, clean: bool) -> RecoveryReport:
         """The member's own recovery finds the log's end, and what of it is decided; what queues and index lack of that is
         dispatched while the store runs."""
+        node = self._member.node
         try:
-            await self._member.node.open()
-            ends = decode_queue_ends(self._member.node.note)
+            divide = await self._former.open()
+            if divide is not None:
+                node.goes_on_from(divide.at, divide.told)
+            await node.open()
+            ends = [*(() if divide is None else divide.queue_ends), *decode_queue_ends(node.note)]
         except UNUSABLE as error:
             raise LedgerUnusable(str(error)) from error
         log, queues, vouched_for = self._log, self._queues, checkpoint.confirm_phy_offset
-        log.opened(vouched_for)
+        await self._former.begins_at(node.log_begin())
+        log.opened(vouched_for, self._former.log)
+        self._dispatcher.divided_at = log.divided_at
         if log.flushed_offset < vouched_for:
             raise StoreCorrupted(
                 log.flushed_offset, vouched_for, "the log ends there, and more was dispatched"
@@ -113,6 +134,7 @@ class LedgerStore(BrokerStore):
 
     async def _close_log(self) -> None:
         await self._member.close()
+        self._former.close()
 
     # What the member says
 
