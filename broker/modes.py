@@ -83,6 +83,7 @@ def _group_log(
     from broker.settings.raft import broker_id_of, why_no_members
     from raftstore.ledgerstore import LedgerStore
     from raftstore.member import Member, ledger_settings
+    from raftstore.repair import LedgerRepair
     from raftstore.replication import GroupReplication
 
     group = settings.raft_group
@@ -101,6 +102,7 @@ def _group_log(
         why_no_members=why_no_members,
     )
     store = LedgerStore(runtime, settings, member, restart=restart, on_fatal=on_fatal)
+    LedgerRepair(store, member, runtime.clock)
     return GroupLog(store, GroupReplication(member, store, broker_id_of), member)
 
 

@@ -82,6 +82,17 @@ class LedgerLog(LogFiles):
             raise OffsetOutOfRange(offset, self._first, self._end)
         return file, number * self.segment_size_bytes
 
+    async def rewrite(self, offset: int, content: bytes, wanted: Callable[[], bool]) -> bool:
+        """Puts what was once decided at `offset`, in one file, there again, durably on return; whether it is `wanted` still,
+        and reads so around the mapping. OffsetOutOfRange where it is gone, OSError."""
+        file, start = self._file_at(offset)
+        if not wanted():
+            return False
+        at, end = offset - start, offset - start + len(content)
+        file.view()[at:end] = content
+        await file.sync(at, end)
+        return await self.read_file(offset, offset + len(content)) == content
+
     async def is_boundary(self, offset: int) -> bool:
         head = await self.read_cold(offset, HEAD_BYTES)
         if offset < self.divided_at:

@@ -7,7 +7,8 @@ dispatched, so that queue offsets go on without a gap. The member's files are op
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from dledger.errors import (
     LogDamaged,
@@ -20,7 +21,7 @@ from dledger.errors import (
 from dledger.keyvalues import BadKeyValues
 from messagestore.brokerstore import BrokerStore
 from messagestore.checkpoint import Checkpoint
-from messagestore.errors import LogTakesNothing, StoreCorrupted, StoreError
+from messagestore.errors import LogTakesNothing, OffsetOutOfRange, StoreCorrupted, StoreError
 from messagestore.index.beginning import IndexStart
 from messagestore.log.appender import Appender
 from messagestore.messages import RecoveryReport
@@ -152,6 +153,48 @@ class LedgerStore(BrokerStore):
     def leads_no_more(self) -> None:
         """Whoever waits to become master looks again."""
         self._progress.set()
+
+    def runs(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
+        """Until the store stops; what it raises ends the broker."""
+        self._tasks.start(coroutine, name=name)
+
+    # What rotted
+
+    async def piece(self, offset: int, size: int) -> bytes:
+        """Up to `size` bytes from `offset` on, in one file, of what is decided, on this disk, and sound. OffsetOutOfRange,
+        RecordDamaged, OSError."""
+        size = min(size, self._log.flushed_offset - offset)
+        if size <= 0:
+            raise OffsetOutOfRange(offset, self._log.min_offset, self._log.flushed_offset)
+        await self.soundness.check(offset, size)
+        return await self._log.read_cold(offset, size)
+
+    def is_plain(self, offset: int) -> bool:
+        """Whether it lies before the divide."""
+        return offset < self._log.divided_at
+
+    def left_at(self, offset: int) -> int:
+        """How many bytes of its file there are from `offset` on."""
+        return self._log.segment_start(offset) + self._log.segment_size_bytes - offset
+
+    async def own_piece(self, offset: int, size: int) -> bytes:
+        """The same, sound or not, of this one's file. OffsetOutOfRange, OSError."""
+        return await self._log.read_file(offset, offset + min(size, self.left_at(offset)))
+
+    async def mend(self, offset: int, content: bytes, size: int) -> bool:
+        """Puts what was proven to have stood at `offset` there again, `size` bytes of the log, durably on return; False where
+        it is no damage any more, or is not decided here. StoreFailed."""
+        if offset + size > self._confirm:
+            return False
+        try:
+            mended = await self._log.rewrite(offset, content, lambda: offset in self.soundness.damages)
+        except OffsetOutOfRange:
+            return False
+        except OSError as error:
+            raise self._failed(error) from error
+        if mended:
+            self.soundness.repaired(offset, size)
+        return mended
 
     # Role
 
