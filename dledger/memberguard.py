@@ -67,6 +67,8 @@ class MemberGuard:
         self.origin = ""
         """What stands before the first entry of the own log, in words that all members find for it; empty for nothing. Two
         whose logs go on from different ones share no group: the same offset would be another message there."""
+        self.on_other_origin: Callable[[str], None] = lambda sender: None
+        """Hears of each message of a member whose log goes on from another one."""
         self.vouched: dict[str, str] = {}
         """Who is believed though the own list has not come so far, and where: newer ones name that member, and this one."""
         self._before: dict[str, str] = {}
@@ -145,9 +147,10 @@ class MemberGuard:
         elif sender in self.peers:
             self.knows_changes.add(sender)
         if theirs.text and theirs.origin != self.origin:
+            self.on_other_origin(sender)
             why = (
-                f"its log goes on from another one: here {self.origin or 'none'}, there {theirs.origin or 'none'}; give the "
-                "member that is wrong, stopped and with its own put aside, what another one's log goes on from"
+                f"its log goes on from another one: here {self.origin or 'none'}, there {theirs.origin or 'none'}; a member "
+                "that has nothing gets it by itself, else stop the one that is wrong, put its own aside, and copy another's"
             )
             return self._refuse(sender, Refusal.ORIGIN, why)
         if not theirs.text or theirs.text == self.peer_list:

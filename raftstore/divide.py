@@ -13,7 +13,7 @@ from raftstore.queueends import QueueEnd, decode_queue_ends, encode_queue_ends
 
 FILE = "divide"
 """In the folder of the member."""
-AT, RECORDS_END, CHECK, GONE = "dividedCommitlogOffset", "recordsEnd", "check", "gone"
+NUMBERS = "dividedCommitlogOffset", "recordsEnd", "check", "gone", "filling", "begins"
 QUEUE_ENDS = "queueEnds"
 
 
@@ -24,8 +24,12 @@ class Divide(NamedTuple):
     check: int
     gone: bool = False
     """Nothing of it is left, or about to be."""
+    filling: bool = False
+    """What is there of it is void: another member's is being copied."""
+    begins: int = 0
+    """Where it began when this was told."""
     queue_ends: tuple[QueueEnd, ...] = ()
-    """Where queues began, where nothing of the plain log was left that a member could have been filled with."""
+    """Where queues began when this was told to a member that had nothing."""
 
     @property
     def told(self) -> str:
@@ -33,18 +37,16 @@ class Divide(NamedTuple):
 
 
 def encode_divide(divide: Divide) -> bytes:
+    told = dict(zip(NUMBERS, map(int, divide[:-1]), strict=True))
     ends = encode_queue_ends(divide.queue_ends).decode()
-    told = {
-        AT: divide.at, RECORDS_END: divide.records_end, CHECK: divide.check, GONE: int(divide.gone), QUEUE_ENDS: ends
-    }  # fmt: skip
-    return "".join(f"{key}={value}\n" for key, value in told.items()).encode()
+    return "".join(f"{key}={value}\n" for key, value in [*told.items(), (QUEUE_ENDS, ends)]).encode()
 
 
 def decode_divide(name: str, data: bytes) -> Divide:
     """What stands in the file `name`. Raises BadKeyValues, QueueEndsUnreadable."""
     values = parse_key_values(name, data)
-    at, records_end, check, gone = (
-        whole_number(name, values, key, least=0) for key in (AT, RECORDS_END, CHECK, GONE)
+    at, records_end, check, gone, filling, begins = (
+        whole_number(name, values, key, least=0) for key in NUMBERS
     )
     ends = tuple(decode_queue_ends(values.get(QUEUE_ENDS, "").encode()))
-    return Divide(at, records_end, check, gone > 0, ends)
+    return Divide(at, records_end, check, gone > 0, filling > 0, begins, ends)

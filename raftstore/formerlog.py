@@ -6,9 +6,11 @@ opened behind a plain log only where it goes on from just that one."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 from dledger.entry import ENTRY_HEADER_BYTES, NO_INDEX, index_header
 from dledger.store import FOLDER_PREFIX
-from messagestore.errors import LogsPart
+from messagestore.errors import BadSegments, LogsPart, StoreError
 from messagestore.log.commitlog import FOLDER
 from messagestore.settings import StoreSettings
 from mqruntime.runtime import Runtime
@@ -16,6 +18,11 @@ from raftstore.closing import close_plain_log
 from raftstore.divide import FILE, Divide, decode_divide, encode_divide
 from raftstore.member import Member
 from raftstore.oldlog import OldLog
+from raftstore.queueends import QueueEnd
+
+PIECE_BYTES = 1 << 20
+Piece = Callable[[int, int], Awaitable[bytes]]
+"""Bytes of another member's log, from an offset on, so many at most; one at least."""
 
 
 class FormerLog:
@@ -47,6 +54,8 @@ class FormerLog:
             told = await self._runtime.files.read(self._file)
         if told is not None:
             self._divide = decode_divide(self._file, told)
+            if self._divide.filling:
+                return await self._filled_in_vain()
             if self.log.end != self._divide.at and not (self._divide.gone and not self.log.files):
                 raise LogsPart(self._folder, self._divide.at, FOLDER, self.log.end)
             return self._divide
@@ -59,6 +68,55 @@ class FormerLog:
             self._divide = Divide(begins, begins, 0, gone=True)
         if self._divide is not None:
             await self._runtime.files.replace(self._file, encode_divide(self._divide))
+        return self._divide
+
+    def told(self, queue_ends: tuple[QueueEnd, ...]) -> bytes | None:
+        """What a member is to know that has nothing; None where there is no divide."""
+        if self._divide is None:
+            return None
+        gone, begins = not self.log.files, self.log.first
+        return encode_divide(self._divide._replace(gone=gone, begins=begins, queue_ends=queue_ends))
+
+    async def fill(self, told: Divide, piece: Piece) -> None:
+        """Makes what another member `told` of, whose bytes `piece` gives, this one's, which has nothing. On return it is on
+        disk and is that. Raises LogsPart, what `piece` raises, OSError: it is void, to be tried again."""
+        size = self._settings.mapped_file_size_commit_log
+        if told.at % size or told.begins % size:
+            raise BadSegments(FOLDER, "*", f"the other's has other files than mappedFileSizeCommitLog={size}")
+        await self._runtime.files.replace(self._file, encode_divide(told._replace(filling=True)))
+        await self.log.wipe()
+        if not told.gone:
+            for start in range(told.begins, told.at, size):
+                await self._copy(start, size, piece)
+            await self._check_is(told)
+            self.log.close()
+        await self._runtime.files.replace(self._file, encode_divide(told))
+
+    async def _copy(self, start: int, size: int, piece: Piece) -> None:
+        file, at = self.log.create(start), 0
+        while at < size:
+            content = (await piece(start + at, min(PIECE_BYTES, size - at)))[: size - at]
+            file.view()[at : at + len(content)] = content
+            at += len(content)
+        await file.sync(0, size)
+
+    async def _check_is(self, told: Divide) -> None:
+        found = await self.log.divide()
+        if found[:3] != told[:3]:
+            raise LogsPart(self._folder, told.records_end, FOLDER, found.records_end)
+
+    async def _filled_in_vain(self) -> Divide | None:
+        """A copy was broken off; None: there is nothing, as before it. One that an operator made since is taken."""
+        assert self._divide is not None
+        told, self._divide = self._divide, None
+        try:
+            await self._check_is(told)
+        except (StoreError, IndexError):
+            await self.log.wipe()
+            await self._runtime.files.remove(self._file)
+            return None
+        self._divide = told._replace(filling=False)
+        await self._runtime.files.replace(self._file, encode_divide(self._divide))
         return self._divide
 
     async def _last_goes(self) -> None:

@@ -29,6 +29,7 @@ from messagestore.scrub.walk import Walked, walk_slice
 from messagestore.settings import StoreSettings
 from mqruntime.runtime import Runtime
 from raftstore.entrywalk import EntryDispatcher, walk_entries
+from raftstore.filling import Filling
 from raftstore.formerlog import FormerLog
 from raftstore.ledgerlog import LedgerLog
 from raftstore.member import Member
@@ -65,6 +66,7 @@ class LedgerStore(BrokerStore):
             runtime, settings, log, dispatcher=EntryDispatcher, walk=self._walk, on_fatal=on_fatal
         )
         self._former = FormerLog(runtime, settings, member)
+        Filling(self._former, member, runtime.clock, runs=self.runs, restart=restart)
         self._member = member
         self._restart = restart
         self._progress = asyncio.Event()
@@ -159,6 +161,10 @@ class LedgerStore(BrokerStore):
         self._tasks.start(coroutine, name=name)
 
     # What rotted
+
+    def told_of_divide(self) -> bytes | None:
+        """What a member that has nothing is to know of the log before the ledger; None where there was none."""
+        return self._former.told(tuple(QueueEnd(*begin) for begin in self._queues.begins()))
 
     async def piece(self, offset: int, size: int) -> bytes:
         """Up to `size` bytes from `offset` on, in one file, of what is decided, on this disk, and sound. OffsetOutOfRange,

@@ -223,7 +223,9 @@ class Member:
         reply = await self._client.call(self.node.peers[member], request, PIECE_TIMEOUT_MS)
         if reply.code != ResponseCode.SUCCESS:
             raise PieceRefused(reply.remark or f"code {reply.code}")
-        return bytes(reply.body or b"")
+        if not reply.body:
+            raise PieceRefused("it gives nothing")
+        return bytes(reply.body)
 
     def check_before(self, index: int) -> int:
         """The check value of the entry before. Raises LogDamaged."""

@@ -16,7 +16,7 @@ from messagestore.errors import StoreCorrupted
 from messagestore.log.commitlog import FOLDER
 from messagestore.record import END_OF_SEGMENT, INCOMPLETE, PREFIX
 from messagestore.scrub.walk import SLICE_BYTES
-from messagestore.walker import check_names, check_size_set, order_segments
+from messagestore.walker import check_names, check_size_set, order_segments, segment_name
 from mqruntime.segments import SegmentDirectory, SegmentFile
 from raftstore.divide import Divide
 
@@ -67,6 +67,18 @@ class OldLog:
             if not walked.size and not walked.wanted:
                 raise StoreCorrupted(start + at, self.end, "no whole valid record stands here")
         return Divide(self.end, start + at, check)
+
+    async def wipe(self) -> None:
+        """Deletes whatever is there. OSError."""
+        self.close()
+        for name, _ in self._directory.names():
+            await self._directory.delete(name)
+
+    def create(self, start: int) -> SegmentFile:
+        """The next file, for what another member has there. OSError."""
+        self.files.append(self._directory.create(segment_name(start), self._segment_size))
+        self.first = start if len(self.files) == 1 else self.first
+        return self.files[-1]
 
     async def delete_below(self, offset: int) -> list[SegmentFile]:
         """Deletes the files that end at or below, each durably; they are to be released. OSError: the rest stays."""

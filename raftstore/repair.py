@@ -131,6 +131,10 @@ class LedgerRepair:
     async def _asked(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         try:
             header = ReadLogHeader.from_ext(command.ext)
+            if not header.size:
+                told = self._store.told_of_divide()
+                refused = command.reply(ResponseCode.SYSTEM_ERROR, "nothing was before the ledger")
+                return refused if told is None else command.reply(body=told)
             size = min(header.size, PIECE_BYTES_MAX)
             return command.reply(body=await self._store.piece(header.offset, size))
         except (HeaderError, OffsetOutOfRange, RecordDamaged, OSError) as error:

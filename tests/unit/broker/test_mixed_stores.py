@@ -163,7 +163,7 @@ def test_members_whose_plain_logs_differ_share_no_group(
     assert group.masters == []
     said = [text for text in caplog.messages if "its log goes on from another one" in text]
     assert any(f"refused by n{cluster.brokers.index(behind)}" in text for text in said)
-    assert "put aside" in said[0] and "commitlog up to 65536, whose records end at" in said[0]
+    assert "put its own aside" in said[0] and "commitlog up to 65536, whose records end at" in said[0]
     for path, content in old_files(rest[0]).items():  # as the text says
         behind.disk.put(path, content)
     told = rest[0].disk.content(f"dledger-n{cluster.brokers.index(rest[0])}/divide")
@@ -250,3 +250,71 @@ def read_from_min(group: MixedSet) -> dict[tuple[int, int], bytes]:
 
     found: dict[tuple[int, int], bytes] = group.run(read())
     return found
+
+
+def test_a_member_that_was_emptied_gets_both_parts_whatever_kills_it(world: World) -> None:
+    group = moved(world, messages("before", 300))
+    group.start_all()
+    group.wait_for_master()
+    group.run(group.send_all(messages("after", 30)))
+    emptied = next(node for node in group.brokers if node is not group.master)
+    others = [node for node in group.brokers if node is not emptied]
+    wanted = old_files(group.master)
+    emptied.kill()
+    emptied.disk.wipe()
+    for copied, power_cut in ((2, False), (3, True), (1, True), (4, False)):
+        group.start(emptied)
+        world.run_until(lambda copied=copied: len(old_files(emptied)) == copied, 30_000)
+        assert old_files(emptied) != wanted
+        emptied.kill(power_cut=power_cut)
+    group.start(emptied)
+    world.run_until(lambda: not emptied.running, 30_000)  # it has all of it, and opens its store anew
+    assert emptied.failure is None
+    assert old_files(emptied) == wanted
+    group.start(emptied)
+    world.run_until(group.level, 30_000)
+    assert group.app(emptied).store.min_offset() == 0
+    sent = messages("at the end", 10)
+    group.run(group.send_all(sent))
+    world.run_until(group.level, 30_000)
+    store = group.app(emptied).store
+    for queue in queues_of(group):
+        assert store.entries(*queue, 0, 500) == group.app(group.master).store.entries(*queue, 0, 500)
+    assert shows(store, sent) and len(others) == 2
+
+
+def test_a_set_begins_with_a_member_that_has_nothing(world: World) -> None:
+    """As where a replica is added with the change of mode."""
+    group = moved(world, messages("before", 100))
+    empty = group.brokers[1]
+    empty.disk.wipe()
+    group.start_all()
+    world.run_until(lambda: not empty.running, 30_000)
+    assert group.masters == [] and empty.failure is None
+    group.start(empty)
+    group.wait_for_master()
+    assert len(bodies_of(group)) == 100
+    assert old_files(empty) == old_files(group.brokers[0])
+
+
+def test_where_the_plain_log_is_gone_an_emptied_member_knows_the_queues_all_the_same(world: World) -> None:
+    group = moved(
+        world, messages("before", 300),
+        fileReservedSeconds=20, deleteWhen=";".join(f"{hour:02d}" for hour in range(24)), cleanResourceInterval=500,
+    )  # fmt: skip
+    group.start_all()
+    group.wait_for_master()
+    group.run(group.send_all(messages("after", 3)))
+    world.run_until(lambda: not any(old_files(node) for node in group.brokers), 60_000)
+    ends = {queue: group.app(group.master).store.max_queue_offset(*queue) for queue in queues_of(group)}
+    emptied = group.master
+    emptied.kill()
+    emptied.disk.wipe()
+    group.wait_for_master()
+    group.start(emptied)
+    world.run_until(lambda: not emptied.running, 30_000)
+    group.start(emptied)
+    world.run_until(group.level, 30_000)
+    store = group.app(emptied).store
+    assert {queue: store.max_queue_offset(*queue) for queue in queues_of(group)} == ends
+    assert store.min_offset() == divided_at(emptied)
