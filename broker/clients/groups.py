@@ -73,6 +73,10 @@ class ConsumerGroups:
         """The producers of every group."""
         return [client for clients in self._producers.values() for client in clients.values()]
 
+    def producer_groups(self) -> dict[str, list[Client]]:
+        """Every group of producers."""
+        return {group: list(clients.values()) for group, clients in self._producers.items()}
+
     def producers(self, group: str) -> list[Client]:
         return list(self._producers.get(group, {}).values())
 

@@ -24,6 +24,7 @@ from remoting.headers.pull import SYS_FLAG_SUBSCRIPTION, PullMessageHeader
 class PullLimits(Protocol):
     """The settings that bound a pull."""
 
+    broker_permission: int
     lite_pull_message_enable: bool
     max_transfer_bytes: int
     max_transfer_count: int
@@ -63,6 +64,8 @@ class PullAdmission:
         if not self._reading.serves_reads:
             raise Refused(ResponseCode.SYSTEM_BUSY, REJECTED)
         limits = self._limits
+        if not limits.broker_permission & PERM_READ:
+            raise Refused(ResponseCode.NO_PERMISSION, "the broker pulling message is forbidden")
         if command.code == RequestCode.LITE_PULL_MESSAGE and not limits.lite_pull_message_enable:
             raise Refused(ResponseCode.NO_PERMISSION, "lite pull is disabled on this broker")
         group = self._groups.find_or_create(header.consumer_group)

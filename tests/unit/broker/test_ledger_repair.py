@@ -12,7 +12,7 @@ from simulation.kernel.world import World
 from tests.unit.broker.groupset import GroupSet
 from tests.unit.broker.mixedset import moved, old_files
 
-SCRUB = {"scrubBytesPerSecond": 64 << 20, "scrubInterval": 1_000}
+SCRUB = {"scrubBytesPerSecond": 64 << 20, "scrubInterval": 1_000, "yieldAfterMillis": 60_000}
 BODY_AT = 150
 """Of an entry: in the body of its message."""
 

@@ -86,6 +86,7 @@ class Limits:
     max_transfer_bytes: int = 1 << 18
     max_transfer_count: int = 32
     slave_read_enable: bool = False
+    broker_permission: int = 6
     access_message_in_memory_max_ratio: int = 40
 
 
