@@ -152,8 +152,10 @@ class Requests:
             levels_ms=levels_ms,
         )
         forwarding.on_release(self.delivery.soon)
-        self.consumers = ConsumerGroups()
-        self.clients = ClientRequests(self.consumers, tables.groups, tables.topics, membership, clock)
+        self.consumers = ConsumerGroups(tables.filters)
+        self.clients = ClientRequests(
+            self.consumers, tables.groups, tables.topics, membership, settings, clock
+        )
         self._held = HeldPulls(settings.held_pulls_max)
         self.pulls = PullProcessor(
             store=store,

@@ -47,8 +47,10 @@ def change(
         raise ChangeRefused(FORBIDDEN, forbidden=True)
     now = settings.in_force()
     known = {key: value for key, value in asked.items() if key in now}
-    try:
-        wanted = type(settings).model_validate(now | known).in_force()
+    names = settings.keys()
+    given = {key: value for key, value in now.items() if names[key] in settings.model_fields_set}
+    try:  # what nobody has set is not to be taken for somebody's wish
+        wanted = type(settings).model_validate(given | known).in_force()
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = first["loc"][0] if first["loc"] else ""
@@ -59,5 +61,5 @@ def change(
         why = f"{FORBIDDEN} {named}: change the properties file and restart"
         raise ChangeRefused(why, forbidden=True)
     for key, value in changed.items():
-        setattr(settings, settings.keys()[key], value)
+        setattr(settings, names[key], value)
     return changed

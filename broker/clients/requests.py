@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 from broker.clients.groups import Client, ConsumerGroups
-from broker.clients.subscription import tag_filter
+from broker.clients.subscription import is_tag_type, not_supported, property_filter, tag_filter
 from broker.role.membership import Membership
+from broker.settings.clients import ClientSettings
 from broker.tables.subscriptiongroups import SubscriptionGroups
 from broker.tables.topics import Topics
+from filters.errors import FilterError
 from messagestore.systemtopics import RETRY_PREFIX
 from mqruntime.clock import Clock
 from remoting.bodies.heartbeats import (
@@ -44,10 +46,12 @@ class ClientRequests:
         groups: SubscriptionGroups,
         topics: Topics,
         role: Membership,
+        settings: ClientSettings,
         clock: Clock,
     ) -> None:
         self._clock = clock
         self._role = role
+        self._settings = settings
         self._consumers = consumers
         self._groups = groups
         self._topics = topics
@@ -139,8 +143,13 @@ class ClientRequests:
     def _check(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         data = CheckClientConfigBody.decode(command.body).subscription_data
         try:
-            tag_filter(data.sub_string, data.expression_type)
-        except HeaderError as error:
+            if is_tag_type(data.expression_type):
+                tag_filter(data.sub_string, data.expression_type)
+            elif not self._settings.enable_property_filter:
+                return command.reply(ResponseCode.SYSTEM_ERROR, not_supported(data.expression_type))
+            else:
+                property_filter(data.sub_string, data.expression_type)
+        except (HeaderError, FilterError) as error:
             return command.reply(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error))
         return command.reply()
 

@@ -1,5 +1,5 @@
 """The broker's tables and their files: topics, consumer groups, consumer offsets, delay offsets, deletions, queue
-ends, queue locks.
+ends, queue locks, filters.
 
 Invariant: a change of topics or groups is written at once, of offsets within `flushConsumerOffsetInterval`, and all of
 them at a graceful stop. A disk that takes nothing delays the writing; it does not stop the broker. Each change of topics,
@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from broker.settings.broker import BrokerSettings
+from broker.tables.consumerfilters import CONSUMER_FILTERS_FILE, ConsumerFilters
 from broker.tables.consumeroffsets import CONSUMER_OFFSETS_FILE, ConsumerOffsets
 from broker.tables.delayoffsets import DELAY_OFFSETS_FILE, DelayOffsets
 from broker.tables.deletions import DELETIONS_FILE, GROUP, OFFSETS, TOPIC, Deletions
@@ -84,6 +85,7 @@ class Tables:
         self.delays = DelayOffsets()
         self.deletions = Deletions(clock, self._deletions_changed)
         self.locks = QueueLocks(clock, self._locks_changed)
+        self.filters = ConsumerFilters(clock, self._filters_changed)
         self._queues = queues
         self._emptied = queues.emptied_queues()
         self._queue_ends = QueueEnds(queues.queue_ends_at_least)
@@ -102,6 +104,10 @@ class Tables:
             files, DELETIONS_FILE, self.deletions.encode, self.deletions.decode
         )
         self._saved_locks = SavedTable(files, QUEUE_LOCKS_FILE, self.locks.encode, self.locks.decode)
+        self._saved_filters = SavedTable(
+            files, CONSUMER_FILTERS_FILE, self.filters.encode, self.filters.decode
+        )
+        self._reads_filters = settings.enable_property_filter
         self.stamp = CopyStamp(self._stamped)
         """Of a Raft group's, where it is kept."""
         self._saved_stamp = SavedTable(files, STAMP_FILE, self.stamp.encode, self.stamp.decode)
@@ -223,6 +229,8 @@ class Tables:
             await self._load_stamp()
         for table in (*self.copied_from_master.values(), self._saved_deletions, *self._facts_of_ours):
             await table.load()
+        if self._reads_filters:
+            await self._saved_filters.load()
 
     async def _load_stamp(self) -> None:
         """That there are no tables is on disk before there are any: else half of a first copy would count for old ones."""
@@ -250,6 +258,7 @@ class Tables:
             await table.save()
         await self._saved_deletions.save_taken(deletions)
         await self._saved_stamp.save_taken(stamp)
+        await self._saved_filters.save()
 
     def _stamped(self) -> None:
         self._saved_stamp.changed()
@@ -284,6 +293,10 @@ class Tables:
 
     def _locks_changed(self) -> None:
         self._changed(self._saved_locks)
+
+    def _filters_changed(self) -> None:
+        """With the next round of saving: nobody else is told."""
+        self._saved_filters.changed()
 
     def _changed(self, saved: SavedTable, *, fact: bool = True) -> None:
         saved.changed(fact=fact)
