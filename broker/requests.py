@@ -13,6 +13,7 @@ from broker.admin.tables import add_table_requests
 from broker.clients.groups import ConsumerGroups
 from broker.clients.lockrequests import LockRequests
 from broker.clients.renewal import SubscriptionRenewal
+from broker.clients.requesters import Requesters
 from broker.clients.requests import ClientRequests
 from broker.clients.unserved import Unserved
 from broker.metrics.latencies import Latencies
@@ -32,6 +33,7 @@ from broker.sends.admission import SendAdmission
 from broker.sends.delaydelivery import DelayDelivery
 from broker.sends.pending import PendingSends
 from broker.sends.processor import SEND_CODES, SendProcessor
+from broker.sends.replies import Replies
 from broker.sends.sendback import SendBack
 from broker.sends.writegate import Answering, Replicated, WriteGate
 from broker.settings.broker import BrokerSettings
@@ -115,21 +117,35 @@ class Requests:
         self._gate = gate = WriteGate(
             membership, acknowledgement, self.pending, clock, wait_ms=settings.send_wait_ms
         )
+        self.consumers = ConsumerGroups()
+        requesters = Requesters(self.consumers)
+        admission = SendAdmission(
+            log=store,
+            topics=tables.topics,
+            groups=tables.groups,
+            clock=clock,
+            random=random,
+            cluster_name=settings.broker_cluster_name,
+            delay_levels=len(levels_ms),
+        )
         self._sends = SendProcessor(
             log=store,
-            admission=SendAdmission(
-                log=store,
-                topics=tables.topics,
-                groups=tables.groups,
-                clock=clock,
-                random=random,
-                cluster_name=settings.broker_cluster_name,
-                delay_levels=len(levels_ms),
-            ),
+            admission=admission,
             gate=gate,
             totals=self.totals,
             latencies=self.latencies,
+            requesters=requesters,
         )
+        replies = Replies(
+            log=store,
+            admission=admission,
+            gate=gate,
+            requesters=requesters,
+            clock=clock,
+            stores=lambda: settings.store_reply_message_enable,
+            totals=self.totals,
+        )
+        forwarding.on_reply, forwarding.on_passing = replies.passed_back, replies.passed_on
         send_back = SendBack(
             store=store,
             topics=tables.topics,
@@ -149,7 +165,6 @@ class Requests:
             levels_ms=levels_ms,
         )
         forwarding.on_release(self.delivery.soon)
-        self.consumers = ConsumerGroups()
         self.clients = ClientRequests(self.consumers, tables.groups, tables.topics, membership)
         self._held = HeldPulls(settings.held_pulls_max)
         self.pulls = PullProcessor(
@@ -189,7 +204,9 @@ class Requests:
             clock=clock,
         )
         self.agreement = Agreement(tables, membership, ha, settings, clock)
-        self._hand_over = HandOverRequests(membership, acknowledgement, store, ha, forwarding, clock)
+        self._hand_over = HandOverRequests(
+            membership, acknowledgement, store, ha, forwarding, requesters, clock
+        )
         self.router = router = Router()
         router.on_unserved = Unserved().asked
         router.add_batch(SEND_CODES, forwarding.sends(self._sends.handle))
@@ -207,6 +224,7 @@ class Requests:
             agreement=self.agreement,
         )
         send_back.add_to(router)
+        replies.add_to(router)
         self.clients.add_to(router)
         LockRequests(settings.broker_name, tables, membership, self.agreement, clock).add_to(router)
         self._status.add_to(router)

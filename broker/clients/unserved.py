@@ -17,8 +17,6 @@ TOLD_MAX = 1_000
 FEATURES = {
     RequestCode.END_TRANSACTION: "transactions",
     RequestCode.CHECK_TRANSACTION_STATE: "transactions",
-    RequestCode.SEND_REPLY_MESSAGE: "request and reply",
-    RequestCode.SEND_REPLY_MESSAGE_V2: "request and reply",
     RequestCode.RECALL_MESSAGE: "timer messages",
     RequestCode.GET_TIMER_CHECK_POINT: "timer messages",
     RequestCode.GET_TIMER_METRICS: "timer messages",

@@ -78,6 +78,11 @@ class ClientSettings(Settings):
         description="a master that is stopped hands its role over first, and stays so long (seconds) to pass on what clients "
         "send it; 0: it stops at once",
     )
+    store_reply_message_enable: bool = Field(
+        True,
+        alias="storeReplyMessageEnable",
+        description="a reply to a request is stored, too, in the topic `<cluster>_REPLY_TOPIC`",
+    )
     flush_consumer_offset_interval: int = Field(
         5_000,
         alias="flushConsumerOffsetInterval",

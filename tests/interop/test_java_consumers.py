@@ -64,6 +64,15 @@ def acked(java: JavaClient, topic: str) -> list[int]:
     return sorted(java.ask("acked", topic)["keys"])
 
 
+def elect_another(java: JavaClient, cluster: Cluster) -> str:
+    """The address of a slave that is elected."""
+    before = asyncio.run(cluster.wait_whole(timeout_ms=WAIT_MS))
+    chosen = next(replica for replica in before.in_sync if replica.broker_id != before.master_id)
+    where = ("-a", cluster.layout.address("controller-0"), "-b", chosen.broker_id)
+    java.admin("electMaster", *where, "-bn", BROKER_SET, "-c", CLUSTER_NAME)
+    return str(chosen.address)
+
+
 def once(*consumed: dict[str, Any]) -> list[int]:
     """The keys that some consumers have consumed together, in order, repeated ones as often as they were."""
     return sorted(key for each in consumed for key in each["keys"])
@@ -160,14 +169,11 @@ def test_consumers_in_order_take_each_queue_in_order_through_a_hand_over_and_a_k
     assert java.ask("assigned", "second", QUEUES // 2) == {"queues": QUEUES // 2}
     java.ask("stream", "Ordered")
     java.ask("await", 50)
-    before = asyncio.run(cluster.wait_whole(timeout_ms=WAIT_MS))
-    chosen = next(replica for replica in before.in_sync if replica.broker_id != before.master_id)
-    where = ("-a", cluster.layout.address("controller-0"), "-b", chosen.broker_id)
-    java.admin("electMaster", *where, "-bn", BROKER_SET, "-c", CLUSTER_NAME)
+    chosen = elect_another(java, cluster)
     java.ask("await", 50)
-    assert master_address(cluster) == chosen.address
+    assert master_address(cluster) == chosen
     java.ask("await", 50)
-    master = cluster.layout.name_of(chosen.address)
+    master = cluster.layout.name_of(chosen)
     assert master is not None
     cluster.kill([master])
     java.ask("await", 50)
@@ -188,6 +194,18 @@ def test_consumers_in_order_take_each_queue_in_order_through_a_hand_over_and_a_k
         )  # what is repeated was taken in order before
     assert set(acked(java, "Ordered")) <= {*first["keys"], *second["keys"]}
     assert sent["given up"] == []
+
+
+def test_requests_are_answered_also_by_a_master_that_the_asker_has_not_heard_of(
+    java: JavaClient, cluster: Cluster
+) -> None:
+    create_topic(java, cluster, "Asked")
+    java.ask("answer", "Asked", "InteropAnswer")
+    assert java.ask("askings", "Asked", 20) == {"answered": 20}
+    assert java.ask("forsaken", "Asked") == {"code": ResponseCode.SYSTEM_ERROR}
+    elect_another(java, cluster)
+    assert java.ask("askings", "Asked", 20) == {"answered": 20}
+    assert java.ask("silent") == {"refused": 0}
 
 
 def test_what_is_not_supported_is_refused_with_a_code(java: JavaClient, cluster: Cluster) -> None:

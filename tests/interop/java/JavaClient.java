@@ -51,7 +51,7 @@ import org.apache.rocketmq.tools.command.MQAdminStartup;
  * admin ARGUMENT...                   runs an mqadmin command; {"out", "err"}
  * </pre>
  *
- * {@link Consumers} and {@link Refusals} understand more.
+ * {@link Consumers}, {@link Requests} and {@link Refusals} understand more.
  */
 public final class JavaClient {
     private static final int BATCH = 32;
@@ -74,6 +74,7 @@ public final class JavaClient {
     private final AtomicInteger numbers = new AtomicInteger();
     private final Consumers consumers;
     private final Refusals refusals;
+    private final Requests requests;
     private Stream stream;
     private DefaultMQPushConsumer consumer;
     private Reading consumed;
@@ -88,6 +89,7 @@ public final class JavaClient {
         producer.setRetryTimesWhenSendAsyncFailed(0);
         producer.start();
         consumers = new Consumers(namesrv, producer);
+        requests = new Requests(namesrv);
         refusals = new Refusals(namesrv, producer.getDefaultMQProducerImpl().getMqClientFactory().getMQClientAPIImpl());
     }
 
@@ -430,6 +432,11 @@ public final class JavaClient {
             case "close":
             case "litepull":
                 return consumers.perform(words);
+            case "answer":
+            case "askings":
+            case "forsaken":
+            case "silent":
+                return requests.perform(words);
             case "transaction":
             case "sql92":
             case "request":
