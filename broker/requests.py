@@ -222,6 +222,7 @@ class Requests:
             tables=tables,
             consumers=self.consumers,
             agreement=self.agreement,
+            on_moved=self.pulls.moved,
         )
         send_back.add_to(router)
         replies.add_to(router)

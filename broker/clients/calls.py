@@ -1,24 +1,34 @@
-"""What administrators ask of one connected consumer, passed on over its own connection: its state (307), and to consume a
-stored message now (309).
+"""What administrators ask of connected consumers, passed on over their own connections: the state of one (307), how far it or
+all of a group are (223), and that one consumes a stored message now (309).
 
 Invariant: a client is given only messages that readers may see, and its answer is handed back as it gave it."""
 
 from __future__ import annotations
 
-from broker.clients.groups import ConsumerGroups
+import asyncio
+import logging
+
+from broker.clients.groups import Client, ConsumerGroups
 from broker.clients.refusals import NO_READERS
 from broker.pulls.readgate import ReadGate
 from messagestore.brokerstore import BrokerStore
 from messagestore.record import parse_message_id
+from mqruntime.log import fields
+from remoting.bodies.queues import ConsumerStatusBody, MessageQueue
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
-from remoting.errors import CallTimeout, HeaderError, RemotingError
-from remoting.headers.admin import GetConsumerRunningInfoHeader
+from remoting.errors import BodyError, CallTimeout, HeaderError, RemotingError
+from remoting.headers.admin import GetConsumerRunningInfoHeader, GetConsumerStatusHeader
 from remoting.headers.messages import ConsumeMessageDirectlyHeader
 from remoting.peer import Peer
 from remoting.router import Router
 
 CLIENT_TIMEOUT_MS = 10_000
+STATUS_TIMEOUT_MS = 5_000
+STATUS_SINCE = 28
+"""3.0.7, the version of clients from which these understand 221."""
+
+logger = logging.getLogger("broker.clients")
 
 
 class ClientCalls:
@@ -35,6 +45,7 @@ class ClientCalls:
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.GET_CONSUMER_RUNNING_INFO, self._running_info)
         router.add(RequestCode.CONSUME_MESSAGE_DIRECTLY, self._consume)
+        router.add(RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, self._status)
 
     async def _running_info(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         header = GetConsumerRunningInfoHeader.from_ext(command.ext)
@@ -57,6 +68,22 @@ class ClientCalls:
         command.body = bytes(record)
         return await self._pass_on(command, header.consumer_group, header.client_id or "")
 
+    async def _status(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        header = GetConsumerStatusHeader.from_ext(command.ext)
+        group = self._consumers.find(header.group)
+        if group is None:
+            why = f"No Any Consumer online in the consumer group: [{header.group}]"
+            return command.reply(ResponseCode.SYSTEM_ERROR, why)
+        wanted = (header.client_addr or "").strip()
+        clients = [client for client in group.clients.values() if not wanted or client.client_id == wanted]
+        oldest = min((client.version for client in clients), default=STATUS_SINCE)
+        if oldest < STATUS_SINCE:
+            why = f"the client does not support this feature. version={oldest}"
+            return command.reply(ResponseCode.SYSTEM_ERROR, why)
+        told = await asyncio.gather(*(_status_of(client, header) for client in clients))
+        table = {client.client_id: at for client, at in zip(clients, told, strict=True) if at is not None}
+        return command.reply(body=ConsumerStatusBody(table).encode())
+
     async def _pass_on(self, command: RemotingCommand, group: str, client_id: str) -> RemotingCommand:
         found = self._consumers.find(group)
         client = found.clients.get(client_id) if found is not None else None
@@ -76,3 +103,18 @@ class ClientCalls:
                 ResponseCode.SYSTEM_ERROR, f"invoke consumer <{group}> <{client_id}> Exception: {error}"
             )
         return command.reply(answer.code, answer.remark, answer.ext, answer.body)
+
+
+async def _status_of(client: Client, header: GetConsumerStatusHeader) -> dict[MessageQueue, int] | None:
+    """How far a consumer says it is; None where it says nothing."""
+    asked = GetConsumerStatusHeader(header.topic, header.group)
+    question = RemotingCommand.request(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, asked)
+    try:
+        answer = await client.peer.call(question, STATUS_TIMEOUT_MS)
+        if answer.code == ResponseCode.SUCCESS and answer.body:
+            return ConsumerStatusBody.decode(answer.body).message_queue_table
+        why = answer.remark or f"code {answer.code}"
+    except (RemotingError, BodyError) as error:
+        why = str(error)
+    logger.info("no status told", extra=fields(client_id=client.client_id, why=why))
+    return None

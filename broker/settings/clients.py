@@ -83,6 +83,12 @@ class ClientSettings(Settings):
         alias="storeReplyMessageEnable",
         description="a reply to a request is stored, too, in the topic `<cluster>_REPLY_TOPIC`",
     )
+    use_server_side_reset_offset: bool = Field(
+        True,
+        alias="useServerSideResetOffset",
+        description="a consumer group that an administrator moves hears of it with its next pull; else its consumers, which "
+        "must be connected, are told (220), too",
+    )
     flush_consumer_offset_interval: int = Field(
         5_000,
         alias="flushConsumerOffsetInterval",

@@ -88,6 +88,31 @@ class ResetOffsetBody(Body):
     offset_table: dict[MessageQueue, I64] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class QueueOffset(Body):
+    """An offset in one queue."""
+
+    topic: str
+    broker_name: str
+    queue_id: I32
+    offset: I64
+
+
+@dataclass(slots=True)
+class ResetOffsetListBody(Body):
+    """Body of 220 as the C++ library reads it."""
+
+    offset_table: list[QueueOffset] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class ConsumerStatusBody(Body):
+    """Reply to 223: by client id how far it is in each queue; reply to 221: the same of one client."""
+
+    consumer_table: dict[str, dict[MessageQueue, I64]] = field(default_factory=dict)
+    message_queue_table: dict[MessageQueue, I64] = field(default_factory=dict)
+
+
 @dataclass(slots=True)
 class ConsumeQueueData(Body):
     """One entry of a queue; `eval` says whether the asking group's subscription takes it."""

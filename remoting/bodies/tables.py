@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from remoting.bodies.body import Body
 from remoting.bodies.groups import SubscriptionGroupWrapper
+from remoting.bodies.offsets import OffsetResetTable
 from remoting.bodies.topics import TopicConfigWrapper
 from remoting.wirefields import I32, I64
 
@@ -73,10 +74,12 @@ class QueueLockTable(Body):
 
 @dataclass(slots=True)
 class TablesCopy(Body):
-    """Reply to COPY_TABLES; one of an older version names no queue ends and no locks."""
+    """Reply to COPY_TABLES; one of an older version names no queue ends and no locks. `offset_resets` is there while some
+    stand."""
 
     topics: TopicConfigWrapper
     groups: SubscriptionGroupWrapper
     deletions: DeletionTable
     queue_ends: QueueEndTable = field(default_factory=QueueEndTable)
     queue_locks: QueueLockTable = field(default_factory=QueueLockTable)
+    offset_resets: OffsetResetTable | None = None

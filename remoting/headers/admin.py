@@ -111,3 +111,12 @@ class ResyncBrokerResponseHeader(Header):
     folder: str
     log_bytes: I64
     keeps: bool = False
+
+
+@dataclass(slots=True)
+class GetConsumerStatusHeader(Header):
+    """223, and 221 without `client_addr`, which is a client id; none asks all consumers of the group."""
+
+    topic: str
+    group: str
+    client_addr: str | None = None

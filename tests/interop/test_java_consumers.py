@@ -196,6 +196,23 @@ def test_consumers_in_order_take_each_queue_in_order_through_a_hand_over_and_a_k
     assert sent["given up"] == []
 
 
+def test_a_group_that_is_moved_while_it_consumes_goes_on_there_under_the_next_master(
+    java: JavaClient, cluster: Cluster
+) -> None:
+    create_topic(java, cluster, "Moved")
+    consume(java, "moved", "Moved", "InteropMoved")
+    send(java, "Moved", 20)
+    java.ask("seen", "moved", 20)
+    asyncio.run(wait_offsets(cluster, "InteropMoved", "Moved", 20))
+    where = ("-n", cluster.layout.namesrv, "-g", "InteropMoved", "-t", "Moved")
+    assert "broker-a" in java.admin("resetOffsetByTime", *where, "-s", 0)
+    elect_another(java, cluster)
+    java.ask("seen", "moved", 40)
+    again = java.ask("close", "moved")
+    assert Counter(again["keys"]) == dict.fromkeys(acked(java, "Moved"), 2)
+    asyncio.run(wait_offsets(cluster, "InteropMoved", "Moved", 20))
+
+
 def test_requests_are_answered_also_by_a_master_that_the_asker_has_not_heard_of(
     java: JavaClient, cluster: Cluster
 ) -> None:
