@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from messagestore.systemtopics import TRACE_TOPIC
 from mqruntime.settings import OURS, Settings
 
 PERM_READ_WRITE = 6
@@ -82,6 +83,17 @@ class ClientSettings(Settings):
         True,
         alias="storeReplyMessageEnable",
         description="a reply to a request is stored, too, in the topic `<cluster>_REPLY_TOPIC`",
+    )
+    trace_topic_enable: bool = Field(
+        False,
+        alias="traceTopicEnable",
+        description="make the topic in which clients that trace say what became of messages",
+    )
+    msg_trace_topic_name: str = Field(
+        TRACE_TOPIC,
+        alias="msgTraceTopicName",
+        pattern=r"^[%|a-zA-Z0-9_-]{1,127}$",
+        description="its name; clients are told another one by their own setting",
     )
     use_server_side_reset_offset: bool = Field(
         True,

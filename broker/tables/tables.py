@@ -74,6 +74,7 @@ class Tables:
             settings.broker_name,
             auto_create=settings.auto_create_topic_enable,
             queue_nums=settings.default_topic_queue_nums,
+            trace_topic=settings.msg_trace_topic_name if settings.trace_topic_enable else "",
         )
         self.topics = Topics(clock, system, self._topics_changed, self._led)
         self.groups = SubscriptionGroups(

@@ -13,6 +13,7 @@ import pytest
 from localcluster.cluster import Cluster
 from localcluster.layout import BROKER_SET, CLUSTER_NAME
 from localcluster.waiting import NotYet, wait_for
+from mqclient import Client, StoredMessage
 from mqruntime.clock import SystemClock
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
@@ -194,6 +195,39 @@ def test_consumers_in_order_take_each_queue_in_order_through_a_hand_over_and_a_k
         )  # what is repeated was taken in order before
     assert set(acked(java, "Ordered")) <= {*first["keys"], *second["keys"]}
     assert sent["given up"] == []
+
+
+async def traces_of(cluster: Cluster, topic: str, wanted: set[str], events: int) -> list[StoredMessage]:
+    """Once they say so many things about the messages with ids `wanted`, nothing else being traced there."""
+
+    async def all_told() -> list[StoredMessage]:
+        found: list[StoredMessage] = []
+        consumer = client.consumer("InteropTraceReader")
+        for queue in await consumer.queues(topic):
+            start, end = await consumer.min_offset(queue), await consumer.max_offset(queue)
+            found += [message async for message in consumer.read(queue, start, end)]
+        lines = [line for message in found for line in message.plain_body().decode().split("\x02") if line]
+        if len(lines) < events:
+            raise NotYet(f"{len(lines)} of {events} events in {topic}")
+        assert {key for message in found for key in message.properties["KEYS"].split(" ")} >= wanted
+        return found
+
+    async with Client(cluster.layout.namesrv) as client:
+        return await wait_for(f"traces in {topic}", all_told, WAIT_MS)
+
+
+def test_clients_trace_what_becomes_of_messages(java: JavaClient, cluster: Cluster) -> None:
+    """In the system's topic, which the setting makes, and in one of their own: sent, given to a listener, and back."""
+    create_topic(java, cluster, "Traced")
+    create_topic(java, cluster, "OwnTraces")
+    for group, own in (("InteropTraced", ()), ("InteropOwnTraces", ("OwnTraces",))):
+        ids = java.ask("traced", "Traced", group, 3, *own)["ids"]
+        seen = 3 if not own else 6  # the second group consumes what was sent before, too
+        found = asyncio.run(traces_of(cluster, (*own, "RMQ_SYS_TRACE_TOPIC")[0], set(ids), 3 + 2 * seen))
+        lines = [line for each in found for line in each.plain_body().decode().split("\x02") if line]
+        kinds = Counter(line.split("\x01")[0] for line in lines)
+        assert kinds == {"Pub": 3, "SubBefore": seen, "SubAfter": seen}
+        assert {line.split("\x01")[5] for line in lines if line.startswith("Pub")} == set(ids)
 
 
 def test_a_group_that_is_moved_while_it_consumes_goes_on_there_under_the_next_master(

@@ -51,7 +51,7 @@ import org.apache.rocketmq.tools.command.MQAdminStartup;
  * admin ARGUMENT...                   runs an mqadmin command; {"out", "err"}
  * </pre>
  *
- * {@link Consumers}, {@link Requests} and {@link Refusals} understand more.
+ * {@link Consumers}, {@link Requests}, {@link Traces} and {@link Refusals} understand more.
  */
 public final class JavaClient {
     private static final int BATCH = 32;
@@ -75,6 +75,7 @@ public final class JavaClient {
     private final Consumers consumers;
     private final Refusals refusals;
     private final Requests requests;
+    private final Traces traces;
     private Stream stream;
     private DefaultMQPushConsumer consumer;
     private Reading consumed;
@@ -90,6 +91,7 @@ public final class JavaClient {
         producer.start();
         consumers = new Consumers(namesrv, producer);
         requests = new Requests(namesrv);
+        traces = new Traces(namesrv);
         refusals = new Refusals(namesrv, producer.getDefaultMQProducerImpl().getMqClientFactory().getMQClientAPIImpl());
     }
 
@@ -437,6 +439,8 @@ public final class JavaClient {
             case "forsaken":
             case "silent":
                 return requests.perform(words);
+            case "traced":
+                return traces.perform(words);
             case "transaction":
             case "sql92":
             case "request":
