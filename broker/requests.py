@@ -154,7 +154,9 @@ class Requests:
             random=random,
             broker_permission=settings.broker_permission,
             delay_levels=len(levels_ms),
+            tasks=tasks,
             totals=self.totals,
+            latencies=self.latencies,
         )
         self.delivery = DelayDelivery(
             store=store,
@@ -210,6 +212,7 @@ class Requests:
         self.router = router = Router()
         router.on_unserved = Unserved().asked
         router.add_batch(SEND_CODES, forwarding.sends(self._sends.handle))
+        router.add_batch({RequestCode.CONSUMER_SEND_MSG_BACK}, forwarding.sends(send_back.handle))
         router.sends_handler = forwarding.plain_sends(self._sends.handle_plain, self._sends.handle)
         router.add(RequestCode.PULL_MESSAGE, self.pulls.handle)
         router.add(RequestCode.LITE_PULL_MESSAGE, self.pulls.handle)
@@ -224,7 +227,6 @@ class Requests:
             agreement=self.agreement,
             on_moved=self.pulls.moved,
         )
-        send_back.add_to(router)
         replies.add_to(router)
         self.clients.add_to(router)
         LockRequests(settings.broker_name, tables, membership, self.agreement, clock).add_to(router)
