@@ -168,6 +168,7 @@ class Requests:
         )
         forwarding.on_release(self.delivery.soon)
         self.clients = ClientRequests(self.consumers, tables.groups, tables.topics, membership)
+        unserved = Unserved()
         self._held = HeldPulls(settings.held_pulls_max)
         self.pulls = PullProcessor(
             store=store,
@@ -193,6 +194,7 @@ class Requests:
             clock=clock,
             polling=settings,
             tasks=tasks,
+            unserved=unserved,
             totals=self.totals,
             latencies=self.latencies,
         )
@@ -210,7 +212,7 @@ class Requests:
             membership, acknowledgement, store, ha, forwarding, requesters, clock
         )
         self.router = router = Router()
-        router.on_unserved = Unserved().asked
+        router.on_unserved = unserved.asked
         router.add_batch(SEND_CODES, forwarding.sends(self._sends.handle))
         router.add_batch({RequestCode.CONSUMER_SEND_MSG_BACK}, forwarding.sends(send_back.handle))
         router.sends_handler = forwarding.plain_sends(self._sends.handle_plain, self._sends.handle)

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from broker.clients.refusals import REJECTED, Refused
 from broker.clients.renewal import SubscriptionRenewal
+from broker.clients.unserved import Unserved
 from broker.metrics.latencies import Call, Latencies
 from broker.metrics.totals import Totals
 from broker.pulls.admission import PullAdmission
@@ -97,6 +98,7 @@ class PullProcessor:
         clock: Clock,
         polling: Polling,
         tasks: Tasks,
+        unserved: Unserved,
         totals: Totals | None = None,
         latencies: Latencies | None = None,
     ) -> None:
@@ -109,6 +111,7 @@ class PullProcessor:
         self._clock = clock
         self._polling = polling
         self._tasks = tasks
+        self._unserved = unserved
         self._totals = totals
         self._latencies = latencies
         self.found = 0
@@ -123,6 +126,7 @@ class PullProcessor:
         except Refused as refused:
             if refused.code == ResponseCode.SUBSCRIPTION_NOT_LATEST:
                 self._renewal.ask(peer, header.consumer_group)
+            self._unserved.refused(peer, command, refused)
             return refused.reply_to(command)
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         moved_to = self._offsets.pulled(group, topic, queue_id, header.queue_offset)
