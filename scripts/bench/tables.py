@@ -14,8 +14,8 @@ from scripts.bench.measured import cell
 
 @dataclass(frozen=True)
 class Reach:
-    """What a row of the first side is wanted to be: absolutely, or as a multiple of the probe, of that row of the side `beside`,
-    or of its own `beside_row`."""
+    """What a row of the first side is wanted to be: absolutely, or as a multiple of the probe, of that row of the side
+    `beside`, or of its own `beside_row`."""
 
     row: str
     least: float | None = None
