@@ -81,10 +81,11 @@ def feature_of(code: int) -> str:
 def group_of(command: RemotingCommand) -> str:
     """The group that asks, "" where it does not say."""
     named = next((command.ext[key] for key in GROUPS if key in command.ext), "")
-    if named or command.code not in BODIES_WITH_GROUPS or not 0 < len(command.body or b"") <= SMALL_BODY:
+    content = command.body or b""
+    if named or command.code not in BODIES_WITH_GROUPS or not 0 < len(content) <= SMALL_BODY:
         return named
     try:
-        body = fastjson.loads(command.body)
+        body = fastjson.loads(content)
     except fastjson.FastJsonError:
         return ""
     group = body.get("consumerGroup") if isinstance(body, dict) else None
