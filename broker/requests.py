@@ -51,6 +51,7 @@ CLIENTS_THEMSELVES = (
     RequestCode.HEART_BEAT,
     RequestCode.UNREGISTER_CLIENT,
     RequestCode.GET_CONSUMER_LIST_BY_GROUP,
+    RequestCode.QUERY_ASSIGNMENT,
 )
 """What a broker that only forwards answers by itself: consumers tell every broker of their set who they are."""
 
@@ -168,7 +169,7 @@ class Requests:
         )
         forwarding.on_release(self.delivery.soon)
         self.clients = ClientRequests(self.consumers, tables.groups, tables.topics, membership)
-        unserved = Unserved()
+        self.unserved = unserved = Unserved()
         self._held = HeldPulls(settings.held_pulls_max)
         self.pulls = PullProcessor(
             store=store,

@@ -17,14 +17,12 @@ from remoting.peer import Peer
 logger = logging.getLogger("broker.unserved")
 
 TOLD_MAX = 1_000
-ASSIGNED = "queues assigned by the broker; its consumers get no messages before setClientRebalance(true)"
 FEATURES = {
     RequestCode.END_TRANSACTION: "transactions",
     RequestCode.CHECK_TRANSACTION_STATE: "transactions",
     RequestCode.RECALL_MESSAGE: "timer messages",
     RequestCode.GET_TIMER_CHECK_POINT: "timer messages",
     RequestCode.GET_TIMER_METRICS: "timer messages",
-    RequestCode.QUERY_ASSIGNMENT: ASSIGNED,
     RequestCode.SET_MESSAGE_REQUEST_MODE: "POP consumption",
 }
 POP_CODES = range(200_050, 200_152)

@@ -197,6 +197,19 @@ def test_consumers_in_order_take_each_queue_in_order_through_a_hand_over_and_a_k
     assert sent["given up"] == []
 
 
+def test_consumers_whose_queues_the_broker_assigns_share_them(java: JavaClient, cluster: Cluster) -> None:
+    create_topic(java, cluster, "Assigned")
+    for name in ("assigned", "another"):
+        java.ask("assign", name, "Assigned", "InteropAssigned")
+    for name in ("assigned", "another"):
+        assert java.ask("assigned", name, QUEUES // 2) == {"queues": QUEUES // 2}
+    send(java, "Assigned", 40)
+    half = java.ask("seen", "assigned", 20)
+    assert once(half, java.ask("seen", "another", 20)) == acked(java, "Assigned")
+    java.ask("close", "assigned")
+    java.ask("close", "another")
+
+
 async def traces_of(cluster: Cluster, topic: str, wanted: set[str], events: int) -> list[StoredMessage]:
     """Once they say so many things about the messages with ids `wanted`, nothing else being traced there."""
 

@@ -428,6 +428,7 @@ public final class JavaClient {
             case "consume":
             case "order":
             case "ordered":
+            case "assign":
             case "assigned":
             case "exists":
             case "seen":

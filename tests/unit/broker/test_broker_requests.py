@@ -13,7 +13,7 @@ from tests.unit.broker.served import Served
 def test_what_this_broker_does_not_know_is_answered_with_code_3(served: Served) -> None:
     for code in (
         RequestCode.END_TRANSACTION,
-        RequestCode.QUERY_ASSIGNMENT,
+        RequestCode.SET_MESSAGE_REQUEST_MODE,
         9999,
     ):
         reply = served.ask(code)

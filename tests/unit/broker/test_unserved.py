@@ -17,7 +17,6 @@ from tests.unit.broker.served import Served
 IN_BODY = b'{"clientId":"c1","consumerGroup":"CG","messageModel":"CLUSTERING","strategyName":"AVG","topic":"orders"}'
 POP_EXT = {"consumerGroup": "CG", "topic": "orders", "queueId": "0"}
 NO_CODE_BUT_3 = [
-    (RequestCode.QUERY_ASSIGNMENT, {}, IN_BODY, "queues assigned by the broker"),
     (RequestCode.SET_MESSAGE_REQUEST_MODE, {}, IN_BODY, "POP consumption"),
     (RequestCode.RECALL_MESSAGE, {"producerGroup": "CG", "topic": "orders"}, None, "timer messages"),
     (200_050, POP_EXT, None, "POP consumption"),
