@@ -14,9 +14,9 @@ from broker.role.manager import ReplicasManager
 from broker.role.membership import Membership
 from broker.role.switch import RoleSwitch
 from broker.settings.broker import BrokerSettings
+from broker.tables.tables import Tables
 from epochfile.file import DEFAULT_NAME as EPOCH_FILE
 from epochfile.file import EpochFile
-from ha.replication import Replication
 from ha.service import HAService
 from messagestore.errors import MixedStore, PlainStore, RaftModeStore
 from messagestore.log.commitlog import FOLDER as COMMIT_LOG
@@ -28,9 +28,11 @@ from mqruntime.segments import SegmentDirectory
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector
 
+    from broker.neighbours.grouptables import GroupTables
     from broker.role.grouproles import GroupRoles
     from raftstore.ledgerstore import LedgerStore
     from raftstore.member import Member
+    from raftstore.replication import GroupReplication
 
 RAFT_MODE = "dledger-"  # and a member's id: where Raft mode keeps the log
 Fatal = Callable[[BaseException], None]
@@ -49,7 +51,7 @@ class GroupLog:
     """A Raft group's log."""
 
     store: LedgerStore
-    replication: Replication
+    replication: GroupReplication
     member: Member
 
 
@@ -118,6 +120,17 @@ def group_roles(
     from broker.role.grouproles import GroupRoles
 
     return GroupRoles(membership, log.member, log.store, manager, switch, forwarding, fitness, clock)
+
+
+def group_tables(log: CopiedLog | GroupLog, tables: Tables, clock: Clock) -> GroupTables | None:
+    """Who asks, and tells, the group's members of `tables`; other modes do without."""
+    if isinstance(log, CopiedLog):
+        return None
+    from broker.neighbours.grouptables import GroupTables
+
+    asked = GroupTables(log.member, tables, clock)
+    log.replication.before_leading(asked.read_majority)
+    return asked
 
 
 def group_figures(log: CopiedLog | GroupLog, settings: BrokerSettings) -> list[Collector]:

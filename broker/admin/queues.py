@@ -1,4 +1,5 @@
-"""Requests that look at queues as administrators do: who consumes a topic (300) and what a queue lists (321).
+"""Requests that look at queues as administrators do: who consumes a topic (300), what a group consumes (343) and what a queue
+lists (321).
 
 Invariant: they change nothing."""
 
@@ -8,10 +9,10 @@ from broker.clients.groups import ConsumerGroups
 from broker.tables.consumeroffsets import ConsumerOffsets
 from messagestore.brokerstore import BrokerStore
 from remoting.bodies.queues import ConsumeQueueData, QueryConsumeQueueBody
-from remoting.bodies.routes import GroupList
+from remoting.bodies.routes import GroupList, TopicList
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
-from remoting.headers.admin import TopicHeader
+from remoting.headers.admin import GroupHeader, TopicHeader
 from remoting.headers.messages import QueryConsumeQueueHeader
 from remoting.peer import Peer
 from remoting.router import Router
@@ -29,6 +30,7 @@ class QueueRequests:
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, self._consumers_of)
+        router.add(RequestCode.QUERY_TOPICS_BY_CONSUMER, self._topics_of)
         router.add(RequestCode.QUERY_CONSUME_QUEUE, self._list)
 
     def _consumers_of(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
@@ -36,6 +38,10 @@ class QueueRequests:
         topic = TopicHeader.from_ext(command.ext).topic
         groups = {*self._consumers.groups_of(topic), *self._offsets.groups_of(topic)}
         return command.reply(body=GroupList(sorted(groups)).encode())
+
+    def _topics_of(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        group = GroupHeader.from_ext(command.ext).group
+        return command.reply(body=TopicList(sorted(self._offsets.topics_of(group))).encode())
 
     def _list(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         header = QueryConsumeQueueHeader.from_ext(command.ext)

@@ -1,4 +1,4 @@
-"""Moving a consumer group to other offsets (222).
+"""Moving a consumer group to other offsets (222), also to where another group is (314).
 
 Invariant: an administrator hears of success once the move is on this broker's disk and every member of the SyncStateSet
 knows of it; from then on nothing but the group's going on from there ends it. Consumers take their offsets from masters, so
@@ -12,11 +12,13 @@ from broker.admin.agreement import Agreement
 from broker.clients.groups import Client, ConsumerGroup, ConsumerGroups
 from broker.role.membership import Membership
 from broker.settings.broker import BrokerSettings
+from broker.tables.offsetresets import Key
 from broker.tables.tables import Tables
 from messagestore.brokerstore import BrokerStore
 from remoting.bodies.queues import MessageQueue, QueueOffset, ResetOffsetBody, ResetOffsetListBody
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
+from remoting.headers.admin import CloneGroupOffsetHeader
 from remoting.headers.offsets import ResetOffsetHeader
 from remoting.peer import Peer
 from remoting.router import Router
@@ -29,7 +31,7 @@ TOO_MANY = "too many groups that were moved have not gone on since; delete group
 
 
 class ResetRequests:
-    """Its handler; `on_moved` hears of what was moved."""
+    """Their handlers; `on_moved` hears of what was moved."""
 
     def __init__(
         self,
@@ -52,6 +54,7 @@ class ResetRequests:
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, self._reset)
+        router.add(RequestCode.CLONE_GROUP_OFFSET, self._clone)
 
     async def _reset(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         header = ResetOffsetHeader.from_ext(command.ext)
@@ -92,6 +95,33 @@ class ResetRequests:
         for client in told:
             client.peer.one_way(_news(client, header, table))
         return command.reply(body=ResetOffsetBody(table).encode())
+
+    async def _clone(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        """A topic that the source group reads no more is left out, unless it is said to be offline."""
+        header = CloneGroupOffsetHeader.from_ext(command.ext)
+        if not self._role.accepts_sends:
+            return command.reply(ResponseCode.SYSTEM_ERROR, "Can not clone offsets in slave broker")
+        offsets, source, group = (
+            self._tables.offsets,
+            self._consumers.find(header.src_group),
+            header.dest_group,
+        )
+        moves: dict[Key, int] = {}
+        for name in [header.topic] if header.topic else offsets.topics_of(header.src_group):
+            topic = self._tables.topics.find(name)
+            left = source is not None and name not in source.subscriptions and not header.offline
+            for queue_id in range(topic.read_queue_nums if topic is not None and not left else 0):
+                offset = offsets.find(header.src_group, name, queue_id)
+                if offset is not None:
+                    moves[group, name, queue_id] = offset
+        if not self._tables.resets.takes(len(moves)):
+            return command.reply(ResponseCode.SYSTEM_ERROR, TOO_MANY)
+        what = f"group {group} was moved to where {header.src_group} is, in {len(moves)} queues"
+        answer = await self._agreement.change(command, what, lambda: offsets.reset(moves))
+        if answer.code in (ResponseCode.SUCCESS, ResponseCode.FLUSH_SLAVE_TIMEOUT):
+            for _, name, queue_id in moves:
+                self._on_moved(group, name, [queue_id])
+        return answer
 
     def _refusal(self, command: RemotingCommand, header: ResetOffsetHeader) -> RemotingCommand | None:
         if not self._role.accepts_sends:

@@ -1,5 +1,5 @@
-"""What administrators ask of connected consumers, passed on over their own connections: the state of one (307), how far it or
-all of a group are (223), and that one consumes a stored message now (309).
+"""What administrators ask of connected consumers, passed on over their own connections: the state of one (307), where all of
+a group are in a topic (223), and to consume a stored message now (309).
 
 Invariant: a client is given only messages that readers may see, and its answer is handed back as it gave it."""
 
@@ -18,15 +18,14 @@ from remoting.bodies.queues import ConsumerStatusBody, MessageQueue
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.errors import BodyError, CallTimeout, HeaderError, RemotingError
-from remoting.headers.admin import GetConsumerRunningInfoHeader, GetConsumerStatusHeader
+from remoting.headers.admin import ConsumerStatusHeader, GetConsumerRunningInfoHeader
 from remoting.headers.messages import ConsumeMessageDirectlyHeader
 from remoting.peer import Peer
 from remoting.router import Router
 
 CLIENT_TIMEOUT_MS = 10_000
-STATUS_TIMEOUT_MS = 5_000
-STATUS_SINCE = 28
-"""3.0.7, the version of clients from which these understand 221."""
+STATUS_TIMEOUT_MS = 2_000
+"""Who asks waits for 3 s or 5 s, and shall hear of those that answer."""
 
 logger = logging.getLogger("broker.clients")
 
@@ -44,12 +43,29 @@ class ClientCalls:
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.GET_CONSUMER_RUNNING_INFO, self._running_info)
-        router.add(RequestCode.CONSUME_MESSAGE_DIRECTLY, self._consume)
         router.add(RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, self._status)
+        router.add(RequestCode.CONSUME_MESSAGE_DIRECTLY, self._consume)
 
     async def _running_info(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         header = GetConsumerRunningInfoHeader.from_ext(command.ext)
         return await self._pass_on(command, header.consumer_group, header.client_id)
+
+    async def _status(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        """What each client of a group says (221); one that does not answer is left out, as upstream has it."""
+        header = ConsumerStatusHeader.from_ext(command.ext)
+        found = self._consumers.find(header.group)
+        if found is None:
+            remark = f"No Any Consumer online in the consumer group: [{header.group}]"
+            return command.reply(ResponseCode.SYSTEM_ERROR, remark)
+        wanted = header.client_addr or ""
+        clients = [client for client in found.clients.values() if wanted in ("", client.client_id)]
+        told = await asyncio.gather(*(_status_of(client, header) for client in clients))
+        table = {
+            client.client_id: offsets
+            for client, offsets in zip(clients, told, strict=True)
+            if offsets is not None
+        }
+        return command.reply(body=ConsumerStatusBody(consumer_table=table).encode())
 
     async def _consume(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         header = ConsumeMessageDirectlyHeader.from_ext(command.ext)
@@ -67,22 +83,6 @@ class ClientCalls:
         command.ext["brokerName"] = self._broker_name
         command.body = bytes(record)
         return await self._pass_on(command, header.consumer_group, header.client_id or "")
-
-    async def _status(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
-        header = GetConsumerStatusHeader.from_ext(command.ext)
-        group = self._consumers.find(header.group)
-        if group is None:
-            why = f"No Any Consumer online in the consumer group: [{header.group}]"
-            return command.reply(ResponseCode.SYSTEM_ERROR, why)
-        wanted = (header.client_addr or "").strip()
-        clients = [client for client in group.clients.values() if not wanted or client.client_id == wanted]
-        oldest = min((client.version for client in clients), default=STATUS_SINCE)
-        if oldest < STATUS_SINCE:
-            why = f"the client does not support this feature. version={oldest}"
-            return command.reply(ResponseCode.SYSTEM_ERROR, why)
-        told = await asyncio.gather(*(_status_of(client, header) for client in clients))
-        table = {client.client_id: at for client, at in zip(clients, told, strict=True) if at is not None}
-        return command.reply(body=ConsumerStatusBody(table).encode())
 
     async def _pass_on(self, command: RemotingCommand, group: str, client_id: str) -> RemotingCommand:
         found = self._consumers.find(group)
@@ -105,16 +105,13 @@ class ClientCalls:
         return command.reply(answer.code, answer.remark, answer.ext, answer.body)
 
 
-async def _status_of(client: Client, header: GetConsumerStatusHeader) -> dict[MessageQueue, int] | None:
-    """How far a consumer says it is; None where it says nothing."""
-    asked = GetConsumerStatusHeader(header.topic, header.group)
+async def _status_of(client: Client, header: ConsumerStatusHeader) -> dict[MessageQueue, int] | None:
+    asked = ConsumerStatusHeader(header.topic, header.group)
     question = RemotingCommand.request(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, asked)
     try:
         answer = await client.peer.call(question, STATUS_TIMEOUT_MS)
         if answer.code == ResponseCode.SUCCESS and answer.body:
             return ConsumerStatusBody.decode(answer.body).message_queue_table
-        why = answer.remark or f"code {answer.code}"
     except (RemotingError, BodyError) as error:
-        why = str(error)
-    logger.info("no status told", extra=fields(client_id=client.client_id, why=why))
+        logger.info("a consumer does not tell where it is", extra=fields(client=client.client_id, why=error))
     return None

@@ -1,5 +1,6 @@
-"""What clients ask for and do not get, told to an operator: requests that are not built, and pulls that are refused for good.
-Their applications hear nothing of it: Java's consumers log such answers and ask again, for ever.
+"""What clients ask for and do not get: they are told what it is, and an operator hears of it. These are requests that are not
+built, and pulls that are refused for good; of either applications hear nothing where Java's consumers log the answer, and ask
+again for ever.
 
 Invariant: of one client host, its group and one thing there is one warning; after `TOLD_MAX` of them no more."""
 
@@ -17,6 +18,7 @@ from remoting.peer import Peer
 logger = logging.getLogger("broker.unserved")
 
 TOLD_MAX = 1_000
+UNKNOWN = "request {}"
 FEATURES = {
     RequestCode.END_TRANSACTION: "transactions",
     RequestCode.CHECK_TRANSACTION_STATE: "transactions",
@@ -26,6 +28,20 @@ FEATURES = {
     RequestCode.SET_MESSAGE_REQUEST_MODE: "POP consumption",
 }
 POP_CODES = range(200_050, 200_152)
+ADMINISTRATION = {
+    308: "correction of offsets by a filter server",
+    316: "cleaning of unused topics: what they hold goes with retention",
+    323: "transactions",
+    353: "groups that are forbidden to read a topic",
+    354: "RocksDB stores",
+    355: "RocksDB stores",
+    513: "static topics",
+    905: "masters that are lent (acting masters)",
+    908: "flush offsets told by hand: slaves report theirs",
+    **dict.fromkeys(range(2001, 2005), "control of cold reads"),
+    **dict.fromkeys(range(3001, 3011), "access control"),
+}
+"""What administrators ask for."""
 GROUPS = "consumerGroup", "producerGroup", "group", "subscriptionGroup"
 BODIES_WITH_GROUPS = RequestCode.QUERY_ASSIGNMENT, RequestCode.SET_MESSAGE_REQUEST_MODE
 SMALL_BODY = 4_096
@@ -46,9 +62,11 @@ class Unserved:
     def __init__(self) -> None:
         self._told: set[tuple[str, str, str]] = set()
 
-    def asked(self, peer: Peer, command: RemotingCommand) -> None:
-        """Nobody answers this request but with code 3."""
-        self._tell("a client asks for what is not built: %s", feature_of(command.code), peer, command)
+    def asked(self, peer: Peer, command: RemotingCommand) -> str:
+        """Nobody answers this request but with code 3; what its remark says of it."""
+        what = feature_of(command.code)
+        self._tell("a client asks for what is not built: %s", what, peer, command)
+        return "" if what == UNKNOWN.format(command.code) else f"; not built here: {what}"
 
     def refused(self, peer: Peer, command: RemotingCommand, refusal: Refused) -> None:
         """This pull is refused."""
@@ -69,10 +87,12 @@ def feature_of(code: int) -> str:
     """In an operator's words, or as upstream names the request."""
     if code in POP_CODES:
         return "POP consumption"
+    if code in ADMINISTRATION:
+        return ADMINISTRATION[code]
     try:
         request = RequestCode(code)
     except ValueError:
-        return f"request {code}"
+        return UNKNOWN.format(code)
     return FEATURES.get(request, request.name)
 
 

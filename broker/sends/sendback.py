@@ -8,6 +8,7 @@ another one into the place of the one that is handed back. What comes together i
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 from typing import Protocol
@@ -80,7 +81,7 @@ class SendBack:
         groups: SubscriptionGroups,
         gate: WriteGate,
         random: Random,
-        broker_permission: int,
+        permission: Callable[[], int],
         delay_levels: int,
         tasks: Tasks,
         totals: Totals | None = None,
@@ -91,7 +92,7 @@ class SendBack:
         self._groups = groups
         self._gate = gate
         self._random = random
-        self._writable = bool(broker_permission & PERM_WRITE)
+        self._permission = permission
         self._delay_levels = delay_levels
         self._tasks = tasks
         self._totals = totals
@@ -170,7 +171,7 @@ class SendBack:
             return command.reply(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {header.group}"
             )
-        if not self._writable:
+        if not self._permission() & PERM_WRITE:
             return command.reply(ResponseCode.NO_PERMISSION, "the broker sending message is forbidden")
         if group.retry_queue_nums <= 0:
             return command.reply()  # this group does not want retries
@@ -192,6 +193,8 @@ class SendBack:
         failed, header, group = handed.message, handed.header, handed.group
         properties = failed.property_map
         properties.setdefault(RETRY_TOPIC, failed.topic)
+        if self._totals is not None:
+            self._totals.message_sent_back(properties[RETRY_TOPIC], header.group)
         properties.setdefault(ORIGIN_MESSAGE_ID, failed.message_id)
         properties.pop(WAIT, None)
         most = retries_max(group, header.max_reconsume_times, handed.client_version)

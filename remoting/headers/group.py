@@ -31,6 +31,16 @@ class CopyTablesHeader(Header):
 
 
 @dataclass(slots=True)
+class ReadTablesHeader(Header):
+    """READ_TABLES: the leader of `term` has tables of version `holds`, and asks a member of its group what that one has. The
+    reply names the version of these, if there is any, and has them where they are newer.
+    """
+
+    term: I64
+    holds: str | None = None
+
+
+@dataclass(slots=True)
 class SlaveHeader(Header):
     """Ours on 45, which Java brokers send without: who asks."""
 

@@ -11,11 +11,13 @@ import orjson
 
 from broker.role import identity, storeaside
 from broker.role.storeaside import StoreAsideUnreadable
+from broker.tables.consumerfilters import ConsumerFilters
 from broker.tables.consumeroffsets import ConsumerOffsets
 from broker.tables.delayoffsets import DelayOffsets
 from broker.tables.deletions import Deletions
 from broker.tables.queueends import QueueEnds
 from broker.tables.queuelocks import QueueLocks
+from broker.tables.stamp import CopyStamp, Stamp
 from broker.tables.subscriptiongroups import SubscriptionGroups
 from broker.tables.topics import Topics
 from controller import events, statesnapshot
@@ -35,6 +37,7 @@ from messagestore.properties import parse_properties
 from messagestore.record import RecordError, decode
 from mqruntime.properties import PropertiesError, dump, parse
 from raftstore.queueends import QueueEndsUnreadable, decode_queue_ends, encode_queue_ends
+from remoting.bodies.filters import ConsumerFilterWrapper
 from remoting.bodies.groups import SubscriptionGroupWrapper
 from remoting.bodies.offsets import ConsumerOffsetWrapper, DelayOffsetWrapper
 from remoting.bodies.tables import DeletionTable, QueueEndTable, QueueLockTable
@@ -229,7 +232,9 @@ TABLE_BODIES = (
     DelayOffsetWrapper,
     DeletionTable,
     QueueLockTable,
+    ConsumerFilterWrapper,
     QueueEndTable,
+    Stamp,
 )
 
 
@@ -256,7 +261,9 @@ TABLES: tuple[Callable[[], Any], ...] = (
     DelayOffsets,
     lambda: Deletions(CLOCK, nothing),
     lambda: QueueLocks(CLOCK, nothing),
+    lambda: ConsumerFilters(CLOCK, nothing),
     lambda: QueueEnds(lambda topic, queue_id, end: None),
+    lambda: CopyStamp(nothing),
 )
 
 

@@ -27,6 +27,8 @@ BROKER_SET = "broker-a"
 CLIENT_HOST = "10.0.3.1"
 NAME_SERVER_MS = 30_000
 INDEX_FILE_BYTES = 32 * 256
+FACTS = 5, 3
+"""Of so many seeds this one has administrators and clients that lock queues."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,8 @@ class Kind:
     recent_bytes: int
     push_bytes: int
     pushes: int
+    has_facts: bool
+    """Administrators and clients that consume in order are at work."""
 
     @property
     def ids(self) -> list[str]:
@@ -67,6 +71,7 @@ def kind_of(seed: int) -> Kind:
         recent_bytes=drawn.choice((10_000, 4 << 20)),
         push_bytes=drawn.choice((8_000, 1 << 20)),
         pushes=drawn.choice((1, 8)),
+        has_facts=seed % FACTS[0] == FACTS[1],
     )
 
 

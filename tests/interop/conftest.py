@@ -17,6 +17,7 @@ BROKER_SETTINGS = {
     "messageDelayLevel": "1s 1s 1s 1s 1s",
     "slaveSyncInterval": "500",
     "traceTopicEnable": "true",
+    "enablePropertyFilter": "true",
     **NOBODY_IS_LATE,
 }
 

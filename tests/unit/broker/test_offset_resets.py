@@ -17,7 +17,7 @@ from remoting.bodies.offsets import OffsetReset, OffsetResetTable
 from remoting.bodies.queues import ConsumerStatusBody, MessageQueue, ResetOffsetBody
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
-from remoting.headers.admin import GetConsumerStatusHeader
+from remoting.headers.admin import ConsumerStatusHeader
 from remoting.headers.offsets import (
     QueryConsumerOffsetHeader,
     ResetOffsetHeader,
@@ -299,7 +299,7 @@ def test_consumers_say_how_far_they_are(cluster: Cluster) -> None:
         address = cluster.app(cluster.master).address
 
         async def status(client_id: str | None = None) -> RemotingCommand:
-            header = GetConsumerStatusHeader("orders", "CG", client_id)
+            header = ConsumerStatusHeader("orders", "CG", client_id)
             return await ask(admin, address, RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, header)
 
         async with (

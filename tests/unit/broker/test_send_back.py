@@ -70,7 +70,7 @@ class Bench:
             groups=groups,
             gate=WriteGate(self.replication, self.replication, self.pending, self.clock, wait_ms=3_000),
             random=random.Random(1),
-            broker_permission=6,
+            permission=lambda: 6,
             delay_levels=18,
             tasks=self.tasks,
         )

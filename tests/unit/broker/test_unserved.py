@@ -26,7 +26,7 @@ NO_CODE_BUT_3 = [
     (200_054, POP_EXT, None, "POP consumption"),
     (200_055, POP_EXT, None, "POP consumption"),
     (200_151, POP_EXT, None, "POP consumption"),
-    (353, {"group": "CG", "topic": "orders"}, None, "request 353"),
+    (353, {"group": "CG", "topic": "orders"}, None, "groups that are forbidden to read a topic"),
 ]
 """What clients of 5.3.3 and the C++ library send and a broker does not serve; 353 comes from tools."""
 
