@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from broker.admin.nocontrollers import refuse_controllers_requests
 from broker.admin.retention import RetentionRequests
+from broker.clients.assignments import Assignments
 from broker.modes import CopiedLog, check_folders, group_figures, group_roles, group_tables, replicated_log
 from broker.neighbours.neighbours import Neighbours
 from broker.neighbours.pairedmaster import PairedMaster
@@ -156,6 +158,13 @@ class BrokerApp:
             on_trimmed=self._log_trimmed,
         )
         RetentionRequests(cleaner).add_to(requests.router)
+        Assignments(
+            requests.consumers,
+            requests.unserved,
+            client=neighbours.client,
+            name_servers=settings.name_servers,
+            clock=clock,
+        ).add_to(requests.router)
         self._resync = Resync(
             membership,
             aside=self._aside,
@@ -228,7 +237,7 @@ class BrokerApp:
         self._failed = asyncio.get_running_loop().create_future()
         if self.settings.under_controllers and not self.settings.controllers:
             raise SettingsError(
-                "controllerAddr", "", "settings", None, "must name controllers: host:port;host:port"
+                "controllerAddr", "", self.settings.place, None, "must name controllers: host:port;host:port"
             )
         check_folders(self.settings, self._runtime.segments)
         await self._aside.open()
@@ -237,7 +246,7 @@ class BrokerApp:
         finally:
             await self._note_failed_sync()
         logger.info("compiled module: %s", presence.why_not or "in use")
-        logger.info("store recovered", extra=fields(report=report))
+        logger.info("store recovered", extra=fields(**asdict(report)))
         await self.tables.load()
         await self.ha.start()
         await self._learn_who_we_are()

@@ -18,8 +18,7 @@ from broker.tables.tables import Tables
 from epochfile.file import DEFAULT_NAME as EPOCH_FILE
 from epochfile.file import EpochFile
 from ha.service import HAService
-from messagestore.errors import MixedStore, PlainStore, RaftModeStore
-from messagestore.log.commitlog import FOLDER as COMMIT_LOG
+from messagestore.errors import RaftModeStore
 from messagestore.store import MessageStore
 from mqruntime.clock import Clock
 from mqruntime.runtime import Runtime
@@ -86,6 +85,7 @@ def _group_log(
     from broker.settings.raft import broker_id_of, why_no_members
     from raftstore.ledgerstore import LedgerStore
     from raftstore.member import Member, ledger_settings
+    from raftstore.repair import LedgerRepair
     from raftstore.replication import GroupReplication
 
     group = settings.raft_group
@@ -104,6 +104,7 @@ def _group_log(
         why_no_members=why_no_members,
     )
     store = LedgerStore(runtime, settings, member, restart=restart, on_fatal=on_fatal)
+    LedgerRepair(store, member, runtime.clock)
     return GroupLog(store, GroupReplication(member, store, broker_id_of), member)
 
 
@@ -143,15 +144,7 @@ def group_figures(log: CopiedLog | GroupLog, settings: BrokerSettings) -> list[C
 
 
 def check_folders(settings: BrokerSettings, segments: SegmentDirectory) -> None:
-    """Raises RaftModeStore where the store of Raft mode is another mode's to start on, PlainStore the other way round, and
-    MixedStore where a plain log goes on in Raft mode's."""
-    folders = segments.subdirectories()
-    found = [folder for folder in folders if folder.startswith(RAFT_MODE)]
-    plain = COMMIT_LOG in folders
-    if settings.raft_group is None:
-        if found:
-            raise RaftModeStore(found[0])
-    elif not found and plain:
-        raise PlainStore(COMMIT_LOG)
-    elif plain and segments.subdirectory(COMMIT_LOG).names():
-        raise MixedStore(found[0], COMMIT_LOG)
+    """Raises RaftModeStore where the store of Raft mode is another mode's to start on; Raft mode goes on from a plain log."""
+    found = [folder for folder in segments.subdirectories() if folder.startswith(RAFT_MODE)]
+    if settings.raft_group is None and found:
+        raise RaftModeStore(found[0])

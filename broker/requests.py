@@ -1,7 +1,7 @@
 """Every request that one broker answers: who answers it, and what waits for its answer.
 
 Invariant: one router serves all ports. A send waits in `pending` and a pull in `held`, both bounded, until it is
-answered; totals and latencies exist only while metrics are on."""
+answered; latencies exist only while metrics are on."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from broker.admin.tables import add_table_requests
 from broker.clients.groups import ConsumerGroups
 from broker.clients.lockrequests import LockRequests
 from broker.clients.renewal import SubscriptionRenewal
+from broker.clients.requesters import Requesters
 from broker.clients.requests import ClientRequests
 from broker.clients.unserved import Unserved
 from broker.metrics.latencies import Latencies
+from broker.metrics.recent import RecentTotals
 from broker.metrics.totals import Totals
 from broker.neighbours.forwarding import Forwarding
 from broker.pulls.admission import PullAdmission
@@ -32,6 +34,7 @@ from broker.sends.admission import SendAdmission
 from broker.sends.delaydelivery import DelayDelivery
 from broker.sends.pending import PendingSends
 from broker.sends.processor import SEND_CODES, SendProcessor
+from broker.sends.replies import Replies
 from broker.sends.sendback import SendBack
 from broker.sends.writegate import Answering, Replicated, WriteGate
 from broker.settings.broker import BrokerSettings
@@ -49,6 +52,7 @@ CLIENTS_THEMSELVES = (
     RequestCode.HEART_BEAT,
     RequestCode.UNREGISTER_CLIENT,
     RequestCode.GET_CONSUMER_LIST_BY_GROUP,
+    RequestCode.QUERY_ASSIGNMENT,
 )
 """What a broker that only forwards answers by itself: consumers tell every broker of their set who they are."""
 
@@ -104,7 +108,9 @@ class Requests:
         )
         levels_ms = delay_levels_ms(settings.message_delay_level)
         reading = ReadGate(membership, settings)
-        self.totals = Totals() if settings.serves_metrics else None
+        self.totals = Totals(with_sizes=settings.serves_metrics)
+        self._tables = tables
+        self._recent = RecentTotals(self.totals, settings.broker_cluster_name)
         self.latencies = (
             Latencies(clock, tables.topics, settings.slave_timeout) if settings.serves_metrics else None
         )
@@ -115,30 +121,46 @@ class Requests:
         self._gate = gate = WriteGate(
             membership, acknowledgement, self.pending, clock, wait_ms=settings.send_wait_ms
         )
+        self.consumers = ConsumerGroups(tables.filters)
+        requesters = Requesters(self.consumers)
+        admission = SendAdmission(
+            log=store,
+            topics=tables.topics,
+            groups=tables.groups,
+            clock=clock,
+            random=random,
+            cluster_name=settings.broker_cluster_name,
+            delay_levels=len(levels_ms),
+        )
         self._sends = SendProcessor(
             log=store,
-            admission=SendAdmission(
-                log=store,
-                topics=tables.topics,
-                groups=tables.groups,
-                clock=clock,
-                random=random,
-                cluster_name=settings.broker_cluster_name,
-                delay_levels=len(levels_ms),
-            ),
+            admission=admission,
             gate=gate,
             totals=self.totals,
             latencies=self.latencies,
+            requesters=requesters,
         )
+        replies = Replies(
+            log=store,
+            admission=admission,
+            gate=gate,
+            requesters=requesters,
+            clock=clock,
+            stores=lambda: settings.store_reply_message_enable,
+            totals=self.totals,
+        )
+        forwarding.on_reply, forwarding.on_passing = replies.passed_back, replies.passed_on
         send_back = SendBack(
             store=store,
             topics=tables.topics,
             groups=tables.groups,
             gate=gate,
             random=random,
-            broker_permission=settings.broker_permission,
+            permission=lambda: settings.broker_permission,
             delay_levels=len(levels_ms),
+            tasks=tasks,
             totals=self.totals,
+            latencies=self.latencies,
         )
         self.delivery = DelayDelivery(
             store=store,
@@ -149,8 +171,10 @@ class Requests:
             levels_ms=levels_ms,
         )
         forwarding.on_release(self.delivery.soon)
-        self.consumers = ConsumerGroups()
-        self.clients = ClientRequests(self.consumers, tables.groups, tables.topics, membership)
+        self.clients = ClientRequests(
+            self.consumers, tables.groups, tables.topics, membership, settings, clock
+        )
+        self.unserved = unserved = Unserved()
         self._held = HeldPulls(settings.held_pulls_max)
         self.pulls = PullProcessor(
             store=store,
@@ -176,6 +200,7 @@ class Requests:
             clock=clock,
             polling=settings,
             tasks=tasks,
+            unserved=unserved,
             totals=self.totals,
             latencies=self.latencies,
         )
@@ -189,10 +214,13 @@ class Requests:
             clock=clock,
         )
         self.agreement = Agreement(tables, membership, ha, settings, clock)
-        self._hand_over = HandOverRequests(membership, acknowledgement, store, ha, forwarding, clock)
+        self._hand_over = HandOverRequests(
+            membership, acknowledgement, store, ha, forwarding, requesters, clock
+        )
         self.router = router = Router()
-        router.on_unserved = Unserved().asked
+        router.on_unserved = unserved.asked
         router.add_batch(SEND_CODES, forwarding.sends(self._sends.handle))
+        router.add_batch({RequestCode.CONSUMER_SEND_MSG_BACK}, forwarding.sends(send_back.handle))
         router.sends_handler = forwarding.plain_sends(self._sends.handle_plain, self._sends.handle)
         router.add(RequestCode.PULL_MESSAGE, self.pulls.handle)
         router.add(RequestCode.LITE_PULL_MESSAGE, self.pulls.handle)
@@ -205,8 +233,11 @@ class Requests:
             tables=tables,
             consumers=self.consumers,
             agreement=self.agreement,
+            on_moved=self.pulls.moved,
+            recent=self._recent,
+            clock=clock,
         )
-        send_back.add_to(router)
+        replies.add_to(router)
         self.clients.add_to(router)
         LockRequests(settings.broker_name, tables, membership, self.agreement, ha, clock).add_to(router)
         self._status.add_to(router)
@@ -268,6 +299,12 @@ class Requests:
         self.forwarding.expire(now_ms)
         self.pulls.expire(now_ms)
         self._status.sample()
+        topics, groups = self._tables.topics, self._tables.groups
+        self._recent.sample(
+            now_ms,
+            lambda name: topics.find(name) is not None,
+            lambda name: groups.find(name) is not None,
+        )
 
     @property
     def messages_put(self) -> int:
@@ -288,3 +325,8 @@ class Requests:
     @property
     def requests_forwarded(self) -> int:
         return self.forwarding.forwarded
+
+    @property
+    def mean_record_bytes(self) -> float:
+        put = self.totals.put
+        return put.bytes / put.messages if put.messages else 0.0

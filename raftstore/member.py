@@ -27,16 +27,20 @@ from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.errors import HeaderError, NotSent, RemotingError
-from remoting.headers.group import ExchangeHAInfoHeader
+from remoting.headers.group import ExchangeHAInfoHeader, ReadLogHeader
 from remoting.peer import Peer
 from remoting.router import Router
 from remoting.server import RemotingServer
 
 logger = logging.getLogger("raftstore.member")
 
-CONNECT_TIMEOUT_MS, ASK_TIMEOUT_MS = 1_000, 1_000
+CONNECT_TIMEOUT_MS, ASK_TIMEOUT_MS, PIECE_TIMEOUT_MS = 1_000, 1_000, 5_000
 ENTRY_ROOM_BYTES = 64
 """Of a file, for the header of its one entry and the blank behind it."""
+
+
+class PieceRefused(Exception):
+    """Another member does not give a piece of its log; the text says why."""
 
 
 class Behind(NamedTuple):
@@ -252,6 +256,28 @@ class Member:
                 ResponseCode.SYSTEM_ERROR, "this member does not lead, or does not serve yet"
             )
         return command.reply(header=ExchangeHAInfoHeader(self.address, self.node.readable()[1], address))
+
+    def others(self) -> list[str]:
+        """The other members, the leader first."""
+        leader = self.leader_id
+        return sorted(self.node.peers.keys() - {self.self_id}, key=lambda each: (each != leader, each))
+
+    async def piece(self, member: str, offset: int, size: int) -> bytes:
+        """What that member has from `offset` on of its log, up to `size` bytes; less where a file, or what is decided there,
+        ends. Raises RemotingError; PieceRefused, when it gives none."""
+        request = RemotingCommand.request(RequestCode.DLEDGER_READ_LOG, ReadLogHeader(offset, size))
+        reply = await self._client.call(self.node.peers[member], request, PIECE_TIMEOUT_MS)
+        if reply.code != ResponseCode.SUCCESS:
+            raise PieceRefused(reply.remark or f"code {reply.code}")
+        if not reply.body:
+            raise PieceRefused("it gives nothing")
+        return bytes(reply.body)
+
+    def check_before(self, index: int) -> int:
+        """The check value of the entry before. Raises LogDamaged."""
+        log = self.node.store.log
+        assert log is not None
+        return log.check_of(index - 1)
 
     def end_of(self, index: int) -> int:
         """Where entry `index`, which is on this disk, ends; the log's beginning for one before it."""

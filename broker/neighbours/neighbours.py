@@ -58,6 +58,7 @@ class Neighbours:
             period_ms=settings.register_name_server_period,
             timeout_ms=settings.register_broker_timeout_mills,
             topics=tables.topics,
+            permission=lambda: settings.broker_permission,
             on_master=self._master_told,
             needs_master=lambda: self._in_pair and membership.is_slave and membership.master_address is None,
         )

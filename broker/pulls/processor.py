@@ -6,11 +6,12 @@ records, as they lie in the log. Only a master answers unless slaveReadEnable is
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from typing import Any, Protocol
 
 from broker.clients.refusals import REJECTED, Refused
 from broker.clients.renewal import SubscriptionRenewal
+from broker.clients.unserved import Unserved
 from broker.metrics.latencies import Call, Latencies
 from broker.metrics.totals import Totals
 from broker.pulls.admission import PullAdmission
@@ -20,7 +21,7 @@ from broker.pulls.held import HeldPull, HeldPulls
 from broker.pulls.request import PullRequest
 from broker.tables.consumeroffsets import ConsumerOffsets
 from messagestore.errors import OffsetOutOfRange, QueueDamaged, RecordDamaged
-from messagestore.messages import GetResult, GetStatus, QueueGrew, TagFilter
+from messagestore.messages import GetResult, GetStatus, PropertyFilter, QueueGrew, TagFilter
 from mqruntime.clock import Clock
 from mqruntime.log import fields
 from mqruntime.tasks import Tasks
@@ -48,6 +49,9 @@ CODES = {
 """The two statuses of an empty queue are 19 for offset 0 and 21 for any other."""
 
 
+ALL_OFFSETS = 1 << 63
+
+
 class Queues(Protocol):
     """The part of the message store that pulls read."""
 
@@ -60,6 +64,14 @@ class Queues(Protocol):
         max_bytes: int,
         tag_filter: TagFilter | None = None,
     ) -> GetResult: ...
+
+    def get_matching(
+        self, topic: str, queue_id: int, queue_offset: int, max_count: int, max_bytes: int, wanted: PropertyFilter
+    ) -> GetResult: ...  # fmt: skip
+
+    async def read_matching(
+        self, topic: str, queue_id: int, queue_offset: int, max_count: int, max_bytes: int, wanted: PropertyFilter
+    ) -> GetResult: ...  # fmt: skip
 
     async def load(self, result: GetResult) -> None: ...
 
@@ -94,6 +106,7 @@ class PullProcessor:
         clock: Clock,
         polling: Polling,
         tasks: Tasks,
+        unserved: Unserved,
         totals: Totals | None = None,
         latencies: Latencies | None = None,
     ) -> None:
@@ -106,6 +119,7 @@ class PullProcessor:
         self._clock = clock
         self._polling = polling
         self._tasks = tasks
+        self._unserved = unserved
         self._totals = totals
         self._latencies = latencies
         self.found = 0
@@ -120,10 +134,12 @@ class PullProcessor:
         except Refused as refused:
             if refused.code == ResponseCode.SUBSCRIPTION_NOT_LATEST:
                 self._renewal.ask(peer, header.consumer_group)
+            self._unserved.refused(peer, command, refused)
             return refused.reply_to(command)
-        moved_to = self._offsets.take_reset(header.consumer_group, header.topic, header.queue_id)
+        group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+        moved_to = self._offsets.pulled(group, topic, queue_id, header.queue_offset)
         if moved_to is not None:
-            return self._moved(command, header, moved_to)
+            return self._moved(command, topic, queue_id, moved_to)
         if header.sys_flag & SYS_FLAG_COMMIT_OFFSET:
             self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         place = request.topic, request.queue_id, request.offset, request.count_max
@@ -151,19 +167,32 @@ class PullProcessor:
             return None
         return self._answer(peer, request, result)
 
-    def _moved(self, command: RemotingCommand, header: PullMessageHeader, offset: int) -> RemotingCommand:
+    def _moved(self, command: RemotingCommand, topic: str, queue_id: int, offset: int) -> RemotingCommand:
         """An administrator moved the group in this queue: it goes on at `offset`."""
-        store, topic, queue_id = self._store, header.topic, header.queue_id
+        store = self._store
         bounds = store.min_queue_offset(topic, queue_id), store.max_queue_offset(topic, queue_id)
         reply = PullMessageResponseHeader(MASTER_ID, offset, *bounds)
         return command.reply(ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET", reply)
+
+    def moved(self, group: str, topic: str, queue_ids: Iterable[int]) -> None:
+        """An administrator moved `group` in these queues: who waits there hears of it at once."""
+        for queue_id in queue_ids:
+            for pull in self._held.waiting((topic, queue_id), ALL_OFFSETS):
+                request = pull.request
+                if request.group != group:
+                    continue
+                offset = self._offsets.pulled(group, topic, queue_id, request.offset)
+                if offset is not None and self._held.release(pull):
+                    answer = self._moved(request.command, topic, queue_id, offset)
+                    self._observe(request, answer.code)
+                    pull.peer.send([answer])
 
     def arrived(self, grown: list[QueueGrew]) -> None:
         """Queues grew: answer the pulls that waited for it."""
         for topic, queue_id, next_offset in grown:
             for pull in self._held.waiting((topic, queue_id), next_offset):
                 result = self._read(pull.request)
-                if result.status is GetStatus.NO_MATCHED_MESSAGE:
+                if result.status is GetStatus.NO_MATCHED_MESSAGE and not result.cold:
                     pull.request.offset = result.next_begin_offset
                     pull.request.moved = True
                 elif self._held.release(pull):
@@ -185,6 +214,15 @@ class PullProcessor:
             self._refuse(pull.peer, pull.request, ResponseCode.SYSTEM_BUSY, REJECTED)
 
     def _read(self, request: PullRequest) -> GetResult:
+        if request.matching is not None:
+            return self._store.get_matching(
+                request.topic,
+                request.queue_id,
+                request.offset,
+                request.count_max,
+                request.bytes_max,
+                request.matching,
+            )
         return self._store.get(
             request.topic,
             request.queue_id,
@@ -205,6 +243,8 @@ class PullProcessor:
     def _answer(
         self, peer: Peer, request: PullRequest, result: GetResult
     ) -> RemotingCommand | Coroutine[Any, Any, None] | None:
+        if result.cold and result.status is not GetStatus.FOUND and request.matching is not None:
+            return self._match_and_answer(peer, request, request.matching)
         code = _code(result, request)
         said = self._direction.answer(code, request.group, request.offset, result)
         if result.status is not GetStatus.FOUND:
@@ -232,6 +272,19 @@ class PullProcessor:
         else:
             self._refuse(peer, request, ResponseCode.SYSTEM_BUSY, REJECTED)
 
+    async def _match_and_answer(self, peer: Peer, request: PullRequest, wanted: PropertyFilter) -> None:
+        """The same where properties that decide are on the disk."""
+        place = request.topic, request.queue_id, request.offset
+        try:
+            result = await self._store.read_matching(*place, request.count_max, request.bytes_max, wanted)
+        except (RecordDamaged, OSError) as error:
+            self._cannot_be_read(peer, request, error)
+            return
+        if self._admission.serves_reads:
+            self._answer_late(peer, request, result)
+        else:
+            self._refuse(peer, request, ResponseCode.SYSTEM_BUSY, REJECTED)
+
     async def _load_and_write(
         self, peer: Peer, request: PullRequest, said: Answer, result: GetResult
     ) -> None:
@@ -240,14 +293,18 @@ class PullProcessor:
         except OffsetOutOfRange:  # deleted or cut meanwhile: the client is told where to go on
             self._answer_late(peer, request, self._read(request))
             return
-        except (RecordDamaged, QueueDamaged) as damage:
-            self._refuse(peer, request, ResponseCode.SYSTEM_ERROR, str(damage))
-            return
-        except OSError as error:  # of this part of the disk; the pull may have no caller that answers for it
-            logger.error("pull not answered", extra=fields(at=result.ranges[0][0], why=error))
-            self._refuse(peer, request, ResponseCode.SYSTEM_ERROR, f"OSError: {error}")
+        except (RecordDamaged, QueueDamaged, OSError) as error:
+            self._cannot_be_read(peer, request, error)
             return
         self._write(peer, request, said, result)
+
+    def _cannot_be_read(self, peer: Peer, request: PullRequest, error: Exception) -> None:
+        """The pull may have no caller that answers for a part of the disk that gives nothing."""
+        if isinstance(error, OSError):
+            place = f"{request.topic} {request.queue_id} {request.offset}"
+            logger.error("pull not answered", extra=fields(at=place, why=error))
+        why = f"OSError: {error}" if isinstance(error, OSError) else str(error)
+        self._refuse(peer, request, ResponseCode.SYSTEM_ERROR, why)
 
     def _refuse(self, peer: Peer, request: PullRequest, code: ResponseCode, why: str) -> None:
         self._observe(request, code)

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from messagestore.systemtopics import TRACE_TOPIC
 from mqruntime.settings import OURS, Settings
 
 PERM_READ_WRITE = 6
@@ -32,14 +33,19 @@ class ClientSettings(Settings):
         alias="autoCreateSubscriptionGroup",
         description="an unknown consumer group is created when it is first seen",
     )
+    enable_property_filter: bool = Field(
+        False,
+        alias="enablePropertyFilter",
+        description="take SQL92 expressions, by which messages are chosen for their properties",
+    )
     slave_read_enable: bool = Field(False, alias="slaveReadEnable", description="slaves serve pulls")
     access_message_in_memory_max_ratio: int = Field(
         40,
         alias="accessMessageInMemoryMaxRatio",
-        ge=1,
+        ge=0,
         le=100,
         description="with `slaveReadEnable`: who reads further below the log's end than this part of the machine's memory, in "
-        "percent, is sent to a slave",
+        "percent, is sent to a slave, which keeps who reads further than 10 percent less",
     )
     long_polling_enable: bool = Field(
         True,
@@ -77,6 +83,28 @@ class ClientSettings(Settings):
         le=3600,
         description="a master that is stopped hands its role over first, and stays so long (seconds) to pass on what clients "
         "send it; 0: it stops at once",
+    )
+    store_reply_message_enable: bool = Field(
+        True,
+        alias="storeReplyMessageEnable",
+        description="a reply to a request is stored, too, in the topic `<cluster>_REPLY_TOPIC`",
+    )
+    trace_topic_enable: bool = Field(
+        False,
+        alias="traceTopicEnable",
+        description="make the topic in which clients that trace say what became of messages",
+    )
+    msg_trace_topic_name: str = Field(
+        TRACE_TOPIC,
+        alias="msgTraceTopicName",
+        pattern=r"^[%|a-zA-Z0-9_-]{1,127}$",
+        description="its name; clients are told another one by their own setting",
+    )
+    use_server_side_reset_offset: bool = Field(
+        True,
+        alias="useServerSideResetOffset",
+        description="a consumer group that an administrator moves hears of it with its next pull; else its consumers, which "
+        "must be connected, are told (220), too",
     )
     flush_consumer_offset_interval: int = Field(
         5_000,

@@ -82,3 +82,13 @@ class AwaitMasterHeader(Header):
 
     master_epoch: I32
     wait_ms: I64 = 0
+
+
+@dataclass(slots=True)
+class ReadLogHeader(Header):
+    """DLEDGER_READ_LOG: `size` bytes from `offset` on of a member's log, which are decided and on its disk; the answer may be
+    shorter, where a file ends. Without a `size`: what the member has before its ledger.
+    """
+
+    offset: I64 = 0
+    size: I64 = 0

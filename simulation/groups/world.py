@@ -43,6 +43,7 @@ from simulation.groups.delivered import all_delivered, judge_delayed_ones, messa
 from simulation.groups.faults import GroupFaults
 from simulation.groups.members import BROKER_PORT, BROKER_SET, HOSTS, Look, broker_on, kind_of
 from simulation.groups.retention import GroupRetention
+from simulation.groups.rot import Rot
 from simulation.kernel import seeds
 from simulation.kernel.garbage import seldom_collected
 from simulation.kernel.node import Node
@@ -88,6 +89,12 @@ class GroupWorld:
         self.faults = GroupFaults(
             self.world, self.nodes, leader=self.leader, level=self.level, depose=self.depose
         )
+        self.rot = Rot(
+            self.world, self.nodes,
+            entries=lambda: self.check.decided.entries, looks=self.looks, 
+            level=lambda: self.level(None), rotten=self.check.rotten,
+            end=lambda node, power_cut: self.faults.end(node, power_cut=power_cut),
+        )  # fmt: skip
         self.tables = self.table_clients() if self.kind.has_facts else None
         self.bounds = GroupBounds(
             self.world, [*self.nodes, self.namesrv], lambda: self.tables.names if self.tables else 0
@@ -242,6 +249,9 @@ class GroupWorld:
         self.faults.end(leader)
         self.world.run_for_ms(self.random.choice((1_000, 3_000)))
         self.become_whole()
+        if self.kind.rots:
+            self.rot.play()
+            self.become_whole()
 
     def become_whole(self) -> None:
         deadline_ms = self.world.now_ms + HEAL_LIMIT_MS
@@ -380,6 +390,7 @@ class GroupWorld:
                 "masters": len(self.check.served),
                 "beginnings moved up": self.retention.deleted,
                 "logs begun anew": self.retention.restarted,
+                "rotten records mended": self.rot.mended,
             }
         )
 

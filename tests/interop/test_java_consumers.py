@@ -13,12 +13,10 @@ import pytest
 from localcluster.cluster import Cluster
 from localcluster.layout import BROKER_SET, CLUSTER_NAME
 from localcluster.waiting import NotYet, wait_for
-from mqruntime.clock import SystemClock
-from remoting.client import RemotingClient
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import RemotingCommand
-from remoting.headers.offsets import QueryConsumerOffsetHeader
+from mqclient import Client, StoredMessage
+from remoting.codes import ResponseCode
 from tests.interop.javapeer import JavaClient, missing
+from tests.interop.slavereads import all_know, reads_old_messages_from_a_slave_and_new_ones_from_the_master
 from tests.waits import WAIT_MS
 
 pytestmark = [
@@ -64,6 +62,15 @@ def acked(java: JavaClient, topic: str) -> list[int]:
     return sorted(java.ask("acked", topic)["keys"])
 
 
+def elect_another(java: JavaClient, cluster: Cluster) -> str:
+    """The address of a slave that is elected."""
+    before = asyncio.run(cluster.wait_whole(timeout_ms=WAIT_MS))
+    chosen = next(replica for replica in before.in_sync if replica.broker_id != before.master_id)
+    where = ("-a", cluster.layout.address("controller-0"), "-b", chosen.broker_id)
+    java.admin("electMaster", *where, "-bn", BROKER_SET, "-c", CLUSTER_NAME)
+    return str(chosen.address)
+
+
 def once(*consumed: dict[str, Any]) -> list[int]:
     """The keys that some consumers have consumed together, in order, repeated ones as often as they were."""
     return sorted(key for each in consumed for key in each["keys"])
@@ -107,6 +114,21 @@ def test_a_consumer_gets_the_tags_that_it_subscribed_to(java: JavaClient, cluste
         assert java.ask("async", "Tagged", 10, 100, tag) == {"acked": 10, "failed": 0}
     java.ask("seen", "tags", 60)
     assert java.ask("close", "tags")["tags"] == {"TagA": 30, "TagB": 30}
+
+
+def test_a_consumer_gets_what_its_expression_says_of_properties_and_that_again_until_it_can(
+    java: JavaClient, cluster: Cluster
+) -> None:
+    create_topic(java, cluster, "Chosen")
+    send(java, "Chosen", 20)
+    middle = acked(java, "Chosen")[10]
+    consume(java, "sql", "Chosen", "InteropSql", tags=f"sql:(number>={middle})AND(TAGS<>'TagB')", fails=1)
+    send(java, "Chosen", 10, tag="TagB")
+    send(java, "Chosen", 10, tag="TagC")
+    java.ask("seen", "sql", 20)
+    consumed = java.ask("close", "sql")
+    assert once(consumed) == acked(java, "Chosen")[10:20] + acked(java, "Chosen")[30:]
+    assert Counter(consumed["tries"].values()) == {2: 20}
 
 
 def test_what_a_listener_could_not_consume_comes_again_until_it_can(
@@ -160,14 +182,11 @@ def test_consumers_in_order_take_each_queue_in_order_through_a_hand_over_and_a_k
     assert java.ask("assigned", "second", QUEUES // 2) == {"queues": QUEUES // 2}
     java.ask("stream", "Ordered")
     java.ask("await", 50)
-    before = asyncio.run(cluster.wait_whole(timeout_ms=WAIT_MS))
-    chosen = next(replica for replica in before.in_sync if replica.broker_id != before.master_id)
-    where = ("-a", cluster.layout.address("controller-0"), "-b", chosen.broker_id)
-    java.admin("electMaster", *where, "-bn", BROKER_SET, "-c", CLUSTER_NAME)
+    chosen = elect_another(java, cluster)
     java.ask("await", 50)
-    assert master_address(cluster) == chosen.address
+    assert master_address(cluster) == chosen
     java.ask("await", 50)
-    master = cluster.layout.name_of(chosen.address)
+    master = cluster.layout.name_of(chosen)
     assert master is not None
     cluster.kill([master])
     java.ask("await", 50)
@@ -198,32 +217,17 @@ def test_what_is_not_supported_is_refused_with_a_code(java: JavaClient, cluster:
         return ResponseCode(java.ask(*words)["code"])
 
     assert code("transaction", "Refused") is ResponseCode.NO_PERMISSION
-    assert code("sql92", "Refused") is ResponseCode.SUBSCRIPTION_PARSE_FAILED
+    assert code("sql92", "Refused", "number>>1") is ResponseCode.SUBSCRIPTION_PARSE_FAILED
     for request in (POP_MESSAGE, ACK_MESSAGE, CHANGE_INVISIBLE_TIME):
         assert code("request", request, address) is ResponseCode.REQUEST_CODE_NOT_SUPPORTED
     send(java, "Refused", 5)
     assert java.ask("pull", "Refused")["read"] == 5
 
 
-async def wait_offsets(cluster: Cluster, group: str, topic: str, total: int) -> None:
-    """Until every broker knows that `group` has consumed `total` messages of `topic`."""
-    client = RemotingClient(clock=SystemClock())
-
-    async def all_know() -> None:
-        for name in cluster.layout.broker_names:
-            known = 0
-            for queue_id in range(QUEUES):
-                header = QueryConsumerOffsetHeader(group, topic, queue_id)
-                question = RemotingCommand.request(RequestCode.QUERY_CONSUMER_OFFSET, header)
-                reply = await client.call(cluster.layout.address(name), question)
-                known += int(reply.ext.get("offset", 0))
-            if known != total:
-                raise NotYet(f"{name} knows {known}")
-
-    try:
-        await wait_for(f"offsets of {group} on all brokers", all_know, WAIT_MS)
-    finally:
-        await client.close()
+def test_a_consumer_reads_old_messages_from_a_slave_and_new_ones_from_the_master(
+    java: JavaClient, cluster: Cluster
+) -> None:
+    reads_old_messages_from_a_slave_and_new_ones_from_the_master(java, cluster, "FarBack")
 
 
 def test_a_group_goes_on_where_it_was_on_the_next_master(java: JavaClient, cluster: Cluster) -> None:
@@ -232,7 +236,7 @@ def test_a_group_goes_on_where_it_was_on_the_next_master(java: JavaClient, clust
     send(java, "GoneOn", 40)
     java.ask("seen", "before", 40)
     first = java.ask("close", "before")
-    asyncio.run(wait_offsets(cluster, "InteropGoneOn", "GoneOn", 40))
+    asyncio.run(all_know(cluster, "InteropGoneOn", "GoneOn", 40))
     killed = cluster.layout.name_of(master_address(cluster))
     assert killed is not None
     cluster.kill([killed])
@@ -245,3 +249,81 @@ def test_a_group_goes_on_where_it_was_on_the_next_master(java: JavaClient, clust
     assert once(first, java.ask("close", "after")) == acked(java, "GoneOn")
     cluster.start([killed])
     asyncio.run(cluster.wait_whole(timeout_ms=WAIT_MS))
+
+
+# Those below elect masters: for half a minute after that a former one asks its successor where groups are, so that
+# `all_know` says nothing of its own table.
+
+
+def test_consumers_whose_queues_the_broker_assigns_share_them(java: JavaClient, cluster: Cluster) -> None:
+    create_topic(java, cluster, "Assigned")
+    for name in ("assigned", "another"):
+        java.ask("assign", name, "Assigned", "InteropAssigned")
+    for name in ("assigned", "another"):
+        assert java.ask("assigned", name, QUEUES // 2) == {"queues": QUEUES // 2}
+    send(java, "Assigned", 40)
+    half = java.ask("seen", "assigned", 20)
+    assert once(half, java.ask("seen", "another", 20)) == acked(java, "Assigned")
+    java.ask("close", "assigned")
+    java.ask("close", "another")
+
+
+async def traces_of(cluster: Cluster, topic: str, wanted: set[str], events: int) -> list[StoredMessage]:
+    """Once they say so many things about the messages with ids `wanted`, nothing else being traced there."""
+
+    async def all_told() -> list[StoredMessage]:
+        found: list[StoredMessage] = []
+        consumer = client.consumer("InteropTraceReader")
+        for queue in await consumer.queues(topic):
+            start, end = await consumer.min_offset(queue), await consumer.max_offset(queue)
+            found += [message async for message in consumer.read(queue, start, end)]
+        lines = [line for message in found for line in message.plain_body().decode().split("\x02") if line]
+        if len(lines) < events:
+            raise NotYet(f"{len(lines)} of {events} events in {topic}")
+        assert {key for message in found for key in message.properties["KEYS"].split(" ")} >= wanted
+        return found
+
+    async with Client(cluster.layout.namesrv) as client:
+        return await wait_for(f"traces in {topic}", all_told, WAIT_MS)
+
+
+def test_clients_trace_what_becomes_of_messages(java: JavaClient, cluster: Cluster) -> None:
+    """In the system's topic, which the setting makes, and in one of their own: sent, given to a listener, and back."""
+    create_topic(java, cluster, "OwnTraces")
+    for group, own in (("InteropTraced", ()), ("InteropOwnTraces", ("OwnTraces",))):
+        create_topic(java, cluster, group)
+        ids = java.ask("traced", group, group, 3, *own)["ids"]
+        found = asyncio.run(traces_of(cluster, (*own, "RMQ_SYS_TRACE_TOPIC")[0], set(ids), 9))
+        lines = [line for each in found for line in each.plain_body().decode().split("\x02") if line]
+        kinds = Counter(line.split("\x01")[0] for line in lines)
+        assert kinds == {"Pub": 3, "SubBefore": 3, "SubAfter": 3}
+        assert {line.split("\x01")[5] for line in lines if line.startswith("Pub")} == set(ids)
+
+
+def test_a_group_that_is_moved_while_it_consumes_goes_on_there_under_the_next_master(
+    java: JavaClient, cluster: Cluster
+) -> None:
+    create_topic(java, cluster, "Moved")
+    consume(java, "moved", "Moved", "InteropMoved")
+    send(java, "Moved", 20)
+    java.ask("seen", "moved", 20)
+    asyncio.run(all_know(cluster, "InteropMoved", "Moved", 20))
+    where = ("-n", cluster.layout.namesrv, "-g", "InteropMoved", "-t", "Moved")
+    assert "broker-a" in java.admin("resetOffsetByTime", *where, "-s", 0)
+    elect_another(java, cluster)
+    java.ask("seen", "moved", 40)
+    again = java.ask("close", "moved")
+    assert Counter(again["keys"]) == dict.fromkeys(acked(java, "Moved"), 2)
+    asyncio.run(all_know(cluster, "InteropMoved", "Moved", 20))
+
+
+def test_requests_are_answered_also_by_a_master_that_the_asker_has_not_heard_of(
+    java: JavaClient, cluster: Cluster
+) -> None:
+    create_topic(java, cluster, "Asked")
+    java.ask("answer", "Asked", "InteropAnswer")
+    assert java.ask("askings", "Asked", 20) == {"answered": 20}
+    assert java.ask("forsaken", "Asked") == {"code": ResponseCode.SYSTEM_ERROR}
+    elect_another(java, cluster)
+    assert java.ask("askings", "Asked", 20) == {"answered": 20}
+    assert java.ask("silent") == {"refused": 0}
