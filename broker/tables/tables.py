@@ -247,8 +247,11 @@ class Tables:
 
     async def _load_stamp(self) -> None:
         """That there are no tables is on disk before there are any: else half of a first copy would count for old ones."""
-        if not await self._saved_stamp.load():
-            self.stamp.version = OLDEST if await self.saved_topics.load() else None
+        if await self._saved_stamp.load():
+            return
+        if await self.saved_topics.load():
+            self.stamp.version = OLDEST
+        else:
             self._saved_stamp.changed()
             await self._saved_stamp.save()
 
