@@ -173,8 +173,17 @@ COMMANDS: dict[str, Run | Elsewhere] = {
     "python -m scripts.bench.send --only pull,push --runs 1 --seconds 8 --warm-up 12 --sides ours-c,java-a": Run(
         "--only", "--help"
     ),
-    'python -m scripts.bench.send --sides ours-raft,java-raft --only "256 in flight" --runs 1 --seconds 8 --warm-up 16': Run(
+    "python -m scripts.bench.send --sides ours-raft,java-raft --only 256 --runs 3 --seconds 6 --warm-up 15": Run(
         "--sides", "--help"
+    ),
+    "python -m scripts.bench.filters": Run("--runs", "--help"),
+    "python -m scripts.bench.handback": Run("usage", "--help"),
+    "python -m scripts.comparefilters": Run("--seed", "--help"),
+    "scripts/fuzz --seconds 60 --seed 1": Elsewhere(
+        "tests/simulation/test_fuzz.py, for 150 inputs a decoder"
+    ),
+    "scripts/soak --mode raft --hours 0.1667 --seed 20261124 --segment 8388608": Elsewhere(
+        "tests/process/test_soak.py, for seconds"
     ),
     "mqadmin watch": Run("--once", "--help"),
     "mqreplay scan": Run("mqreplay scan", "--help"),
@@ -197,7 +206,11 @@ COMMANDS: dict[str, Run | Elsewhere] = {
     "mqadmin watch -n NAMESRV --once": Run("broker-a of DefaultCluster"),
     "mqadmin getControllerMetaData -a CONTROLLER": Run("#ControllerLeaderId"),
     "mqadmin getSyncStateSet -a CONTROLLER -b broker-a": Run("#SyncStateSetNums"),
+    "mqadmin haStatus": Run("usage: mqadmin haStatus", "--help"),
     "mqadmin haStatus -n NAMESRV -c DefaultCluster": Run("#MasterCommitLogMaxOffset"),
+    "mqadmin updateBrokerConfig -k enablePropertyFilter -v true": Run(
+        "success", "-n NAMESRV -c DefaultCluster"
+    ),
     "mqadmin getBrokerEpoch -n NAMESRV -b broker-a": Run("#Epoch: EpochEntry{epoch=1"),
     "mqadmin deleteExpiredCommitLog -n NAMESRV -c DefaultCluster": Run("success"),
     "mqadmin cleanExpiredCQ -n NAMESRV -c DefaultCluster": Run("success"),
