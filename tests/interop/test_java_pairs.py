@@ -5,6 +5,8 @@ Each test starts a JVM or two; files of the log are compared byte for byte."""
 from __future__ import annotations
 
 import shutil
+import signal
+from functools import partial
 from pathlib import Path
 
 import orjson
@@ -29,6 +31,7 @@ JAVA = {
     "sendMessageThreadPoolNums": 2,
     "slaveTimeout": 500,
     "flushDiskType": "ASYNC_FLUSH",
+    "slaveReadEnable": "true",
 }
 
 
@@ -67,6 +70,8 @@ def test_our_slave_follows_a_java_master_through_kills_of_either(tmp_path: Path)
         assert {message.body for message in pair.read()} >= {*sent, *missed, *after}
         pair.wait_for(lambda: level(pair))
         pair.wait_for(lambda: has_topic(pair, 1))
+        pair.kill("broker-0")
+        pair.wait_for(partial(holds, pair, {*after}, number=1))
 
 
 def test_a_java_slave_follows_our_master_through_kills_of_either(tmp_path: Path) -> None:
@@ -92,6 +97,10 @@ def test_a_java_slave_follows_our_master_through_kills_of_either(tmp_path: Path)
         pair.wait_for(lambda: has_topic(pair, 1))
         table = orjson.loads((pair.store(1) / "config/topics.json").read_bytes())["topicConfigTable"]
         assert table[TOPIC]["writeQueueNums"] == 2
+        held = {message.body for message in pair.read()}
+        pair.kill("broker-0")
+        pair.wait_for(partial(holds, pair, {*after}, number=1))
+        assert pair.read_at(1) <= held
 
 
 def test_our_slave_stays_out_when_a_java_master_comes_back_with_another_log(tmp_path: Path) -> None:
@@ -111,6 +120,38 @@ def test_our_slave_stays_out_when_a_java_master_comes_back_with_another_log(tmp_
                 result.status for result in pair.send(*bodies("second", 10, 1_000))
             }
         assert pair.log(1) == held
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_java_store_goes_on_in_ours_and_in_javas_again(tmp_path: Path, number: signal.Signals) -> None:
+    with RealPair(tmp_path / "pair", [java_broker], **{**JAVA, "brokerRole": "ASYNC_MASTER"}) as pair:
+        pair.start(0)
+        pair.create_topic()
+        sent: list[bytes] = []
+        for turn, command in enumerate([java_broker, ours, java_broker]):
+            if turn:
+                before = places(pair)
+                pair.kill("broker-0", number)
+                pair.commands[0] = command
+                pair.start(0)
+                pair.wait_for(partial(holds, pair, {*sent}))
+                assert places(pair) == before
+            sent += bodies(f"turn {turn}", 90)  # more than a file of the log
+            pair.send_until_acknowledged(*sent[-90:])
+        held = places(pair)
+        assert {*held.values()} == {*sent}
+        for queue_id in (0, 1):
+            offsets = sorted(offset for queue, offset in held if queue == queue_id)
+            assert offsets == list(range(len(offsets)))
+
+
+def holds(pair: RealPair, bodies: set[bytes], number: int = 0) -> bool:
+    return pair.read_at(number) >= bodies
+
+
+def places(pair: RealPair) -> dict[tuple[int, int], bytes]:
+    """Body by queue and offset."""
+    return {(message.queue_id, message.queue_offset): message.body for message in pair.read()}
 
 
 @pytest.mark.parametrize("rotten", [False, True])
