@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
@@ -17,9 +17,11 @@ from itertools import repeat
 
 from localcluster.cluster import Cluster
 from localcluster.history import Found, Verdict, judge, longest_outage, longest_wait_ms
+from localcluster.inorder import InOrderReaders
 from localcluster.layout import BROKER_SET, CLUSTER_NAME
 from localcluster.load import Load, read_back
 from localcluster.logs import MARKS, marks, read_lines
+from localcluster.order import OrderVerdict
 from localcluster.partitions import ELECTION_MS_MAX, Partition, Roles, Shape, draw, shapes
 from localcluster.raftset import HandOverFailed, transfer
 from localcluster.relayprocess import RelayProcess
@@ -32,6 +34,8 @@ from mqruntime.clock import SystemClock
 QUEUES = 4
 STEADY_ACKNOWLEDGEMENTS = 50
 RECOVERY_TIMEOUT_MS = 60_000
+LOCKS_MS_MAX = 90_000
+"""A lease and a half: after a failover a queue may wait for one that its reader gave up and no master heard of."""
 
 
 class Kind(StrEnum):
@@ -44,6 +48,29 @@ class Kind(StrEnum):
     PARTITION = "partition"
     """Ways between processes are cut; `partitions.Shape` says which."""
 
+
+WIDTHS = (7, 20, 10, 9, 8, 9, 9, 10, 7, 7, 8)
+
+
+def _columns(cells: Sequence[str]) -> str:
+    return "  ".join(f"{cell:<{width}}" for cell, width in zip(cells, WIDTHS, strict=True)).rstrip()
+
+
+HEADING = _columns(
+    (
+        "drill",
+        "master",
+        "epoch",
+        "detected",
+        "elected",
+        "notified",
+        "writable",
+        "first ack",
+        "whole",
+        "client",
+        "set",
+    )
+)
 
 Strike = Callable[[SyncState, str], Awaitable[Partition | None]]
 """Given the set and its master's name, does what a drill is about; a partition is over when it returns."""
@@ -77,10 +104,23 @@ class DrillResult:
         return self.unserved_ms <= self.unserved_ms_max
 
     def timeline(self) -> str:
-        """`fault 0 · detected +3 · ... ms`, a mark that no log gave as `?`."""
-        steps = [f"{mark} {_signed(self.marks_ms.get(mark))}" for mark in MARKS]
+        """`fault 0 · detected +3 · ... ms`; a mark that no log gave is left out, as the detection of a loss where none was."""
+        steps = [f"{mark} {self.marks_ms[mark]:+d}" for mark in MARKS if mark in self.marks_ms]
         steps += [f"first ack {_signed(self.first_ack_ms)}", f"whole {_signed(self.whole_ms)}"]
         return " · ".join(["fault 0", *steps]) + " ms"
+
+    def row(self, number: int, count: int) -> str:
+        """A line under HEADING."""
+        marks = (self.marks_ms.get(mark) for mark in MARKS)
+        times = (*marks, self.first_ack_ms, self.whole_ms, self.outage_ms, self.unserved_ms)
+        cells = [
+            f"{number}/{count}",
+            f"{self.old_master} -> {self.new_master}",
+            f"{self.old_epoch} -> {self.new_epoch}",
+            *("-" if each is None else str(each) for each in times),
+        ]
+        told = f"  {self.partition.told}" if self.partition else ""
+        return _columns(cells) + told
 
 
 @dataclass(slots=True)
@@ -90,6 +130,8 @@ class DrillReport:
     drills: list[DrillResult] = field(default_factory=list)
     verdict: Verdict | None = None
     failure: str | None = None
+    order: OrderVerdict | None = None
+    """Of readers in order, where there were some."""
 
     @property
     def passed(self) -> bool:
@@ -97,6 +139,7 @@ class DrillReport:
             self.failure is None
             and self.verdict is not None
             and self.verdict.holds
+            and (self.order is None or self.order.holds)
             and all(result.served for result in self.drills)
         )
 
@@ -115,13 +158,15 @@ async def run_drills(
     relay: RelayProcess | None = None,
     only: Shape | None = None,
     asks_after_failures: bool = True,
+    in_order: bool = False,
 ) -> DrillReport:
     """`count` drills of one kind under load on `topic`, which is created; then everything is read back, by a
     consumer or by `read`.
 
     `seed` decides bodies, pauses between drills, who is elected, and what is cut unless `only` does. Partitions need
-    the cluster's `relay`. The client `asks_after_failures` for routes, or every 30 s only. Raises what
-    `Cluster.wait_whole` raises before the first drill; later failures are in the report.
+    the cluster's `relay`. The client `asks_after_failures` for routes, or every 30 s only. With `in_order` a group of
+    readers with locks reads along. Raises what `Cluster.wait_whole` raises before the first drill; later failures are
+    in the report.
     """
     chance = random.Random(seed)
     report = DrillReport()
@@ -147,22 +192,27 @@ async def run_drills(
             random=chance,
             interval_ms=interval_ms,
         )
+        readers = InOrderReaders(client, topic, clock) if in_order else None
+        if readers is not None:
+            await readers.start()
         load.start()
         try:
             for number in range(count):
                 quiet_ms = round(settle_ms * (0.6 + 0.8 * chance.random()))
                 result = await drill_once(cluster, kind, load, quiet_ms, strike)
                 report.drills.append(result)
-                what = f"{kind} ({result.partition.told})" if result.partition else kind
-                say(
-                    f"drill {number + 1}/{count} {what} {result.old_master} (epoch {result.old_epoch}) -> "
-                    f"{result.new_master} (epoch {result.new_epoch}): {result.timeline()}; "
-                    f"client outage {result.outage_ms} ms, without an acknowledging master {result.unserved_ms} ms"
-                )
+                if number == 0:
+                    say(
+                        f"{kind}; milliseconds after it, and how long the client and the set had no acknowledgement:"
+                    )
+                    say(HEADING)
+                say(result.row(number + 1, count))
         except (DrillFailed, TimeoutError) as error:
             report.failure = str(error)
         finally:
             await load.stop()
+        if readers is not None:
+            report.order = await readers.stop(LOCKS_MS_MAX)
         if read is not None:
             found = await read(client, topic)
     if read is None:

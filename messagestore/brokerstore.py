@@ -24,6 +24,7 @@ from messagestore.messages import (
     MessageToStore,
     PlainAppended,
     PlainSends,
+    PropertyFilter,
     PutStatus,
     QueueEntry,
     QueueGrew,
@@ -33,6 +34,7 @@ from messagestore.messages import (
 )
 from messagestore.queues.dispatcher import Dispatcher
 from messagestore.queues.dispatchloop import DispatchLoop
+from messagestore.queues.matching import MatchingReader
 from messagestore.queues.reading import QueueReader
 from messagestore.queues.saved import SavedQueues
 from messagestore.queues.table import FOLDER as QUEUES_FOLDER
@@ -101,6 +103,7 @@ class BrokerStore(ABC):
             bytes_per_second=settings.scrub_bytes_per_second, interval_ms=settings.scrub_interval,
         )  # fmt: skip
         self._reader = QueueReader(log, self._queues, self.soundness)
+        self._matching = MatchingReader(log, self.soundness, self._reader)
         self._confirm = 0
         self._cuts = 0  # under way
         self.disk_too_full = False
@@ -375,6 +378,18 @@ class BrokerStore(ABC):
     ) -> GetResult:  # fmt: skip
         """See QueueReader.get; a cold result needs `load` before its buffers are there."""
         return self._reader.get(topic, queue_id, queue_offset, max_count, max_bytes, tag_filter)
+
+    def get_matching(
+        self, topic: str, queue_id: int, queue_offset: int, max_count: int, max_bytes: int, wanted: PropertyFilter
+    ) -> GetResult:  # fmt: skip
+        """See MatchingReader.get."""
+        return self._matching.get(topic, queue_id, queue_offset, max_count, max_bytes, wanted)
+
+    async def read_matching(
+        self, topic: str, queue_id: int, queue_offset: int, max_count: int, max_bytes: int, wanted: PropertyFilter
+    ) -> GetResult:  # fmt: skip
+        """See MatchingReader.read."""
+        return await self._matching.read(topic, queue_id, queue_offset, max_count, max_bytes, wanted)
 
     def is_at_hand(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> bool:
         """Whether `get` waits for no disk; else `await bring(...)` first. OSError."""

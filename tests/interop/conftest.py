@@ -13,7 +13,12 @@ from localcluster.cluster import Cluster
 from tests.interop.javapeer import JavaClient
 from tests.waits import NOBODY_IS_LATE, WAIT_MS
 
-BROKER_SETTINGS = {"messageDelayLevel": "1s 1s 1s 1s 1s", "slaveSyncInterval": "500", **NOBODY_IS_LATE}
+BROKER_SETTINGS = {
+    "messageDelayLevel": "1s 1s 1s 1s 1s",
+    "slaveSyncInterval": "500",
+    "enablePropertyFilter": "true",
+    **NOBODY_IS_LATE,
+}
 
 
 @pytest.fixture(scope="session")
