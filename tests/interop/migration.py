@@ -9,7 +9,7 @@ from pathlib import Path
 
 from localcluster.history import Verdict
 from localcluster.load import Load
-from localcluster.waiting import NotYet, wait_for
+from localcluster.waiting import NotYet, WaitExpired, wait_for
 from mqadmin.replies import SyncState
 from mqruntime.clock import SystemClock
 from tests.interop.fleet import Fleet
@@ -24,6 +24,8 @@ ELECT = "mqadmin electMaster -a CONTROLLERS -b BROKER_ID -bn broker-a -c Default
 BACK_UP = "cp -a --sparse=always STORE STORE.java"
 ACKNOWLEDGEMENTS = 20
 """Between two steps."""
+END_MS_MAX = 15_000
+"""A Java broker waits up to 90 s for a thread of its own; the document says what to do."""
 
 
 class Migration:
@@ -108,7 +110,10 @@ class Migration:
             if running := [name for name in names if fleet.states()[name]]:
                 raise NotYet(f"{running} run")
 
-        await wait_for("their ends", ended, WAIT_MS)
+        try:
+            await wait_for("their ends", ended, END_MS_MAX)
+        except WaitExpired:
+            fleet.kill(names)
         stores = [fleet.directory / name for name in names if name != "namesrv"]
         if not java:
             for store in stores:
