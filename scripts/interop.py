@@ -127,16 +127,15 @@ def migrated_once(fleet: Fleet, *, seed: int) -> tuple[str, list[str]]:
 def cells(count: int, times: int) -> list[Cell]:
     over = partial(failed_over, count=count)
     mixed = partial(failed_over, count=count, facts=True)
-    java, old, cpp = f"Java client {JAVA}", f"Java client {OLD}", f"C++ client {CPP}"
+    java, cpp = f"Java client {JAVA}", f"C++ client {CPP}"
     pair = "test_java_pairs.py::test_"
     store = pair + "a_java_store_goes_on_in_ours_and_in_javas_again"
     return [
         Cell("clients", java, "sends, reads, retries, order; killed masters",
              partial(tests, "test_java_client.py", "test_java_consumers.py")),
-        Cell("clients", old, "sends, reads, order, pulls", partial(tests, "test_java_hand_over.py::test_a_client_of_4_9")),
         Cell("clients", cpp, "sends, reads, retries, order; killed masters", partial(tests, "test_cpp_client.py")),
         Cell("clients", f"Java mqadmin {JAVA}", "its commands on ours", partial(tests, "test_java_admin.py")),
-        Cell("hand-over", f"{java} and {OLD}", "default settings, `electMaster` and SIGTERM",
+        Cell("hand-over", f"Java clients {JAVA} and {OLD}", "send, read, pull, keep order: defaults, `electMaster`, SIGTERM",
              partial(tests, "test_java_hand_over.py")),
         Cell("controllers", f"Java brokers {JAVA}", "under our controllers and name server",
              partial(of_fleet, BROKERS, "C", over)),

@@ -57,8 +57,13 @@ class Migration:
     async def name_server(self, *, java: bool) -> None:
         await self._exchange(["namesrv"], java=java)
         await self._whole()
-        shown = await self._asked(LIST)
-        assert shown.count("broker-a") == self._fleet.layout.brokers, shown
+
+        async def listed() -> None:
+            shown = await self._asked(LIST)
+            if shown.count("broker-a") < self._fleet.layout.brokers:
+                raise NotYet(shown)
+
+        await wait_for("all brokers at the name server", listed, WAIT_MS)
 
     async def controllers(self, *, java: bool) -> None:
         names = self._fleet.layout.controller_names

@@ -22,8 +22,8 @@ pytestmark = [
     pytest.mark.skipif(old_client_missing() is not None, reason=str(old_client_missing())),
 ]
 
-TOPICS = {"FirstHandedOver": OLD_CLIENT_JARS, "HandedOver": JARS, "OldHandedOver": OLD_CLIENT_JARS}
-"""Of each test's clients, one of their own."""
+TOPICS = {"HandedOver": JARS, "OldHandedOver": OLD_CLIENT_JARS}
+"""Each client has its own."""
 SENDERS, CONSUMERS = ("retries", "once"), ("push", "orderly", "pull")
 CALM_MS = 2_000
 POLLS_MS = 32_000
@@ -43,18 +43,11 @@ def handed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield cluster
 
 
-def test_a_client_of_4_9_sends_and_reads_in_order(handed: Cluster, tmp_path: Path) -> None:
-    topic = next(iter(TOPICS))
-    with default_clients(TOPICS[topic], handed.layout.namesrv, topic, tmp_path) as clients:
-        fine(clients, CALM_MS)
-        complete(clients)
-
-
 def test_clients_as_they_come_notice_no_planned_hand_over(handed: Cluster, tmp_path: Path) -> None:
     with ExitStack() as opened:
         both = [
             opened.enter_context(default_clients(jars, handed.layout.namesrv, topic, tmp_path / topic))
-            for topic, jars in list(TOPICS.items())[1:]
+            for topic, jars in TOPICS.items()
         ]
         for clients in both:
             fine(clients, CALM_MS)
