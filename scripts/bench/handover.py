@@ -129,7 +129,7 @@ def struck(cluster: Cluster, clients: PeerProcess, strike: str) -> dict[str, Any
     else:
         cluster.kill([master])
         time.sleep(CALM_MS / 1000)  # an answer that was on its way is not from the successor
-        seen = clients.ask("back", CALM_MS)
+        seen = clients.ask("watch", 2 * CALM_MS)
     cluster.start([master])
     asyncio.run(cluster.wait_whole())
     return seen

@@ -101,7 +101,7 @@ def default_clients(
     classes = compiled([SOURCES / "handover/HandOver.java"], jars)
     path = os.pathsep.join([str(classes), str(SOURCES), f"{jars}/*"])
     # 4.9 has a logger of its own, which no file of ours silences
-    silent = [f"-Duser.home={home}", "-Drocketmq.client.logLevel=ERROR"]
+    silent = [f"-Duser.home={home}", "-Drocketmq.client.logLevel=WARN"]
     more = [] if poll_ms is None else [str(poll_ms)]
     command = ["java", "-Xmx256m", *QUICK_START, *silent, "-cp", path, "HandOver", namesrv, topic, *more]
     return PeerProcess(command)

@@ -94,7 +94,7 @@ COMMANDS: dict[str, Run | Elsewhere] = {
             "mqreplay verify STORE",
         )
     },
-    "scripts/interop": Elsewhere("takes half an hour; tests/interop has what it does, in short"),
+    "scripts/interop --readme": Elsewhere("takes half an hour; tests/interop has what it does, in short"),
     "scripts/interop --only migration": Elsewhere("tests/interop/test_java_fleets.py, once"),
     "python -m scripts.bench.handover": Run("--sets", "--help"),
     "scripts/soak --hours 1": Elsewhere("tests/process/test_soak.py, for seconds"),

@@ -4,7 +4,9 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.locks.LockSupport;
 import java.util.stream.Collectors;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
@@ -27,7 +29,6 @@ import org.apache.rocketmq.common.message.MessageExt;
  * <pre>
  * mark           begins to count anew; {}
  * watch MS       waits until every role has gone on for MS after the mark; as report
- * back MS        waits until every producer had an answer that came MS after the mark; as report
  * report         by role: {"count", "silence": the longest between two events, in ms, "errors", "error": the last one}
  * drained        ends the producers; waits until each consumer has all that was acknowledged; by consumer {"missing", "disordered"}
  * </pre>
@@ -141,10 +142,10 @@ public final class HandOver {
                     } else {
                         role.failed(result.getSendStatus().toString());
                     }
-                    Thread.sleep(INTERVAL_MS);
                 } catch (Exception error) {
                     role.failed(error.toString());
                 }
+                LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(INTERVAL_MS));
             }
         }, name);
         thread.setDaemon(true);
@@ -181,14 +182,10 @@ public final class HandOver {
         thread.start();
     }
 
-    /** Whether all that send, or all, had an event at `moment` or later. */
-    private static boolean wentOn(long moment, boolean senders) {
-        return ROLES.values().stream().filter(role -> role.sends || !senders).allMatch(role -> role.wentOn(moment));
-    }
-
-    private static void await(long moment, boolean senders) throws InterruptedException {
+    /** Waits until everybody has had an event at `moment` or later. */
+    private static void await(long moment) throws InterruptedException {
         long until = System.currentTimeMillis() + WAIT_MS;
-        while (!wentOn(moment, senders) && System.currentTimeMillis() < until) {
+        while (!ROLES.values().stream().allMatch(role -> role.wentOn(moment)) && System.currentTimeMillis() < until) {
             Thread.sleep(10);
         }
     }
@@ -206,8 +203,7 @@ public final class HandOver {
                 ROLES.values().forEach(role -> role.mark(marked));
                 return "{}";
             case "watch":
-            case "back":
-                await(marked + Long.parseLong(words[1]), words[0].equals("back"));
+                await(marked + Long.parseLong(words[1]));
                 return told(false);
             case "report":
                 return told(false);
