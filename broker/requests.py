@@ -13,6 +13,7 @@ from broker.admin.tables import add_table_requests
 from broker.clients.groups import ConsumerGroups
 from broker.clients.lockrequests import LockRequests
 from broker.clients.renewal import SubscriptionRenewal
+from broker.clients.requesters import Requesters
 from broker.clients.requests import ClientRequests
 from broker.clients.unserved import Unserved
 from broker.metrics.latencies import Latencies
@@ -33,6 +34,7 @@ from broker.sends.admission import SendAdmission
 from broker.sends.delaydelivery import DelayDelivery
 from broker.sends.pending import PendingSends
 from broker.sends.processor import SEND_CODES, SendProcessor
+from broker.sends.replies import Replies
 from broker.sends.sendback import SendBack
 from broker.sends.writegate import Answering, Replicated, WriteGate
 from broker.settings.broker import BrokerSettings
@@ -50,6 +52,7 @@ CLIENTS_THEMSELVES = (
     RequestCode.HEART_BEAT,
     RequestCode.UNREGISTER_CLIENT,
     RequestCode.GET_CONSUMER_LIST_BY_GROUP,
+    RequestCode.QUERY_ASSIGNMENT,
 )
 """What a broker that only forwards answers by itself: consumers tell every broker of their set who they are."""
 
@@ -118,21 +121,35 @@ class Requests:
         self._gate = gate = WriteGate(
             membership, acknowledgement, self.pending, clock, wait_ms=settings.send_wait_ms
         )
+        self.consumers = ConsumerGroups(tables.filters)
+        requesters = Requesters(self.consumers)
+        admission = SendAdmission(
+            log=store,
+            topics=tables.topics,
+            groups=tables.groups,
+            clock=clock,
+            random=random,
+            cluster_name=settings.broker_cluster_name,
+            delay_levels=len(levels_ms),
+        )
         self._sends = SendProcessor(
             log=store,
-            admission=SendAdmission(
-                log=store,
-                topics=tables.topics,
-                groups=tables.groups,
-                clock=clock,
-                random=random,
-                cluster_name=settings.broker_cluster_name,
-                delay_levels=len(levels_ms),
-            ),
+            admission=admission,
             gate=gate,
             totals=self.totals,
             latencies=self.latencies,
+            requesters=requesters,
         )
+        replies = Replies(
+            log=store,
+            admission=admission,
+            gate=gate,
+            requesters=requesters,
+            clock=clock,
+            stores=lambda: settings.store_reply_message_enable,
+            totals=self.totals,
+        )
+        forwarding.on_reply, forwarding.on_passing = replies.passed_back, replies.passed_on
         send_back = SendBack(
             store=store,
             topics=tables.topics,
@@ -141,7 +158,9 @@ class Requests:
             random=random,
             permission=lambda: settings.broker_permission,
             delay_levels=len(levels_ms),
+            tasks=tasks,
             totals=self.totals,
+            latencies=self.latencies,
         )
         self.delivery = DelayDelivery(
             store=store,
@@ -152,10 +171,10 @@ class Requests:
             levels_ms=levels_ms,
         )
         forwarding.on_release(self.delivery.soon)
-        self.consumers = ConsumerGroups(tables.filters)
         self.clients = ClientRequests(
             self.consumers, tables.groups, tables.topics, membership, settings, clock
         )
+        self.unserved = unserved = Unserved()
         self._held = HeldPulls(settings.held_pulls_max)
         self.pulls = PullProcessor(
             store=store,
@@ -181,6 +200,7 @@ class Requests:
             clock=clock,
             polling=settings,
             tasks=tasks,
+            unserved=unserved,
             totals=self.totals,
             latencies=self.latencies,
         )
@@ -194,10 +214,13 @@ class Requests:
             clock=clock,
         )
         self.agreement = Agreement(tables, membership, ha, settings, clock)
-        self._hand_over = HandOverRequests(membership, acknowledgement, store, ha, forwarding, clock)
+        self._hand_over = HandOverRequests(
+            membership, acknowledgement, store, ha, forwarding, requesters, clock
+        )
         self.router = router = Router()
-        router.on_unserved = Unserved().asked
+        router.on_unserved = unserved.asked
         router.add_batch(SEND_CODES, forwarding.sends(self._sends.handle))
+        router.add_batch({RequestCode.CONSUMER_SEND_MSG_BACK}, forwarding.sends(send_back.handle))
         router.sends_handler = forwarding.plain_sends(self._sends.handle_plain, self._sends.handle)
         router.add(RequestCode.PULL_MESSAGE, self.pulls.handle)
         router.add(RequestCode.LITE_PULL_MESSAGE, self.pulls.handle)
@@ -210,10 +233,11 @@ class Requests:
             tables=tables,
             consumers=self.consumers,
             agreement=self.agreement,
+            on_moved=self.pulls.moved,
             recent=self._recent,
             clock=clock,
         )
-        send_back.add_to(router)
+        replies.add_to(router)
         self.clients.add_to(router)
         LockRequests(settings.broker_name, tables, membership, self.agreement, ha, clock).add_to(router)
         self._status.add_to(router)

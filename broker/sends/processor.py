@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 
 from broker.clients.refusals import BATCH_COMPRESSED, PUT_ERRORS, Refused
+from broker.clients.requesters import Requesters
 from broker.metrics.latencies import Latencies
 from broker.metrics.totals import Totals
 from broker.sends.admission import SendAdmission
@@ -41,10 +42,12 @@ class SendProcessor:
         gate: WriteGate,
         totals: Totals | None = None,
         latencies: Latencies | None = None,
+        requesters: Requesters | None = None,
     ) -> None:
         self._log = log
         self._admission = admission
         self._gate = gate
+        self._requesters = requesters
         self._totals = totals
         self._latencies = latencies
         self.stored = 0
@@ -107,6 +110,8 @@ class SendProcessor:
             else:
                 accepted.append((number, request, uniq_key))
                 messages.append(message)
+                if self._requesters is not None and (client_id := request.asks_reply_for):
+                    self._requesters.asked(client_id, peer)
         if messages:
             self._store(peer, commands, accepted, messages, answers)
         replies = [

@@ -31,7 +31,7 @@ class BrokerSettings(
             "redeleteHangedFileInterval", "flushConsumerOffsetHistoryInterval", "forceRegister", "flushDelayOffsetInterval",
             "rocketmqHome",
             "sendMessageThreadPoolNums", "skipPreOnline", "timerWheelEnable", "totalReplicas",
-            "traceTopicEnable", "transactionCheckInterval", "transactionCheckMax", "transactionTimeOut",
+            "transactionCheckInterval", "transactionCheckMax", "transactionTimeOut",
             "transientStorePoolEnable", "waitTimeMillsInSendQueue", "warmMapedFileEnable",
         }
     )  # fmt: skip

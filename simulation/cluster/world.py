@@ -32,7 +32,7 @@ from messagestore.log import commitlog
 from messagestore.store import MessageStore
 from mqruntime.segments import RESERVE_STEP_BYTES
 from nativepath import presence
-from simulation.cluster import boundsbugs, catchupbugs, lockbugs, members, retentionbugs, sealbugs  # noqa: F401  their bugs join the others
+from simulation.cluster import boundsbugs, catchupbugs, lockbugs, members, movebugs, retentionbugs, sealbugs  # noqa: F401  their bugs join the others
 from simulation.cluster.appends import Appends
 from simulation.cluster.blocks import log_has_blocks
 from simulation.cluster.bounds import ClusterBounds

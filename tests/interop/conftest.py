@@ -16,6 +16,7 @@ from tests.waits import NOBODY_IS_LATE, WAIT_MS
 BROKER_SETTINGS = {
     "messageDelayLevel": "1s 1s 1s 1s 1s",
     "slaveSyncInterval": "500",
+    "traceTopicEnable": "true",
     "enablePropertyFilter": "true",
     **NOBODY_IS_LATE,
 }

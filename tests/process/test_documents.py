@@ -329,7 +329,7 @@ def test_the_programs_for_python_do_what_they_say(folder: Path, cluster: Cluster
     programs = [
         body for kind, body in BLOCK.findall((ROOT / "docs/clients.md").read_text()) if kind == "python"
     ]
-    assert len(programs) == 2
+    assert len(programs) == 3
     made = run(folder, TOPIC.replace("NAMESRV", cluster.layout.namesrv))
     assert made.returncode == 0, made.stderr
     said = []
@@ -339,9 +339,10 @@ def test_the_programs_for_python_do_what_they_say(folder: Path, cluster: Cluster
         done = run(folder, f"python {file}")
         assert (done.returncode, done.stderr) == (0, ""), done.stderr
         said.append(done.stdout.splitlines())
-    sent, read = said
+    sent, read, replied = said
     assert [line.split()[-1] for line in sent] == ["SEND_OK"] * 10
     assert sorted(line.split(" ", 1)[1] for line in read) == sorted(f"order {number}" for number in range(10))
+    assert replied == ["yes, is order 7 there?"]
 
 
 def test_the_live_view_draws_on_a_terminal_until_it_is_interrupted(folder: Path, cluster: Cluster) -> None:

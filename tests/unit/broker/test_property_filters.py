@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, cast
 
 import orjson
@@ -25,12 +26,15 @@ from remoting.command import RemotingCommand
 from remoting.errors import BodyError
 from simulation.kernel.world import World
 from tests.unit.broker.brokerset import Cluster
+from tests.unit.broker.groupset import GroupSet
 from tests.unit.broker.recordingpeer import RecordingPeer
 from tests.unit.broker.test_pull import HOLD, Bench, Limits, ScriptedQueues, pull
 from tests.unit.doubles import ManualClock
 
 SQL = {"expressionType": "SQL92", "subscription": "n > 2"}
 OF_HEARTBEAT = {"sysFlag": 0, "subVersion": 5}
+PADDING = bytes(2_000)
+"""So that a set's messages fill more than one segment."""
 NOT_SUPPORTED = "The broker does not support consumer to filter message by SQL92"
 
 
@@ -274,9 +278,27 @@ def test_a_group_without_clients_has_no_living_filter() -> None:
 # -- a set
 
 
-def test_a_set_chooses_by_properties_before_and_after_a_failover_and_keeps_who_asked() -> None:
+def under_controllers(world: World) -> Cluster:
+    return Cluster(world, 3, enablePropertyFilter=True)
+
+
+def in_raft_mode(world: World) -> Cluster:
+    return GroupSet(world, enablePropertyFilter=True)
+
+
+def whole_again(cluster: Cluster, members: int) -> None:
+    if isinstance(cluster, GroupSet):
+        cluster.wait_for_master()
+    else:
+        cluster.wait_in_sync(members)
+
+
+@pytest.mark.parametrize("made", [under_controllers, in_raft_mode])
+def test_a_set_chooses_by_properties_before_and_after_a_failover_and_keeps_who_asked(
+    made: Callable[[World], Cluster],
+) -> None:
     with World(5) as world:
-        cluster = Cluster(world, 3, enablePropertyFilter=True)
+        cluster = made(world)
         cluster.start_up()
 
         async def check(kind: str, expression: str) -> tuple[int, str]:
@@ -295,7 +317,7 @@ def test_a_set_chooses_by_properties_before_and_after_a_failover_and_keeps_who_a
             async with cluster.client() as client:
                 producer = client.producer("PG")
                 for n in numbers:
-                    await producer.send("orders", b"%d" % n, queue_id=1, properties={"n": str(n)})
+                    await producer.send("orders", b"%d " % n + PADDING, queue_id=1, properties={"n": str(n)})
 
         async def read(expression: str, offset: int = 0) -> list[bytes]:
             found: list[bytes] = []
@@ -306,7 +328,7 @@ def test_a_set_chooses_by_properties_before_and_after_a_failover_and_keeps_who_a
                     result = await consumer.pull(queue, offset, sql=expression)
                     if result.status is PullStatus.NO_NEW_MESSAGE:
                         return found
-                    found += [message.body for message in result.messages]
+                    found += [message.body.removesuffix(PADDING).strip() for message in result.messages]
                     offset = result.next_offset
 
         async def introduce() -> None:
@@ -319,18 +341,18 @@ def test_a_set_chooses_by_properties_before_and_after_a_failover_and_keeps_who_a
                     assert reply.code == 0
                 await asyncio.sleep(6)
 
-        cluster.run(send([1, 2, 3, 4]))
+        cluster.run(send([1, 2, 3, *[0] * 40, 4]))
         assert cluster.run(read("n > 2")) == [b"3", b"4"]
         cluster.run(introduce())
         cluster.master.kill()
-        cluster.wait_in_sync(2)
+        whole_again(cluster, 2)
         cluster.run(send([5, 2]))
         assert cluster.run(read("n > 2")) == [b"3", b"4", b"5"]
         kept_by = cluster.app(cluster.master).tables.filters.find("CG", "orders")
         assert kept_by is not None and kept_by.expression == "n > 2"
         node = next(each for each in cluster.brokers if each.app is None)
         cluster.start(node)
-        cluster.wait_in_sync(3)
+        whole_again(cluster, 3)
         again = cluster.app(node).tables.filters.find("CG", "orders")
         assert again is not None and again.dead_time >= again.born_time > 0, "its file was read"
 
