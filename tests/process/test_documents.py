@@ -91,6 +91,19 @@ COMMANDS: dict[str, Run | Elsewhere] = {
         )
         for line in ("add n3-HOST:PORT", "remove n2")
     },
+    **{
+        line: Elsewhere("tests/interop/test_java_fleets.py runs docs/migration.md")
+        for line in (
+            "cp -a --sparse=always STORE STORE.java",
+            "python -m dledger inspect STORES",
+            "mqadmin clusterList -n NAMESRV",
+            "mqadmin getSyncStateSet -a CONTROLLERS -b broker-a",
+            "mqreplay verify STORE",
+        )
+    },
+    "scripts/interop --readme": Elsewhere("takes half an hour; tests/interop has what it does, in short"),
+    "scripts/interop --only migration": Elsewhere("tests/interop/test_java_fleets.py, once"),
+    "python -m scripts.bench.handover": Run("--sets", "--help"),
     "scripts/soak --hours 1": Elsewhere("tests/process/test_soak.py, for seconds"),
     "scripts/soak --hours 1 --seed 20261123": Elsewhere("tests/process/test_soak.py, for seconds"),
     "scripts/soak --hours N --seed S --out FILE": Elsewhere("tests/process/test_soak.py"),
