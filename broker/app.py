@@ -147,6 +147,7 @@ class BrokerApp:
             clock=clock,
             local_hour=runtime.local_hour,
             undelivered=requests.delivery.first_undelivered,
+            open_half=requests.transactions.first_open,
             on_trimmed=self._log_trimmed,
         )
         RetentionRequests(cleaner).add_to(requests.router)
@@ -206,7 +207,8 @@ class BrokerApp:
         tables.on_topics_changed(neighbours.registration.soon)
         if settings.flush_disk_type is FlushDiskType.SYNC_FLUSH:
             store.on_flush(requests.confirmed)
-        for arrived in (switch.queues_grew, requests.pulls.arrived, requests.delivery.arrived):
+        waiting = requests.pulls, requests.delivery, requests.transactions
+        for arrived in (switch.queues_grew, *(each.arrived for each in waiting)):
             store.on_arrival(arrived)
 
     @property
@@ -361,6 +363,8 @@ class BrokerApp:
         self._neighbours.start()
         tasks.start(self.tables.run(), name="tables")
         tasks.start(self.requests.delivery.run(), name="delay delivery")
+        tasks.start(self.requests.transactions.run(), name="transactions")
+        tasks.start(self.requests.check_back.run(), name="check back")
         tasks.start(self._sweep(), name="sweep")
         tasks.start(self._cleaner.run(), name="retention")
         tasks.start(self._resync.run(), name="store aside")

@@ -17,6 +17,7 @@ from broker.clients.requests import ClientRequests
 from broker.clients.unserved import Unserved
 from broker.metrics.latencies import Latencies
 from broker.metrics.totals import Totals
+from broker.metrics.transactiontotals import TransactionTotals
 from broker.neighbours.forwarding import Forwarding
 from broker.pulls.admission import PullAdmission
 from broker.pulls.direction import Direction
@@ -36,6 +37,9 @@ from broker.sends.sendback import SendBack
 from broker.sends.writegate import Answering, Replicated, WriteGate
 from broker.settings.broker import BrokerSettings
 from broker.tables.tables import Tables
+from broker.transactions.checkback import CheckBack
+from broker.transactions.ending import EndTransaction
+from broker.transactions.transactions import Transactions
 from ha.replication import Replication
 from messagestore.brokerstore import BrokerStore
 from messagestore.delaylevels import delay_levels_ms
@@ -75,8 +79,8 @@ def _newest_epoch_start(ha: Replication) -> int:
 
 
 class Requests:
-    """The handlers, in `router`; `delivery` is to be run by a task. `tasks` run what a handler leaves behind; `delivered` says
-    up to where delayed messages are delivered."""
+    """The handlers, in `router`; `delivery`, `transactions` and `check_back` are to be run by tasks. `tasks` run what a handler
+    leaves behind; `delivered` says up to where delayed messages are delivered."""
 
     def __init__(
         self,
@@ -115,6 +119,27 @@ class Requests:
         self._gate = gate = WriteGate(
             membership, acknowledgement, self.pending, clock, wait_ms=settings.send_wait_ms
         )
+        writing = TakingWrites(membership, forwarding)
+        self.consumers = ConsumerGroups()
+        self.transactions = Transactions(
+            store=store,
+            role=writing,
+            replication=delivered,
+            offsets=tables.offsets,
+            clock=clock,
+            settings=settings,
+            totals=TransactionTotals(),
+        )
+        self.check_back = CheckBack(
+            self.transactions,
+            store=store,
+            role=writing,
+            replication=delivered,
+            topics=tables.topics,
+            producers=self.consumers.producers,
+            clock=clock,
+            settings=settings,
+        )
         self._sends = SendProcessor(
             log=store,
             admission=SendAdmission(
@@ -125,8 +150,10 @@ class Requests:
                 random=random,
                 cluster_name=settings.broker_cluster_name,
                 delay_levels=len(levels_ms),
+                settings=settings,
             ),
             gate=gate,
+            half_stored=self.transactions.half_stored,
             totals=self.totals,
             latencies=self.latencies,
         )
@@ -142,14 +169,13 @@ class Requests:
         )
         self.delivery = DelayDelivery(
             store=store,
-            role=TakingWrites(membership, forwarding),
+            role=writing,
             replication=delivered,
             offsets=tables.delays,
             clock=clock,
             levels_ms=levels_ms,
         )
         forwarding.on_release(self.delivery.soon)
-        self.consumers = ConsumerGroups()
         self.clients = ClientRequests(self.consumers, tables.groups, tables.topics, membership)
         self._held = HeldPulls(settings.held_pulls_max)
         self.pulls = PullProcessor(
@@ -207,6 +233,7 @@ class Requests:
             agreement=self.agreement,
         )
         send_back.add_to(router)
+        EndTransaction(self.transactions, store, gate).add_to(router)
         self.clients.add_to(router)
         LockRequests(settings.broker_name, tables, membership, self.agreement, clock).add_to(router)
         self._status.add_to(router)
@@ -222,6 +249,8 @@ class Requests:
         """The confirm offset or what may be answered has moved."""
         self._gate.settle()
         self.delivery.acknowledged()
+        self.transactions.acknowledged()
+        self.check_back.acknowledged()
         if self.forwarding.passage.forms and self._acknowledgement.enough_in_sync():
             self.forwarding.formed()
         self._hand_over.moved()
@@ -239,6 +268,8 @@ class Requests:
             elif not self._settings.slave_read_enable:
                 self.pulls.release_all()
         self.delivery.role_taken(leads=grant is None)
+        self.transactions.role_taken(leads=grant is None)
+        self.check_back.role_taken()
         self._hand_over.moved()
         if became_master:
             self.clients.share_anew()
@@ -280,6 +311,11 @@ class Requests:
     @property
     def sends_waiting(self) -> int:
         return len(self.pending)
+
+    @property
+    def open_transactions(self) -> int:
+        table = self.transactions.open
+        return 0 if table is None else len(table)
 
     @property
     def pulls_held(self) -> int:

@@ -8,6 +8,8 @@ from mqclient.client import Client
 from mqclient.consumer import PullConsumer, PullResult, PullStatus
 from mqclient.errors import (
     ClientError,
+    EndOutcomeUnknown,
+    EndRefused,
     LockFailed,
     PullFailed,
     RouteUnknown,
@@ -18,10 +20,13 @@ from mqclient.message import StoredMessage
 from mqclient.producer import Producer, SendResult, SendStatus
 from mqclient.queuelocks import QueueLocks
 from mqclient.route import MessageQueue
+from mqclient.transactions import Transaction, TransactionProducer, TransactionState
 
 __all__ = [
     "Client",
     "ClientError",
+    "EndOutcomeUnknown",
+    "EndRefused",
     "LockFailed",
     "MessageQueue",
     "Producer",
@@ -36,4 +41,7 @@ __all__ = [
     "SendResult",
     "SendStatus",
     "StoredMessage",
+    "Transaction",
+    "TransactionProducer",
+    "TransactionState",
 ]

@@ -56,3 +56,20 @@ class LockFailed(ClientError):
         super().__init__(f"queues of {broker_name} for {group}: {why}")
         self.broker_name = broker_name
         self.code = code
+
+
+class EndRefused(ClientError):
+    """This end of a transaction was not applied: it had ended otherwise before. `code` is the broker's answer."""
+
+    def __init__(self, topic: str, why: str, code: int) -> None:
+        super().__init__(f"end of a transaction in {topic} refused: {why}")
+        self.topic = topic
+        self.code = code
+
+
+class EndOutcomeUnknown(ClientError):
+    """The transaction may be ended so or not; if not, the broker asks the producer's `check`."""
+
+    def __init__(self, topic: str, why: str) -> None:
+        super().__init__(f"outcome of the end of a transaction in {topic} is unknown: {why}")
+        self.topic = topic

@@ -25,7 +25,7 @@ from messagestore.log.appender import Appender
 from messagestore.messages import RecoveryReport
 from messagestore.settings import StoreSettings
 from mqruntime.runtime import Runtime
-from raftstore.entrywalk import EntryDispatcher, walk_entries
+from raftstore.entrywalk import EntryDispatcher, commits_in_entries, walk_entries
 from raftstore.ledgerlog import LedgerLog
 from raftstore.member import Member
 from raftstore.queueends import QueueEnd, QueueEndsUnreadable, decode_queue_ends, encode_queue_ends
@@ -58,7 +58,13 @@ class LedgerStore(BrokerStore):
     ) -> None:
         log = LedgerLog(member.node, hot_segments=settings.hot_segments, queue_ends=self._queue_ends)
         super().__init__(
-            runtime, settings, log, dispatcher=EntryDispatcher, walk=walk_entries, on_fatal=on_fatal
+            runtime,
+            settings,
+            log,
+            dispatcher=EntryDispatcher,
+            walk=walk_entries,
+            commits=commits_in_entries,
+            on_fatal=on_fatal,
         )
         self._member = member
         self._restart = restart

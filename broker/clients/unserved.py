@@ -15,8 +15,6 @@ logger = logging.getLogger("broker.unserved")
 
 TOLD_MAX = 1_000
 FEATURES = {
-    RequestCode.END_TRANSACTION: "transactions",
-    RequestCode.CHECK_TRANSACTION_STATE: "transactions",
     RequestCode.SEND_REPLY_MESSAGE: "request and reply",
     RequestCode.SEND_REPLY_MESSAGE_V2: "request and reply",
     RequestCode.RECALL_MESSAGE: "timer messages",

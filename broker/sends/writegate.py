@@ -79,6 +79,10 @@ class WriteGate:
             return Refused(ResponseCode.SYSTEM_ERROR, not_enough)
         return None
 
+    @property
+    def is_slave(self) -> bool:
+        return self._role.is_slave
+
     def deadline_ms(self) -> int:
         """Until when (monotonic) what is stored now may wait."""
         return self._clock.monotonic_ms() + self._wait_ms

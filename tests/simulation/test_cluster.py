@@ -30,6 +30,8 @@ from tests.simulation.unitfind import assert_found
 FOUND_BY = found_by("cluster")
 FOUND_BY_UNIT = {
     "leases-go-on-under-the-next-master": "broker/test_queue_locks.py::test_under_a_new_master_each_lease_begins_anew",
+    "progress-before-it-is-confirmed": "broker/test_open_transactions.py"
+    "::test_progress_is_kept_only_of_what_is_confirmed",
     "another-leads-settles": "broker/test_controller_calls.py"
     "::test_a_newer_epoch_of_the_master_says_nothing_of_what_was_decided_before_it",
     "another-handed-back": "broker/test_retries_in_process.py::test_what_is_handed_back_by_its_name_is_not_another_message",

@@ -51,7 +51,7 @@ import org.apache.rocketmq.tools.command.MQAdminStartup;
  * admin ARGUMENT...                   runs an mqadmin command; {"out", "err"}
  * </pre>
  *
- * {@link Consumers} and {@link Refusals} understand more.
+ * {@link Consumers}, {@link Transactions} and {@link Refusals} understand more.
  */
 public final class JavaClient {
     private static final int BATCH = 32;
@@ -74,6 +74,7 @@ public final class JavaClient {
     private final AtomicInteger numbers = new AtomicInteger();
     private final Consumers consumers;
     private final Refusals refusals;
+    private final Transactions transactions;
     private Stream stream;
     private DefaultMQPushConsumer consumer;
     private Reading consumed;
@@ -89,6 +90,7 @@ public final class JavaClient {
         producer.start();
         consumers = new Consumers(namesrv, producer);
         refusals = new Refusals(namesrv, producer.getDefaultMQProducerImpl().getMqClientFactory().getMQClientAPIImpl());
+        transactions = new Transactions(namesrv);
     }
 
     private static byte[] body(int number, int size) {
@@ -430,7 +432,11 @@ public final class JavaClient {
             case "close":
             case "litepull":
                 return consumers.perform(words);
-            case "transaction":
+            case "tx":
+            case "txlater":
+            case "txchecked":
+            case "txclose":
+                return transactions.perform(words);
             case "sql92":
             case "request":
                 return refusals.perform(words);
