@@ -27,13 +27,31 @@ def encoded(state: ReplicasState) -> Iterator[bytes]:
 
 
 def decoded(data: bytes, into: ReplicasState) -> Iterator[None]:
-    """Fills `into`, which is empty, a slice each step. Raises SnapshotUnknown."""
-    head, *rows = data.splitlines()
-    check_head(json.loads(head), len(rows))
+    """Fills `into`, which is empty, a slice each step. Raises SnapshotUnknown: a checksum tells damage, and not who wrote."""
+    head, *rows = data.splitlines() or [b""]
+    check_head(read_line(head), len(rows))
     for start in range(0, len(rows), SETS_A_SLICE):
         for text in rows[start : start + SETS_A_SLICE]:
-            take_row(into, json.loads(text))
+            row = read_line(text)
+            try:
+                take_row(into, row)
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                raise unreadable(text) from error
         yield
+
+
+def read_line(text: bytes) -> Any:
+    """Raises SnapshotUnknown."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise unreadable(text) from error
+
+
+def unreadable(text: bytes) -> SnapshotUnknown:
+    return SnapshotUnknown(
+        f"the controllers' state has the line {text[:80]!r}", "lines of one broker set each"
+    )
 
 
 def check_head(head: Any, rows: int) -> None:

@@ -125,7 +125,7 @@ def _shown(digest: int | None) -> str:
 def decode_binding(data: bytes) -> Binding:
     """Raises BindingDamaged with what is wrong."""
     crc, _, text = data.partition(b"\n")
-    if not crc.isdigit() or int(crc) != zlib.crc32(text) or not text.endswith(b"\n"):
+    if crc != b"%d" % zlib.crc32(text) or not text.endswith(b"\n"):
         raise BindingDamaged(f"{len(data)} bytes whose CRC does not agree")
     first, *rows = text[:-1].split(b"\n")
     owner = _OWNER.fullmatch(first)

@@ -17,9 +17,11 @@ from itertools import repeat
 
 from localcluster.cluster import Cluster
 from localcluster.history import Found, Verdict, judge, longest_outage, longest_wait_ms
+from localcluster.inorder import InOrderReaders
 from localcluster.layout import BROKER_SET, CLUSTER_NAME
 from localcluster.load import Load, read_back
 from localcluster.logs import MARKS, marks, read_lines
+from localcluster.order import OrderVerdict
 from localcluster.partitions import ELECTION_MS_MAX, Partition, Roles, Shape, draw, shapes
 from localcluster.raftset import HandOverFailed, transfer
 from localcluster.relayprocess import RelayProcess
@@ -32,6 +34,8 @@ from mqruntime.clock import SystemClock
 QUEUES = 4
 STEADY_ACKNOWLEDGEMENTS = 50
 RECOVERY_TIMEOUT_MS = 60_000
+LOCKS_MS_MAX = 90_000
+"""A lease and a half: after a failover a queue may wait for one that its reader gave up and no master heard of."""
 
 
 class Kind(StrEnum):
@@ -90,6 +94,8 @@ class DrillReport:
     drills: list[DrillResult] = field(default_factory=list)
     verdict: Verdict | None = None
     failure: str | None = None
+    order: OrderVerdict | None = None
+    """Of readers in order, where there were some."""
 
     @property
     def passed(self) -> bool:
@@ -97,6 +103,7 @@ class DrillReport:
             self.failure is None
             and self.verdict is not None
             and self.verdict.holds
+            and (self.order is None or self.order.holds)
             and all(result.served for result in self.drills)
         )
 
@@ -115,13 +122,15 @@ async def run_drills(
     relay: RelayProcess | None = None,
     only: Shape | None = None,
     asks_after_failures: bool = True,
+    in_order: bool = False,
 ) -> DrillReport:
     """`count` drills of one kind under load on `topic`, which is created; then everything is read back, by a
     consumer or by `read`.
 
     `seed` decides bodies, pauses between drills, who is elected, and what is cut unless `only` does. Partitions need
-    the cluster's `relay`. The client `asks_after_failures` for routes, or every 30 s only. Raises what
-    `Cluster.wait_whole` raises before the first drill; later failures are in the report.
+    the cluster's `relay`. The client `asks_after_failures` for routes, or every 30 s only. With `in_order` a group of
+    readers with locks reads along. Raises what `Cluster.wait_whole` raises before the first drill; later failures are
+    in the report.
     """
     chance = random.Random(seed)
     report = DrillReport()
@@ -147,6 +156,9 @@ async def run_drills(
             random=chance,
             interval_ms=interval_ms,
         )
+        readers = InOrderReaders(client, topic, clock) if in_order else None
+        if readers is not None:
+            await readers.start()
         load.start()
         try:
             for number in range(count):
@@ -163,6 +175,8 @@ async def run_drills(
             report.failure = str(error)
         finally:
             await load.stop()
+        if readers is not None:
+            report.order = await readers.stop(LOCKS_MS_MAX)
         if read is not None:
             found = await read(client, topic)
     if read is None:

@@ -60,6 +60,9 @@ JAVA_DEFAULT = "java-default"
     show_default=True,
     help="When it asks for routes: after failures too, or every 30 s only.",
 )
+@click.option(
+    "--in-order", is_flag=True, help="Readers in order read along, which lock their queues and swap them."
+)
 @click.option("--keep", is_flag=True, help="Leave a new cluster's directory behind.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write the whole report there.")
 def drill(
@@ -73,6 +76,7 @@ def drill(
     shape: str | None,
     interval_ms: int,
     client: str,
+    in_order: bool,
     keep: bool,
     json_file: Path | None,
 ) -> None:
@@ -89,7 +93,8 @@ def drill(
 
     A drill fails where an acknowledged message is lost, changed or moved, or where the set was without an acknowledging
     master for longer than 15 s while two of its members could have one among them (20 s where the master has to drop a
-    slave that it does not hear).
+    slave that it does not hear). With --in-order also where two readers had one queue at once, or a message was handled before
+    one in front of it, or never.
     """
     try:
         if json_file is not None:
@@ -101,6 +106,7 @@ def drill(
             interval_ms,
             Shape[shape.upper().replace("-", "_")] if shape else None,
             asks_after_failures=client != JAVA_DEFAULT,
+            in_order=in_order,
         )
         if directory is not None:
             if plan.kind is Kind.PARTITION:
@@ -146,6 +152,7 @@ class Plan:
     interval_ms: int
     shape: Shape | None
     asks_after_failures: bool
+    in_order: bool
 
 
 def _on(cluster: Cluster, plan: Plan, relay: RelayProcess | None = None) -> DrillReport:
@@ -162,6 +169,7 @@ def _on(cluster: Cluster, plan: Plan, relay: RelayProcess | None = None) -> Dril
             relay=relay,
             only=plan.shape,
             asks_after_failures=plan.asks_after_failures,
+            in_order=plan.in_order,
         )
     )
 
@@ -215,12 +223,22 @@ def summary(report: DrillReport) -> list[str]:
             f"unknown outcome {verdict.unknown} ({verdict.unknown_present} present) · "
             f"refused {verdict.refused} ({len(verdict.refused_present)} present) · read {verdict.read}"
         )
-        lines += verdict.faults[:FAULT_LINES_MAX]
-        if len(verdict.faults) > FAULT_LINES_MAX:
-            lines.append(f"... and {len(verdict.faults) - FAULT_LINES_MAX} more")
+        lines += _shortened(verdict.faults)
+    order = report.order
+    if order is not None:
+        lines.append(
+            f"in order: handled {order.handled} in {order.tenures} tenures · again {order.again} · "
+            f"two readers at once {len(order.at_once)} · out of order {len(order.out_of_order)} · never {len(order.never)}"
+        )
+        lines += _shortened(order.faults)
     if report.failure is not None:
         lines.append(f"not all drills were done: {report.failure}")
     return lines
+
+
+def _shortened(faults: list[str]) -> list[str]:
+    more = len(faults) - FAULT_LINES_MAX
+    return [*faults[:FAULT_LINES_MAX], *([f"... and {more} more"] if more > 0 else [])]
 
 
 def _outages(title: str, drills: list[DrillResult]) -> list[str]:

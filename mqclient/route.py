@@ -11,6 +11,8 @@ from typing import Any
 PERM_WRITE = 2
 PERM_READ = 4
 MASTER_ID = 0
+QUEUES_MAX = 1 << 15
+"""Of a topic, in all broker sets; a number on the wire shall not take the client's memory."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -58,18 +60,19 @@ class TopicRoute:
 
     @staticmethod
     def from_json(topic: str, body: dict[str, Any]) -> TopicRoute:
-        """The route of a name server's answer (105). Raises KeyError, TypeError or ValueError for another
-        shape."""
+        """The route of a name server's answer (105). Raises KeyError, TypeError, ValueError or AttributeError
+        for another shape."""
         writable: list[MessageQueue] = []
         readable: list[MessageQueue] = []
         for row in sorted(body.get("queueDatas") or (), key=lambda row: str(row["brokerName"])):
             perm, name = int(row["perm"]), row["brokerName"]
+            write_queues, read_queues = int(row["writeQueueNums"]), int(row["readQueueNums"])
+            if max(len(writable) + write_queues, len(readable) + read_queues) > QUEUES_MAX:
+                raise ValueError(f"{topic!r} would have more than {QUEUES_MAX} queues with those of {name!r}")
             if perm & PERM_WRITE:
-                writable += [
-                    MessageQueue(topic, name, number) for number in range(int(row["writeQueueNums"]))
-                ]
+                writable += [MessageQueue(topic, name, number) for number in range(write_queues)]
             if perm & PERM_READ:
-                readable += [MessageQueue(topic, name, number) for number in range(int(row["readQueueNums"]))]
+                readable += [MessageQueue(topic, name, number) for number in range(read_queues)]
         addresses = {
             row["brokerName"]: {int(key): address for key, address in (row.get("brokerAddrs") or {}).items()}
             for row in body.get("brokerDatas") or ()

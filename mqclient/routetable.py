@@ -122,7 +122,7 @@ class RouteTable:
                     return TopicRoute.from_json(topic, fastjson.loads(reply.body or b"{}"))
             except RemotingError as error:
                 reasons.append(str(error))
-            except (fastjson.FastJsonError, KeyError, TypeError, ValueError) as error:
+            except (fastjson.FastJsonError, KeyError, TypeError, ValueError, AttributeError) as error:
                 reasons.append(f"{address} answered no route: {error!r}")
             else:
                 reasons.append(f"{address} answered {reply.code} {' '.join((reply.remark or '').split())}")

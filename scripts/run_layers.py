@@ -63,7 +63,15 @@ PARTS = [
         ),
     ),
     Part("unit", WORKS),
-    Part("simulation", WORKS, ("tests/simulation/test_cluster.py", "tests/simulation/test_groups.py")),
+    Part(
+        "simulation",
+        WORKS,
+        (
+            "tests/simulation/test_cluster.py",
+            "tests/simulation/test_compiled.py",
+            "tests/simulation/test_groups.py",
+        ),
+    ),
     Part(
         "process",
         60,

@@ -11,11 +11,13 @@ Pure."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 IDENTITY_FILE = "brokerIdentity"
 TEMPORARY_SUFFIX = "-temp"
 SEPARATOR = "#"
+_ID = re.compile("0{0,18}[1-9][0-9]{0,18}")
 
 
 class IdentityInvalid(Exception):
@@ -87,7 +89,7 @@ def _checked(
         fields = data.decode().strip().split(SEPARATOR)
     except UnicodeDecodeError:
         raise IdentityInvalid(name, "is not text") from None
-    if len(fields) not in counts or not fields[2].isascii() or not fields[2].isdigit() or int(fields[2]) < 1:
+    if len(fields) not in counts or not _ID.fullmatch(fields[2]):
         raise IdentityInvalid(name, f"{data!r} does not have {counts[0]} fields separated by {SEPARATOR}")
     if (fields[0], fields[1]) != (cluster_name, broker_name):
         raise IdentityInvalid(

@@ -6,11 +6,15 @@ never as ours, is not waited for: it polls each 3 to 10 s and says nothing of wh
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Self
 
 OLD_HOSTS_MAX = 64
 """More than the replicas of any set; anybody may poll."""
+
+
+_VERSION = re.compile("([0-9]{1,19})[.]([0-9]{1,19})")
 
 
 class TablesVersion(NamedTuple):
@@ -25,10 +29,8 @@ class TablesVersion(NamedTuple):
     @classmethod
     def parse(cls, text: str | None) -> Self | None:
         """None for what no master names."""
-        epoch, _, revision = (text or "").partition(".")
-        if not (epoch.isascii() and epoch.isdigit() and revision.isascii() and revision.isdigit()):
-            return None
-        return cls(int(epoch), int(revision))
+        found = _VERSION.fullmatch(text or "")
+        return None if found is None else cls(int(found[1]), int(found[2]))
 
 
 NO_MASTER = TablesVersion(0, 0)

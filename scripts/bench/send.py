@@ -48,7 +48,7 @@ BATCH_ALONE, BATCHES = (
     f"batches of {BATCH}, one under way",
     f"batches of {BATCH}, {BATCHES_IN_FLIGHT} under way",
 )
-PULL, PUSH = "pull from page cache", "push from page cache"
+PULL, PUSH, ORDER = "pull from page cache", "push from page cache", "push in order from page cache"
 JAVA_CLIENT, LIGHT_CLIENT = "Java client", "light client"
 WHOLE_MS_MAX = 180_000
 
@@ -73,6 +73,8 @@ REACHES = (
     Reach(row(BATCHES, JAVA_CLIENT, RATE), least=1.5, beside="Java A"),
     Reach(row(PULL, JAVA_CLIENT, RATE), least=1, beside="Java A"),
     Reach(row(PUSH, JAVA_CLIENT, RATE), least=1, beside="Java A"),
+    Reach(row(ORDER, JAVA_CLIENT, RATE), least=1, beside="Java A"),
+    Reach(row(ORDER, JAVA_CLIENT, RATE), least=0.8, beside_row=row(PUSH, JAVA_CLIENT, RATE)),
     Reach(f"anonymous memory of the master, {MIB}", most=150),
     Reach(f"anonymous memory of a slave, {MIB}", most=150),
 )
@@ -117,6 +119,7 @@ class SideRun:
         yield PULL, LIGHT_CLIENT, 0.5, lambda seconds: self._light(Pulls(SINGLE, QUEUES), QUEUES)(seconds)
         if self._java is not None:
             yield PUSH, JAVA_CLIENT, 0.5, self._by_java("push", SINGLE)
+            yield ORDER, JAVA_CLIENT, 0.5, self._by_java("order", SINGLE)
 
     def _by_java(self, what: str, topic: str, *more: int) -> Callable[[float], JavaOutcome]:
         java = self._java
@@ -153,7 +156,7 @@ class SideRun:
             else:
                 yield row(what, client, RATE), RATE, outcome.messages / outcome.seconds
             yield cpu_row(what, client, "master"), CPU_US, spent.master / outcome.messages * 1e6
-            if what not in (PULL, PUSH):
+            if what not in (PULL, PUSH, ORDER):
                 yield cpu_row(what, client, "each slave"), CPU_US, spent.slave / outcome.messages * 1e6
         master, slave = self._servers.own_mib()
         yield f"anonymous memory of the master, {MIB}", MIB, master

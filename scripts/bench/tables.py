@@ -14,20 +14,23 @@ from scripts.bench.measured import cell
 
 @dataclass(frozen=True)
 class Reach:
-    """What a row of the first side is wanted to be: absolutely, as a multiple of the probe, or of a row of `beside`."""
+    """What a row of the first side is wanted to be: absolutely, or as a multiple of the probe, of that row of the side
+    `beside`, or of its own `beside_row`."""
 
     row: str
     least: float | None = None
     most: float | None = None
     of_probe: bool = False
     beside: str | None = None
+    beside_row: str | None = None
 
     def met(self, value: float) -> bool:
         return (self.least is None or value >= self.least) and (self.most is None or value <= self.most)
 
     def __str__(self) -> str:
         bound = f"≥ {self.least:g}" if self.least is not None else f"≤ {self.most:g}"
-        return bound + (f" × {self.beside}" if self.beside else " × the probe" if self.of_probe else "")
+        other = self.beside or self.beside_row or ("the probe" if self.of_probe else None)
+        return bound + (f" × {other}" if other else "")
 
 
 class Table:
@@ -53,8 +56,8 @@ class Table:
         """Each reach that was measured, with what the side `ours` has of it, run by run."""
         for reach in reaches:
             values = (self.multiples if reach.of_probe else self.values).get(reach.row, {}).get(ours, [])
-            if reach.beside:
-                beside = self.values.get(reach.row, {}).get(reach.beside, [])
+            if reach.beside or reach.beside_row:
+                beside = self.values.get(reach.beside_row or reach.row, {}).get(reach.beside or ours, [])
                 values = [value / other for value, other in zip(values, beside, strict=False) if other]
             if values:
                 yield reach, values

@@ -5,6 +5,8 @@ Invariant: a plan and a manifest name what they were asked for; another request 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -85,31 +87,43 @@ def encode(value: Any) -> bytes:
 
 
 def decode_plan(folder: str, data: bytes) -> StartedPlan:
-    made = decode_object(folder, StartedPlan, data)
-    return StartedPlan(made["request"], [StoreRange(**each) for each in made["stores"]], made["stretches"])
+    """Raises ExportRefused."""
+    with told_as_refused(folder, StartedPlan):
+        made = decode_object(folder, StartedPlan, data)
+        return StartedPlan(
+            made["request"], [StoreRange(**each) for each in made["stores"]], made["stretches"]
+        )
 
 
 def decode_manifest(folder: str, data: bytes) -> Manifest:
-    made = decode_object(folder, Manifest, data)
-    made["runs"] = [[StoreRange(**each) for each in run] for run in made["runs"]]
-    made["parts"] = [Part(**each) for each in made["parts"]]
-    return Manifest(**made)
+    """Raises ExportRefused."""
+    with told_as_refused(folder, Manifest):
+        made = decode_object(folder, Manifest, data)
+        made["runs"] = [[StoreRange(**each) for each in run] for run in made["runs"]]
+        made["parts"] = [Part(**each) for each in made["parts"]]
+        return Manifest(**made)
 
 
 def decode_object(folder: str, kind: type[Any], data: bytes) -> dict[str, Any]:
-    """Raises ExportRefused for JSON that another version, or nobody, wrote."""
-    try:
-        made = json.loads(data)
-    except ValueError as error:
-        raise ExportRefused(
-            folder, f"its {kind.__name__} is damaged ({error}); export to a new folder"
-        ) from None
+    """Raises ExportRefused for what another version wrote, ValueError and RecursionError for what is no JSON."""
+    made = json.loads(data)
     names = {each.name for each in fields(kind)}
     if not isinstance(made, dict) or set(made) != names or made["format"] != FORMAT:
         raise ExportRefused(
             folder, f"its {kind.__name__} is not of format {FORMAT}; use the version that wrote it"
         )
     return made
+
+
+@contextmanager
+def told_as_refused(folder: str, kind: type[Any]) -> Iterator[None]:
+    """What nobody's export wrote raises ExportRefused, wherever in the file it stands."""
+    try:
+        yield
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ExportRefused(
+            folder, f"its {kind.__name__} is damaged ({error}); export to a new folder"
+        ) from None
 
 
 def require_same_request(

@@ -78,7 +78,7 @@ def decode_ledger(path: str, data: bytes) -> Ledger:
         if not sources.keys() <= purpose["epochs"].keys() & purpose["logs"].keys():
             raise KeyError("epochs")
         return Ledger(purpose, sources, int(found["acknowledged"]), int(found["maybe_twice"]))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise LedgerUnusable(path, f"is damaged ({error!r})") from error
 
 

@@ -55,10 +55,12 @@ def whole(cluster: Cluster) -> SyncState:
 def drilled(cluster: Cluster, kind: Kind, topic: str, count: int = 1) -> DrillReport:
     said: list[str] = []
     report = asyncio.run(
-        run_drills(cluster, kind, count, seed=7, topic=topic, say=said.append, settle_ms=100)
+        run_drills(cluster, kind, count, seed=7, topic=topic, say=said.append, settle_ms=100, in_order=True)
     )
-    assert report.verdict is not None
+    assert report.verdict is not None and report.order is not None
     assert report.verdict.faults == []
+    assert report.order.faults == []
+    assert report.order.handled - report.order.again == report.verdict.read
     assert report.failure is None, f"{report.failure}\n" + "\n".join(said)
     assert len(report.drills) == count
     return report

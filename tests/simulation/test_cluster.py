@@ -25,6 +25,7 @@ from simulation.cluster.world import (
     run_seed,
 )
 from simulation.kernel.foundby import find, found_by
+from tests.simulation.played import played
 from tests.simulation.unitfind import assert_found
 
 FOUND_BY = found_by("cluster")
@@ -48,22 +49,22 @@ FOUND_BY_UNIT = {
 
 LOST_MEMBERS = 27
 """A seed in which members of the set lose whole stores and log folders while all brokers are down, several times."""
+SEEDS = [*range(5, 11), 12, 13, LOST_MEMBERS]
+"""With 5 to 13 each kind of contract and each shape but lulls (docs/proofs.md) is there."""
 
 DIGEST = """
 from simulation.cluster.world import ClusterWorld
-cluster = ClusterWorld(2)
+cluster = ClusterWorld(8)
 cluster.run()
 print(cluster.world.trace.events, cluster.world.trace.digest)
 """
 
 
-@pytest.mark.parametrize("seed", [*range(1, 15), LOST_MEMBERS])
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_cluster_keeps_its_promises_whatever_is_killed_cut_or_delayed(
     seed: int, tally: Callable[[str, int], None]
 ) -> None:
-    cluster = ClusterWorld(seed)
-    cluster.run()
-    totals = cluster.totals
+    totals = played(ClusterWorld, seed).totals
     assert totals.simulated_ms >= RUN_MS_MIN
     assert totals.counts["role changes"] >= ROLE_CHANGES_MIN
     assert totals.counts["acknowledged"] >= ACKNOWLEDGED_MIN
@@ -91,7 +92,7 @@ def test_every_planted_bug_has_a_seed_that_finds_it() -> None:
 
 @pytest.mark.parametrize("bug", sorted(FOUND_BY_UNIT))
 def test_a_planted_bug_is_found_by_its_unit_test(bug: str) -> None:
-    assert_found("simulation.cluster.world", bug, FOUND_BY_UNIT[bug])
+    assert_found("simulation.cluster.world", FOUND_BY_UNIT, bug)
 
 
 @pytest.mark.parametrize("bug", sorted(FOUND_BY))
@@ -102,14 +103,13 @@ def test_a_planted_bug_is_found(bug: str, tally: Callable[[str, int], None]) -> 
 
 
 def test_a_seed_gives_the_same_events_in_every_process() -> None:
-    lines = {
-        subprocess.run(
-            [sys.executable, "-c", DIGEST],
-            env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for hash_seed in ("1", "2")
-    }
-    assert len(lines) == 1, lines
+    """Hashes of strings differ between this one and the other."""
+    ended = subprocess.run(
+        [sys.executable, "-c", DIGEST],
+        env={**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    here = played(ClusterWorld, 8)
+    assert ended.stdout.split() == [str(here.events), str(here.digest)]

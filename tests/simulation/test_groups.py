@@ -10,6 +10,7 @@ from simulation.cluster.totals import Totals
 from simulation.groups.bugs import BUGS
 from simulation.groups.world import ACKNOWLEDGED_MIN, GroupWorld, run_seed
 from simulation.kernel.foundby import find, found_by
+from tests.simulation.played import played
 
 FOUND_BY = found_by("groups")
 
@@ -18,11 +19,10 @@ FOUND_BY = found_by("groups")
 def test_a_raft_mode_set_keeps_its_promises_whatever_is_killed_cut_or_emptied(
     seed: int, tally: Callable[[str, int], None]
 ) -> None:
-    group = GroupWorld(seed)
-    group.run()
-    assert group.totals.counts["acknowledged"] >= ACKNOWLEDGED_MIN
+    totals = played(GroupWorld, seed).totals
+    assert totals.counts["acknowledged"] >= ACKNOWLEDGED_MIN
     tally("seeds", 1)
-    tally("faults", group.totals.faults.total())
+    tally("faults", totals.faults.total())
 
 
 def test_every_planted_bug_has_a_seed_that_finds_it() -> None:
@@ -37,9 +37,7 @@ def test_a_planted_bug_is_found(bug: str, tally: Callable[[str, int], None]) -> 
 
 
 def test_a_seed_gives_the_same_run_again() -> None:
-    digests = []
-    for _ in range(2):
-        group = GroupWorld(7)
-        group.run()
-        digests.append((group.world.trace.events, group.world.trace.digest))
-    assert digests[0] == digests[1]
+    group = GroupWorld(1)
+    group.run()
+    before = played(GroupWorld, 1)
+    assert (group.world.trace.events, group.world.trace.digest) == (before.events, before.digest)

@@ -2,24 +2,48 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-UNIT_TEST = """
-import sys, pytest
+UNIT = Path(__file__).parents[1] / "unit"
+SAYS = "ended:"
+UNIT_TESTS = """
+import json, os, sys
 from importlib import import_module
-with import_module(sys.argv[1]).planted(sys.argv[2]):
-    sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", sys.argv[3]]))
+import hypothesis, pytest
+world, tests = import_module(sys.argv[1]), json.loads(sys.argv[2])
+for bug, test in tests.items():
+    child = os.fork()
+    if not child:
+        with world.planted(bug):
+            code = pytest.main(["-q", "-p", "no:cacheprovider", test])
+        sys.stdout.flush()
+        os._exit(code)
+    _, status = os.waitpid(child, 0)
+    print(sys.argv[3], bug, os.waitstatus_to_exitcode(status), flush=True)
 """
+"""One process imports all there is to import; for each bug it is forked, so that no bug meets another."""
 
 
-def assert_found(bugs: str, bug: str, test: str) -> None:
-    """The unit test `test`, below tests/unit, fails once `bug` of the module `bugs` is planted in its process."""
-    run = [sys.executable, "-c", UNIT_TEST, bugs, bug, str(Path(__file__).parents[1] / "unit" / test)]
+def assert_found(bugs: str, tests: Mapping[str, str], bug: str) -> None:
+    """The unit test `tests[bug]`, below tests/unit, fails once `bug` of the module `bugs` is planted in its process."""
+    codes, said = _ended(bugs, json.dumps({bug: str(UNIT / test) for bug, test in tests.items()}))
+    assert codes.get(bug) == pytest.ExitCode.TESTS_FAILED, said
+
+
+@cache
+def _ended(bugs: str, tests: str) -> tuple[dict[str, int], str]:
+    """How each of the tests ended, and what all of them said."""
+    run = [sys.executable, "-c", UNIT_TESTS, bugs, tests, SAYS]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment.pop("TALLY_FILE", None)  # it is ours
     ended = subprocess.run(run, env=environment, capture_output=True, text=True, check=False)
-    assert ended.returncode == pytest.ExitCode.TESTS_FAILED, ended.stdout
+    lines = [line.split() for line in ended.stdout.splitlines() if line.startswith(SAYS)]
+    return {bug: int(code) for _, bug, code in lines}, ended.stdout + ended.stderr

@@ -11,18 +11,22 @@ import java.util.concurrent.Semaphore;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.atomic.LongAdder;
+import java.util.function.Consumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.PullResult;
 import org.apache.rocketmq.client.consumer.PullStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.SendStatus;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
 /**
@@ -35,6 +39,7 @@ import org.apache.rocketmq.common.message.MessageQueue;
  * sync NAMESRV TOPIC SECONDS SIZE THREADS BATCH  each thread waits for each answer; batches where BATCH is not 1
  * pull NAMESRV TOPIC SECONDS                     32 at a time, a thread a queue, from begin to end and again
  * push NAMESRV TOPIC SECONDS                     a new group from the first message on; seconds from the first to the last
+ * order NAMESRV TOPIC SECONDS                    the same in order, each queue locked
  * leave NAMESRV                                  ends the producer, if there is one
  * </pre>
  */
@@ -204,7 +209,7 @@ public final class Load {
         return said(read, refused, took, List.of());
     }
 
-    private String push(String namesrv, String topic, double seconds) throws Exception {
+    private String push(String namesrv, String topic, double seconds, boolean inOrder) throws Exception {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("BenchPush" + System.nanoTime());
         consumer.setNamesrvAddr(namesrv);
         consumer.setInstanceName(namesrv + consumers++);
@@ -213,15 +218,25 @@ public final class Load {
         LongAdder read = new LongAdder();
         AtomicLong first = new AtomicLong();
         AtomicLong last = new AtomicLong();
-        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+        Consumer<List<MessageExt>> noted = messages -> {
             long now = System.nanoTime();
             first.compareAndSet(0, now);
             if (now - first.get() < seconds * NS) {
                 last.accumulateAndGet(now, Math::max);
                 read.add(messages.size());
             }
-            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
-        });
+        };
+        if (inOrder) {
+            consumer.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
+                noted.accept(messages);
+                return ConsumeOrderlyStatus.SUCCESS;
+            });
+        } else {
+            consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+                noted.accept(messages);
+                return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+            });
+        }
         consumer.start();
         long began = System.nanoTime();
         while (System.nanoTime() - began < TIMEOUT_MS * 1_000_000L + seconds * NS) {
@@ -280,7 +295,9 @@ public final class Load {
             case "pull":
                 return pull(words[1], words[2], Double.parseDouble(words[3]));
             case "push":
-                return push(words[1], words[2], Double.parseDouble(words[3]));
+                return push(words[1], words[2], Double.parseDouble(words[3]), false);
+            case "order":
+                return push(words[1], words[2], Double.parseDouble(words[3]), true);
             case "leave":
                 DefaultMQProducer left = producers.remove(words[1]);
                 if (left != null) {

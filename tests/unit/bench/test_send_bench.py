@@ -102,3 +102,14 @@ def test_a_reach_compares_the_runs_of_both_sides_one_by_one() -> None:
     assert values == [2.0, 1.1]
     assert (reach.met(1.3), reach.met(1.1)) == (True, False)
     assert Reach(row, most=3, of_probe=True).met(3.0)
+
+
+def test_a_row_is_judged_beside_another_one_of_the_same_side_run_by_run() -> None:
+    table = Table()
+    for ordered, concurrent in ((80.0, 100.0), (50.0, 100.0), (90.0, 100.0)):
+        table.note("in order", "ours", ordered)
+        table.note("concurrent", "ours", concurrent)
+        table.note("in order", "theirs", 1.0)
+    reach = Reach("in order", least=0.8, beside_row="concurrent")
+    assert [*table.reached("ours", [reach])] == [(reach, [0.8, 0.5, 0.9])]
+    assert str(reach) == "≥ 0.8 × concurrent"

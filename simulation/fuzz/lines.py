@@ -1,0 +1,84 @@
+"""Which lines of the product a call runs, and whether it ends.
+
+Invariant: a call that runs more than `steps_max` lines is broken off by TooMuchWork: no clock judges it, so it is so on any
+machine. Only one such watch runs at a time."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+Tracer = Callable[[FrameType, str, Any], Any]
+
+
+class TooMuchWork(BaseException):
+    """Beyond `except Exception`: whoever is broken off shall not take it for a bad input."""
+
+
+class Lines:
+    """Those that ran since the beginning, by function, below `root`."""
+
+    def __init__(self, root: Path, packages: tuple[str, ...]) -> None:
+        self.ran: dict[CodeType, set[int]] = {}
+        self._below = tuple(f"{root / package}/" for package in packages)
+        self._ours: dict[str, bool] = {}
+        self._news = False
+        self._left = 0
+
+    def watched(self, call: Callable[[], object], steps_max: int) -> bool:
+        """Whether `call` ran a line that none ran before. Raises TooMuchWork and what `call` raises."""
+        self._news, self._left = False, steps_max
+        before = sys.gettrace()
+        sys.settrace(self._entered)
+        try:
+            call()
+        finally:
+            sys.settrace(before)
+        return self._news
+
+    @property
+    def has_news(self) -> bool:
+        """Of the last call, also where it raised."""
+        return self._news
+
+    def counts(self) -> tuple[int, int]:
+        """How many lines ran, and how many the functions have that were entered."""
+        return sum(len(ran & lines_of(code)) for code, ran in self.ran.items()), sum(
+            len(lines_of(code)) for code in self.ran
+        )
+
+    def missed(self) -> dict[str, list[int]]:
+        """Lines of functions that were entered, and did not run, by file."""
+        found: dict[str, set[int]] = {}
+        for code, ran in self.ran.items():
+            found.setdefault(code.co_filename, set()).update(lines_of(code) - ran)
+        return {name: sorted(lines) for name, lines in found.items() if lines}
+
+    def _entered(self, frame: FrameType, event: str, argument: Any) -> Tracer | None:
+        name = frame.f_code.co_filename
+        ours = self._ours.get(name)
+        if ours is None:
+            ours = self._ours[name] = name.startswith(self._below)
+        if not ours:
+            return None
+        ran = self.ran.setdefault(frame.f_code, set())
+
+        def line(frame: FrameType, event: str, argument: Any) -> Tracer:
+            if event == "line":
+                self._left -= 1
+                if self._left < 0:
+                    raise TooMuchWork
+                if frame.f_lineno not in ran:
+                    ran.add(frame.f_lineno)
+                    self._news = True
+            return line
+
+        return line
+
+
+def lines_of(code: CodeType) -> set[int]:
+    """Those that a run of its body can reach."""
+    return {line for _, _, line in code.co_lines() if line is not None and line != code.co_firstlineno}

@@ -1,0 +1,374 @@
+"""What decodes bytes of peers and clients, with an example of each and the errors that bad input may raise.
+
+Invariant: a target that decoded something checks it: what was read can be written and read again as the same, and a stream says
+the same however it is cut."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import orjson
+
+from broker.clients.subscription import tag_filter
+from broker.sends.request import asked_retries_max, read_send_request
+from broker.tables.holders import TablesVersion
+from dledger import clientjson, memberaddresses, messagejson, messages
+from dledger.entry import Entry
+from dledger.messageframe import MessageFrameDamaged, entries_in, entry_parts
+from dledger.messagejson import Envelope
+from dledger.messages import (
+    KINDS,
+    HeartBeatRequest,
+    HeartBeatResponse,
+    InstallRequest,
+    InstallResponse,
+    PushRequest,
+    PushResponse,
+    PushType,
+    Request,
+    Response,
+    ResultCode,
+    StandingRequest,
+    StandingResponse,
+    TransferRequest,
+    TransferResponse,
+    VoteRequest,
+    VoteResponse,
+    VoteResult,
+)
+from dledger.peerlist import parsed_peers
+from ha import frames
+from ha.classic import frames as classic
+from messagestore.batch import MEMBER_HEADER, PROPERTIES_LENGTH, BatchError, parse_batch
+from messagestore.properties import format_properties, parse_properties
+from messagestore.record import parse_message_id
+from mqclient.message import RecordMalformed, decode_messages, decode_properties
+from mqclient.route import TopicRoute
+from nativepath import presence
+from remoting import fastjson
+from remoting.bodies.body import Body
+from remoting.bodies.registration import read_register_body
+from remoting.codes import RequestCode
+from remoting.command import JSON, ROCKETMQ, RemotingCommand
+from remoting.errors import BodyError, HeaderError
+from remoting.frame import FRAME_BYTES_MAX, HEADER_BYTES_MAX, FrameReader, commands_in, encode
+from remoting.headers.header import Header
+from remoting.wirefields import wire_fields
+from simulation.fuzz.campaign import Target
+from simulation.fuzz.choices import HISTORY, JSON_TOKENS, choose, chosen, records
+from simulation.fuzz.examples import body_example, declared, header_example
+
+HEADERS, BODIES = declared(Header), declared(Body)
+
+
+BETWEEN_MEMBERS = tuple(KINDS)
+
+
+def frame_stream(data: bytes) -> None:
+    """One reader gets all at once, one gets pieces, and the compiled one looks first, where there is one."""
+    whole, cut, random = FrameReader(), FrameReader(), Random(len(data))
+    found = whole.receive(data)
+    pieces, at = [], 0
+    size = random.choice((1, 7, 64, 4_096))
+    while at < len(data) and cut.failure is None:
+        pieces += cut.receive(data[at : at + size])
+        at += size
+    assert [plain(each) for each in pieces] == [plain(each) for each in found]
+    assert (whole.failure is None) == (cut.failure is None)
+    if presence.native is not None:
+        sends = presence.native.read_sends(memoryview(data), 0, len(data), FRAME_BYTES_MAX, HEADER_BYTES_MAX)
+        if sends is not None:
+            alike = [plain(each) for each in commands_in(memoryview(data)[: sends.end])]
+            assert alike == [plain(each) for each in found][: len(alike)]
+            assert all(each.code == sends.code for each in found[: len(alike)])
+    for each in found:
+        if each.code in (
+            RequestCode.SEND_MESSAGE,
+            RequestCode.SEND_MESSAGE_V2,
+            RequestCode.SEND_BATCH_MESSAGE,
+        ):
+            with contextlib.suppress(HeaderError):
+                read_send_request(each.code, dict(each.ext)).delay_level  # noqa: B018  a property that parses
+                asked_retries_max(each.code, dict(each.ext))
+
+
+def plain(command: RemotingCommand) -> tuple[Any, ...]:
+    body = None if command.body is None else bytes(command.body)
+    return command.code, command.opaque, command.flag, command.remark, dict(command.ext), body
+
+
+def header(data: bytes) -> None:
+    kind, text = chosen(data, HEADERS)
+    ext = orjson.loads(text)
+    if isinstance(ext, dict):
+        found = kind.from_ext({str(name): str(value) for name, value in ext.items()})
+        assert kind.from_ext(found.to_ext()) == found
+
+
+def body(data: bytes) -> None:
+    kind, text = chosen(data, BODIES)
+    found = kind.decode(text)
+    assert kind.decode(found.encode()) == found
+
+
+def registration(data: bytes) -> None:
+    read_register_body(data[1:], compressed=data[:1] == b"\1")
+
+
+def ha_to_master(data: bytes) -> None:
+    size = frames.Handshake.size_of(data)
+    if size is not None and len(data) >= size:
+        found = frames.Handshake.decode(data[:size])
+        again = found.encode()
+        assert frames.Handshake.size_of(again) == len(again)
+        assert frames.Handshake.decode(again) == found
+        data = data[size:]
+    while len(data) >= frames.ACK.size:
+        frames.decode_ack(data[: frames.ACK.size])
+        data = data[frames.ACK.size :]
+
+
+def ha_to_slave(data: bytes) -> None:
+    head = data[: frames.HANDSHAKE_REPLY.size]
+    if len(head) < frames.HANDSHAKE_REPLY.size:
+        return
+    end = len(head) + frames.HandshakeReply.body_size(head)
+    if len(data) < end:
+        return
+    found = frames.HandshakeReply.decode(head, data[len(head) : end])
+    assert [*found.epochs] == [*frames.HandshakeReply.decode(head, data[len(head) : end]).epochs]
+    while len(data) >= end + frames.TRANSFER.size:
+        transfer = frames.TransferHeader.decode(data[end : end + frames.TRANSFER.size])
+        assert frames.TransferHeader.decode(transfer.encode()) == transfer
+        end += frames.TRANSFER.size + transfer.body_size
+
+
+def ha_pair(data: bytes) -> None:
+    if len(data) >= classic.REPORT.size:
+        classic.decode_report(data[: classic.REPORT.size])
+    if len(data) >= classic.TRANSFER.size:
+        classic.TransferHeader.decode(data[: classic.TRANSFER.size])
+
+
+def batch(data: bytes) -> None:
+    assert sum(len(each.body) for each in parse_batch(data)) < len(data)
+
+
+def properties(data: bytes) -> None:
+    found = parse_properties(data)
+    kept = {name: value for name, value in found.items() if "\x01" not in value}
+    assert parse_properties(format_properties(kept)) == kept
+
+
+def route(data: bytes) -> None:
+    TopicRoute.from_json("t", fastjson.loads(data))
+
+
+def message_id(data: bytes) -> None:
+    parse_message_id(data.decode("utf-8", "replace"))
+
+
+def subscription(data: bytes) -> None:
+    tag_filter(data.decode("utf-8", "replace"), None)
+
+
+def raft_message(data: bytes) -> None:
+    """As a member reads it that listens: code, envelope, request, entries; and as one that asked."""
+    code, text = chosen(data, BETWEEN_MEMBERS)
+    envelope, fields = messagejson.decode_envelope(text)
+    with contextlib.suppress(messagejson.MessageError):
+        messagejson.decode_response(code, fields)
+    messagejson.decode_request(code, envelope, fields)
+
+
+def raft_client(data: bytes) -> None:
+    fields = messagejson.decode_fields(data)
+    clientjson.envelope_of(fields)
+    for read in (clientjson.bodies_of, clientjson.index_of, clientjson.entry_of):
+        with contextlib.suppress(messagejson.MessageError):
+            read(fields)
+
+
+def raft_entries(data: bytes) -> None:
+    found = entries_in(memoryview(data), 5)
+    assert b"".join(entry_parts(found)) == data
+
+
+def peer_list(data: bytes) -> None:
+    parsed_peers(data.decode("utf-8", "replace"), "peers")
+
+
+def tables_version(data: bytes) -> None:
+    found = TablesVersion.parse(data.decode("utf-8", "replace"))
+    assert found is None or TablesVersion.parse(str(found)) == found
+
+
+def host(data: bytes) -> None:
+    memberaddresses.parsed.__wrapped__(data.decode("utf-8", "replace"))  # without its cache
+
+
+def pulled(data: bytes) -> None:
+    decode_messages(data)
+    decode_properties(data.decode("utf-8", "replace"))
+
+
+def fast_json(data: bytes) -> None:
+    fastjson.loads(data)
+
+
+def command_seeds() -> Iterator[bytes]:
+    ext = {
+        "a": "PG", "b": "orders", "c": "TBW102", "d": "4", "e": "1", "f": "0", "g": "1795256518702", "h": "0",
+        "i": "KEYS\x01k\x02UNIQ_KEY\x010A0102030A5C18B4\x02WAIT\x01true\x02DELAY\x013\x02", "j": "0", "k": "false",
+        "m": "false", "n": "broker-a",
+    }  # fmt: skip
+    for kind in (JSON, ROCKETMQ):
+        for code in (RequestCode.SEND_MESSAGE_V2, RequestCode.PULL_MESSAGE, RequestCode.HEART_BEAT):
+            command = RemotingCommand.request(code, body=b"some bytes")
+            command.ext, command.serialize_type = ext, kind
+            yield b"".join(bytes(piece) for piece in encode(command)) * 2
+
+
+def raft_seeds() -> Iterator[bytes]:
+    """What members say to each other, in JSON and in frames, asking and answering."""
+    envelope = Envelope("g", "n0", "n1", "n0-127.0.0.1:1;n1-127.0.0.1:2", 1, 4)
+    said: list[tuple[Request, Response]] = [
+        (VoteRequest(4, 10, 3), VoteResponse(4, 4, VoteResult.ACCEPT)),
+        (HeartBeatRequest(4, 7), HeartBeatResponse(4, ResultCode.SUCCESS, 7)),
+        (
+            PushRequest(4, PushType.APPEND, 10, 3, 9, (Entry(11, 3, b"hi?"), Entry(12, 4, b"")), 5),
+            PushResponse(4, ResultCode.SUCCESS, 11, 2, 12),
+        ),
+        (TransferRequest(4, "n0", "n1", 12), TransferResponse(4, ResultCode.SUCCESS)),
+        (StandingRequest(4, 5), StandingResponse(4, 5, True, 9)),
+        (InstallRequest(4, 10, 3, 9, 77, 2, b"{\x00\xff", 5), InstallResponse(4, ResultCode.SUCCESS, 10, 5)),
+    ]
+    for request, response in said:
+        number = BETWEEN_MEMBERS.index(messages.CODE_OF[type(request)])
+        yield choose(number, messagejson.encode_request(envelope, request))
+        yield choose(number, b"".join(map(bytes, messagejson.framed_request(envelope, request))))
+        yield choose(number, messagejson.encode_response(envelope, response))
+
+
+def client_seeds() -> Iterator[bytes]:
+    base = {
+        "group": "g",
+        "remoteId": "n1",
+        "code": 200,
+        "beginIndex": 4,
+        "body": "YQ==",
+        "batchMsgs": ["YQ==", ""],
+    }
+    yield orjson.dumps(base | {"entries": [{"index": 5, "term": 3, "body": "YQ=="}]})
+
+
+def tokens_of(*kinds: type) -> list[bytes]:
+    names = {row.wire_name.encode() for kind in kinds for row in wire_fields(kind)}
+    return sorted(names)
+
+
+ROUTE_ERRORS = (KeyError, TypeError, ValueError, AttributeError)
+ROUTE = (
+    b'{"brokerDatas":[{"brokerAddrs":{0:"127.0.0.1:1","1":"127.0.0.1:2"},"brokerName":"b","cluster":"C"}],'
+    b'"queueDatas":[{"brokerName":"b","perm":6,"readQueueNums":4,"writeQueueNums":4}]}'
+)
+
+WIRE = [
+    Target(
+        "frames",
+        frame_stream,
+        [*command_seeds()],
+        (),
+        (b'"extFields":{', b'"code":', b'"flag":2', b"\x02\x01"),
+    ),
+    Target(
+        "json",
+        fast_json,
+        [b'{"a":[1,-2.5e3,"\\u00e9",null,true],{"k":1}:2,"b":{}}'],
+        (fastjson.FastJsonError,),
+        JSON_TOKENS,
+    ),
+    Target(
+        "headers",
+        header,
+        [choose(number, orjson.dumps(header_example(kind))) for number, kind in enumerate(HEADERS)],
+        (HeaderError, orjson.JSONDecodeError),
+        JSON_TOKENS,
+    ),
+    Target(
+        "bodies",
+        body,
+        [choose(number, orjson.dumps(body_example(kind))) for number, kind in enumerate(BODIES)],
+        (BodyError,),
+        JSON_TOKENS,
+    ),
+    Target(
+        "registration",
+        registration,
+        [b"\1" + b"\0" * 40, b"\0" + orjson.dumps(body_example(BODIES[0]))],
+        (BodyError,),
+    ),
+    Target(
+        "ha-master",
+        ha_to_master,
+        [
+            frames.Handshake(2).encode() + frames.encode_ack(640) * 3,
+            frames.Handshake(0, True, False, True, "127.0.0.1:10912").encode() + frames.encode_ack(0),
+        ],
+        (frames.FrameError,),
+    ),
+    Target(
+        "ha-slave",
+        ha_to_slave,
+        [
+            frames.HandshakeReply(8_192, HISTORY).encode()
+            + frames.TransferHeader(3, 4_096, 3, 4_096, 4_096).encode()
+            + b"abc"
+            + frames.TransferHeader(0, 4_099, 3, 4_096, 4_099).encode()
+        ],
+        (frames.FrameError,),
+    ),
+    Target(
+        "ha-pair",
+        ha_pair,
+        [classic.TransferHeader(0, 64).encode(), classic.encode_report(640)],
+        (frames.FrameError,),
+    ),
+    Target(
+        "batches",
+        batch,
+        [(MEMBER_HEADER.pack(26, 0, 0, 0, 3) + b"abc" + PROPERTIES_LENGTH.pack(1) + b"p") * 2],
+        (BatchError,),
+    ),
+    Target("properties", properties, [b"KEYS\x01k1 k2\x02TAGS\x01TagA\x02UNIQ_KEY\x010A01\x02"]),
+    Target("message ids", message_id, [b"7F0000012A9F0000000000000280"], (ValueError,)),
+    Target("subscriptions", subscription, [b"A || B||C", b"*"], (HeaderError,), (b"||", b"*")),
+    Target(
+        "raft messages",
+        raft_message,
+        [*raft_seeds()],
+        (messagejson.MessageError,),
+        (*JSON_TOKENS, *tokens_of(*(kind for pair in KINDS.values() for kind in pair))),
+    ),
+    Target(
+        "raft clients",
+        raft_client,
+        [*client_seeds()],
+        (messagejson.MessageError,),
+        JSON_TOKENS,
+    ),
+    Target(
+        "raft entries of a push",
+        raft_entries,
+        [((3).to_bytes(8, "big") + (1).to_bytes(4, "big") + b"x") * 3],
+        (MessageFrameDamaged,),
+    ),
+    Target("raft peers", peer_list, [b"n0-127.0.0.1:1;n1-[::1]:2"], (ValueError,)),
+    Target("version of tables", tables_version, [b"3.17"]),
+    Target("hosts", host, [b"[::ffff:127.0.0.1]", b"fe80::1%eth0"]),
+    Target("routes", route, [ROUTE], (*ROUTE_ERRORS, fastjson.FastJsonError), JSON_TOKENS),
+    Target("pulled messages", pulled, [b"".join(records())], (RecordMalformed,)),
+]

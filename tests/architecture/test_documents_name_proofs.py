@@ -1,0 +1,50 @@
+"""What documents name as proof exists: each test by its function or file, each planted bug by its name.
+
+A reader who follows a row of docs/dledger.md to a test that was renamed finds nothing, and believes the row."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = sorted([*(ROOT / "docs").glob("*.md"), ROOT / "README.md"])
+TEST = re.compile(r"`(?:tests/[\w/]*/)?(test_\w+)(?:\.py)?`")
+BUGS = re.compile(r"\bbugs? ((?:`[\w-]+`(?:, | and )?)+)")
+PLANTED = re.compile(r'@(?:bug|plant\w*)\(\s*"([\w-]+)"')
+
+
+@pytest.fixture(scope="module")
+def tests() -> set[str]:
+    files = [*(ROOT / "tests").rglob("test_*.py")]
+    functions = {
+        name for path in files for name in re.findall(r"^ *(?:async )?def (test_\w+)", path.read_text(), re.M)
+    }
+    return functions | {path.stem for path in files}
+
+
+@pytest.fixture(scope="module")
+def planted() -> set[str]:
+    sources = "\n".join(path.read_text() for path in (ROOT / "simulation").rglob("*.py"))
+    recorded = json.loads((ROOT / "simulation" / "foundby.json").read_text())
+    return {*PLANTED.findall(sources), *(name for world in recorded.values() for name in world)}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_a_test_that_a_document_names_is_there(document: Path, tests: set[str]) -> None:
+    assert not sorted({*TEST.findall(document.read_text())} - tests)
+
+
+def test_the_faults_of_upstream_each_name_a_test_and_bugs_that_are_planted(
+    tests: set[str], planted: set[str]
+) -> None:
+    text = (ROOT / "docs" / "dledger.md").read_text()
+    table = text.split("## Where upstream's DLedger loses or forks a log")[1].split("\n## ")[0]
+    rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) > 20
+    assert all({*TEST.findall(row[-1])} & tests for row in rows)
+    named = {name for row in rows for found in BUGS.findall(row[-1]) for name in re.findall(r"[\w-]+", found)}
+    assert not sorted(named - {"and"} - planted)
