@@ -363,8 +363,6 @@ class BrokerApp:
         self._neighbours.start()
         tasks.start(self.tables.run(), name="tables")
         tasks.start(self.requests.delivery.run(), name="delay delivery")
-        tasks.start(self.requests.transactions.run(), name="transactions")
-        tasks.start(self.requests.check_back.run(), name="check back")
         tasks.start(self._sweep(), name="sweep")
         tasks.start(self._cleaner.run(), name="retention")
         tasks.start(self._resync.run(), name="store aside")

@@ -79,8 +79,8 @@ def _newest_epoch_start(ha: Replication) -> int:
 
 
 class Requests:
-    """The handlers, in `router`; `delivery`, `transactions` and `check_back` are to be run by tasks. `tasks` run what a handler
-    leaves behind; `delivered` says up to where delayed messages are delivered."""
+    """The handlers, in `router`; `delivery` is to be run by a task. `tasks` run what a handler leaves behind, and transactions
+    once there are any; `delivered` says up to where delayed messages are delivered."""
 
     def __init__(
         self,
@@ -100,6 +100,7 @@ class Requests:
     ) -> None:
         self._settings = settings
         self._acknowledgement = acknowledgement
+        self._tasks = tasks
         self.forwarding = forwarding = Forwarding(
             clock,
             Tasks(tasks.fail),
@@ -129,6 +130,7 @@ class Requests:
             clock=clock,
             settings=settings,
             totals=TransactionTotals(),
+            begin=self._begin_transactions,
         )
         self.check_back = CheckBack(
             self.transactions,
@@ -239,6 +241,10 @@ class Requests:
         self._status.add_to(router)
         self._hand_over.add_to(router)
         forwarding.guard(router)
+
+    def _begin_transactions(self) -> None:
+        self._tasks.start(self.transactions.run(), name="transactions")
+        self._tasks.start(self.check_back.run(), name="check back")
 
     def all_added(self) -> None:
         """Every handler is in the router: from now on they are observed, where metrics are on."""

@@ -21,14 +21,16 @@ class DoneQueue:
         self._waiting: list[int] = []
         self._bytes = 0
         self._since_ms = 0
+        self._urgent = False
         self._marks: deque[tuple[int, int]] = (
             deque()
         )  # queue offset of a record, greatest half up to the next one
 
-    def add(self, queue_offset: int, now_ms: int) -> None:
-        """This half is done with."""
+    def add(self, queue_offset: int, now_ms: int, *, at_once: bool = False) -> None:
+        """This half is done with; `at_once`: nothing else in the log says so."""
         if not self._waiting:
             self._since_ms = now_ms
+        self._urgent = self._urgent or at_once
         self._waiting.append(queue_offset)
         self._bytes += len(str(queue_offset)) + 1
 
@@ -37,7 +39,7 @@ class DoneQueue:
         """When (monotonic) those that wait are to be told; None when none does."""
         if not self._waiting:
             return None
-        return 0 if self._bytes >= DONE_BYTES_MAX else self._since_ms + self._batch_ms
+        return 0 if self._urgent or self._bytes >= DONE_BYTES_MAX else self._since_ms + self._batch_ms
 
     @property
     def waiting(self) -> list[int]:
@@ -46,7 +48,7 @@ class DoneQueue:
     def told(self) -> None:
         """Those that waited are in the log."""
         self._waiting.clear()
-        self._bytes = 0
+        self._bytes, self._urgent = 0, False
 
     def recorded(self, record_offset: int, halves: list[int]) -> None:
         """The next record of the queue names these."""

@@ -51,8 +51,8 @@ class Span(NamedTuple):
 
 
 class Rebuild:
-    """One reading. `due_ms` tells from a half and its facts when its producer may be asked; `goes_on` whether anybody still
-    wants to know. `late` are halves that turned out to be done with, and are to be told."""
+    """One reading, begun at `now_ms`. `due_ms` tells from a half and its facts when its producer may be asked; `goes_on`
+    whether anybody still wants to know. `late` are halves that turned out to be done with, and are to be told."""
 
     def __init__(
         self,
@@ -61,6 +61,7 @@ class Rebuild:
         done: DoneQueue,
         *,
         due_ms: Callable[[Message, HalfFacts], int],
+        now_ms: int,
         goes_on: Callable[[], bool],
     ) -> None:
         self.open = OpenHalves()
@@ -69,17 +70,25 @@ class Rebuild:
         self._span = span
         self._done = done
         self._due_ms = due_ms
+        self._now_ms = now_ms
         self._goes_on = goes_on
         self._told = bytearray(max(span.half_end - span.half_from, 0))  # by half: 1 where it is told done
         self._tellers: list[
             tuple[int, int]
         ] = []  # (store time, place) of records that tell; the newest, and one before it
         self._committed: set[int] = set()
+        self._old: dict[tuple[str, str], list[tuple[int, int]]] = {}
+        """(group, key) -> (queue offset, root) of the open halves that may have been put back."""
         self._read = 0
 
     async def run(self) -> bool:
         """Whether it came to its end. StoreError, OSError."""
-        return await self._read_told() and await self._read_commits() and await self._read_halves()
+        return (
+            await self._read_told()
+            and await self._read_commits()
+            and await self._read_halves()
+            and await self._read_put_back()
+        )
 
     async def _turn(self) -> bool:
         """Lets others run now and then."""
@@ -169,6 +178,35 @@ class Rebuild:
         else:
             due_ms = self._due_ms(half, facts)
             self.open.put(root, queue_offset, half.physical_offset, due_ms, facts.group)
+            if due_ms <= self._now_ms:
+                self._old.setdefault((facts.group, facts.key), []).append((queue_offset, root))
+
+    async def _read_put_back(self) -> bool:
+        """What upstream puts back does not say whose it is, nor is the half before it told done: of those of one group and key
+        it stands for the first."""
+        at = min((halves[0][0] for halves in self._old.values()), default=self._span.half_end) + 1
+        while at < self._span.half_end:
+            entries = self._log.entries(HALF_TOPIC, QUEUE_ID, at, min(ENTRIES_MAX, self._span.half_end - at))
+            if not entries:
+                break
+            for entry in entries:
+                half = await self._record(entry)
+                if not await self._turn():
+                    return False
+                if half is not None:
+                    self._note_put_back(at, half)
+                at += 1
+        return True
+
+    def _note_put_back(self, queue_offset: int, half: Message) -> None:
+        facts = facts_of(half.properties)
+        if facts.root is not None or not facts.check_times:
+            return
+        halves = self._old.get((facts.group, facts.key))
+        if halves and halves[0][0] < queue_offset:
+            before, root = halves.pop(0)
+            self.open.close(root)
+            self.late.append(before)
 
     async def _record(self, entry: QueueEntry) -> Message | None:
         if is_filler(entry):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from broker.metrics.transactiontotals import TransactionTotals
@@ -62,7 +62,7 @@ class Log(ReadLog, Protocol):
 
 
 class Transactions:
-    """Of one broker; only a master knows any."""
+    """Of one broker; only a master knows any. `begin` starts the tasks that `run` them, when there is the first one."""
 
     def __init__(
         self,
@@ -74,6 +74,7 @@ class Transactions:
         clock: Clock,
         settings: TransactionSettings,
         totals: TransactionTotals,
+        begin: Callable[[], None],
     ) -> None:
         self.term = 0
         """Moves with every role: what was begun before an await counts no more behind it."""
@@ -97,6 +98,7 @@ class Transactions:
         self._waiting: deque[tuple[int | None, asyncio.Future[None]]] = deque()
         self._wake = asyncio.Event()
         self._failure = RepeatedFailure()
+        self._begin: Callable[[], None] | None = begin
 
     # -- what happens
 
@@ -107,10 +109,15 @@ class Transactions:
         self._reached = None
         self._span = self._span_to_read() if leads else None
         self._release(None)
+        if self._span is not None and self._span.half_from == self._span.half_end:
+            self.open, self._told_end = OpenHalves(), self._span.log_end
+        elif self._span is not None:
+            self._needed()
         self._wake.set()
 
     def half_stored(self, message: MessageToStore, appended: Appended, due_ms: int | None = None) -> None:
         """A half was appended: a new one, or one that is put back, whose producer may be asked from `due_ms` on."""
+        self._needed()
         facts = facts_of(message.properties)
         table = self._fresh if self.open is None else self.open
         root = appended.queue_offset if facts.root is None else facts.root
@@ -162,12 +169,12 @@ class Transactions:
         if outcome is not None:
             self.outcomes.note(half.root, outcome)
         self.open.close(half.root)
-        self.done_with(half.queue_offset)
+        self.done_with(half.queue_offset, at_once=outcome is not Outcome.COMMIT)
 
-    def done_with(self, queue_offset: int) -> None:
-        """This half needs no look any more, and that is to be told."""
+    def done_with(self, queue_offset: int, *, at_once: bool = False) -> None:
+        """This half needs no look any more, and that is to be told, `at_once` if nothing else in the log says so."""
         before = self._done.due_ms
-        self._done.add(queue_offset, self._clock.monotonic_ms())
+        self._done.add(queue_offset, self._clock.monotonic_ms(), at_once=at_once)
         if self._done.due_ms != before:
             self._wake.set()
 
@@ -225,7 +232,9 @@ class Transactions:
             return None  # confirmed and dispatched soon, which wakes us
         begun_ms = self._clock.monotonic_ms()
         done = DoneQueue(self._settings.transaction_op_batch_interval)
-        reading = Rebuild(store, span, done, due_ms=self._due_ms, goes_on=lambda: self.term == term)
+        reading = Rebuild(
+            store, span, done, due_ms=self._due_ms, now_ms=begun_ms, goes_on=lambda: self.term == term
+        )
         try:
             if not await reading.run() or self.term != term:
                 return 0
@@ -248,6 +257,11 @@ class Transactions:
         return 0
 
     # -- parts
+
+    def _needed(self) -> None:
+        if self._begin is not None:
+            begin, self._begin = self._begin, None
+            begin()
 
     def _span_to_read(self) -> Span:
         store = self._store

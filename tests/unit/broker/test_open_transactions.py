@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import tracemalloc
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -14,10 +15,11 @@ from broker.tables.consumeroffsets import ConsumerOffsets
 from broker.transactions.donequeue import MARKS_MAX, DoneQueue
 from broker.transactions.openhalves import Half, OpenHalves
 from broker.transactions.outcomes import OUTCOMES_MAX, Outcome, Outcomes
-from broker.transactions.records import committed, done_records, half_of, put_back
+from broker.transactions.records import ROOT, committed, done_records, half_of, put_back
 from broker.transactions.transactions import GROUP, MARK_BYTES, Transactions
 from messagestore.log.commits import CommitsFound, commits_in
 from messagestore.messages import Appended, MessageToStore, QueueEntry
+from messagestore.properties import format_properties, parse_properties
 from messagestore.record import Message, decode, encode, pack_host
 from messagestore.systemtopics import HALF_TOPIC, OP_HALF_TOPIC
 from tests.unit.doubles import ManualClock
@@ -71,6 +73,9 @@ def test_done_halves_are_told_together() -> None:
     assert done.due_ms == 0, "a record's worth of them does not wait"
     done.told()
     assert (done.due_ms, done.waiting) == (None, [])
+    done.add(8, 5_000)
+    done.add(9, 6_000, at_once=True)
+    assert done.due_ms == 0, "a rollback is nowhere else in the log"
 
 
 def test_the_queue_of_what_is_done_is_needed_while_it_names_a_half_that_is_not_past() -> None:
@@ -184,6 +189,7 @@ class Bench:
             clock=self.clock,
             settings=TransactionSettings(),
             totals=TransactionTotals(),
+            begin=lambda: None,
         )
 
     def lead(self) -> list[int]:
@@ -328,3 +334,22 @@ def test_long_logs_are_marked_while_a_half_is_open(monkeypatch: pytest.MonkeyPat
     assert len(bench.log.queues[OP_HALF_TOPIC]) == 1
     assert bench.lead() == [0]
     assert MARK_BYTES == 64 << 20
+
+
+def test_what_upstream_put_back_stands_for_the_half_before_it() -> None:
+    bench = Bench()
+    log = bench.log
+
+    def put_back_by_upstream(half: Appended) -> Appended:
+        again = put_back(log.at(half.physical_offset), root=half.queue_offset, asks=True)
+        pairs = {key: value for key, value in parse_properties(again.properties).items() if key != ROOT}
+        return log._append(replace(again, properties=format_properties(pairs)))
+
+    first, second, third, same_key = (log.half(body) for body in (b"a", b"b", b"c", b"a"))
+    log.done(put_back_by_upstream(first))  # ended since
+    open_again = put_back_by_upstream(second)
+    bench.clock.ms += 60_000
+    fresh = log.half(b"b")
+    assert bench.lead() == [
+        half.queue_offset for half in (third, same_key, open_again, fresh)
+    ]  # the same key again is another transaction
