@@ -24,8 +24,9 @@ CHANGEABLE = frozenset(
         "diskSpaceCleanForciblyRatio", "diskSpaceWarningLevelRatio", "fileReservedSeconds", "fileReservedTime",
         "flushIntervalCommitLog", "flushIntervalConsumeQueue", "haFlowControlEnable", "litePullMessageEnable",
         "longPollingEnable", "maxHaTransferByteInSecond", "maxTransferBytesOnMessageInMemory",
-        "maxTransferCountOnMessageInMemory", "minInSyncReplicas", "shortPollingTimeMills",
-        "slaveCatchupReserveBytes", "slaveReadEnable",
+        "maxTransferCountOnMessageInMemory", "minInSyncReplicas", "rejectTransactionMessage",
+        "shortPollingTimeMills", "slaveCatchupReserveBytes", "slaveReadEnable", "transactionCheckInterval",
+        "transactionCheckMax", "transactionTimeOut",
     }
 )  # fmt: skip
 

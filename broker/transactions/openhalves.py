@@ -5,7 +5,7 @@ that is put back stands at the end. About 170 bytes each. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from itertools import islice
 from struct import Struct
 from typing import NamedTuple
 
@@ -60,11 +60,8 @@ class OpenHalves:
     def group_name(self, half: Half) -> str:
         return self._names[half.group]
 
-    def halves(self) -> Iterator[Half]:
-        """All, in order; to be asked for while nothing changes."""
-        return (Half(root, *PACKED.unpack(packed)) for root, packed in self._halves.items())
-
-    def take_all(self, other: OpenHalves) -> None:
-        """Those of `other` come behind; it is done with then."""
-        for half in other.halves():
-            self.put(half.root, half.queue_offset, half.place, half.due_ms, other.group_name(half))
+    def take(self, other: OpenHalves, count: int) -> None:
+        """The first `count` of `other` come behind those that are here, and leave it."""
+        for root in list(islice(other._halves, count)):
+            queue_offset, place, due_ms, number = PACKED.unpack(other._halves.pop(root))
+            self.put(root, queue_offset, place, due_ms, other._names[number])

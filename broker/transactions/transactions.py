@@ -41,6 +41,7 @@ RETRY_MS = 1_000
 MARK_BYTES = 64 << 20
 NOBODY = -1  # as a half that is told done: tells of none
 WAITING_MAX = 4_096
+MOVED_A_TURN = 1_000
 
 
 class Log(ReadLog, Protocol):
@@ -243,7 +244,12 @@ class Transactions:
                 logger.error("open transactions cannot be read, trying on", extra=fields(why=error))
             return RETRY_MS
         self._failure.recovered(self._clock.monotonic_ms())
-        reading.open.take_all(self._fresh)
+        while len(self._fresh) > MOVED_A_TURN:
+            reading.open.take(self._fresh, MOVED_A_TURN)
+            await asyncio.sleep(0)
+            if self.term != term:
+                return 0
+        reading.open.take(self._fresh, MOVED_A_TURN)
         self.open, self._fresh, self._done = reading.open, OpenHalves(), done
         self._told_end = span.log_end
         for half in reading.late:

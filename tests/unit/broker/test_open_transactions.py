@@ -36,8 +36,14 @@ def test_open_halves_stand_in_the_order_of_their_queue_offsets() -> None:
     assert table.first() == Half(2, 2, 200, 7, 0)
     assert table.find(1) == Half(1, 4, 400, 9, 1)
     assert table.roots() == [2, 3, 1]
-    assert [table.group_name(half) for half in table.halves()] == ["G0", "G1", "G1"]
-    for root in (1, 2, 3, 3):
+    assert table.group_name(Half(1, 4, 400, 9, 1)) == "G1"
+    behind = OpenHalves()
+    for offset in (5, 6, 7):
+        behind.put(offset, offset, 100 * offset, 7, "G1")
+    table.take(behind, 2)
+    assert (table.roots(), behind.roots()) == ([2, 3, 1, 5, 6], [7])
+    assert table.find(6) == Half(6, 6, 600, 7, 1)
+    for root in (1, 2, 3, 3, 5, 6):
         table.close(root)
     assert (len(table), table.first(), table.find(1)) == (0, None, None)
 
