@@ -160,14 +160,15 @@ class CheckBack:
 
     def _give_up(self, half: Half, found: Message) -> None:
         self._topics.ensure(CHECKED_TOO_OFTEN_TOPIC, 1)
-        if self._appended(given_up(found)) is None:
+        appended = self._appended(given_up(found))
+        if appended is None:
             return
         facts = facts_of(found.properties)
         told = fields(
             group=facts.group, key=facts.key, checks=facts.check_times, topic=CHECKED_TOO_OFTEN_TOPIC
         )
         logger.error("a half message was not ended, and is given up", extra=told)
-        self._transactions.ended(half, None)
+        self._transactions.ended(half, None, appended.end_offset)
 
     def _put_back(self, half: Half, found: Message, group: str, *, asks: bool) -> None:
         message = put_back(found, root=half.root, asks=asks)

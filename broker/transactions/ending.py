@@ -88,7 +88,7 @@ class EndTransaction:
 
     async def _half_at(self, place: int) -> Message:
         """What stands there, once it is confirmed; a contract may have let it be answered before that."""
-        end = self._store.max_offset()
+        end = self._transactions.stored_end
         content = await self._store.message_at(place)
         if content is None and place < end and await self._transactions.known(end, WAIT_MS_MAX):
             content = await self._store.message_at(place)
@@ -109,7 +109,7 @@ class EndTransaction:
             if appended.error is not None:
                 raise Refused(*PUT_ERRORS[appended.error])
             end = appended.end_offset
-        transactions.ended(half, outcome)
+        transactions.ended(half, outcome, end or 0)
         transactions.totals.ended(message.topic, committed=outcome is Outcome.COMMIT)
         if outcome is Outcome.ROLLBACK and not command.is_oneway:
             end = transactions.tell()
@@ -123,7 +123,8 @@ class EndTransaction:
         before = self._transactions.outcomes.of(root)
         if before is outcome:
             self._transactions.tell()
-            return self._answered_at(self._store.max_offset(), peer, command)
+            end = max(self._transactions.stored_end, self._gate.pending.last_end)
+            return self._answered_at(end, peer, command)
         code = ResponseCode.SYSTEM_ERROR if before is None else SAYS[before]
         raise Refused(code, ENDED if before is None else f"{ENDED}: {before.name.lower()}")
 

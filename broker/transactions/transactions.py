@@ -93,6 +93,7 @@ class Transactions:
         self._span: Span | None = None
         self._done = DoneQueue(settings.transaction_op_batch_interval)
         self._told_end = 0  # of the last record that tells
+        self._stored_end = 0  # of the last record that was stored here
         self._reached: tuple[int, int] | None = (
             None  # (half offset, end of the log that must be confirmed for it)
         )
@@ -106,6 +107,7 @@ class Transactions:
     def role_taken(self, *, leads: bool) -> None:
         self.term += 1
         self.open, self._fresh, self.outcomes = None, OpenHalves(), Outcomes()
+        self._stored_end = 0
         self._done = DoneQueue(self._settings.transaction_op_batch_interval)
         self._reached = None
         self._span = self._span_to_read() if leads else None
@@ -119,6 +121,7 @@ class Transactions:
     def half_stored(self, message: MessageToStore, appended: Appended, due_ms: int | None = None) -> None:
         """A half was appended: a new one, or one that is put back, whose producer may be asked from `due_ms` on."""
         self._needed()
+        self._stored_end = appended.end_offset
         facts = facts_of(message.properties)
         table = self._fresh if self.open is None else self.open
         root = appended.queue_offset if facts.root is None else facts.root
@@ -146,6 +149,11 @@ class Transactions:
 
     # -- what ends and checks ask
 
+    @property
+    def stored_end(self) -> int:
+        """What was ever stored here ends there or below; in Raft mode that is above the log's end for a moment."""
+        return max(self._store.max_offset(), self._stored_end)
+
     def confirmed_end(self) -> int:
         return min(self._replication.acked_end(), self._store.confirm_offset())
 
@@ -164,9 +172,10 @@ class Transactions:
             turn.cancel()
         return False
 
-    def ended(self, half: Half, outcome: Outcome | None) -> None:
-        """Its end was appended (None: it is given up), or is what `tell` appends next."""
+    def ended(self, half: Half, outcome: Outcome | None, end: int = 0) -> None:
+        """Its end was stored up to `end` (None: it is given up), or is what `tell` stores next."""
         assert self.open is not None
+        self._stored_end = max(end, self._stored_end)
         if outcome is not None:
             self.outcomes.note(half.root, outcome)
         self.open.close(half.root)
@@ -188,7 +197,7 @@ class Transactions:
         if self.open is not None and self._reached is None:
             first = self.open.first()
             end = self._store.next_queue_offset(HALF_TOPIC, QUEUE_ID)
-            self._reached = (end if first is None else first.queue_offset), self._store.max_offset()
+            self._reached = (end if first is None else first.queue_offset), self.stored_end
             self.acknowledged()
 
     # -- what others ask
@@ -292,7 +301,7 @@ class Transactions:
             self._done.told()
         for stored in appended:
             self._done.recorded(stored.queue_offset, halves)
-        self._told_end = appended[-1].end_offset
+        self._told_end = self._stored_end = appended[-1].end_offset
         self.note_progress()
         return self._told_end
 

@@ -6,16 +6,14 @@ from __future__ import annotations
 
 from collections import Counter
 
-from messagestore.systemtopics import CHECKED_TOO_OFTEN_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
+from simulation.cluster.dealers import NAME, TOPICS
 from simulation.cluster.machines import Machines
 from simulation.cluster.members import QUEUES_OF
-from simulation.cluster.transactors import DEALS, Transactors
 from simulation.cluster.violation import Violation
 from simulation.kernel.bounds import Bounds, Numbers
 from simulation.kernel.node import Node
 
 LOOK_MS = 10_000
-TRANSACTION_TOPICS = (DEALS, f"%RETRY%{DEALS}", HALF_TOPIC, OP_HALF_TOPIC, CHECKED_TOO_OFTEN_TOPIC)
 NAMES_EACH = 3
 """A group has a retry topic, and one of dead letters."""
 NAMES_OF_THEIR_OWN = 16
@@ -53,8 +51,8 @@ class ClusterBounds:
         indexes = sum(path.startswith("index/") for path in files)
         of_queues = Counter(path.rpartition("/")[0] for path in files if path.startswith("consumequeue/"))
         names = NAMES_EACH * len(self.machines.facts.all) + len(QUEUES_OF) + NAMES_OF_THEIR_OWN
-        if self.machines.done[Transactors.name]:
-            names += len(TRANSACTION_TOPICS)
+        if self.machines.done[NAME]:
+            names += len(TOPICS)
         queues = names + sum(QUEUES_OF.values())
         ids = max(self.ids, default=0) + len(self.machines.servers)
         return {

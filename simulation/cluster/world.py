@@ -47,6 +47,7 @@ from simulation.cluster.bounds import ClusterBounds
 from simulation.cluster.check import ClusterCheck
 from simulation.cluster.clientjudge import ClientJudge
 from simulation.cluster.crashes import AllLosePower
+from simulation.cluster.dealers import SETTINGS
 from simulation.cluster.delaycheck import all_delivered
 from simulation.cluster.factcheck import FactCheck
 from simulation.cluster.fault import Fault
@@ -211,7 +212,7 @@ class ClusterWorld:
             )
 
     def told_besides(self) -> dict[str, object]:
-        transacting = {} if self.transactors is None else self.transactors.settings()
+        transacting = {} if self.transactors is None else SETTINGS
         return self.retention.settings() | self.pacing.settings() | self.shape.settings() | transacting
 
     @contextmanager
@@ -407,7 +408,7 @@ class ClusterWorld:
             self.totals.counts["records with their own CRC"] += sealed
         if self.transactors is not None:
             self.transactors.at_the_end(self.check.confirmed, brokers[0].store.segment_size_bytes)
-            self.totals.counts["transactions"] += len(self.transactors.deals)
+            self.totals.counts["transactions"] += len(self.transactors.dealers.deals)
         self.world.run_for_ms(COPIED_MS)
         self.bounds.at_the_end()
         begins = max(broker.store.min_offset() for broker in brokers)

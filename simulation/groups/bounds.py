@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from simulation.cluster.dealers import TOPICS
 from simulation.cluster.violation import Violation
 from simulation.groups.clients import QUEUES_OF
 from simulation.kernel.bounds import Bounds, Numbers
@@ -28,8 +29,9 @@ ENTRIES_IN_MEMORY = 4_000
 class GroupBounds:
     """Looks each LOOK_MS."""
 
-    def __init__(self, world: World, nodes: Sequence[Node]) -> None:
+    def __init__(self, world: World, nodes: Sequence[Node], *, has_deals: bool) -> None:
         self.world = world
+        self.own_names = NAMES_OF_THEIR_OWN + (len(TOPICS) if has_deals else 0)
         self.bounds = Bounds(world, list(nodes), Violation)
         self.due_ms = LOOK_MS
 
@@ -48,7 +50,7 @@ class GroupBounds:
         ledger = sum(path.startswith("dledger-") for path in files)
         indexes = sum(path.startswith("index/") for path in files)
         of_queues = Counter(path.rpartition("/")[0] for path in files if path.startswith("consumequeue/"))
-        names = len(QUEUES_OF) + NAMES_OF_THEIR_OWN
+        names = len(QUEUES_OF) + self.own_names
         queues = names + sum(QUEUES_OF.values())
         return {
             "FileList.files": ledger,

@@ -27,6 +27,7 @@ from namesrv.server import NamesrvApp
 from raftstore import member as raftmember
 from remoting.codes import ResponseCode
 from simulation.cluster.clientjudge import found_in_queue
+from simulation.cluster.dealers import DEALS, Dealers
 from simulation.cluster.loggedbugs import LoggedBugs
 from simulation.cluster.members import ReaderNotes
 from simulation.cluster.totals import Totals
@@ -35,14 +36,14 @@ from simulation.groups import members
 from simulation.groups.bounds import GroupBounds
 from simulation.groups.bugs import BUGS, planted
 from simulation.groups.check import GroupCheck
-from simulation.groups.clients import PLAIN, ClientApp
+from simulation.groups.clients import PLAIN, ClientApp, topic_made
 from simulation.groups.delivered import all_delivered, judge_delayed_ones, messages_in
 from simulation.groups.faults import GroupFaults
 from simulation.groups.members import BROKER_PORT, BROKER_SET, HOSTS, Look, broker_on, kind_of
 from simulation.groups.retention import GroupRetention
 from simulation.kernel import seeds
 from simulation.kernel.garbage import seldom_collected
-from simulation.kernel.node import Node
+from simulation.kernel.node import Node, SimulatedClock
 from simulation.kernel.world import World
 
 T = TypeVar("T")
@@ -83,9 +84,24 @@ class GroupWorld:
         self.faults = GroupFaults(
             self.world, self.nodes, leader=self.leader, level=self.level, depose=self.depose
         )
-        self.bounds = GroupBounds(self.world, [*self.nodes, self.namesrv])
+        self.bounds = GroupBounds(self.world, [*self.nodes, self.namesrv], has_deals=self.kind.has_deals)
+        self.dealers = self.made_dealers() if self.kind.has_deals else None
         self.known_looks: dict[str, Look] = {}
         self.looked_us = 0
+
+    def made_dealers(self) -> Dealers:
+        node = self.world.node("dealers", members.DEALERS_HOST)
+        return Dealers(
+            node,
+            self.nodes,
+            seed=self.world.seed,
+            namesrv=members.NAMESRV,
+            master=self.leader,
+            kill=self.faults.end,
+            create_topic=lambda: topic_made(DEALS, self.master_address, SimulatedClock(node)),
+            done=self.faults.done,
+            keeps=self.kind.kept_s is None,
+        )
 
     def run(self) -> None:
         """Raises Violation, or what the world raises for a bug."""
@@ -200,6 +216,8 @@ class GroupWorld:
             self.check.look_at_role(look)
             self.check.look_at_queues(look)
             self.retention.look(look)
+        if self.dealers is not None and self.client_is_ready():
+            self.dealers.look()
         if self.check.broken is not None:
             raise self.check.broken
         if self.notes.contradictions:
@@ -210,6 +228,8 @@ class GroupWorld:
     def heal(self) -> None:
         """No faults any more: the set serves within the limit, and again when its leader is killed once more."""
         self.faults.heal()
+        if self.dealers is not None:
+            self.dealers.healed = True
         self.become_whole()
         leader = self.leader()
         assert leader is not None
@@ -275,6 +295,8 @@ class GroupWorld:
 
     def judge(self) -> None:
         self.ask(self.client.stop_sending())
+        if self.dealers is not None:
+            self.dealers.settle(self.world)
         self.retention.stop(self.looks())
 
         def delivered() -> bool:
@@ -294,6 +316,9 @@ class GroupWorld:
             self.check.all_listed(look)
         self.world.run_for_ms(COPIED_MS)
         self.bounds.at_the_end()
+        if self.dealers is not None:
+            self.dealers.judge(messages_in(self.check.decided))
+            self.totals.counts["transactions"] += len(self.dealers.deals)
         self.ask(self.client.finds_master(BROKER_SET))
         ever = self.ever_decided()
         strange = [found for found in self.notes.seen.values() if ever.get(found.place) != found]

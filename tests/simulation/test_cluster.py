@@ -47,9 +47,11 @@ FOUND_BY_UNIT = {
 }
 """Planted bug -> the unit test that finds it; of seeds hardly one in a hundred does."""
 
+TRANSACTED = 15
+"""A seed with producers of messages in transactions."""
 LOST_MEMBERS = 27
 """A seed in which members of the set lose whole stores and log folders while all brokers are down, several times."""
-SEEDS = [*range(5, 11), 12, 13, LOST_MEMBERS]
+SEEDS = [*range(5, 11), 12, 13, TRANSACTED, LOST_MEMBERS]
 """With 5 to 13 each kind of contract and each shape but lulls (docs/proofs.md) is there."""
 
 DIGEST = """
