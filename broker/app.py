@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from broker.admin.nocontrollers import refuse_controllers_requests
 from broker.admin.retention import RetentionRequests
-from broker.modes import CopiedLog, check_folders, group_figures, group_roles, replicated_log
+from broker.modes import CopiedLog, check_folders, group_figures, group_roles, group_tables, replicated_log
 from broker.neighbours.neighbours import Neighbours
 from broker.neighbours.pairedmaster import PairedMaster
 from broker.neighbours.recordrepair import RecordRepair
@@ -112,7 +113,13 @@ class BrokerApp:
         )
         self._ports = Ports(settings, requests.router, clock, requests.disconnected)
         self._neighbours = neighbours = Neighbours(
-            membership, settings=settings, ha=ha, tables=tables, clock=clock, tasks=tasks
+            membership,
+            settings=settings,
+            ha=ha,
+            tables=tables,
+            clock=clock,
+            tasks=tasks,
+            fence=group_tables(log, tables, clock),
         )
         self._switch = switch = RoleSwitch(
             membership, store=store, ha=ha, tables=tables, requests=requests, neighbours=neighbours
@@ -202,6 +209,7 @@ class BrokerApp:
             self._group_roles = group_roles(
                 log, membership, manager, switch, requests.forwarding, self._fitness, clock
             )
+            log.member.before_change(requests.agreement.why_not_held)
         neighbours.registration.silent_while(lambda: requests.forwarding.stands_in)
         requests.forwarding.on_release(neighbours.successor_serves)
         tables.on_topics_changed(neighbours.registration.soon)
@@ -223,7 +231,7 @@ class BrokerApp:
         self._failed = asyncio.get_running_loop().create_future()
         if self.settings.under_controllers and not self.settings.controllers:
             raise SettingsError(
-                "controllerAddr", "", "settings", None, "must name controllers: host:port;host:port"
+                "controllerAddr", "", self.settings.place, None, "must name controllers: host:port;host:port"
             )
         check_folders(self.settings, self._runtime.segments)
         await self._aside.open()
@@ -232,7 +240,7 @@ class BrokerApp:
         finally:
             await self._note_failed_sync()
         logger.info("compiled module: %s", presence.why_not or "in use")
-        logger.info("store recovered", extra=fields(report=report))
+        logger.info("store recovered", extra=fields(**asdict(report)))
         await self.tables.load()
         await self.ha.start()
         await self._learn_who_we_are()

@@ -14,12 +14,11 @@ from broker.role.manager import ReplicasManager
 from broker.role.membership import Membership
 from broker.role.switch import RoleSwitch
 from broker.settings.broker import BrokerSettings
+from broker.tables.tables import Tables
 from epochfile.file import DEFAULT_NAME as EPOCH_FILE
 from epochfile.file import EpochFile
-from ha.replication import Replication
 from ha.service import HAService
-from messagestore.errors import MixedStore, PlainStore, RaftModeStore
-from messagestore.log.commitlog import FOLDER as COMMIT_LOG
+from messagestore.errors import RaftModeStore
 from messagestore.store import MessageStore
 from mqruntime.clock import Clock
 from mqruntime.runtime import Runtime
@@ -28,9 +27,11 @@ from mqruntime.segments import SegmentDirectory
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector
 
+    from broker.neighbours.grouptables import GroupTables
     from broker.role.grouproles import GroupRoles
     from raftstore.ledgerstore import LedgerStore
     from raftstore.member import Member
+    from raftstore.replication import GroupReplication
 
 RAFT_MODE = "dledger-"  # and a member's id: where Raft mode keeps the log
 Fatal = Callable[[BaseException], None]
@@ -49,7 +50,7 @@ class GroupLog:
     """A Raft group's log."""
 
     store: LedgerStore
-    replication: Replication
+    replication: GroupReplication
     member: Member
 
 
@@ -84,6 +85,7 @@ def _group_log(
     from broker.settings.raft import broker_id_of, why_no_members
     from raftstore.ledgerstore import LedgerStore
     from raftstore.member import Member, ledger_settings
+    from raftstore.repair import LedgerRepair
     from raftstore.replication import GroupReplication
 
     group = settings.raft_group
@@ -102,6 +104,7 @@ def _group_log(
         why_no_members=why_no_members,
     )
     store = LedgerStore(runtime, settings, member, restart=restart, on_fatal=on_fatal)
+    LedgerRepair(store, member, runtime.clock)
     return GroupLog(store, GroupReplication(member, store, broker_id_of), member)
 
 
@@ -120,6 +123,17 @@ def group_roles(
     return GroupRoles(membership, log.member, log.store, manager, switch, forwarding, fitness, clock)
 
 
+def group_tables(log: CopiedLog | GroupLog, tables: Tables, clock: Clock) -> GroupTables | None:
+    """Who asks, and tells, the group's members of `tables`; other modes do without."""
+    if isinstance(log, CopiedLog):
+        return None
+    from broker.neighbours.grouptables import GroupTables
+
+    asked = GroupTables(log.member, tables, clock)
+    log.replication.before_leading(asked.read_majority)
+    return asked
+
+
 def group_figures(log: CopiedLog | GroupLog, settings: BrokerSettings) -> list[Collector]:
     """Behind those of every broker; asked for only where metrics are wanted."""
     if isinstance(log, CopiedLog):
@@ -130,15 +144,7 @@ def group_figures(log: CopiedLog | GroupLog, settings: BrokerSettings) -> list[C
 
 
 def check_folders(settings: BrokerSettings, segments: SegmentDirectory) -> None:
-    """Raises RaftModeStore where the store of Raft mode is another mode's to start on, PlainStore the other way round, and
-    MixedStore where a plain log goes on in Raft mode's."""
-    folders = segments.subdirectories()
-    found = [folder for folder in folders if folder.startswith(RAFT_MODE)]
-    plain = COMMIT_LOG in folders
-    if settings.raft_group is None:
-        if found:
-            raise RaftModeStore(found[0])
-    elif not found and plain:
-        raise PlainStore(COMMIT_LOG)
-    elif plain and segments.subdirectory(COMMIT_LOG).names():
-        raise MixedStore(found[0], COMMIT_LOG)
+    """Raises RaftModeStore where the store of Raft mode is another mode's to start on; Raft mode goes on from a plain log."""
+    found = [folder for folder in segments.subdirectories() if folder.startswith(RAFT_MODE)]
+    if settings.raft_group is None and found:
+        raise RaftModeStore(found[0])

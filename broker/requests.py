@@ -1,7 +1,7 @@
 """Every request that one broker answers: who answers it, and what waits for its answer.
 
 Invariant: one router serves all ports. A send waits in `pending` and a pull in `held`, both bounded, until it is
-answered; totals and latencies exist only while metrics are on."""
+answered; latencies exist only while metrics are on."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from broker.clients.renewal import SubscriptionRenewal
 from broker.clients.requests import ClientRequests
 from broker.clients.unserved import Unserved
 from broker.metrics.latencies import Latencies
+from broker.metrics.recent import RecentTotals
 from broker.metrics.totals import Totals
 from broker.metrics.transactiontotals import TransactionTotals
 from broker.neighbours.forwarding import Forwarding
@@ -109,7 +110,9 @@ class Requests:
         )
         levels_ms = delay_levels_ms(settings.message_delay_level)
         reading = ReadGate(membership, settings)
-        self.totals = Totals() if settings.serves_metrics else None
+        self.totals = Totals(with_sizes=settings.serves_metrics)
+        self._tables = tables
+        self._recent = RecentTotals(self.totals, settings.broker_cluster_name)
         self.latencies = (
             Latencies(clock, tables.topics, settings.slave_timeout) if settings.serves_metrics else None
         )
@@ -121,7 +124,7 @@ class Requests:
             membership, acknowledgement, self.pending, clock, wait_ms=settings.send_wait_ms
         )
         writing = TakingWrites(membership, forwarding)
-        self.consumers = ConsumerGroups()
+        self.consumers = ConsumerGroups(tables.filters)
         self.transactions = Transactions(
             store=store,
             role=writing,
@@ -165,7 +168,7 @@ class Requests:
             groups=tables.groups,
             gate=gate,
             random=random,
-            broker_permission=settings.broker_permission,
+            permission=lambda: settings.broker_permission,
             delay_levels=len(levels_ms),
             totals=self.totals,
         )
@@ -178,7 +181,9 @@ class Requests:
             levels_ms=levels_ms,
         )
         forwarding.on_release(self.delivery.soon)
-        self.clients = ClientRequests(self.consumers, tables.groups, tables.topics, membership)
+        self.clients = ClientRequests(
+            self.consumers, tables.groups, tables.topics, membership, settings, clock
+        )
         self._held = HeldPulls(settings.held_pulls_max)
         self.pulls = PullProcessor(
             store=store,
@@ -233,11 +238,13 @@ class Requests:
             tables=tables,
             consumers=self.consumers,
             agreement=self.agreement,
+            recent=self._recent,
+            clock=clock,
         )
         send_back.add_to(router)
         EndTransaction(self.transactions, store, gate).add_to(router)
         self.clients.add_to(router)
-        LockRequests(settings.broker_name, tables, membership, self.agreement, clock).add_to(router)
+        LockRequests(settings.broker_name, tables, membership, self.agreement, ha, clock).add_to(router)
         self._status.add_to(router)
         self._hand_over.add_to(router)
         forwarding.guard(router)
@@ -305,6 +312,12 @@ class Requests:
         self.forwarding.expire(now_ms)
         self.pulls.expire(now_ms)
         self._status.sample()
+        topics, groups = self._tables.topics, self._tables.groups
+        self._recent.sample(
+            now_ms,
+            lambda name: topics.find(name) is not None,
+            lambda name: groups.find(name) is not None,
+        )
 
     @property
     def messages_put(self) -> int:
@@ -330,3 +343,8 @@ class Requests:
     @property
     def requests_forwarded(self) -> int:
         return self.forwarding.forwarded
+
+    @property
+    def mean_record_bytes(self) -> float:
+        put = self.totals.put
+        return put.bytes / put.messages if put.messages else 0.0

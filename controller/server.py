@@ -227,13 +227,19 @@ class ControllerApp:
         )
 
 
+DATA_FILE_BYTES_OF_JAVA_MIN = 4 << 20
+
+
 def dledger_settings(settings: ControllerSettings) -> DLedgerSettings:
-    """Small data files get index files that are no larger than their entries can fill."""
-    units = settings.mapped_file_size_bytes // ENTRY_HEADER_BYTES
+    """Index files have upstream's size, or a Java controller does not start on them; very small data files, which nobody has
+    but to try something, get some that their entries can fill."""
+    data_file_bytes = settings.mapped_file_size_bytes
+    units = data_file_bytes // ENTRY_HEADER_BYTES
+    tiny = data_file_bytes < DATA_FILE_BYTES_OF_JAVA_MIN
     return replace(
         settings.timing,
-        data_file_bytes=settings.mapped_file_size_bytes,
-        index_file_bytes=min(DLedgerSettings().index_file_bytes, units * INDEX_UNIT_BYTES),
+        data_file_bytes=data_file_bytes,
+        index_file_bytes=units * INDEX_UNIT_BYTES if tiny else DLedgerSettings().index_file_bytes,
         entry_bytes_max=ENTRY_BYTES_MAX,
         checks_addresses=settings.member_addresses_checked,
     )

@@ -150,7 +150,7 @@ class Conversation:
         address = self.guard.address_of(to)
         if address is None:  # removed since
             return None
-        mine = self.guard.peer_list, self.frames, self.guard.members_index
+        mine = self.guard.peer_list, self.frames, self.guard.members_index, self.guard.origin
         envelope = Envelope(self.group, self.self_id, to, *mine)
         framed = to in self.reads_frames
         body, *behind = framed_request(envelope, request) if framed else [encode_request(envelope, request)]
@@ -199,7 +199,7 @@ class Conversation:
         refusal = await self.guard.judge_request(envelope.sender, request, theirs, peer.remote_address)
         if refusal is Refusal.PEERS and isinstance(request, HeartBeatRequest | PushRequest):
             await self.judge_other_leader(envelope, peer)
-        mine = self.guard.peer_list, self.frames, self.guard.members_index
+        mine = self.guard.peer_list, self.frames, self.guard.members_index, self.guard.origin
         own = Envelope(envelope.group, envelope.sender, envelope.receiver, *mine)
         if refusal is not None:
             return refuse(command, own, refusal.code)
@@ -272,7 +272,7 @@ def is_unknown_there(response: Response) -> bool:
 
 
 def list_of(envelope: Envelope) -> TheirList:
-    return TheirList(envelope.peers, envelope.members_index)
+    return TheirList(envelope.peers, envelope.members_index, envelope.origin)
 
 
 def refuse(command: RemotingCommand, envelope: Envelope, code: ResultCode) -> RemotingCommand:

@@ -30,12 +30,15 @@ class TheirList(NamedTuple):
 
     text: str
     members_index: int
+    origin: str = ""
+    """What stands before the first entry of its log."""
 
 
 class Refusal(Enum):
     """Why a message does not count; the value is a metric's label."""
 
     PEERS = "peers"
+    ORIGIN = "origin"
     ADDRESS = "address"
     TERM = "term"
 
@@ -61,6 +64,11 @@ class MemberGuard:
         self.members_index = NO_INDEX
         """The entry that names them; NO_INDEX: a setting does."""
         self.peer_list = peer_list(peers)
+        self.origin = ""
+        """What stands before the first entry of the own log, in words that all members find for it; empty for nothing. Two
+        whose logs go on from different ones share no group: the same offset would be another message there."""
+        self.on_other_origin: Callable[[str], None] = lambda sender: None
+        """Hears of each message of a member whose log goes on from another one."""
         self.vouched: dict[str, str] = {}
         """Who is believed though the own list has not come so far, and where: newer ones name that member, and this one."""
         self._before: dict[str, str] = {}
@@ -138,6 +146,13 @@ class MemberGuard:
             self.knows_changes.discard(sender)
         elif sender in self.peers:
             self.knows_changes.add(sender)
+        if theirs.text and theirs.origin != self.origin:
+            self.on_other_origin(sender)
+            why = (
+                f"its log goes on from another one: here {self.origin or 'none'}, there {theirs.origin or 'none'}; a member "
+                "that has nothing gets it by itself, else stop the one that is wrong, put its own aside, and copy another's"
+            )
+            return self._refuse(sender, Refusal.ORIGIN, why)
         if not theirs.text or theirs.text == self.peer_list:
             return None
         others = listed(theirs.text)

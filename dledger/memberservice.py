@@ -12,7 +12,7 @@ from dledger.changing import lacking
 from dledger.clientjson import ClientCode, ClientEnvelope, encode_answer, envelope_of
 from dledger.conversation import HEADER_CODE
 from dledger.entry import NO_INDEX
-from dledger.errors import ChangeRefused, NotLeader, OutcomeUnknown
+from dledger.errors import ChangeRefused, NotLeader, OutcomeUnknown, Why
 from dledger.membership import Change, Step
 from dledger.messagejson import Fields, MessageError, choice, decode_fields, flag, text
 from dledger.messages import ResultCode
@@ -38,11 +38,18 @@ class MemberService:
     `remark`."""
 
     def __init__(
-        self, node: DLedgerNode, group: str, counts: Callable[[], Mapping[str, int]] = lambda: {}
+        self,
+        node: DLedgerNode,
+        group: str,
+        counts: Callable[[], Mapping[str, int]] = lambda: {},
+        before_change: Callable[[], Awaitable[str | None]] | None = None,
     ) -> None:
+        """`before_change()` is awaited before who votes is changed, where a program keeps more at its members than the log;
+        what it says is why not."""
         self._node = node
         self._group = group
         self._counts = counts
+        self._before_change = before_change
 
     def register(self, router: Router) -> None:
         router.add(ClientCode.METADATA, self._answering(self._metadata))
@@ -99,6 +106,7 @@ class MemberService:
             if flag(fields, "dryRun"):
                 after = self._node.allowed(change)
             else:
+                await self._prepare(change)
                 _, after = await self._node.change_members(change, DECIDED_MS)
                 logger.info("%s %s asked_by=%s", step.value, change.member, peer.remote_address)
         except NotLeader as elsewhere:
@@ -108,6 +116,14 @@ class MemberService:
         except OutcomeUnknown as error:
             return ResultCode.WAIT_QUORUM_ACK_TIMEOUT, before | {"remark": str(error)}
         return ResultCode.SUCCESS, before | {"after": after.told()}
+
+    async def _prepare(self, change: Change) -> None:
+        """Raises NotLeader, ChangeRefused."""
+        if self._before_change is None or change.adds:
+            return
+        self._node.allowed(change)
+        if (why := await self._before_change()) is not None:
+            raise ChangeRefused(Why.NOT_BEGUN, why)
 
     def _shown(self) -> Fields:
         core = self._node.core

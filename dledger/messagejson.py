@@ -66,6 +66,8 @@ class Envelope:
     """Which version of frames the member reads that wrote the body; old members read none."""
     members_index: Annotated[int, IntegerRange(UNTOLD, TERM_MAX)] = field(default=UNTOLD, compare=False)
     """The entry that the list comes from; NO_INDEX: a setting; UNTOLD: its writer knows no such entries."""
+    origin: str = field(default="", compare=False)
+    """What stands before the first entry of its writer's log; empty for nothing."""
 
 
 class MessageError(ValueError):

@@ -45,6 +45,7 @@ LATER_FIELDS = frozenset(
         "members",
         "membersIndex",
         "newcomer",
+        "origin",
         "peers",
         "session",
     }

@@ -45,7 +45,7 @@ from dledger.proposing import Proposing
 from dledger.raft import Raft
 from dledger.reads import Reads
 from dledger.settings import DLedgerSettings
-from dledger.snapshot import Snapshot
+from dledger.snapshot import Begin, Snapshot
 from dledger.snapshotsender import SnapshotSender
 from dledger.standingnotice import StandingNotice
 from dledger.store import FOLDER_PREFIX, Store
@@ -203,6 +203,12 @@ class DLedgerNode(Proposing):
     def register(self, router: Router) -> None:
         """The members' requests arrive at the server that `router` belongs to."""
         self._conversation.register(router)
+
+    def goes_on_from(self, position: int, origin: str) -> None:
+        """To be called before `open`: the log begins at `position`, where a data file does, behind what `origin` tells of, if
+        no snapshot says where. Members that are told another one share no group with this one."""
+        self.store.whole = Begin(position=position)
+        self.guard.origin = origin
 
     async def open(self) -> None:
         """Recovers the log; what is known to be decided is applied in the turns that follow. Nothing is sent or answered before

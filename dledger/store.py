@@ -70,6 +70,8 @@ class Store:
         self.term_file = TermFile(files, f"{name}/currterm", ",".join(sorted(members)))
         self.checkpoint_file = CheckpointFile(files, f"{name}/checkpoint")
         self.snapshot_file = SnapshotFile(files, f"{name}/snapshot")
+        self.whole = WHOLE
+        """Where a log begins that has no snapshot."""
         self.snapshot_index = NO_INDEX
         """The newest snapshot's last entry."""
         self.note = b""
@@ -106,7 +108,7 @@ class Store:
         vote = await self.term_file.load()
         checkpoint = await self.checkpoint_file.load()
         snapshot = await self.snapshot_file.load()
-        begin = WHOLE if snapshot is None else snapshot.begin
+        begin = self.whole if snapshot is None else snapshot.begin
         self.history = History(
             sorted(dict([*checkpoint.stated, *(snapshot.stated if snapshot else ())]).items())
         )

@@ -27,6 +27,8 @@ class TermFile:
         self.members = members
         self.recorded = members
         """With whom the vote that was loaded was given."""
+        self.term = 0
+        """The one on the disk: this member has told it, or may."""
 
     async def load(self) -> Vote | None:
         """None when there is no such file. Raises BadKeyValues when there is one that cannot be read."""
@@ -38,6 +40,7 @@ class TermFile:
         if term > TERM_COUNTED_MAX:
             raise BadKeyValues(self.name, f"currTerm={term} is a term that no election reaches")
         self.recorded = values.get(MEMBERS, self.members)
+        self.term = term
         return Vote(term, values.get("voteLeader") or None, values.get(NEWCOMER) == "true")
 
     def check_members(self) -> None:
@@ -54,3 +57,4 @@ class TermFile:
         if vote.newcomer:
             lines.append(f"{NEWCOMER}=true")
         await self.files.replace(self.name, ("\n".join(lines) + "\n").encode())
+        self.term = vote.term

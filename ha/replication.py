@@ -4,7 +4,7 @@ Invariant: `acked_end` is 0 unless this broker leads; what ends at or below it s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 from epochfile.history import EpochHistory
@@ -68,8 +68,13 @@ class Replication(Protocol):
     def in_sync_count(self) -> int: ...
     def applied_members(self) -> frozenset[int]: ...
     def counted_members(self) -> frozenset[int]: ...
-    def leads_without_tables(self) -> bool:
-        """Whether who is master next may be one that is not among `counted_members` now, and lack what these hold of tables."""
+    def agreed_without(self, lacking: Collection[int], epoch: int) -> bool:
+        """Whether whoever may be master next knows, or learns before it leads, what this broker changed of its tables under
+        `epoch`, though these of `counted_members` lack it."""
+        ...
+
+    async def still_leads(self) -> bool:
+        """Whether nobody had taken this master's place when it was asked, as far as its replicas can tell."""
         ...
 
     def slaves(self) -> dict[int, tuple[int, bool]]: ...

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, cast
 
 from epochfile.file import EpochFile
@@ -372,8 +372,13 @@ class HAService:
         mastership = self.mastership
         return mastership is not None and mastership.sync_state_set.may_confirm()
 
-    def leads_without_tables(self) -> bool:
-        return False
+    def agreed_without(self, lacking: Collection[int], epoch: int) -> bool:
+        """Whether all members have it: each of them may be elected."""
+        return not lacking
+
+    async def still_leads(self) -> bool:
+        """Controllers tell that, see broker.role.membership; in a pair nobody does."""
+        return True
 
     def acked_end(self) -> int:
         """Sends that end at or below this may be answered OK. 0 unless master."""

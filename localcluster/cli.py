@@ -15,7 +15,7 @@ import click
 
 from dledger.peerlist import peer_list
 from localcluster.cluster import Cluster, ClusterError, run
-from localcluster.layout import SEGMENT_BYTES, Layout, LayoutError, Mode
+from localcluster.layout import BROKER_SET, SEGMENT_BYTES, Layout, LayoutError, Mode
 from localcluster.ports import PortsTaken
 from localcluster.processes import BooksDamaged
 from localcluster.status import format_rows, status_rows
@@ -23,6 +23,7 @@ from localcluster.waiting import WaitExpired
 from mqadmin.errors import AdminError
 
 DEFAULT_DIRECTORY = Path("run/cluster")
+NAMES = f"each broker-N is a replica of broker set {BROKER_SET}; controllers and mqadmin know it by that name and its id"
 
 directory_option = click.option(
     "--dir",
@@ -116,6 +117,7 @@ def up(
             )
         run(made)
         click.echo(format_rows(asyncio.run(status_rows(made))), nl=False)
+    click.echo(f"{NAMES}")
     click.echo(f"\nname server {made.layout.namesrv}   {electors(made.layout)}")
     click.echo(f"data, logs and *.conf are in {made.directory}")
 
@@ -128,6 +130,7 @@ def status(directory: Path, names: tuple[str, ...]) -> None:
     with one_line_errors():
         rows = asyncio.run(status_rows(_open(directory, names)[0]))
     click.echo(format_rows(rows), nl=False)
+    click.echo(NAMES)
 
 
 @cluster.command()

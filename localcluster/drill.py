@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
@@ -49,6 +49,29 @@ class Kind(StrEnum):
     """Ways between processes are cut; `partitions.Shape` says which."""
 
 
+WIDTHS = (7, 20, 10, 9, 8, 9, 9, 10, 7, 7, 8)
+
+
+def _columns(cells: Sequence[str]) -> str:
+    return "  ".join(f"{cell:<{width}}" for cell, width in zip(cells, WIDTHS, strict=True)).rstrip()
+
+
+HEADING = _columns(
+    (
+        "drill",
+        "master",
+        "epoch",
+        "detected",
+        "elected",
+        "notified",
+        "writable",
+        "first ack",
+        "whole",
+        "client",
+        "set",
+    )
+)
+
 Strike = Callable[[SyncState, str], Awaitable[Partition | None]]
 """Given the set and its master's name, does what a drill is about; a partition is over when it returns."""
 
@@ -81,10 +104,23 @@ class DrillResult:
         return self.unserved_ms <= self.unserved_ms_max
 
     def timeline(self) -> str:
-        """`fault 0 · detected +3 · ... ms`, a mark that no log gave as `?`."""
-        steps = [f"{mark} {_signed(self.marks_ms.get(mark))}" for mark in MARKS]
+        """`fault 0 · detected +3 · ... ms`; a mark that no log gave is left out, as the detection of a loss where none was."""
+        steps = [f"{mark} {self.marks_ms[mark]:+d}" for mark in MARKS if mark in self.marks_ms]
         steps += [f"first ack {_signed(self.first_ack_ms)}", f"whole {_signed(self.whole_ms)}"]
         return " · ".join(["fault 0", *steps]) + " ms"
+
+    def row(self, number: int, count: int) -> str:
+        """A line under HEADING."""
+        marks = (self.marks_ms.get(mark) for mark in MARKS)
+        times = (*marks, self.first_ack_ms, self.whole_ms, self.outage_ms, self.unserved_ms)
+        cells = [
+            f"{number}/{count}",
+            f"{self.old_master} -> {self.new_master}",
+            f"{self.old_epoch} -> {self.new_epoch}",
+            *("-" if each is None else str(each) for each in times),
+        ]
+        told = f"  {self.partition.told}" if self.partition else ""
+        return _columns(cells) + told
 
 
 @dataclass(slots=True)
@@ -165,12 +201,12 @@ async def run_drills(
                 quiet_ms = round(settle_ms * (0.6 + 0.8 * chance.random()))
                 result = await drill_once(cluster, kind, load, quiet_ms, strike)
                 report.drills.append(result)
-                what = f"{kind} ({result.partition.told})" if result.partition else kind
-                say(
-                    f"drill {number + 1}/{count} {what} {result.old_master} (epoch {result.old_epoch}) -> "
-                    f"{result.new_master} (epoch {result.new_epoch}): {result.timeline()}; "
-                    f"client outage {result.outage_ms} ms, without an acknowledging master {result.unserved_ms} ms"
-                )
+                if number == 0:
+                    say(
+                        f"{kind}; milliseconds after it, and how long the client and the set had no acknowledgement:"
+                    )
+                    say(HEADING)
+                say(result.row(number + 1, count))
         except (DrillFailed, TimeoutError) as error:
             report.failure = str(error)
         finally:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -144,7 +145,8 @@ class Quickstart:
         async def strike(state: SyncState, master: str) -> None:
             chosen = next(replica for replica in state.in_sync if replica.broker_id != state.master_id)
             module, *arguments = hand_over_command(cluster.layout, chosen.broker_id)
-            self.say.line(" ".join([module, *arguments]))
+            name = name_of(cluster, chosen.address)
+            self.say.line(f"{shlex.join([module, *arguments])}    # to {name}")
             await run_child([sys.executable, "-P", "-m", module, *arguments])
 
         result = await drill_once(cluster, Kind.ELECT, load, QUIET_MS, strike)

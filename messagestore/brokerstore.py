@@ -26,6 +26,7 @@ from messagestore.messages import (
     MessageToStore,
     PlainAppended,
     PlainSends,
+    PropertyFilter,
     PutStatus,
     QueueEntry,
     QueueGrew,
@@ -35,6 +36,7 @@ from messagestore.messages import (
 )
 from messagestore.queues.dispatcher import Dispatcher
 from messagestore.queues.dispatchloop import DispatchLoop
+from messagestore.queues.matching import MatchingReader
 from messagestore.queues.reading import QueueReader
 from messagestore.queues.saved import SavedQueues
 from messagestore.queues.table import FOLDER as QUEUES_FOLDER
@@ -105,6 +107,7 @@ class BrokerStore(ABC):
         )  # fmt: skip
         self._commits_in = commits
         self._reader = QueueReader(log, self._queues, self.soundness)
+        self._matching = MatchingReader(log, self.soundness, self._reader)
         self._confirm = 0
         self._cuts = 0  # under way
         self.disk_too_full = False
@@ -380,6 +383,18 @@ class BrokerStore(ABC):
         """See QueueReader.get; a cold result needs `load` before its buffers are there."""
         return self._reader.get(topic, queue_id, queue_offset, max_count, max_bytes, tag_filter)
 
+    def get_matching(
+        self, topic: str, queue_id: int, queue_offset: int, max_count: int, max_bytes: int, wanted: PropertyFilter
+    ) -> GetResult:  # fmt: skip
+        """See MatchingReader.get."""
+        return self._matching.get(topic, queue_id, queue_offset, max_count, max_bytes, wanted)
+
+    async def read_matching(
+        self, topic: str, queue_id: int, queue_offset: int, max_count: int, max_bytes: int, wanted: PropertyFilter
+    ) -> GetResult:  # fmt: skip
+        """See MatchingReader.read."""
+        return await self._matching.read(topic, queue_id, queue_offset, max_count, max_bytes, wanted)
+
     def is_at_hand(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> bool:
         """Whether `get` waits for no disk; else `await bring(...)` first. OSError."""
         return self._reader.is_at_hand(topic, queue_id, queue_offset, max_count)
@@ -398,18 +413,17 @@ class BrokerStore(ABC):
         """The confirmed record that starts at `physical_offset`, or None."""
         return await self._reader.record_at(physical_offset, self._confirm)
 
-    async def commits_from(self, record_offset: int, limit: int) -> CommitsFound:
-        """The halves that the next few records commit, from one on that begins at `record_offset` and up to `limit`, a record's
-        end; the next look begins at its `end`. OSError, OffsetOutOfRange."""
-        segment_end = self._log.segment_start(record_offset) + self.segment_size_bytes
-        stop = min(record_offset + SLICE_BYTES, segment_end, limit)
-        look = partial(self._commits_in, start=record_offset, segment_end=segment_end, limit=limit)
-        return await self._log.examine(record_offset, stop, look)
+    async def commits_from(self, position: int, limit: int) -> CommitsFound:
+        """The halves that the next few records commit, from `position` on, where one begins with what is around it, and up to
+        `limit`, where one ends; the next look begins at its `end`. OSError, OffsetOutOfRange."""
+        segment_end = self._log.segment_start(position) + self.segment_size_bytes
+        stop = min(position + SLICE_BYTES, segment_end, limit)
+        look = partial(self._commits_in, start=position, segment_end=segment_end, limit=limit)
+        return await self._log.examine(position, stop, look)
 
-    @property
-    def record_lead(self) -> int:
-        """So many bytes of the log stand in front of each record."""
-        return self._dispatcher.lead
+    def begin_of(self, record_offset: int) -> int:
+        """Where that begins in which the log holds the record at `record_offset`."""
+        return record_offset
 
     async def find_by_key(
         self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int

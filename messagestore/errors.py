@@ -49,27 +49,17 @@ class RaftModeStore(StoreError):
         self.folder = folder
 
 
-class PlainStore(StoreError):
-    """A store with a plain commit log, where Raft mode would begin a log of its own beside it."""
+class LogsPart(StoreError):
+    """A plain log from before Raft mode beside a log of Raft mode that does not go on where it ends."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, ledger: str, begins: int, plain: str, ends: int) -> None:
         super().__init__(
-            f"storePathRootDir holds {folder}, a log of a broker that is not in Raft mode, which this one neither reads nor "
-            "goes on with; let it name a new folder, filled with `python -m raftstore give-back`, or an empty one"
+            f"{ledger} goes on from a log that ends at {begins}, and {plain} ends at {ends}; it is another's, or files of it "
+            f"are missing: put a copy of {plain} of another member in its place (it does not change any more), or empty the "
+            "store and let its group fill it"
         )
-        self.folder = folder
-
-
-class MixedStore(StoreError):
-    """A store whose plain commit log, of the time before Raft mode, goes on in the log of Raft mode."""
-
-    def __init__(self, ledger: str, plain: str) -> None:
-        super().__init__(
-            f"storePathRootDir holds {ledger}, and a log from before Raft mode in {plain}, which this one does not read; take "
-            "the messages of both over with `python -m raftstore adopt`, or give them back as one log"
-        )
-        self.ledger = ledger
-        self.plain = plain
+        self.begins = begins
+        self.ends = ends
 
 
 class RecordDamaged(StoreError):

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 PlainSends: TypeAlias = "Sends"
 TagFilter = Callable[[int], bool]
+PropertyFilter = Callable[[bytes], bool]
+"""Of a message's properties, as they are stored."""
 
 
 class PutStatus(Enum):
@@ -112,7 +114,8 @@ class GetResult:
 
     `ranges` are the (physical_offset, size) of the found bytes, neighbours joined. `buffers` are these bytes in their order,
     views of the mapping or, of old segments, a copy; when one is `cold`, it is empty and `await store.load(result)` fills it,
-    or raises `damage`."""
+    or raises `damage`. A cold one that is not FOUND says that the first message's properties are to be read:
+    `await store.read_matching(...)`."""
 
     status: GetStatus
     next_begin_offset: int
@@ -124,6 +127,8 @@ class GetResult:
     buffers: list[memoryview] = field(default_factory=list)
     cold: bool = False
     damage: QueueDamaged | None = None
+    looked_at: int = -1
+    """Where the last message stands that was passed over, if nothing was found."""
 
 
 class QueueGrew(NamedTuple):

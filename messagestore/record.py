@@ -293,6 +293,14 @@ def queue_facts(buffer: Buffer, at: int, left: int, physical_offset: int) -> Que
     )  # fmt: skip
 
 
+def stored_properties(record: Buffer, physical_offset: int) -> bytes | None:
+    """Of the record that `record` is, whole and nothing else; None where it is none. Its body is not read."""
+    if plain := _plain(record, 0, len(record), physical_offset):
+        return bytes(record[plain[6] :]) if plain[0] == len(record) else None
+    facts = queue_facts(record, 0, len(record), physical_offset)
+    return None if isinstance(facts, int) or facts.size != len(record) else facts.properties
+
+
 def queue_head(
     buffer: Buffer, at: int, left: int, physical_offset: int
 ) -> int | tuple[int, bytes, int, int, int, int]:

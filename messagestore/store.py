@@ -190,6 +190,12 @@ class MessageStore(BrokerStore):
             self._dispatcher.position = self._dispatcher.log_min = self._confirm = self._log.min_offset
         return view
 
+    async def end_segment(self) -> None:
+        """The log's last segment is closed with a BLANK, durably on return, and what comes begins the next one. StoreFailed;
+        OSError (ENOSPC), with the log as it was."""
+        self._log.end_segment()
+        await self.flush()
+
     async def begin_empty_at(self, offset: int) -> None:
         """The log, which holds nothing, is about to begin at `offset`, and says so durably on return. OSError."""
         await self._log.drop_empty(but_at=offset)

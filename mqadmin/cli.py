@@ -25,11 +25,17 @@ class CommandEntry(NamedTuple):
 
 COMMANDS: dict[str, CommandEntry] = {
     "updateTopic": CommandEntry("update_topic", "Update or create topic."),
+    "updateTopicList": CommandEntry("update_topic_list", "create or update topic in batch"),
     "deleteTopic": CommandEntry("delete_topic", "Delete topic from broker and NameServer."),
     "updateSubGroup": CommandEntry("update_sub_group", "Update or create subscription group."),
+    "updateSubGroupList": CommandEntry(
+        "update_sub_group_list", "Update or create subscription group in batch"
+    ),
     "deleteSubGroup": CommandEntry("delete_sub_group", "Delete subscription group from broker."),
+    "updateTopicPerm": CommandEntry("update_topic_perm", "Update topic perm."),
     "topicRoute": CommandEntry("topic_route", "Examine topic route info."),
     "topicStatus": CommandEntry("topic_status", "Examine topic Status info."),
+    "topicClusterList": CommandEntry("topic_clusters", "Get cluster info for topic."),
     "topicList": CommandEntry("topic_list", "Fetch all topic list from name server."),
     "clusterList": CommandEntry("cluster_list", "List cluster infos."),
     "brokerStatus": CommandEntry("broker_status", "Fetch broker runtime status data."),
@@ -37,15 +43,54 @@ COMMANDS: dict[str, CommandEntry] = {
     "updateBrokerConfig": CommandEntry("update_broker_config", "Update broker's config."),
     "queryMsgById": CommandEntry("query_by_id", "Query Message by Id."),
     "queryMsgByKey": CommandEntry("query_by_key", "Query Message by Key."),
+    "queryMsgByUniqueKey": CommandEntry("query_by_unique_key", "Query Message by Unique key."),
     "queryMsgByOffset": CommandEntry("query_by_offset", "Query Message by offset."),
+    "queryMsgTraceById": CommandEntry("query_trace", "Query a message trace."),
+    "printMsg": CommandEntry("print_msg", "Print Message Detail."),
+    "printMsgByQueue": CommandEntry("print_msg_by_queue", "Print Message Detail by queueId."),
+    "sendMsgStatus": CommandEntry("send_msg_status", "Send msg to broker."),
+    "brokerConsumeStats": CommandEntry("broker_consume_stats", "Fetch broker consume stats data."),
+    "producerConnection": CommandEntry(
+        "producer_connection", "Query producer's socket connection and client version."
+    ),
+    "consumerConnection": CommandEntry(
+        "consumer_connection", "Query consumer's socket connection, client version and subscription."
+    ),
     "sendMessage": CommandEntry("send_message", "Send a message."),
     "consumeMessage": CommandEntry("consume_message", "Consume message."),
     "consumerProgress": CommandEntry("consumer_progress", "Query consumer's progress, speed."),
+    "consumerStatus": CommandEntry("consumer_status", "Query consumer's internal data structure."),
+    "cloneGroupOffset": CommandEntry("clone_group_offset", "Clone offset from other group."),
+    "producer": CommandEntry("producers", "Query producer's instances, connection, status, etc."),
+    "updateKvConfig": CommandEntry("update_kv_config", "Create or update KV config."),
+    "deleteKvConfig": CommandEntry("delete_kv_config", "Delete KV config."),
+    "wipeWritePerm": CommandEntry(
+        "wipe_write_perm", "Wipe write perm of broker in all name server you defined in the -n param."
+    ),
+    "addWritePerm": CommandEntry(
+        "add_write_perm", "Add write perm of broker in all name server you defined in the -n param."
+    ),
     "resetOffsetByTime": CommandEntry(
         "reset_offset", "Reset consumer offset by timestamp(without client restart)."
     ),
+    "skipAccumulatedMessage": CommandEntry(
+        "skip_accumulated", "Skip all messages that are accumulated (not consumed) currently."
+    ),
+    "updateOrderConf": CommandEntry("update_order_conf", "Create or update or delete order conf."),
     "cleanExpiredCQ": CommandEntry("clean_expired_cq", "Clean expired ConsumeQueue on broker."),
     "deleteExpiredCommitLog": CommandEntry("delete_expired_commit_log", "Delete expired CommitLog files."),
+    "startMonitoring": CommandEntry("start_monitoring", "Start Monitoring."),
+    "statsAll": CommandEntry("stats_all", "Topic and Consumer tps stats."),
+    "allocateMQ": CommandEntry("allocate_mq", "Allocate MQ."),
+    "checkMsgSendRT": CommandEntry("check_msg_send_rt", "Check message send response time."),
+    "clusterRT": CommandEntry("cluster_rt", "List All clusters Message Send RT."),
+    "getNamesrvConfig": CommandEntry("namesrv_config", "Get configs of name server."),
+    "updateNamesrvConfig": CommandEntry("update_namesrv_config", "Update configs of name server."),
+    "getConsumerConfig": CommandEntry("consumer_config", "Get consumer config by subscription group name."),
+    "queryCq": CommandEntry("query_cq", "Query cq command."),
+    "exportMetadata": CommandEntry("export_metadata", "Export metadata."),
+    "exportConfigs": CommandEntry("export_configs", "Export configs."),
+    "exportMetrics": CommandEntry("export_metrics", "Export metrics."),
     "watch": CommandEntry("watch", "Live view of broker sets: master, epochs, lag, controllers, elections."),
     "haStatus": CommandEntry("ha_status", "Fetch ha runtime status data."),
     "getBrokerEpoch": CommandEntry("broker_epoch", "Fetch broker epoch entries."),

@@ -21,6 +21,7 @@ class Report:
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
         self._members: dict[str, Any] = {}
+        self._noted: set[str] = set()
 
     def text(self, text: str) -> None:
         """Prints `text` as it is (it brings its own line ends); nothing where JSON is wanted."""
@@ -29,7 +30,10 @@ class Report:
             sys.stdout.flush()
 
     def note(self, text: str) -> None:
-        """One line on stderr about something that is missing from what is shown; a member `notes` in JSON."""
+        """One line on stderr about something that is missing from what is shown, once a round; a member `notes` in JSON."""
+        if text in self._noted:
+            return
+        self._noted.add(text)
         if self.as_json:
             self.add("notes", text)
         else:
@@ -50,6 +54,7 @@ class Report:
                 self._members["error"] = error
             print(json.dumps(self._members, ensure_ascii=False, separators=(",", ":")), flush=True)
         self._members = {}
+        self._noted = set()
 
 
 def plain(value: Any) -> Any:

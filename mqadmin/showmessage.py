@@ -30,7 +30,7 @@ async def show_message(
 ) -> None:
     """The block, the file with the body (and its text in `body_format`), and a line for each group."""
     report.text(messages.format_message(message))
-    body = messages.plain_body(message)
+    body = messages.shown_body(report, message)
     if not report.as_json:
         path = save_body(message.message_id, messages.offset_id(message), body)
         report.text(f"{'Message Body Path:':<20} {path}\n")

@@ -91,13 +91,15 @@ class PullConsumer:
         offset: int,
         *,
         tags: str = "*",
+        sql: str | None = None,
         max_messages: int = MESSAGES_MAX,
         suspend_ms: int = 0,
     ) -> PullResult:
         """Messages of `queue` from `offset` on; with `suspend_ms` the broker waits that long for the first
         one.
 
-        `tags` is `*` or `A||B`; the broker compares hashes, so a stranger with an equal hash is dropped here.
+        `tags` is `*` or `A||B`; the broker compares hashes, so a stranger with an equal hash is dropped here. With `sql`
+        an SQL92 expression chooses instead, where the broker takes such (`enablePropertyFilter`).
         Raises `PullFailed`.
         """
         header = PullMessageHeader(
@@ -110,8 +112,8 @@ class PullConsumer:
             commit_offset=0,
             suspend_timeout_millis=suspend_ms,
             sub_version=0,
-            subscription=tags,
-            expression_type="TAG",
+            subscription=tags if sql is None else sql,
+            expression_type="TAG" if sql is None else "SQL92",
             broker_name=queue.broker_name,
         )
         reply = await self._ask(queue, RequestCode.PULL_MESSAGE, header, CALL_TIMEOUT_MS + suspend_ms)
@@ -122,7 +124,7 @@ class PullConsumer:
             messages = decode_messages(reply.body or b"") if reply.code == PullStatus.FOUND else []
         except (HeaderError, RecordMalformed) as error:
             raise PullFailed(str(queue), f"unreadable answer: {error}") from error
-        if tags != "*":
+        if tags != "*" and sql is None:
             wanted = {tag.strip() for tag in tags.split("||")}
             messages = [message for message in messages if message.properties.get("TAGS", "") in wanted]
         return PullResult(

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from struct import Struct
 
+from mqclient.compression import opened
+
 NAME_VALUE_SEPARATOR = "\x01"
 PROPERTY_SEPARATOR = "\x02"
 
@@ -23,7 +25,6 @@ SYS_FLAG_COMPRESSED = 0x1
 SYS_FLAG_BORN_HOST_V6 = 0x10
 SYS_FLAG_STORE_HOST_V6 = 0x20
 SYS_FLAG_COMPRESSION_TYPE = 0x700
-COMPRESSION_ZLIB = (0x000, 0x300)  # clients before compression types wrote none and meant ZLIB
 
 RECORD_START = Struct(
     ">"  # offset field
@@ -69,16 +70,6 @@ class RecordMalformed(ValueError):
         self.why = why
 
 
-class CompressionUnsupported(ValueError):
-    """The body was compressed in a way that this client cannot undo (only ZLIB is built in)."""
-
-    def __init__(self, message_id: str, compression_type: int) -> None:
-        super().__init__(
-            f"message {message_id}: body compression type 0x{compression_type:x} is not ZLIB; "
-            "read `body` as stored and decompress it where LZ4 or ZSTD is installed"
-        )
-
-
 @dataclass(frozen=True, slots=True)
 class OutgoingMessage:
     """One message to send. `properties` go with it as given; keys and tags are properties KEYS and TAGS.
@@ -120,13 +111,11 @@ class StoredMessage:
         return self.properties.get("UNIQ_KEY", "")
 
     def plain_body(self) -> bytes:
-        """The body as the application gave it. Raises `CompressionUnsupported` for other than ZLIB."""
+        """The body as the application gave it. Raises `CompressionUnsupported` where what opens it is not installed, and
+        ValueError for a damaged one."""
         if not self.sys_flag & SYS_FLAG_COMPRESSED:
             return self.body
-        compression_type = self.sys_flag & SYS_FLAG_COMPRESSION_TYPE
-        if compression_type not in COMPRESSION_ZLIB:
-            raise CompressionUnsupported(self.message_id, compression_type)
-        return zlib.decompress(self.body)
+        return opened(self.body, self.sys_flag & SYS_FLAG_COMPRESSION_TYPE, self.message_id)
 
 
 def encode_properties(properties: Mapping[str, str]) -> str:

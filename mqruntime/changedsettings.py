@@ -4,7 +4,8 @@ Invariant: a change is taken whole or not at all, and lasts until the process en
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import ValidationError
@@ -31,10 +32,12 @@ def change(
     *,
     black_list: Set[str] = frozenset(),
     trimmed: bool = False,
+    reasons: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Takes the properties in `body` and tells what is new, key -> value. Raises ChangeRefused for a key in `black_list`, a
     value that does not fit, and a new value of what is not `changeable`. Keys that the server does not have are passed
-    over, as upstream does; so are blanks around a value where it is to be `trimmed`."""
+    over, as upstream does; so are blanks around a value where it is to be `trimmed`. `reasons` say of a key why it is not
+    changeable."""
     try:
         entries = parse(bytes(body or b"")).entries
     except PropertiesError as error:
@@ -44,16 +47,19 @@ def change(
         raise ChangeRefused(FORBIDDEN, forbidden=True)
     now = settings.in_force()
     known = {key: value for key, value in asked.items() if key in now}
-    try:
-        wanted = type(settings).model_validate(now | known).in_force()
+    names = settings.keys()
+    given = {key: value for key, value in now.items() if names[key] in settings.model_fields_set}
+    try:  # what nobody has set is not to be taken for somebody's wish
+        wanted = type(settings).model_validate(given | known).in_force()
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = first["loc"][0] if first["loc"] else ""
         raise ChangeRefused(first["msg"], where=f"{where}: ") from None
     changed = {key: wanted[key] for key in known if wanted[key] != now[key]}
     if fixed := sorted(changed.keys() - changeable):
-        why = f"{FORBIDDEN} {', '.join(fixed)}: change the properties file and restart"
+        named = ", ".join(f"{key} ({reasons[key]})" if key in reasons else key for key in fixed)
+        why = f"{FORBIDDEN} {named}: change the properties file and restart"
         raise ChangeRefused(why, forbidden=True)
     for key, value in changed.items():
-        setattr(settings, settings.keys()[key], value)
+        setattr(settings, names[key], value)
     return changed

@@ -46,11 +46,17 @@ class Settings(BaseModel):
     UPSTREAM: ClassVar[dict[str, str]] = {}
 
     _warnings: list[str] = PrivateAttr(default_factory=list)
+    _place: str = PrivateAttr("settings")
 
     @property
     def warnings(self) -> list[str]:
         """What `load` noticed, one line each, in file order, and after that what does not go together."""
         return self._warnings
+
+    @property
+    def place(self) -> str:
+        """Where a key that is missing belongs: the file, where there is one."""
+        return self._place
 
     @classmethod
     def load(
@@ -84,8 +90,9 @@ class Settings(BaseModel):
         try:
             settings = cls.model_validate(values)
         except ValidationError as error:
-            raise cls._explained(error, chosen) from None
+            raise cls._explained(error, chosen, path) from None
         settings._warnings.extend(warnings)
+        settings._place = COMMAND_LINE if path is None else str(path)
         if strict and settings.warnings:
             raise SettingsError("", "", str(path), None, settings.warnings[0])
         return settings
@@ -119,14 +126,17 @@ class Settings(BaseModel):
         return "".join(f"{key}={text_of(value)}\n" for key, value in sorted(self.in_force().items()))
 
     @classmethod
-    def _explained(cls, error: ValidationError, chosen: dict[str, tuple[Property, str]]) -> SettingsError:
+    def _explained(
+        cls, error: ValidationError, chosen: dict[str, tuple[Property, str]], path: Path | None
+    ) -> SettingsError:
+        """What is nowhere belongs into the file, where there is one."""
         first = error.errors(include_url=False)[0]
         why = first["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
         name = str(first["loc"][0]) if first["loc"] else ""
         field = cls.model_fields.get(name)
         key = (field.alias or name) if field else name
         if key not in chosen:
-            file = next((file for _, file in chosen.values()), COMMAND_LINE)
+            file = COMMAND_LINE if path is None else str(path)
             return SettingsError(key, "", file, None, "must be set" if first["type"] == "missing" else why)
         entry, file = chosen[key]
         return SettingsError(key, entry.value, file, entry.line or None, why)

@@ -2,7 +2,10 @@
 
 Invariant: a reader finds the old content or the new one, never a mixture (but of `overwrite`), and what an
 operation did is on disk when it returns. Operations of one root run one at a time in the order they were called, so
-a cancelled replace cannot overtake a later one."""
+a cancelled replace cannot overtake a later one.
+
+Each is carried to the thread as one call, by what aiofiles makes its own functions of (`wrap`): its files would hop for every
+open, write and sync, and a replace that is cancelled would stop between two of them."""
 
 from __future__ import annotations
 

@@ -56,9 +56,10 @@ def is_message(buffer: Buffer, at: int, size: int) -> bool:
 
 
 class EntryDispatcher(Dispatcher):
-    """Dispatches what is in entries; `on_moved()` after each run."""
+    """Dispatches what is in entries, and below `divided_at` what stands there as in every commit log; `on_moved()` after each
+    run."""
 
-    lead = ENTRY_HEADER_BYTES
+    divided_at = 0
     on_moved: Callable[[], None] = staticmethod(lambda: None)
 
     def __init__(self, queues: QueueTable, message_delay_level: str, index: IndexTable | None = None) -> None:
@@ -67,6 +68,10 @@ class EntryDispatcher(Dispatcher):
 
     def run(self, buffer: Buffer, start: int, segment_end: int, limit: int, records_max: int) -> bool:
         try:
+            if self.position < self.divided_at:
+                self.lead = 0
+                return super().run(buffer, start, segment_end, limit, records_max)
+            self.lead = ENTRY_HEADER_BYTES
             return self._run(buffer, start, segment_end, limit, records_max)
         finally:
             self.on_moved()

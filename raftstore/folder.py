@@ -18,6 +18,8 @@ from raftstore.messagelog import MessageLog
 from raftstore.plainlog import plain_messages
 
 TABLES = "config"
+OF_THE_GROUP = "tablesVersion.json"
+"""Terms of this group: another one, or controllers, begin without it."""
 
 
 class NotClosed(StoreError):
@@ -51,4 +53,5 @@ def plain_log(folder: Path, end: int) -> Iterator[StoredMessage]:
 
 def tables_of(folder: Path) -> Mapping[str, bytes]:
     """Topics, groups, offsets: content by name below `folder`. OSError."""
-    return {f"{TABLES}/{path.name}": path.read_bytes() for path in sorted((folder / TABLES).glob("*.json"))}
+    found = sorted((folder / TABLES).glob("*.json"))
+    return {f"{TABLES}/{path.name}": path.read_bytes() for path in found if path.name != OF_THE_GROUP}

@@ -1,7 +1,8 @@
-"""The files of a member's DLedger log as the log of a broker's store.
+"""The files of a member's DLedger log as the log of a broker's store, behind the plain log that the broker had before, if any.
 
-Invariant: what can be read is decided and on this disk; its end moves only up, but for a log that another member's replaced.
-A record goes into the log as the body of an entry whose place is known before the body is made."""
+Invariant: what can be read is decided and on this disk, and all of the plain log is; its end moves only up, but for a log that
+another member's replaced. A record goes into the log as the body of an entry whose place is known before the body is made; in
+the plain log records stand side by side, and nothing is written."""
 
 from __future__ import annotations
 
@@ -12,12 +13,14 @@ from dledger.entry import BLANK, BLANK_MAGIC, ENTRY_HEADER_BYTES
 from dledger.errors import NotLeader, TooManyProposals
 from dledger.node import DLedgerNode
 from messagestore.errors import LogTakesNothing, OffsetOutOfRange
+from messagestore.log.commitlog import plain_boundary
 from messagestore.log.files import LogFiles, Place, Room
 from messagestore.log.retention import Segment
-from messagestore.record import FIXED_PARTS, store_timestamp
+from messagestore.record import FIXED_PARTS, PREFIX, declared_end, store_timestamp
 from mqruntime.segments import SegmentFile
 from raftstore.entrywalk import CLOSED, entry_at, is_message
 from raftstore.framing import physical_offset
+from raftstore.oldlog import OldLog
 
 HEAD_BYTES = ENTRY_HEADER_BYTES + FIXED_PARTS[3].size
 """Of an entry and as much of its record as tells when that was stored."""
@@ -32,18 +35,26 @@ class LedgerLog(LogFiles):
         self.record_bytes_max -= ENTRY_HEADER_BYTES
         self._node = node
         self._queue_ends = queue_ends
+        self._old: OldLog | None = None
         self._tail: Block | None = None
         """Records that have their places, and are to be filled in."""
 
-    def opened(self, vouched_for: int) -> None:
-        """The node has opened its files. What was dispatched before, which ends at `vouched_for`, was decided, whatever the
-        node's own checkpoint knows of that."""
-        self._first = self._node.log_begin()
+    def opened(self, vouched_for: int, old: OldLog | None = None) -> None:
+        """The node has opened its files, which begin where those of `old` end. What was dispatched before, which ends at
+        `vouched_for`, was decided, whatever the node's own checkpoint knows of that."""
+        self._old = old
+        self._first = self._node.log_begin() if old is None or not old.files else old.first
         self._end = max(self._node.readable()[1], min(vouched_for, self._node.log_end()))
 
     def readable_to(self, end: int) -> None:
         """More of the log is decided, and on this disk."""
         self._end = max(end, self._end)
+
+    @property
+    def divided_at(self) -> int:
+        """What is below stands in the plain log, where anything of that is left; else 0."""
+        old = self._old
+        return old.end if old is not None and old.files else 0
 
     def restarted_at(self, position: int) -> None:
         """Another member's log replaced this one; it begins there, and nothing of it can be read yet."""
@@ -56,26 +67,46 @@ class LedgerLog(LogFiles):
 
     @property
     def has_segments(self) -> bool:
-        return bool(self._node.data.files)
+        return bool(self._node.data.files) or self.divided_at > 0
 
     @property
     def flushed_offset(self) -> int:
         return self._end
 
     def _file_at(self, offset: int) -> tuple[SegmentFile, int]:
+        if self._old is not None and self._first <= offset < self.divided_at:
+            return self._old.segment_of(offset)
         number = offset // self.segment_size_bytes
         file = self._node.data.file(number)
         if file is None or offset < self._first:
             raise OffsetOutOfRange(offset, self._first, self._end)
         return file, number * self.segment_size_bytes
 
+    async def rewrite(self, offset: int, content: bytes, wanted: Callable[[], bool]) -> bool:
+        """Puts what was once decided at `offset`, in one file, there again, durably on return; whether it is `wanted` still,
+        and reads so around the mapping. OffsetOutOfRange where it is gone, OSError."""
+        file, start = self._file_at(offset)
+        if not wanted():
+            return False
+        at, end = offset - start, offset - start + len(content)
+        file.view()[at:end] = content
+        await file.sync(at, end)
+        return await self.read_file(offset, offset + len(content)) == content
+
     async def is_boundary(self, offset: int) -> bool:
-        head = await self.read_cold(offset, ENTRY_HEADER_BYTES)
+        head = await self.read_cold(offset, HEAD_BYTES)
+        if offset < self.divided_at:
+            return plain_boundary(head, self.segment_start(offset) + self.segment_size_bytes, offset)
         closes = len(head) >= BLANK.size and BLANK.unpack_from(head)[0] == BLANK_MAGIC
         return closes or entry_at(head, 0, self.segment_size_bytes, offset) is not None
 
     def first_record(self) -> int | None:
         position = self._first
+        if position < self.divided_at:
+            head = self.read(position, PREFIX.size)
+            if declared_end(head, 0, position) != position:
+                return position
+            position = self.divided_at  # it had nothing else
         while True:
             head = self.read(position, HEAD_BYTES)
             size = self._entry_size(head, position)
@@ -145,6 +176,8 @@ class LedgerLog(LogFiles):
                 head = await self.read_cold(position, HEAD_BYTES)
             except OffsetOutOfRange:
                 return None
+            if position < self.divided_at:
+                return store_timestamp(head, 0) or None
             size = self._entry_size(head, position)
             if size is None:
                 return None
@@ -159,6 +192,7 @@ class LedgerLog(LogFiles):
 
     async def delete_former(self) -> list[SegmentFile]:
         """Nothing before the node knows as decided what the store vouches for: after a start the next leader tells it."""
+        gone = [] if self._old is None else await self._old.delete_below(self._first)
         if self._node.log_begin() < self._first <= self._node.readable()[1]:
             await self._node.begin_at(self._first, self._queue_ends())
-        return []
+        return gone

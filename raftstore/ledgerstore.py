@@ -1,4 +1,5 @@
-"""The store of a Raft-mode broker: its commit log is the DLedger log of a member of its group.
+"""The store of a Raft-mode broker: its commit log is the DLedger log of a member of its group, behind the plain log that the
+broker had before, where it had one: what is below the divide is decided and stays as it is.
 
 Invariant: only what is decided and on this disk is dispatched and read. A leader appends once all that its log holds is
 dispatched, so that queue offsets go on without a gap. The member's files are open for as long as the store is."""
@@ -6,7 +7,8 @@ dispatched, so that queue offsets go on without a gap. The member's files are op
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from dledger.errors import (
     LogDamaged,
@@ -19,13 +21,17 @@ from dledger.errors import (
 from dledger.keyvalues import BadKeyValues
 from messagestore.brokerstore import BrokerStore
 from messagestore.checkpoint import Checkpoint
-from messagestore.errors import LogTakesNothing, StoreCorrupted, StoreError
+from messagestore.errors import LogTakesNothing, OffsetOutOfRange, StoreCorrupted, StoreError
 from messagestore.index.beginning import IndexStart
 from messagestore.log.appender import Appender
+from messagestore.log.commits import CommitsFound, commits_in
 from messagestore.messages import RecoveryReport
+from messagestore.scrub.walk import Walked, walk_slice
 from messagestore.settings import StoreSettings
 from mqruntime.runtime import Runtime
 from raftstore.entrywalk import EntryDispatcher, commits_in_entries, walk_entries
+from raftstore.filling import Filling
+from raftstore.formerlog import FormerLog
 from raftstore.ledgerlog import LedgerLog
 from raftstore.member import Member
 from raftstore.queueends import QueueEnd, QueueEndsUnreadable, decode_queue_ends, encode_queue_ends
@@ -62,28 +68,54 @@ class LedgerStore(BrokerStore):
             settings,
             log,
             dispatcher=EntryDispatcher,
-            walk=walk_entries,
-            commits=commits_in_entries,
+            walk=self._walk,
+            commits=self._commits,
             on_fatal=on_fatal,
         )
+        self._former = FormerLog(runtime, settings, member)
+        Filling(self._former, member, runtime.clock, runs=self.runs, restart=restart)
         self._member = member
         self._restart = restart
         self._progress = asyncio.Event()
         member.tells(readable=self._readable_to, restarted=self._restarted_at)
         self._dispatcher.on_moved = self._progress.set
 
+    def _walk(
+        self, buffer: bytes, start: int, segment_end: int, limit: int, verify_record: bool = False
+    ) -> Walked:
+        walk = walk_slice if start < self._log.divided_at else walk_entries
+        return walk(buffer, start, segment_end, limit, verify_record)
+
+    def _commits(self, buffer: bytes, start: int, segment_end: int, limit: int) -> CommitsFound:
+        commits = commits_in if start < self._log.divided_at else commits_in_entries
+        return commits(buffer, start, segment_end, limit)
+
+    def begin_of(self, record_offset: int) -> int:
+        return record_offset - (0 if record_offset < self._log.divided_at else EntryDispatcher.lead)
+
     # Life
+
+    async def start(self) -> RecoveryReport:
+        """A plain log that is not gone on from yet is closed first."""
+        await self._former.close_if_new()
+        return await super().start()
 
     async def _recovered(self, checkpoint: Checkpoint, *, clean: bool) -> RecoveryReport:
         """The member's own recovery finds the log's end, and what of it is decided; what queues and index lack of that is
         dispatched while the store runs."""
+        node = self._member.node
         try:
-            await self._member.node.open()
-            ends = decode_queue_ends(self._member.node.note)
+            divide = await self._former.open()
+            if divide is not None:
+                node.goes_on_from(divide.at, divide.told)
+            await node.open()
+            ends = [*(() if divide is None else divide.queue_ends), *decode_queue_ends(node.note)]
         except UNUSABLE as error:
             raise LedgerUnusable(str(error)) from error
         log, queues, vouched_for = self._log, self._queues, checkpoint.confirm_phy_offset
-        log.opened(vouched_for)
+        await self._former.begins_at(node.log_begin())
+        log.opened(vouched_for, self._former.log)
+        self._dispatcher.divided_at = log.divided_at
         if log.flushed_offset < vouched_for:
             raise StoreCorrupted(
                 log.flushed_offset, vouched_for, "the log ends there, and more was dispatched"
@@ -119,6 +151,7 @@ class LedgerStore(BrokerStore):
 
     async def _close_log(self) -> None:
         await self._member.close()
+        self._former.close()
 
     # What the member says
 
@@ -136,6 +169,52 @@ class LedgerStore(BrokerStore):
     def leads_no_more(self) -> None:
         """Whoever waits to become master looks again."""
         self._progress.set()
+
+    def runs(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
+        """Until the store stops; what it raises ends the broker."""
+        self._tasks.start(coroutine, name=name)
+
+    # What rotted
+
+    def told_of_divide(self) -> bytes | None:
+        """What a member that has nothing is to know of the log before the ledger; None where there was none."""
+        return self._former.told(tuple(QueueEnd(*begin) for begin in self._queues.begins()))
+
+    async def piece(self, offset: int, size: int) -> bytes:
+        """Up to `size` bytes from `offset` on, in one file, of what is decided, on this disk, and sound. OffsetOutOfRange,
+        RecordDamaged, OSError."""
+        size = min(size, self._log.flushed_offset - offset)
+        if size <= 0:
+            raise OffsetOutOfRange(offset, self._log.min_offset, self._log.flushed_offset)
+        await self.soundness.check(offset, size)
+        return await self._log.read_cold(offset, size)
+
+    def is_plain(self, offset: int) -> bool:
+        """Whether it lies before the divide."""
+        return offset < self._log.divided_at
+
+    def left_at(self, offset: int) -> int:
+        """How many bytes of its file there are from `offset` on."""
+        return self._log.segment_start(offset) + self._log.segment_size_bytes - offset
+
+    async def own_piece(self, offset: int, size: int) -> bytes:
+        """The same, sound or not, of this one's file. OffsetOutOfRange, OSError."""
+        return await self._log.read_file(offset, offset + min(size, self.left_at(offset)))
+
+    async def mend(self, offset: int, content: bytes, size: int) -> bool:
+        """Puts what was proven to have stood at `offset` there again, `size` bytes of the log, durably on return; False where
+        it is no damage any more, or is not decided here. StoreFailed."""
+        if offset + size > self._confirm:
+            return False
+        try:
+            mended = await self._log.rewrite(offset, content, lambda: offset in self.soundness.damages)
+        except OffsetOutOfRange:
+            return False
+        except OSError as error:
+            raise self._failed(error) from error
+        if mended:
+            self.soundness.repaired(offset, size)
+        return mended
 
     # Role
 

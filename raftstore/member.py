@@ -6,10 +6,11 @@ clients find this member is answered by the leader only, once it serves."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import NamedTuple
 
 from dledger.actions import Role
+from dledger.errors import NotLeader
 from dledger.memberservice import MemberService
 from dledger.messages import ResultCode
 from dledger.node import DLedgerNode
@@ -25,17 +26,21 @@ from raftstore.framing import position_told
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
-from remoting.errors import HeaderError, RemotingError
-from remoting.headers.group import ExchangeHAInfoHeader
+from remoting.errors import HeaderError, NotSent, RemotingError
+from remoting.headers.group import ExchangeHAInfoHeader, ReadLogHeader
 from remoting.peer import Peer
 from remoting.router import Router
 from remoting.server import RemotingServer
 
 logger = logging.getLogger("raftstore.member")
 
-CONNECT_TIMEOUT_MS, ASK_TIMEOUT_MS = 1_000, 1_000
+CONNECT_TIMEOUT_MS, ASK_TIMEOUT_MS, PIECE_TIMEOUT_MS = 1_000, 1_000, 5_000
 ENTRY_ROOM_BYTES = 64
 """Of a file, for the header of its one entry and the blank behind it."""
+
+
+class PieceRefused(Exception):
+    """Another member does not give a piece of its log; the text says why."""
 
 
 class Behind(NamedTuple):
@@ -62,6 +67,10 @@ def ledger_settings(store: StoreSettings, *, pending_max: int, checks_addresses:
         checks_addresses=checks_addresses,
         same_positions=True,
     )
+
+
+async def no_reason() -> str | None:
+    return None
 
 
 class Member:
@@ -112,7 +121,8 @@ class Member:
         )
         self.router = Router(on_fatal=on_fatal)
         self.node.register(self.router)
-        MemberService(self.node, group).register(self.router)
+        self._before_change: Callable[[], Awaitable[str | None]] = no_reason
+        MemberService(self.node, group, before_change=lambda: self._before_change()).register(self.router)
         self.router.add(RequestCode.EXCHANGE_BROKER_HA_INFO, self._told_where)
         host, _, port = self.address.rpartition(":")
         self._server = RemotingServer(
@@ -131,6 +141,10 @@ class Member:
         """`callback(True)` when this member, which leads, is about to hand over, whoever wants that; `callback(False)` when it
         leads on."""
         self._hands_over = callback
+
+    def before_change(self, why_not: Callable[[], Awaitable[str | None]]) -> None:
+        """`why_not()` is awaited before who votes is changed: None, and it is; else what is told."""
+        self._before_change = why_not
 
     def serves_clients_at(self, address: Callable[[], str | None]) -> None:
         """Where clients find this broker; None while it does not serve them as a master."""
@@ -183,6 +197,42 @@ class Member:
     def members(self) -> list[str]:
         return sorted(self.node.peers)
 
+    def voters(self) -> frozenset[str]:
+        """Of the newest list in its log, this one too if it votes."""
+        core = self.node.core
+        return frozenset() if core is None else frozenset(core.membership.members.voters)
+
+    def is_majority(self, members: Collection[str]) -> bool:
+        """Of those that vote; any two of lists that follow each other have one in common."""
+        core = self.node.core
+        return core is not None and len(self.voters() & set(members)) >= core.membership.members.quorum
+
+    @property
+    def counts(self) -> bool:
+        """Whether what this member says is no newcomer's, who may have forgotten what it said before."""
+        core = self.node.core
+        return core is not None and not core.standing.newcomer
+
+    def is_bound_to(self, term: int) -> bool:
+        """Whether no leader of an older term is followed here any more, not after a restart either, and none of a newer one is
+        yet."""
+        return self.counts and self.node.term == term == self.node.store.term_file.term
+
+    async def still_leads(self) -> bool:
+        """Whether it leads, by the word of a majority that is asked now."""
+        try:
+            await self.node.read_barrier(ASK_TIMEOUT_MS)
+        except NotLeader:
+            return False
+        return True
+
+    async def ask(self, member: str, request: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+        """Its reply, from where the group has it. Raises RemotingError."""
+        address = self.node.peers.get(member)
+        if address is None:
+            raise NotSent(member, "it is no member any more")
+        return await self._client.call(address, request, timeout_ms)
+
     async def where_leader_serves(self) -> str | None:
         """The leader's address for clients, by its own word; None without one that serves. A member of another id does not
         answer at that address as this one."""
@@ -206,6 +256,28 @@ class Member:
                 ResponseCode.SYSTEM_ERROR, "this member does not lead, or does not serve yet"
             )
         return command.reply(header=ExchangeHAInfoHeader(self.address, self.node.readable()[1], address))
+
+    def others(self) -> list[str]:
+        """The other members, the leader first."""
+        leader = self.leader_id
+        return sorted(self.node.peers.keys() - {self.self_id}, key=lambda each: (each != leader, each))
+
+    async def piece(self, member: str, offset: int, size: int) -> bytes:
+        """What that member has from `offset` on of its log, up to `size` bytes; less where a file, or what is decided there,
+        ends. Raises RemotingError; PieceRefused, when it gives none."""
+        request = RemotingCommand.request(RequestCode.DLEDGER_READ_LOG, ReadLogHeader(offset, size))
+        reply = await self._client.call(self.node.peers[member], request, PIECE_TIMEOUT_MS)
+        if reply.code != ResponseCode.SUCCESS:
+            raise PieceRefused(reply.remark or f"code {reply.code}")
+        if not reply.body:
+            raise PieceRefused("it gives nothing")
+        return bytes(reply.body)
+
+    def check_before(self, index: int) -> int:
+        """The check value of the entry before. Raises LogDamaged."""
+        log = self.node.store.log
+        assert log is not None
+        return log.check_of(index - 1)
 
     def end_of(self, index: int) -> int:
         """Where entry `index`, which is on this disk, ends; the log's beginning for one before it."""

@@ -4,7 +4,7 @@ Invariant: what is acknowledged is decided, and on this member's own disk: that 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
 from epochfile.history import EpochHistory
@@ -20,6 +20,9 @@ HEARD_MS = 3_000
 """A member that answered so lately counts as connected."""
 
 
+async def nothing(term: int) -> None: ...
+
+
 class GroupReplication:
     """Satisfies the replication protocol; `broker_id_of` a member's id."""
 
@@ -33,7 +36,12 @@ class GroupReplication:
         self._confirm_callbacks: list[Callable[[], None]] = []
         self._terms = TermStarts(member.node)
         self.counters = HACounters()
+        self._before_leading: Callable[[int], Awaitable[None]] = nothing
         store.on_flush(self._confirmed)
+
+    def before_leading(self, callback: Callable[[int], Awaitable[None]]) -> None:
+        """`callback(term)` has to return before this member is the master of that term; it may raise EpochFenced."""
+        self._before_leading = callback
 
     async def start(self) -> None:
         await self._member.serve()
@@ -66,9 +74,14 @@ class GroupReplication:
         self, epoch: int, broker_id: int, sync_state_set: frozenset[int], sync_state_set_epoch: int
     ) -> None:
         """EpochFenced: this member leads no more."""
-        if not self._member.leads or self._member.term != epoch:
-            raise EpochFenced(epoch, max(self._member.term, epoch + 1))
+        self._check_leads(epoch)
+        await self._before_leading(epoch)
+        self._check_leads(epoch)
         self.counters.role_changes += 1
+
+    def _check_leads(self, term: int) -> None:
+        if not self._member.leads or self._member.term != term:
+            raise EpochFenced(term, max(self._member.term, term + 1))
 
     async def become_slave(
         self, epoch: int, broker_id: int, master_id: int, master_ha_address: str | None = None
@@ -87,8 +100,14 @@ class GroupReplication:
     def may_confirm(self) -> bool:
         return self._member.leads
 
-    def leads_without_tables(self) -> bool:
-        return True  # whoever holds the log may be elected, and tables are not in it
+    def agreed_without(self, lacking: Collection[int], epoch: int) -> bool:
+        """Whether a majority has it, this member too: the leader of each later term asks one before it is a master."""
+        held = [peer for peer in self._member.voters() if self._broker_id_of(peer) not in lacking]
+        return self._member.leads and self._member.term == epoch and self._member.is_majority(held)
+
+    async def still_leads(self) -> bool:
+        """A majority says so, asked now: a process that stood still may have been replaced."""
+        return await self._member.still_leads()
 
     def reachable(self, end: int) -> bool:
         return True
@@ -103,8 +122,10 @@ class GroupReplication:
         )
 
     def counted_members(self) -> frozenset[int]:
-        """Whoever was heard lately copies tables before an administrator is answered."""
-        return frozenset(self.slaves())
+        """Who votes: a majority of them copies tables before an administrator is answered."""
+        return (
+            frozenset(map(self._broker_id_of, self._member.voters())) if self._member.leads else frozenset()
+        )
 
     def slaves(self) -> dict[int, tuple[int, bool]]:
         """Broker id -> (where what it holds ends, level) of each member that was heard lately."""

@@ -87,9 +87,9 @@ class Dispatcher:
     def _handle(self, peer: Peer, request: RemotingCommand, replies: list[RemotingCommand]) -> None:
         handler: Handler | None = self._router.handlers.get(request.code)
         if handler is None:
-            self._router.on_unserved(peer, request)
+            more = self._router.on_unserved(peer, request)
             reply: Reply = request.reply(
-                ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {request.code} not supported"
+                ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {request.code} not supported{more}"
             )
         else:
             try:

@@ -35,8 +35,8 @@ class Router:
         self.batch_handlers: dict[int, BatchHandler] = {}
         self.sends_handler: SendsHandler | None = None
         """Gets receives of plain sends alone, where they can be read as such, and answers itself."""
-        self.on_unserved: Callable[[Peer, RemotingCommand], None] = lambda peer, request: None
-        """Hears of each request that no handler is for; it is answered with code 3."""
+        self.on_unserved: Callable[[Peer, RemotingCommand], str] = lambda peer, request: ""
+        """Hears of each request that no handler is for; it is answered with code 3, and with what this adds to the remark."""
 
     def add(self, code: int, handler: Handler) -> None:
         """`handler` answers requests of `code`.

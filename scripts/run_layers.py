@@ -40,17 +40,17 @@ class Part:
 
 
 PARTS = [
-    Part("interop", 30, ("tests/interop/test_java_pairs.py",)),
-    Part("process", 60),
+    Part("interop", 25, ("tests/interop/test_java_pairs.py",)),
+    Part("process", 50),
     Part("simulation", WORKS),
     Part(
         "interop",
-        50,
+        40,
         ("tests/interop/test_java_raft_mode.py", "tests/interop/test_java_raft_mode_and_ours.py"),
     ),
     Part(
         "process",
-        60,
+        50,
         (
             "tests/process/test_full_disks.py",
             "tests/process/test_live_bound.py",
@@ -74,7 +74,7 @@ PARTS = [
     ),
     Part(
         "process",
-        60,
+        50,
         (
             "tests/process/test_documents.py",
             "tests/process/test_linearizable.py",
@@ -84,10 +84,10 @@ PARTS = [
             "tests/process/test_wheel.py",
         ),
     ),
-    Part("spark", WORKS),
+    Part("spark", 80),
     Part(
         "spark",
-        80,
+        70,
         (
             "tests/spark/test_commands.py",
             "tests/spark/test_data_source_speculation.py",
@@ -96,8 +96,8 @@ PARTS = [
         ),
     ),
     Part("unit", WORKS, ("tests/unit/messagestore", "tests/unit/sparkreplay")),
-    Part("interop", 50),
-    Part("interop", 50, ("tests/interop/test_java_controllers.py", "tests/interop/test_java_raft_stores.py")),
+    Part("interop", 40),
+    Part("interop", 40, ("tests/interop/test_java_controllers.py", "tests/interop/test_java_raft_stores.py")),
     Part("crash", WORKS),
     Part("crash", WORKS, ("tests/crash/test_ledger_crash_images.py",)),
 ]

@@ -2,9 +2,9 @@
 
 Invariant: a change is answered with success only when it is on this broker's disk and every member of the SyncStateSet,
 applied or proposed, has said that it stored it; who enters the set later stores it before, and while the set is too small to
-acknowledge a message, so that others may be elected, nothing is. Otherwise the answer says what is
-known. A slave's request waits until there is something that it lacks; it counts for the broker that it names only where a
-replication link of that broker would be let in."""
+acknowledge a message, so that others may be elected, nothing is. In Raft mode it is a majority of those that vote, in this
+leader's term. Otherwise the answer says what is known. A slave's request waits until there is something that it lacks; it
+counts for the broker that it names only where a replication link of that broker would be let in."""
 
 from __future__ import annotations
 
@@ -73,11 +73,11 @@ class Agreement:
         except OSError as error:
             why = f"{what} is not on this broker's disk: {error}{cure(error)}; then ask again"
             return command.reply(ResponseCode.SYSTEM_ERROR, why)
-        lacking = await self._lacking_at_the_end(self._ha.counted_members, wanted, deadline_ms)
-        if not role.accepts_sends:
+        agreed, lacking = await self._agreed_at_the_end(self._ha.counted_members, wanted, deadline_ms)
+        if not role.accepts_sends or not (agreed or lacking):
             why = f"this broker is not the master any more; whether the next one knows of it is open: {what}"
             return command.reply(ResponseCode.SYSTEM_ERROR, why)
-        if lacking:
+        if not agreed:
             ids = ", ".join(map(str, lacking))
             why = f"{what} is stored here, not yet on broker {ids} after {wait_ms} ms; ask again"
             return command.reply(ResponseCode.FLUSH_SLAVE_TIMEOUT, why)
@@ -89,29 +89,43 @@ class Agreement:
             await woken(self._news, min(left_ms, LOOK_MS))
         return command.reply()
 
-    @property
-    def may_be_forgotten(self) -> bool:
-        """Whether the next master may lack what was agreed."""
-        return self._ha.leads_without_tables()
-
     async def held_by(self, members: frozenset[int]) -> bool:
         """Whether these brokers hold all that administrators were answered until now, or do within the time."""
         deadline_ms = self._clock.monotonic_ms() + self._wait_ms()
         wanted = self._tables.version
-        return not await self._lacking_at_the_end(lambda: members, wanted, deadline_ms)
+        return (await self._agreed_at_the_end(lambda: members, wanted, deadline_ms))[0]
 
-    async def _lacking_at_the_end(
+    async def why_not_held(self) -> str | None:
+        """None once a Raft group's majority has all that this leader has; else what is to be told."""
+        if not self._role.accepts_sends:
+            return "this leader has not read the tables of a majority yet; try again"
+        wanted = self._tables.version
+        try:
+            await self._tables.save_facts()
+        except OSError as error:
+            return f"the tables of this leader are not on its disk: {error}{cure(error)}"
+        deadline_ms = self._clock.monotonic_ms() + self._wait_ms()
+        agreed, lacking = await self._agreed_at_the_end(self._ha.counted_members, wanted, deadline_ms)
+        ids = ", ".join(map(str, lacking))
+        return (
+            None
+            if agreed
+            else f"a majority must have the leader's tables first, broker {ids} lacks them; try again"
+        )
+
+    async def _agreed_at_the_end(
         self, members: Callable[[], Iterable[int]], wanted: TablesVersion, deadline_ms: int
-    ) -> list[int]:
-        """Which of the members, as they are then, lack version `wanted` when none does, the time is over or this broker is
-        no master any more."""
+    ) -> tuple[bool, list[int]]:
+        """Whether enough of the members, as they are then, have version `wanted`, and which do not, when enough do, the time is
+        over or this broker is no master any more."""
         while True:
             others = [member for member in members() if member != self._role.broker_id]
             epoch = self._tables.version.epoch
             lacking = self._holders.lacking(others, wanted, self._hosts(), epoch)
+            agreed = self._ha.agreed_without(lacking, wanted.epoch)
             left_ms = deadline_ms - self._clock.monotonic_ms()
-            if not lacking or left_ms <= 0 or not self._role.accepts_sends:
-                return lacking
+            if agreed or left_ms <= 0 or not self._role.accepts_sends:
+                return agreed, lacking
             await woken(self._news, min(left_ms, LOOK_MS))
 
     def _wait_ms(self) -> int:

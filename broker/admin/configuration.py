@@ -6,8 +6,12 @@ count. It lasts until the process ends; the properties file belongs to its opera
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from typing import Any
 
+from broker.role.membership import Membership
 from broker.settings.broker import BrokerSettings
+from broker.tables.tables import Tables
 from mqruntime.changedsettings import ChangeRefused, change
 from mqruntime.log import fields
 from remoting.codes import RequestCode, ResponseCode
@@ -19,23 +23,50 @@ logger = logging.getLogger("broker.configuration")
 
 CHANGEABLE = frozenset(
     {
-        "allowTruncationTo", "brokerElectionPriority", "cleanFileForciblyEnable",
-        "controllerHeartBeatTimeoutMills", "deleteFileBatchMax", "deleteWhen", "diskMaxUsedSpaceRatio",
-        "diskSpaceCleanForciblyRatio", "diskSpaceWarningLevelRatio", "fileReservedSeconds", "fileReservedTime",
+        "accessMessageInMemoryMaxRatio", "allowTruncationTo", "autoCreateSubscriptionGroup", "autoCreateTopicEnable",
+        "brokerElectionPriority", "brokerHeartbeatInterval", "brokerPermission", "cleanFileForciblyEnable",
+        "controllerHeartBeatTimeoutMills", "defaultTopicQueueNums", "deleteFileBatchMax", "deleteWhen", "diskMaxUsedSpaceRatio",
+        "diskSpaceCleanForciblyRatio", "diskSpaceWarningLevelRatio", "enablePropertyFilter", "fileReservedSeconds",
+        "fileReservedTime",
         "flushIntervalCommitLog", "flushIntervalConsumeQueue", "haFlowControlEnable", "litePullMessageEnable",
         "longPollingEnable", "maxHaTransferByteInSecond", "maxTransferBytesOnMessageInMemory",
         "maxTransferCountOnMessageInMemory", "minInSyncReplicas", "rejectTransactionMessage",
-        "shortPollingTimeMills", "slaveCatchupReserveBytes", "slaveReadEnable", "transactionCheckInterval",
-        "transactionCheckMax", "transactionTimeOut",
+        "shortPollingTimeMills", "slaveCatchupReserveBytes", "slaveReadEnable", "syncControllerMetadataPeriod",
+        "transactionCheckInterval", "transactionCheckMax", "transactionTimeOut",
     }
 )  # fmt: skip
+AUTO_CREATION = {"autoCreateTopicEnable", "defaultTopicQueueNums"}
+REASONS = {
+    **dict.fromkeys(("brokerClusterName", "brokerName", "brokerIP1", "brokerIP2"), "others know this broker by it"),
+    **dict.fromkeys(("listenPort", "haListenPort", "bindAddress", "metricsPromExporterPort"), "the port is open"),
+    **dict.fromkeys(
+        (
+            "storePathRootDir", "storePathCommitLog", "storePathConsumeQueue", "storePathBrokerIdentity",
+            "storePathEpochFile",
+        ),
+        "the store is open there",
+    ),
+    **dict.fromkeys(
+        ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue", "maxIndexNum", "maxHashSlotNum"),
+        "the files have that layout",
+    ),
+    **dict.fromkeys(
+        ("allAckInSyncStateSet", "allFlushInSyncStateSet", "flushDiskType", "enableControllerMode", "brokerRole"),
+        "what a send that was answered is worth depends on it",
+    ),
+    **dict.fromkeys(("namesrvAddr", "controllerAddr"), "its connections are made"),
+    "messageDelayLevel": "messages wait in a queue for each level",
+}  # fmt: skip
+"""Why a key waits for a restart, where more is to be said than that it is read at the start."""
 
 
 class Configuration:
-    """The handler of 25."""
+    """The handler of 25. Some keys change tables of a broker whose role is `role`."""
 
-    def __init__(self, settings: BrokerSettings) -> None:
+    def __init__(self, settings: BrokerSettings, tables: Tables, role: Membership) -> None:
         self._settings = settings
+        self._tables = tables
+        self._role = role
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.UPDATE_BROKER_CONFIG, self._update)
@@ -44,10 +75,22 @@ class Configuration:
         """Code 16 names a key that cannot change, code 1 a value that does not fit; keys that no broker of ours has are
         passed over, as upstream does."""
         try:
-            changed = change(self._settings, command.body, CHANGEABLE, trimmed=True)
+            changed = change(self._settings, command.body, CHANGEABLE, trimmed=True, reasons=REASONS)
         except ChangeRefused as refused:
             code = ResponseCode.NO_PERMISSION if refused.forbidden else ResponseCode.SYSTEM_ERROR
             return command.reply(code, str(refused))
+        self._apply(changed)
         if changed:
             logger.info("settings changed", extra=fields(peer=peer.remote_address, **changed))
         return command.reply()
+
+    def _apply(self, changed: Mapping[str, Any]) -> None:
+        """What is not read from the settings itself. Slaves have topics from their master, and register none."""
+        settings, tables = self._settings, self._tables
+        tables.groups.auto_create = settings.auto_create_subscription_group
+        tables.topics.auto_create = settings.auto_create_topic_enable
+        if settings.auto_create_topic_enable and changed.keys() & AUTO_CREATION:
+            queues = settings.default_topic_queue_nums
+            tables.topics.offer_auto_creation(queues, tell=self._role.accepts_sends)
+        elif "brokerPermission" in changed and self._role.accepts_sends:
+            tables.topics.tell_again()

@@ -1,16 +1,14 @@
-"""Requests about consumer groups: create 200 and 225, show 352, list 201, delete 207, progress 208; and the
-tables that slaves copy with 43, 45 and 402."""
+"""Requests about consumer groups: create 200 and 225, show 352, list 201, delete 207; and the tables that slaves copy with 43,
+45 and 402."""
 
 from __future__ import annotations
 
 from broker.admin.agreement import Agreement
 from broker.tables.tables import Tables
-from messagestore.brokerstore import BrokerStore
 from remoting.bodies.groups import MessageRequestModes, SubscriptionGroupConfig, SubscriptionGroupList
-from remoting.bodies.queues import ConsumeStats, MessageQueue, OffsetWrapper
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
-from remoting.headers.admin import DeleteSubscriptionGroupHeader, GetConsumeStatsHeader, GroupHeader
+from remoting.headers.admin import DeleteSubscriptionGroupHeader, GroupHeader
 from remoting.peer import Peer
 from remoting.router import Router
 
@@ -22,17 +20,13 @@ class GroupRequests:
 
     def __init__(
         self,
-        broker_name: str,
         tables: Tables,
         agreement: Agreement,
-        store: BrokerStore,
     ) -> None:
-        self._broker_name = broker_name
         self._tables = tables
         self._groups = tables.groups
         self._offsets = tables.offsets
         self._agreement = agreement
-        self._store = store
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, self._create)
@@ -43,7 +37,6 @@ class GroupRequests:
         router.add(RequestCode.GET_ALL_CONSUMER_OFFSET, self._offsets_of_all)
         router.add(RequestCode.GET_ALL_DELAY_OFFSET, self._delay_offsets)
         router.add(RequestCode.GET_ALL_MESSAGE_REQUEST_MODE, self._request_modes)
-        router.add(RequestCode.GET_CONSUME_STATS, self._progress)
 
     async def _create(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         return await self._put([SubscriptionGroupConfig.decode(command.body)], command)
@@ -90,20 +83,3 @@ class GroupRequests:
 
     def _request_modes(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         return command.reply(body=MessageRequestModes().encode())
-
-    async def _progress(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
-        header = GetConsumeStatsHeader.from_ext(command.ext)
-        wanted = [name for name in (header.topic_list or "").split(";") if name] or (
-            [header.topic] if header.topic else self._offsets.topics_of(header.consumer_group)
-        )
-        stats, store = ConsumeStats(), self._store
-        for name in wanted:
-            topic = self._tables.topics.find(name)
-            for queue_id in range(topic.read_queue_nums if topic else 0):
-                end = max(store.max_queue_offset(name, queue_id), 0)
-                done = self._offsets.find(header.consumer_group, name, queue_id) or 0
-                last_ms = max(await store.store_time_at(name, queue_id, done - 1), 0) if done > 0 else 0
-                stats.offset_table[MessageQueue(name, self._broker_name, queue_id)] = OffsetWrapper(
-                    end, done, done, last_ms
-                )
-        return command.reply(body=stats.encode())

@@ -1,5 +1,5 @@
-"""Requests that look at queues as administrators do: who consumes a topic (300), what a queue lists (321), and moving a
-group in it (222).
+"""Requests that look at queues as administrators do: who consumes a topic (300), what a group consumes (343), what a queue
+lists (321), and moving a group in it (222), also to where another group is (314).
 
 Invariant: a moved group is told its new offset by its next pull, whatever it commits before; the offset is on disk
 before the administrator hears of it."""
@@ -14,10 +14,10 @@ from broker.tables.subscriptiongroups import SubscriptionGroups
 from broker.tables.topics import Topics
 from messagestore.brokerstore import BrokerStore
 from remoting.bodies.queues import ConsumeQueueData, MessageQueue, QueryConsumeQueueBody, ResetOffsetBody
-from remoting.bodies.routes import GroupList
+from remoting.bodies.routes import GroupList, TopicList
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
-from remoting.headers.admin import TopicHeader
+from remoting.headers.admin import CloneGroupOffsetHeader, GroupHeader, TopicHeader
 from remoting.headers.messages import QueryConsumeQueueHeader
 from remoting.headers.offsets import ResetOffsetHeader
 from remoting.peer import Peer
@@ -52,7 +52,9 @@ class QueueRequests:
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, self._consumers_of)
+        router.add(RequestCode.QUERY_TOPICS_BY_CONSUMER, self._topics_of)
         router.add(RequestCode.QUERY_CONSUME_QUEUE, self._list)
+        router.add(RequestCode.CLONE_GROUP_OFFSET, self._clone)
         router.add(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, self._reset)
 
     def _consumers_of(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
@@ -60,6 +62,10 @@ class QueueRequests:
         topic = TopicHeader.from_ext(command.ext).topic
         groups = {*self._consumers.groups_of(topic), *self._offsets.groups_of(topic)}
         return command.reply(body=GroupList(sorted(groups)).encode())
+
+    def _topics_of(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        group = GroupHeader.from_ext(command.ext).group
+        return command.reply(body=TopicList(sorted(self._offsets.topics_of(group))).encode())
 
     def _list(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         header = QueryConsumeQueueHeader.from_ext(command.ext)
@@ -125,6 +131,23 @@ class QueueRequests:
             {MessageQueue(header.topic, self._broker_name, queue_id): at for queue_id, at in wanted.items()}
         )
         return command.reply(body=body.encode())
+
+    async def _clone(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        """A topic that the source group reads no more is left out, unless it is said to be offline."""
+        header = CloneGroupOffsetHeader.from_ext(command.ext)
+        if not self._role.accepts_sends:
+            return command.reply(ResponseCode.SYSTEM_ERROR, "Can not clone offsets in slave broker")
+        source = self._consumers.find(header.src_group)
+        for name in [header.topic] if header.topic else self._offsets.topics_of(header.src_group):
+            topic = self._topics.find(name)
+            left = source is not None and name not in source.subscriptions and not header.offline
+            for queue_id in range(topic.read_queue_nums if topic is not None and not left else 0):
+                offset = self._offsets.find(header.src_group, name, queue_id)
+                if offset is not None:
+                    self._offsets.reset(header.dest_group, name, queue_id, offset)
+        self._saved_offsets.changed()
+        await self._saved_offsets.save()
+        return command.reply()
 
     async def _target(self, header: ResetOffsetHeader, queue_id: int) -> int:
         """Where a queue goes on: the given offset, the end, or the first message stored at or after a time."""

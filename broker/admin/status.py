@@ -62,6 +62,9 @@ class Counters(Protocol):
     @property
     def requests_forwarded(self) -> int: ...
 
+    @property
+    def mean_record_bytes(self) -> float: ...
+
 
 class StatusRequests:
     """Their handlers."""
@@ -142,6 +145,7 @@ class StatusRequests:
             "msgGetTotalTodayNow": str(counters.messages_got),
             "msgPutTotalTodayNow": str(counters.messages_put),
             "openTransactions": str(counters.open_transactions),
+            "putMessageAverageSize": str(counters.mean_record_bytes),
             "putTps": self._put_rates.per_second(counters.messages_put, now_ms),
             "ranContractA": "true" if self._contract_mark.ran_contract_a else "false",
             "roleSinceTimestamp": str(self._role_since_ms),

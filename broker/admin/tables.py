@@ -6,19 +6,23 @@ Invariant: none of them waits for the log's replication; a change of topics and 
 from __future__ import annotations
 
 from broker.admin.agreement import Agreement
+from broker.admin.brokerstats import BrokerStatsRequests
 from broker.admin.configuration import Configuration
 from broker.admin.groups import GroupRequests
 from broker.admin.lookups import LookupRequests
 from broker.admin.offsets import OffsetRequests
+from broker.admin.progress import ProgressRequests
 from broker.admin.queues import QueueRequests
 from broker.admin.topics import TopicRequests
 from broker.clients.calls import ClientCalls
 from broker.clients.groups import ConsumerGroups
+from broker.metrics.recent import RecentTotals
 from broker.pulls.readgate import ReadGate
 from broker.role.membership import Membership
 from broker.settings.broker import BrokerSettings
 from broker.tables.tables import Tables
 from messagestore.brokerstore import BrokerStore
+from mqruntime.clock import Clock
 from remoting.router import Router
 
 
@@ -32,16 +36,20 @@ def add_table_requests(
     tables: Tables,
     consumers: ConsumerGroups,
     agreement: Agreement,
+    recent: RecentTotals,
+    clock: Clock,
 ) -> None:
     """Their handlers go into `router`."""
     name, topics, groups, offsets = settings.broker_name, tables.topics, tables.groups, tables.offsets
     agreement.add_to(router)
-    TopicRequests(name, tables, agreement, store).add_to(router)
-    GroupRequests(name, tables, agreement, store).add_to(router)
+    TopicRequests(name, tables, agreement, store, recent, clock).add_to(router)
+    GroupRequests(tables, agreement).add_to(router)
+    ProgressRequests(name, tables, store, consumers, recent, clock).add_to(router)
+    BrokerStatsRequests(recent, clock).add_to(router)
     OffsetRequests(store, topics, offsets).add_to(router)
     LookupRequests(store, reading).add_to(router)
     ClientCalls(name, consumers, store, reading).add_to(router)
-    Configuration(settings).add_to(router)
+    Configuration(settings, tables, role).add_to(router)
     QueueRequests(
         broker_name=name,
         role=role,

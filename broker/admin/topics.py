@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from broker.admin.agreement import Agreement
 from broker.clients.refusals import Refused, check_topic_name
+from broker.metrics.recent import RecentTotals
 from broker.tables.tables import Tables
 from messagestore.brokerstore import BrokerStore
+from mqruntime.clock import Clock
 from remoting.bodies.queues import MessageQueue, TopicOffset, TopicStatsTable
 from remoting.bodies.routes import TopicList
 from remoting.bodies.topics import TopicConfig, TopicConfigList
@@ -28,7 +30,11 @@ class TopicRequests:
         tables: Tables,
         agreement: Agreement,
         store: BrokerStore,
+        recent: RecentTotals,
+        clock: Clock,
     ) -> None:
+        self._recent = recent
+        self._clock = clock
         self._broker_name = broker_name
         self._tables = tables
         self._topics = tables.topics
@@ -106,6 +112,7 @@ class TopicRequests:
         if topic is None:
             return command.reply(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist")
         store, table = self._store, TopicStatsTable()
+        table.topic_put_tps = self._recent.per_second("TOPIC_PUT_NUMS", name, self._clock.monotonic_ms())
         for queue_id in range(max(topic.read_queue_nums, topic.write_queue_nums)):
             first, end = store.min_queue_offset(name, queue_id), store.max_queue_offset(name, queue_id)
             last_ms = await store.store_time_at(name, queue_id, end - 1) if end > first else 0

@@ -1,24 +1,33 @@
-"""What administrators ask of one connected consumer, passed on over its own connection: its state (307), and to consume a
-stored message now (309).
+"""What administrators ask of connected consumers, passed on over their own connections: the state of one (307), where all of
+a group are in a topic (223), and to consume a stored message now (309).
 
 Invariant: a client is given only messages that readers may see, and its answer is handed back as it gave it."""
 
 from __future__ import annotations
 
-from broker.clients.groups import ConsumerGroups
+import asyncio
+import logging
+
+from broker.clients.groups import Client, ConsumerGroups
 from broker.clients.refusals import NO_READERS
 from broker.pulls.readgate import ReadGate
 from messagestore.brokerstore import BrokerStore
 from messagestore.record import parse_message_id
+from mqruntime.log import fields
+from remoting.bodies.queues import ConsumerStatusBody, MessageQueue
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.errors import CallTimeout, HeaderError, RemotingError
-from remoting.headers.admin import GetConsumerRunningInfoHeader
+from remoting.headers.admin import ConsumerStatusHeader, GetConsumerRunningInfoHeader
 from remoting.headers.messages import ConsumeMessageDirectlyHeader
 from remoting.peer import Peer
 from remoting.router import Router
 
 CLIENT_TIMEOUT_MS = 10_000
+STATUS_TIMEOUT_MS = 2_000
+"""Who asks waits for 3 s or 5 s, and shall hear of those that answer."""
+
+logger = logging.getLogger("broker.clients")
 
 
 class ClientCalls:
@@ -34,11 +43,32 @@ class ClientCalls:
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.GET_CONSUMER_RUNNING_INFO, self._running_info)
+        router.add(RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, self._status)
         router.add(RequestCode.CONSUME_MESSAGE_DIRECTLY, self._consume)
 
     async def _running_info(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         header = GetConsumerRunningInfoHeader.from_ext(command.ext)
         return await self._pass_on(command, header.consumer_group, header.client_id)
+
+    async def _status(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        """What each client of a group says (221); one that does not answer is left out, as upstream has it."""
+        header = ConsumerStatusHeader.from_ext(command.ext)
+        found = self._consumers.find(header.group)
+        if found is None:
+            remark = f"No Any Consumer online in the consumer group: [{header.group}]"
+            return command.reply(ResponseCode.SYSTEM_ERROR, remark)
+        wanted = header.client_addr or ""
+        clients = [client for client in found.clients.values() if wanted in ("", client.client_id)]
+        question = RemotingCommand.request(
+            RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, ConsumerStatusHeader(header.topic, header.group)
+        )
+        told = await asyncio.gather(*(_status_of(client, question) for client in clients))
+        table = {
+            client.client_id: offsets
+            for client, offsets in zip(clients, told, strict=True)
+            if offsets is not None
+        }
+        return command.reply(body=ConsumerStatusBody(consumer_table=table).encode())
 
     async def _consume(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         header = ConsumeMessageDirectlyHeader.from_ext(command.ext)
@@ -76,3 +106,13 @@ class ClientCalls:
                 ResponseCode.SYSTEM_ERROR, f"invoke consumer <{group}> <{client_id}> Exception: {error}"
             )
         return command.reply(answer.code, answer.remark, answer.ext, answer.body)
+
+
+async def _status_of(client: Client, question: RemotingCommand) -> dict[MessageQueue, int] | None:
+    try:
+        answer = await client.peer.call(question, STATUS_TIMEOUT_MS)
+        if answer.code == ResponseCode.SUCCESS and answer.body:
+            return ConsumerStatusBody.decode(answer.body).message_queue_table
+    except RemotingError as error:
+        logger.info("a consumer does not tell where it is", extra=fields(client=client.client_id, why=error))
+    return None

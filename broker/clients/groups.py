@@ -7,18 +7,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from broker.clients.subscription import TAG, tag_filter
-from messagestore.messages import TagFilter
+from broker.clients.subscription import is_tag_type, property_filter, tag_filter
+from broker.tables.consumerfilters import ConsumerFilters
+from filters.errors import FilterError
+from messagestore.messages import PropertyFilter, TagFilter
 from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, SubscriptionData
 from remoting.peer import Peer
 
 
 @dataclass(slots=True)
 class Subscription:
-    """What a group wants of one topic; the newest version counts."""
+    """What a group wants of one topic; the newest version counts. One of another type than tags has no `filter`, and no
+    `matching` either where its expression is none."""
 
     data: SubscriptionData
     filter: TagFilter | None
+    matching: PropertyFilter | None = None
 
     @property
     def version(self) -> int:
@@ -55,9 +59,10 @@ class _Joined:
 
 
 class ConsumerGroups:
-    """All connected consumers and producers."""
+    """All connected consumers and producers. `filters` hears of groups that come, change and go."""
 
-    def __init__(self) -> None:
+    def __init__(self, filters: ConsumerFilters | None = None) -> None:
+        self._filters = filters
         self._groups: dict[str, ConsumerGroup] = {}
         self._producers: dict[str, dict[str, Client]] = {}
         self._joined: dict[Peer, _Joined] = {}
@@ -72,6 +77,10 @@ class ConsumerGroups:
     def all_producers(self) -> list[Client]:
         """The producers of every group."""
         return [client for clients in self._producers.values() for client in clients.values()]
+
+    def producer_groups(self) -> dict[str, list[Client]]:
+        """Every group of producers."""
+        return {group: list(clients.values()) for group, clients in self._producers.items()}
 
     def producers(self, group: str) -> list[Client]:
         return list(self._producers.get(group, {}).values())
@@ -95,6 +104,7 @@ class ConsumerGroups:
         found = self._groups.get(group)
         if found is not None:
             _take_in(found, data)
+            self._keep_filters(group, data)
 
     def heartbeat(self, peer: Peer, data: HeartbeatData, language: str, version: int) -> list[str]:
         """Take in a client; the groups whose members changed, or that read one more topic. Raises HeaderError for a
@@ -141,9 +151,14 @@ class ConsumerGroups:
         )
         reads_more = _take_in(group, data.subscription_data_set)
         self._groups[data.group_name] = group
+        self._keep_filters(data.group_name, data.subscription_data_set)
         known = group.clients.get(client.client_id)
         group.clients[client.client_id] = client
         return known is None or known.peer is not client.peer or reads_more
+
+    def _keep_filters(self, group: str, data: list[SubscriptionData]) -> None:
+        if self._filters is not None:
+            self._filters.register(group, data)
 
     def _drop_producer(self, group: str, client_id: str, peer: Peer | None = None) -> Client | None:
         """The client, gone now; None where it is not in the group, or there over another connection than `peer`."""
@@ -159,6 +174,8 @@ class ConsumerGroups:
         dropped = _take_out(found.clients, client_id, peer) if found is not None else None
         if found is not None and dropped is not None and not found.clients:
             del self._groups[group]
+            if self._filters is not None:
+                self._filters.unregister(group)
         return dropped
 
 
@@ -170,13 +187,26 @@ def _take_out(clients: dict[str, Client], client_id: str, peer: Peer | None) -> 
 
 
 def _take_in(group: ConsumerGroup, data: list[SubscriptionData]) -> bool:
-    """The newest version of each topic's subscription counts; a bad one changes nothing. True for a new topic."""
+    """The newest version of each topic's subscription counts; a bad one of tags changes nothing. True for a new topic."""
     known = len(group.subscriptions)
-    subscriptions = [
-        Subscription(item, tag_filter(item.sub_string, None)) for item in data if item.expression_type in TAG
+    news = [
+        item
+        for item in data
+        if (before := group.subscriptions.get(item.topic)) is None or before.data != item
     ]
-    for subscription in subscriptions:
+    for subscription in [_subscription(item) for item in news]:
         before = group.subscriptions.get(subscription.data.topic)
         if before is None or before.version <= subscription.version:
             group.subscriptions[subscription.data.topic] = subscription
     return len(group.subscriptions) > known
+
+
+def _subscription(data: SubscriptionData) -> Subscription:
+    if is_tag_type(data.expression_type):
+        return Subscription(data, tag_filter(data.sub_string, None))
+    try:
+        return Subscription(data, None, property_filter(data.sub_string, data.expression_type))
+    except (
+        FilterError
+    ):  # its client asked whether the expression is one (46), and hears of it again when it pulls
+        return Subscription(data, None)

@@ -1,10 +1,9 @@
 """Requests of clients that consume in order: lock queues 41, give them up 42.
 
-Invariant: a client is told that it holds a queue only once every member of the SyncStateSet knows it, so that the next master
-does, too; only a master tells it, and what this broker does not have is held by nobody. A master that may have a successor
-without knowing renews nothing by itself: that successor counts leases from when it began, so all who may be it must have been
-slaves of this master a moment ago. Where one that nobody waited for may lead next, as in Raft mode, a master answers nothing
-until no client trusts what its predecessor said."""
+Invariant: a client is told that it holds a queue only once every member of the SyncStateSet knows it, in Raft mode a majority,
+so that the next master does, too; only a master tells it, and what this broker does not have is held by nobody. A master that
+may have a successor without knowing renews nothing by itself: that successor counts leases from when it began, so all who may
+be it must have been slaves of this master a moment ago; in Raft mode a majority must have said so."""
 
 from __future__ import annotations
 
@@ -13,6 +12,7 @@ from broker.role.membership import VOUCHED_MS, Membership
 from broker.tables.queuelocks import Queue
 from broker.tables.subscriptiongroups import NAME_LENGTH_MAX
 from broker.tables.tables import Tables
+from ha.replication import Replication
 from mqruntime.clock import Clock
 from remoting.bodies.queues import LockBatchResponseBody, LockQueuesBody, MessageQueue
 from remoting.codes import RequestCode, ResponseCode
@@ -20,16 +20,18 @@ from remoting.command import RemotingCommand
 from remoting.peer import Peer
 from remoting.router import Router
 
-SETTLED_MS = 35_000
-"""A client trusts a lock for 30 s; the rest is until a leader of a Raft group that was deposed knows it."""
-JUST_BEGUN = "this master has just begun, and may not know who holds queues: locks of its predecessor last for half a minute"
-
 
 class LockRequests:
     """Their handlers, on a broker of the set `broker_name`."""
 
     def __init__(
-        self, broker_name: str, tables: Tables, role: Membership, agreement: Agreement, clock: Clock
+        self,
+        broker_name: str,
+        tables: Tables,
+        role: Membership,
+        agreement: Agreement,
+        ha: Replication,
+        clock: Clock,
     ) -> None:
         self._broker_name = broker_name
         self._tables = tables
@@ -38,8 +40,11 @@ class LockRequests:
         self._locks = tables.locks
         self._role = role
         self._agreement = agreement
+        self._ha = ha
         self._witnessed: tuple[int, int] | None = None
         """Under which masterEpoch all who may follow were slaves of this master, and when, ms."""
+        self._followed = (0, 0)
+        """Under which masterEpoch, and when, a majority was asked that followed this master."""
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.LOCK_BATCH_MQ, self._lock)
@@ -48,8 +53,6 @@ class LockRequests:
     async def _lock(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         if not self._role.accepts_sends:
             return self._not_master(command)
-        if self._agreement.may_be_forgotten and self._clock.monotonic_ms() < self._locks.led_ms + SETTLED_MS:
-            return command.reply(ResponseCode.SYSTEM_BUSY, JUST_BEGUN)
         wanted = LockQueuesBody.decode(command.body)
         group, client_id = wanted.consumer_group, wanted.client_id
         if max(len(group), len(client_id)) > NAME_LENGTH_MAX:
@@ -68,6 +71,8 @@ class LockRequests:
             if doubtful:
                 self._witnessed = epoch, now_ms
             held = self._locks.note_agreed(group, held, client_id, newest)
+        if held and not await self._still_leads(epoch):
+            return self._not_master(command)
         queues = [MessageQueue(topic, self._broker_name, queue_id) for topic, queue_id in held]
         return command.reply(body=LockBatchResponseBody(queues).encode())
 
@@ -85,6 +90,15 @@ class LockRequests:
             and self._witnessed[0] == epoch
             and now_ms < self._witnessed[1] + VOUCHED_MS
         )
+
+    async def _still_leads(self, epoch: int) -> bool:
+        """Whether replicas that elect their master said so lately, or say it now."""
+        now_ms = self._clock.monotonic_ms()
+        if self._followed[0] != epoch or now_ms >= self._followed[1] + VOUCHED_MS:
+            if not await self._ha.still_leads():
+                return False
+            self._followed = epoch, now_ms
+        return self._role.accepts_sends and self._role.master_epoch == epoch
 
     def _here(self, body: LockQueuesBody) -> list[Queue]:
         """Those of the queues that this broker has."""

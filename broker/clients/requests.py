@@ -1,25 +1,37 @@
-"""Requests about connected clients: heartbeats 34, leaving 35, members 38, connections 203 and 204, checks 46."""
+"""Requests about connected clients: heartbeats 34, leaving 35, members 38, connections 203, 204 and 328, what a group wants
+345, checks 46."""
 
 from __future__ import annotations
 
 from broker.clients.groups import Client, ConsumerGroups
-from broker.clients.subscription import tag_filter
+from broker.clients.subscription import is_tag_type, not_supported, property_filter, tag_filter
 from broker.role.membership import Membership
+from broker.settings.clients import ClientSettings
 from broker.tables.subscriptiongroups import SubscriptionGroups
 from broker.tables.topics import Topics
+from filters.errors import FilterError
 from messagestore.systemtopics import RETRY_PREFIX
+from mqruntime.clock import Clock
 from remoting.bodies.heartbeats import (
     CheckClientConfigBody,
     Connection,
     ConsumerConnection,
     ConsumerIdList,
+    GroupSubscription,
     HeartbeatData,
     ProducerConnection,
+    ProducerInfo,
+    ProducerTable,
 )
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.errors import HeaderError
-from remoting.headers.admin import ConsumerGroupHeader, ProducerGroupHeader, UnregisterClientHeader
+from remoting.headers.admin import (
+    ConsumerGroupHeader,
+    GroupAndTopicHeader,
+    ProducerGroupHeader,
+    UnregisterClientHeader,
+)
 from remoting.peer import Peer
 from remoting.router import Router
 
@@ -29,9 +41,17 @@ class ClientRequests:
     groups and topics: a slave's tables are its master's."""
 
     def __init__(
-        self, consumers: ConsumerGroups, groups: SubscriptionGroups, topics: Topics, role: Membership
+        self,
+        consumers: ConsumerGroups,
+        groups: SubscriptionGroups,
+        topics: Topics,
+        role: Membership,
+        settings: ClientSettings,
+        clock: Clock,
     ) -> None:
+        self._clock = clock
         self._role = role
+        self._settings = settings
         self._consumers = consumers
         self._groups = groups
         self._topics = topics
@@ -42,6 +62,8 @@ class ClientRequests:
         router.add(RequestCode.GET_CONSUMER_LIST_BY_GROUP, self._members)
         router.add(RequestCode.GET_CONSUMER_CONNECTION_LIST, self._consumer_connections)
         router.add(RequestCode.GET_PRODUCER_CONNECTION_LIST, self._producer_connections)
+        router.add(RequestCode.GET_ALL_PRODUCER_INFO, self._all_producers)
+        router.add(RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER, self._subscription)
         router.add(RequestCode.CHECK_CLIENT_CONFIG, self._check)
 
     def disconnected(self, peer: Peer) -> None:
@@ -95,11 +117,39 @@ class ClientRequests:
             return command.reply(ResponseCode.SYSTEM_ERROR, f"the producer group[{name}] not exist")
         return command.reply(body=ProducerConnection(_connections(clients)).encode())
 
+    def _all_producers(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        now_ms, heard_now_ms = self._clock.now_ms(), self._clock.monotonic_ms()
+        table = {
+            group: [
+                ProducerInfo(
+                    client.client_id,
+                    client.peer.remote_address,
+                    client.language,
+                    client.version,
+                    now_ms - (heard_now_ms - client.peer.active_at_ms),
+                )
+                for client in clients
+            ]
+            for group, clients in self._consumers.producer_groups().items()
+        }
+        return command.reply(body=ProducerTable(table).encode())
+
+    def _subscription(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        header = GroupAndTopicHeader.from_ext(command.ext)
+        found = self._consumers.subscription(header.group, header.topic)
+        body = GroupSubscription(header.topic, header.group, found.data if found is not None else None)
+        return command.reply(body=body.encode())
+
     def _check(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         data = CheckClientConfigBody.decode(command.body).subscription_data
         try:
-            tag_filter(data.sub_string, data.expression_type)
-        except HeaderError as error:
+            if is_tag_type(data.expression_type):
+                tag_filter(data.sub_string, data.expression_type)
+            elif not self._settings.enable_property_filter:
+                return command.reply(ResponseCode.SYSTEM_ERROR, not_supported(data.expression_type))
+            else:
+                property_filter(data.sub_string, data.expression_type)
+        except (HeaderError, FilterError) as error:
             return command.reply(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error))
         return command.reply()
 

@@ -1,7 +1,6 @@
 """A broker's figures for Prometheus.
 
-Invariant: everything is read when it is scraped, but for the totals by topic, which a batch adds to once while metrics
-are on."""
+Invariant: everything is read when it is scraped, but for the totals by topic, which a batch adds to once."""
 
 from __future__ import annotations
 
@@ -14,7 +13,6 @@ from prometheus_client.registry import Collector
 
 from broker.metrics import figures
 from broker.metrics.latencies import Latencies, name_of
-from broker.metrics.totals import Totals
 from broker.requests import Requests
 from broker.role.membership import Membership
 from broker.sends.retries import dead_letter_topic
@@ -54,7 +52,7 @@ class BrokerCollector(Collector):
         self._tables = tables
         self._requests = requests
         self._clock = clock
-        self._totals = requests.totals or Totals()
+        self._totals = requests.totals
         self._latencies = requests.latencies or Latencies(clock, tables.topics, settings.slave_timeout)
         values = (settings.broker_cluster_name, "broker", settings.broker_name)
         self._families = Families(dict(zip(figures.BASE_LABELS, values, strict=True)))

@@ -11,7 +11,7 @@ import logging
 from broker.neighbours.masterfinder import MasterFinder
 from broker.neighbours.registration import Registration
 from broker.neighbours.slavesync import SlaveSync
-from broker.neighbours.tablecopy import TableCopy
+from broker.neighbours.tablecopy import Fence, TableCopy
 from broker.role.membership import Membership
 from broker.settings.broker import BrokerSettings
 from broker.tables.tables import Tables
@@ -39,6 +39,7 @@ class Neighbours:
         tables: Tables,
         clock: Clock,
         tasks: Tasks,
+        fence: Fence | None = None,
     ) -> None:
         self._settings = settings
         self._membership = membership
@@ -57,6 +58,7 @@ class Neighbours:
             period_ms=settings.register_name_server_period,
             timeout_ms=settings.register_broker_timeout_mills,
             topics=tables.topics,
+            permission=lambda: settings.broker_permission,
             on_master=self._master_told,
             needs_master=lambda: self._in_pair and membership.is_slave and membership.master_address is None,
         )
@@ -68,6 +70,7 @@ class Neighbours:
             interval_ms=settings.slave_sync_interval,
             on_old_master=lambda: self.copies.soon(),
             in_pair=self._in_pair,
+            fence=fence,
         )
         self.copies = SlaveSync(
             membership,

@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 from broker.role.membership import Membership
-from broker.tables.topics import Topics
+from broker.tables.topics import PERM_READ_WRITE, Topics
 from ha.replication import Replication
 from mqruntime.clock import Clock
 from mqruntime.log import fields
@@ -18,6 +19,7 @@ from mqruntime.repeatedfailure import RepeatedFailure
 from mqruntime.tasks import Tasks
 from mqruntime.waking import woken
 from remoting.bodies.registration import RegisterBrokerBody, body_crc32
+from remoting.bodies.topics import PERM_INHERIT, TopicConfigWrapper
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
@@ -49,10 +51,12 @@ class Registration:
         period_ms: int,
         timeout_ms: int,
         topics: Topics,
+        permission: Callable[[], int],
         on_master: Callable[[str, str], None],
         needs_master: Callable[[], bool],
     ) -> None:
-        """While `needs_master()` it registers again and again: the answer says where our master is."""
+        """Topics are told with no more than `permission()`, of 2 WRITE and 4 READ. While `needs_master()` it registers again
+        and again: the answer says where our master is."""
         self._membership = membership
         self._ha = ha
         self._client = client
@@ -61,6 +65,7 @@ class Registration:
         self._period_ms = period_ms
         self._timeout_ms = timeout_ms
         self._topics = topics
+        self._permission = permission
         self._on_master = on_master
         self._needs_master = needs_master
         self._stands_in: Callable[[], bool] = lambda: False
@@ -107,8 +112,18 @@ class Registration:
             wait_ms = self._period_ms if done and not self._needs_master() else RETRY_MS
             await woken(wake, wait_ms)
 
+    def _told(self) -> TopicConfigWrapper:
+        """The topics as clients may use them here."""
+        table, allowed = self._topics.wrapper(), self._permission() | PERM_INHERIT
+        if allowed & PERM_READ_WRITE != PERM_READ_WRITE:
+            rows = table.topic_config_table
+            table.topic_config_table = {
+                name: replace(row, perm=row.perm & allowed) for name, row in rows.items()
+            }
+        return table
+
     async def _register(self, name_server: str, role_id: int) -> bool:
-        us, body = self._membership, RegisterBrokerBody(self._topics.wrapper()).encode()
+        us, body = self._membership, RegisterBrokerBody(self._told()).encode()
         header = RegisterBrokerHeader(
             us.broker_name,
             us.address,

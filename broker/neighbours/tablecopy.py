@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import Protocol
 
 from broker.role.membership import Membership
 from broker.tables.holders import TablesVersion
@@ -33,6 +34,14 @@ AGAIN_SOON_MS, AGAIN_MS = 10, 200
 rarely."""
 
 
+class Fence(Protocol):
+    """What a Raft group's member may take over, and be counted on for; see broker.neighbours.grouptables."""
+
+    def takes(self, version: TablesVersion) -> bool: ...
+
+    def tells(self, version: TablesVersion) -> bool: ...
+
+
 class TableCopy:
     """Asks the master that `membership` names; `on_old_master()` when it turns out not to know the request."""
 
@@ -46,6 +55,7 @@ class TableCopy:
         interval_ms: int,
         on_old_master: Callable[[], None],
         in_pair: bool = False,
+        fence: Fence | None = None,
     ) -> None:
         """`in_pair`: every master is polled as upstream's, for nothing here tells one process of a master from the next."""
         self._membership = membership
@@ -61,6 +71,7 @@ class TableCopy:
         self._held: TablesVersion | None = None  # adopted and on disk
         self._old: tuple[str, int] | None = None
         self._in_pair = in_pair
+        self._fence = fence
         self._again_ms = AGAIN_SOON_MS
         tables.on_facts_changed(self._differs)
 
@@ -115,7 +126,10 @@ class TableCopy:
             self._again_ms = AGAIN_SOON_MS
         broker_id = self._membership.broker_id
         assert broker_id is not None, "a slave has an id"
-        header = CopyTablesHeader(broker_id, str(self._held) if self._held else None, WAIT_MS)
+        held = (
+            self._held if self._fence is None or self._held is None or self._fence.tells(self._held) else None
+        )
+        header = CopyTablesHeader(broker_id, str(held) if held else None, WAIT_MS)
         request = RemotingCommand.request(RequestCode.COPY_TABLES, header)
         try:
             reply = await self._client.call(master[0], request, TIMEOUT_MS)
@@ -133,7 +147,8 @@ class TableCopy:
             self._old = master
             self._on_old_master()
             return self._interval_ms
-        if reply.code != ResponseCode.SUCCESS or version is None or version.epoch != master[1]:
+        is_ours = version is not None and version.epoch == master[1]
+        if reply.code != ResponseCode.SUCCESS or version is None or not (is_ours and self._may_take(version)):
             # it does not lead yet, or not any more, or it is a former master at this address
             again_ms, self._again_ms = self._again_ms, min(2 * self._again_ms, AGAIN_MS)
             return again_ms
@@ -144,7 +159,7 @@ class TableCopy:
 
     async def _store(self, copy: TablesCopy, version: TablesVersion) -> bool:
         """Whether they are on disk."""
-        self._tables.adopt(copy)
+        self._tables.adopt(copy, version)
         self._adopted, self._held = version, None
         source, before = self._source, self._tables.version
         try:
@@ -154,6 +169,9 @@ class TableCopy:
         if (self._source, self._tables.version) == (source, before):
             self._held = version
         return True
+
+    def _may_take(self, version: TablesVersion) -> bool:
+        return self._fence is None or self._fence.takes(version)
 
     def _differs(self) -> None:
         """A reader's group was made here, or a role taken: the master's word is all, so it is asked for everything."""

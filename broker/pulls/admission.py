@@ -9,21 +9,26 @@ from typing import Protocol
 
 from broker.clients.groups import ConsumerGroups
 from broker.clients.refusals import REJECTED, Refused
-from broker.clients.subscription import TAG, tag_filter
+from broker.clients.subscription import is_tag_type, not_supported, property_filter, tag_filter
 from broker.pulls.request import PullRequest
 from broker.tables.subscriptiongroups import SubscriptionGroups
 from broker.tables.topics import Topics
-from messagestore.messages import TagFilter
+from filters.errors import FilterError
+from messagestore.messages import PropertyFilter, TagFilter
 from remoting.bodies.topics import PERM_READ
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.errors import HeaderError
 from remoting.headers.pull import SYS_FLAG_SUBSCRIPTION, PullMessageHeader
 
+NO_FILTER = "The broker's consumer filter data is not exist!Your expression may be wrong!"
+
 
 class PullLimits(Protocol):
     """The settings that bound a pull."""
 
+    broker_permission: int
+    enable_property_filter: bool
     lite_pull_message_enable: bool
     max_transfer_bytes: int
     max_transfer_count: int
@@ -63,6 +68,8 @@ class PullAdmission:
         if not self._reading.serves_reads:
             raise Refused(ResponseCode.SYSTEM_BUSY, REJECTED)
         limits = self._limits
+        if not limits.broker_permission & PERM_READ:
+            raise Refused(ResponseCode.NO_PERMISSION, "the broker pulling message is forbidden")
         if command.code == RequestCode.LITE_PULL_MESSAGE and not limits.lite_pull_message_enable:
             raise Refused(ResponseCode.NO_PERMISSION, "lite pull is disabled on this broker")
         group = self._groups.find_or_create(header.consumer_group)
@@ -94,6 +101,7 @@ class PullAdmission:
         size = limits.max_transfer_bytes
         if header.max_msg_bytes is not None and header.max_msg_bytes > 0:
             size = min(size, header.max_msg_bytes)
+        tags, matching = self._filter(header)
         return PullRequest(
             command,
             header.consumer_group,
@@ -102,23 +110,31 @@ class PullAdmission:
             header.queue_offset,
             count,
             size,
-            self._filter(header),
+            tags,
             arrived_ms,
+            matching=matching,
         )
 
-    def _filter(self, header: PullMessageHeader) -> TagFilter | None:
+    def _filter(self, header: PullMessageHeader) -> tuple[TagFilter | None, PropertyFilter | None]:
         if header.sys_flag & SYS_FLAG_SUBSCRIPTION:
             try:
-                return tag_filter(header.subscription, header.expression_type)
-            except HeaderError as error:
+                if is_tag_type(header.expression_type):
+                    return tag_filter(header.subscription, header.expression_type), None
+                self._check_taken(header.expression_type)
+                return None, property_filter(header.subscription, header.expression_type)
+            except (HeaderError, FilterError) as error:
                 raise Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
-        if (header.expression_type or "") not in TAG:
-            raise Refused(
-                ResponseCode.SYSTEM_ERROR, f"The broker does not support {header.expression_type} filters"
-            )
         subscription = self._consumers.subscription(header.consumer_group, header.topic)
         if subscription is None:
             raise Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's group info not exist")
         if subscription.version < header.sub_version:
             raise Refused(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
-        return subscription.filter
+        if not is_tag_type(subscription.data.expression_type):
+            if subscription.matching is None:
+                raise Refused(ResponseCode.FILTER_DATA_NOT_EXIST, NO_FILTER)
+            self._check_taken(subscription.data.expression_type)
+        return subscription.filter, subscription.matching
+
+    def _check_taken(self, expression_type: str | None) -> None:
+        if not self._limits.enable_property_filter:
+            raise Refused(ResponseCode.SYSTEM_ERROR, not_supported(expression_type))

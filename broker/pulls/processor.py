@@ -20,7 +20,7 @@ from broker.pulls.held import HeldPull, HeldPulls
 from broker.pulls.request import PullRequest
 from broker.tables.consumeroffsets import ConsumerOffsets
 from messagestore.errors import OffsetOutOfRange, QueueDamaged, RecordDamaged
-from messagestore.messages import GetResult, GetStatus, QueueGrew, TagFilter
+from messagestore.messages import GetResult, GetStatus, PropertyFilter, QueueGrew, TagFilter
 from mqruntime.clock import Clock
 from mqruntime.log import fields
 from mqruntime.tasks import Tasks
@@ -60,6 +60,14 @@ class Queues(Protocol):
         max_bytes: int,
         tag_filter: TagFilter | None = None,
     ) -> GetResult: ...
+
+    def get_matching(
+        self, topic: str, queue_id: int, queue_offset: int, max_count: int, max_bytes: int, wanted: PropertyFilter
+    ) -> GetResult: ...  # fmt: skip
+
+    async def read_matching(
+        self, topic: str, queue_id: int, queue_offset: int, max_count: int, max_bytes: int, wanted: PropertyFilter
+    ) -> GetResult: ...  # fmt: skip
 
     async def load(self, result: GetResult) -> None: ...
 
@@ -163,7 +171,7 @@ class PullProcessor:
         for topic, queue_id, next_offset in grown:
             for pull in self._held.waiting((topic, queue_id), next_offset):
                 result = self._read(pull.request)
-                if result.status is GetStatus.NO_MATCHED_MESSAGE:
+                if result.status is GetStatus.NO_MATCHED_MESSAGE and not result.cold:
                     pull.request.offset = result.next_begin_offset
                     pull.request.moved = True
                 elif self._held.release(pull):
@@ -185,6 +193,15 @@ class PullProcessor:
             self._refuse(pull.peer, pull.request, ResponseCode.SYSTEM_BUSY, REJECTED)
 
     def _read(self, request: PullRequest) -> GetResult:
+        if request.matching is not None:
+            return self._store.get_matching(
+                request.topic,
+                request.queue_id,
+                request.offset,
+                request.count_max,
+                request.bytes_max,
+                request.matching,
+            )
         return self._store.get(
             request.topic,
             request.queue_id,
@@ -205,6 +222,8 @@ class PullProcessor:
     def _answer(
         self, peer: Peer, request: PullRequest, result: GetResult
     ) -> RemotingCommand | Coroutine[Any, Any, None] | None:
+        if result.cold and result.status is not GetStatus.FOUND and request.matching is not None:
+            return self._match_and_answer(peer, request, request.matching)
         code = _code(result, request)
         said = self._direction.answer(code, request.group, request.offset, result)
         if result.status is not GetStatus.FOUND:
@@ -232,6 +251,19 @@ class PullProcessor:
         else:
             self._refuse(peer, request, ResponseCode.SYSTEM_BUSY, REJECTED)
 
+    async def _match_and_answer(self, peer: Peer, request: PullRequest, wanted: PropertyFilter) -> None:
+        """The same where properties that decide are on the disk."""
+        place = request.topic, request.queue_id, request.offset
+        try:
+            result = await self._store.read_matching(*place, request.count_max, request.bytes_max, wanted)
+        except (RecordDamaged, OSError) as error:
+            self._cannot_be_read(peer, request, error)
+            return
+        if self._admission.serves_reads:
+            self._answer_late(peer, request, result)
+        else:
+            self._refuse(peer, request, ResponseCode.SYSTEM_BUSY, REJECTED)
+
     async def _load_and_write(
         self, peer: Peer, request: PullRequest, said: Answer, result: GetResult
     ) -> None:
@@ -240,14 +272,18 @@ class PullProcessor:
         except OffsetOutOfRange:  # deleted or cut meanwhile: the client is told where to go on
             self._answer_late(peer, request, self._read(request))
             return
-        except (RecordDamaged, QueueDamaged) as damage:
-            self._refuse(peer, request, ResponseCode.SYSTEM_ERROR, str(damage))
-            return
-        except OSError as error:  # of this part of the disk; the pull may have no caller that answers for it
-            logger.error("pull not answered", extra=fields(at=result.ranges[0][0], why=error))
-            self._refuse(peer, request, ResponseCode.SYSTEM_ERROR, f"OSError: {error}")
+        except (RecordDamaged, QueueDamaged, OSError) as error:
+            self._cannot_be_read(peer, request, error)
             return
         self._write(peer, request, said, result)
+
+    def _cannot_be_read(self, peer: Peer, request: PullRequest, error: Exception) -> None:
+        """The pull may have no caller that answers for a part of the disk that gives nothing."""
+        if isinstance(error, OSError):
+            place = f"{request.topic} {request.queue_id} {request.offset}"
+            logger.error("pull not answered", extra=fields(at=place, why=error))
+        why = f"OSError: {error}" if isinstance(error, OSError) else str(error)
+        self._refuse(peer, request, ResponseCode.SYSTEM_ERROR, why)
 
     def _refuse(self, peer: Peer, request: PullRequest, code: ResponseCode, why: str) -> None:
         self._observe(request, code)

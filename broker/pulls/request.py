@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from messagestore.messages import TagFilter
+from messagestore.messages import PropertyFilter, TagFilter
 from remoting.command import RemotingCommand
 
 
@@ -23,6 +23,7 @@ class PullRequest:
     arrived_ms: int  # monotonic
     held: bool = False  # it had to wait
     moved: bool = False  # past messages that the filter does not want
+    matching: PropertyFilter | None = None  # instead of `filter`
 
     @property
     def queue(self) -> tuple[str, int]:

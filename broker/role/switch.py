@@ -79,7 +79,9 @@ class RoleSwitch:
             became_master=role is Role.MASTER and former is not Role.MASTER,
             grant=grant if role is Role.SLAVE else None,
         )
-        self._tables.topics.led_under(max(self._ha.epoch, 0))
+        # a Raft group's term may have moved on, under which nothing was read of its members yet
+        epoch = max(min(self._ha.epoch, grant.master_epoch), 0)
+        self._tables.role_taken(epoch, leads=role is Role.MASTER)
         self._neighbours.registration.soon()
 
     def master_moved(self, address: str, master_epoch: int) -> None:

@@ -7,6 +7,7 @@ another one into the place of the one that is handed back."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 from typing import Protocol
 
@@ -58,7 +59,7 @@ class SendBack:
         groups: SubscriptionGroups,
         gate: WriteGate,
         random: Random,
-        broker_permission: int,
+        permission: Callable[[], int],
         delay_levels: int,
         totals: Totals | None = None,
     ) -> None:
@@ -67,7 +68,7 @@ class SendBack:
         self._groups = groups
         self._gate = gate
         self._random = random
-        self._writable = bool(broker_permission & PERM_WRITE)
+        self._permission = permission
         self._delay_levels = delay_levels
         self._totals = totals
 
@@ -84,7 +85,7 @@ class SendBack:
             return command.reply(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {header.group}"
             )
-        if not self._writable:
+        if not self._permission() & PERM_WRITE:
             return command.reply(ResponseCode.NO_PERMISSION, "the broker sending message is forbidden")
         if group.retry_queue_nums <= 0:
             return command.reply()  # this group does not want retries
@@ -102,7 +103,10 @@ class SendBack:
             return command.reply(ResponseCode.SYSTEM_ERROR, remark)
         if refusal := self._gate.refusal(NOT_ENOUGH):  # the role may have changed meanwhile
             return refusal.reply_to(command)
-        return self._put(peer, command, self._next_try(failed, header, group, topic, command.version))
+        message = self._next_try(failed, header, group, topic, command.version)
+        if self._totals is not None:
+            self._totals.message_sent_back(failed.property_map.get(RETRY_TOPIC, failed.topic), header.group)
+        return self._put(peer, command, message)
 
     def _next_try(
         self,

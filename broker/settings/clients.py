@@ -32,14 +32,19 @@ class ClientSettings(Settings):
         alias="autoCreateSubscriptionGroup",
         description="an unknown consumer group is created when it is first seen",
     )
+    enable_property_filter: bool = Field(
+        False,
+        alias="enablePropertyFilter",
+        description="take SQL92 expressions, by which messages are chosen for their properties",
+    )
     slave_read_enable: bool = Field(False, alias="slaveReadEnable", description="slaves serve pulls")
     access_message_in_memory_max_ratio: int = Field(
         40,
         alias="accessMessageInMemoryMaxRatio",
-        ge=1,
+        ge=0,
         le=100,
         description="with `slaveReadEnable`: who reads further below the log's end than this part of the machine's memory, in "
-        "percent, is sent to a slave",
+        "percent, is sent to a slave, which keeps who reads further than 10 percent less",
     )
     long_polling_enable: bool = Field(
         True,

@@ -46,11 +46,12 @@ class QueueLocks:
         self._clock = clock
         self._on_change = on_change
         self._locks: dict[Key, Lock] = {}
+        self._table: QueueLockTable | None = None
+        """As it was written last, while no holder has changed since."""
         self._bytes = 0
         self.newest = 0
         """The number of the last lock that was granted here."""
-        self.led_ms = self._forgot_ms = clock.monotonic_ms()
-        """When the last role was taken."""
+        self._forgot_ms = clock.monotonic_ms()
 
     def lock(self, group: str, queues: Iterable[Queue], client_id: str) -> list[Queue]:
         """`client_id` wants `queues`, or renews its locks; those of them that it holds now."""
@@ -100,26 +101,33 @@ class QueueLocks:
 
     def led(self) -> None:
         """A role was taken: nobody has renewed anything here yet, and who is in the set with a master may be another now."""
-        self.led_ms = now_ms = self._clock.monotonic_ms()
+        now_ms = self._clock.monotonic_ms()
         for lock in self._locks.values():
             lock.renewed_ms, lock.agreed = now_ms, False
 
     def wrapper(self) -> QueueLockTable:
-        """The table as it is handed to slaves."""
-        return QueueLockTable(
-            [QueueLock(group, *queue, lock.client_id) for (group, queue), lock in self._locks.items()]
-        )
+        """The table as it is written, and handed to slaves."""
+        if self._table is None:
+            self._table = QueueLockTable(
+                [
+                    QueueLock(group, topic, queue_id, lock.client_id)
+                    for (group, (topic, queue_id)), lock in self._locks.items()
+                ]
+            )
+        return self._table
 
     def adopt(self, table: QueueLockTable) -> bool:
-        """Take over the master's table; False when no holder differs."""
-        holders = {(each.group, (each.topic, each.queue_id)): each.client_id for each in table.locks}
-        if holders == {key: lock.client_id for key, lock in self._locks.items()}:
-            return False
+        """Take over the master's table, what differs in it; False when no holder does."""
+        locks = self._locks
+        holders = {(lock.group, (lock.topic, lock.queue_id)): lock.client_id for lock in table.locks}
+        gone = [key for key, lock in locks.items() if holders.get(key) != lock.client_id]
+        for key in gone:
+            self._drop(key)
+        news = [key for key in holders if key not in locks]
         now_ms = self._clock.monotonic_ms()
-        self._locks, self._bytes = {}, 0
-        for key, client_id in holders.items():
-            self._put(key, Lock(client_id, now_ms, self.newest))
-        return True
+        for key in news:
+            self._put(key, Lock(holders[key], now_ms, self.newest))
+        return bool(gone or news)
 
     def encode(self) -> bytes:
         """The content of queueLocks.json."""
@@ -149,10 +157,12 @@ class QueueLocks:
 
     def _put(self, key: Key, lock: Lock) -> None:
         self._locks[key] = lock
+        self._table = None
         self._bytes += _cost(key, lock)
 
     def _drop(self, key: Key) -> None:
         if (lock := self._locks.pop(key, None)) is not None:
+            self._table = None
             self._bytes -= _cost(key, lock)
 
 

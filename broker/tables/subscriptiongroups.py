@@ -23,7 +23,8 @@ class SubscriptionGroups:
 
     def __init__(self, clock: Clock, *, auto_create: bool, on_change: Callable[[], None]) -> None:
         self._clock = clock
-        self._auto_create = auto_create
+        self.auto_create = auto_create
+        """May change at any time."""
         self._on_change = on_change
         self._wrapper = SubscriptionGroupWrapper()
 
@@ -33,7 +34,7 @@ class SubscriptionGroups:
     def find_or_create(self, name: str) -> SubscriptionGroupConfig | None:
         """The group, made with upstream's defaults if that is allowed; None otherwise."""
         group = self.find(name)
-        if group is None and self._auto_create and name.strip() and len(name) <= NAME_LENGTH_MAX:
+        if group is None and self.auto_create and name.strip() and len(name) <= NAME_LENGTH_MAX:
             group = SubscriptionGroupConfig(name)
             self.put(group)
         return group

@@ -1,5 +1,5 @@
 """The broker's tables and their files: topics, consumer groups, consumer offsets, delay offsets, deletions, queue
-ends, queue locks.
+ends, queue locks, filters.
 
 Invariant: a change of topics or groups is written at once, of offsets within `flushConsumerOffsetInterval`, and all of
 them at a graceful stop. A disk that takes nothing delays the writing; it does not stop the broker. Each change of topics,
@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from broker.settings.broker import BrokerSettings
+from broker.tables.consumerfilters import CONSUMER_FILTERS_FILE, ConsumerFilters
 from broker.tables.consumeroffsets import CONSUMER_OFFSETS_FILE, ConsumerOffsets
 from broker.tables.delayoffsets import DELAY_OFFSETS_FILE, DelayOffsets
 from broker.tables.deletions import DELETIONS_FILE, GROUP, OFFSETS, TOPIC, Deletions
@@ -21,6 +22,7 @@ from broker.tables.holders import TablesVersion
 from broker.tables.queueends import QUEUE_ENDS_FILE, QueueEnds
 from broker.tables.queuelocks import QUEUE_LOCKS_FILE, QueueLocks
 from broker.tables.savedtable import SavedTable
+from broker.tables.stamp import OLDEST, STAMP_FILE, CopyStamp
 from broker.tables.subscriptiongroups import SUBSCRIPTION_GROUPS_FILE, SubscriptionGroups
 from broker.tables.topics import TOPICS_FILE, Topics, system_topics
 from messagestore.messages import QueueEntry
@@ -75,6 +77,7 @@ class Tables:
             queue_nums=settings.default_topic_queue_nums,
         )
         self.topics = Topics(clock, system, self._topics_changed, self._led)
+        self.topics.auto_create = settings.auto_create_topic_enable
         self.groups = SubscriptionGroups(
             clock, auto_create=settings.auto_create_subscription_group, on_change=self._groups_changed
         )
@@ -82,6 +85,7 @@ class Tables:
         self.delays = DelayOffsets()
         self.deletions = Deletions(clock, self._deletions_changed)
         self.locks = QueueLocks(clock, self._locks_changed)
+        self.filters = ConsumerFilters(clock, self._filters_changed)
         self._queues = queues
         self._emptied = queues.emptied_queues()
         self._queue_ends = QueueEnds(queues.queue_ends_at_least)
@@ -100,6 +104,14 @@ class Tables:
             files, DELETIONS_FILE, self.deletions.encode, self.deletions.decode
         )
         self._saved_locks = SavedTable(files, QUEUE_LOCKS_FILE, self.locks.encode, self.locks.decode)
+        self._saved_filters = SavedTable(
+            files, CONSUMER_FILTERS_FILE, self.filters.encode, self.filters.decode
+        )
+        self._reads_filters = settings.enable_property_filter
+        self.stamp = CopyStamp(self._stamped)
+        """Of a Raft group's, where it is kept."""
+        self._saved_stamp = SavedTable(files, STAMP_FILE, self.stamp.encode, self.stamp.decode)
+        self._is_stamped = settings.raft_group is not None
         self._facts_of_ours = (self._saved_queue_ends, self._saved_locks)
         """Which upstream's brokers do not know, but for deletions, which are saved last."""
         self._commits_saved = 0
@@ -129,6 +141,13 @@ class Tables:
         }
 
     # -- what administrators change
+
+    def role_taken(self, master_epoch: int, *, leads: bool) -> None:
+        """What is here is what this broker says under that epoch from now on, if it leads."""
+        self.stamp.leads_no_more()  # first: the next version is of another term
+        self.topics.led_under(master_epoch)
+        if self._is_stamped and leads:
+            self.stamp.led(self.version)
 
     def delete_topic(self, name: str, log_end: int) -> None:
         """The topic and every offset in it; messages of it that stand beyond `log_end` make it anew."""
@@ -165,6 +184,7 @@ class Tables:
     def copied_anew(self) -> None:
         """Who holds the version that this makes was a slave of this master after the call."""
         self._revision += 1
+        self.stamp.changed(self.version)
         self._tell(self._facts_callbacks)
 
     def log_trimmed(self) -> None:
@@ -173,8 +193,10 @@ class Tables:
             self._emptied = emptied
             self.copied_anew()
 
-    def adopt(self, copy: TablesCopy) -> None:
-        """Take over the master's; they are to be saved."""
+    def adopt(self, copy: TablesCopy, version: TablesVersion | None = None) -> None:
+        """Take over the master's, which names them so; they are to be saved."""
+        if self._is_stamped and version is not None:
+            self.stamp.took(version)
         if self._queue_ends.adopt(copy.queue_ends):
             self._saved_queue_ends.changed()
         if self.locks.adopt(copy.queue_locks):
@@ -193,17 +215,29 @@ class Tables:
 
     async def save_facts(self) -> None:
         """Topics, groups, holders of locks and deletions, with the offsets that these took away, are on disk. OSError."""
-        deletions = self._saved_deletions.taken()
+        stamp, deletions = self._saved_stamp.taken(), self._saved_deletions.taken()
         for table in (self.saved_topics, self.saved_groups, self.saved_offsets, *self._facts_of_ours):
             await table.save_facts()
         await self._saved_deletions.save_taken(deletions)
+        await self._saved_stamp.save_taken(stamp)
 
     # -- files
 
     async def load(self) -> None:
         """Raises TableUnreadable, OSError."""
+        if self._is_stamped:
+            await self._load_stamp()
         for table in (*self.copied_from_master.values(), self._saved_deletions, *self._facts_of_ours):
             await table.load()
+        if self._reads_filters:
+            await self._saved_filters.load()
+
+    async def _load_stamp(self) -> None:
+        """That there are no tables is on disk before there are any: else half of a first copy would count for old ones."""
+        if not await self._saved_stamp.load():
+            self.stamp.version = OLDEST if await self.saved_topics.load() else None
+            self._saved_stamp.changed()
+            await self._saved_stamp.save()
 
     async def run(self) -> None:
         """Keep the files in step."""
@@ -219,10 +253,15 @@ class Tables:
         await self._save()
 
     async def _save(self) -> None:
-        deletions = self._saved_deletions.taken()
+        stamp, deletions = self._saved_stamp.taken(), self._saved_deletions.taken()
         for table in (*self.copied_from_master.values(), *self._facts_of_ours):
             await table.save()
         await self._saved_deletions.save_taken(deletions)
+        await self._saved_stamp.save_taken(stamp)
+        await self._saved_filters.save()
+
+    def _stamped(self) -> None:
+        self._saved_stamp.changed()
 
     def _took_away(self, offsets: int) -> None:
         """A deletion removed so many of them."""
@@ -255,9 +294,14 @@ class Tables:
     def _locks_changed(self) -> None:
         self._changed(self._saved_locks)
 
+    def _filters_changed(self) -> None:
+        """With the next round of saving: nobody else is told."""
+        self._saved_filters.changed()
+
     def _changed(self, saved: SavedTable, *, fact: bool = True) -> None:
         saved.changed(fact=fact)
         self._revision += 1
+        self.stamp.changed(self.version)
         self._wake.set()
         self._tell(self._facts_callbacks)
 

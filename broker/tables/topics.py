@@ -68,6 +68,8 @@ class Topics:
         self.system_names = frozenset(self._table)
         self._system = list(self._table.values())
         self._epoch = 0
+        self.auto_create = True
+        """Whether a send may make a topic after AUTO_CREATE_TOPIC; may change at any time."""
         self.data_version = DataVersion(timestamp=clock.now_ms())
 
     def find(self, name: str) -> TopicConfig | None:
@@ -94,6 +96,8 @@ class Topics:
         if name.startswith(RETRY_PREFIX):
             return self.ensure(name, 1)
         model = self._table.get(default_topic)
+        if default_topic == AUTO_CREATE_TOPIC and not self.auto_create:
+            return None
         if model is None or not model.perm & PERM_INHERIT:
             return None
         queues = max(min(queue_nums, model.write_queue_nums), 1)
@@ -102,6 +106,19 @@ class Topics:
         )
         self.put(topic)
         return topic
+
+    def offer_auto_creation(self, queue_nums: int, *, tell: bool) -> None:
+        """The model of such topics has so many queues from now on; name servers and slaves are told where `tell`."""
+        model = TopicConfig(AUTO_CREATE_TOPIC, queue_nums, queue_nums, PERM_ALL)
+        self._system = [each for each in self._system if each.topic_name != AUTO_CREATE_TOPIC] + [model]
+        self.system_names = frozenset(each.topic_name for each in self._system)
+        self._table[AUTO_CREATE_TOPIC] = model
+        if tell:
+            self._changed()
+
+    def tell_again(self) -> None:
+        """What is registered of the topics has changed, though none of them has."""
+        self._changed()
 
     def ensure(self, name: str, queue_nums: int) -> TopicConfig:
         """The topic, made with `queue_nums` queues if it is new."""

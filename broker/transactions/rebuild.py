@@ -30,14 +30,13 @@ looked for from the last record on that is so much older than the newest one."""
 class Log(Protocol):
     """The part of the message store that is read."""
 
-    @property
-    def record_lead(self) -> int: ...
+    def begin_of(self, record_offset: int) -> int: ...
 
     def entries(self, topic: str, queue_id: int, queue_offset: int, count_max: int) -> list[QueueEntry]: ...
 
     async def message_at(self, physical_offset: int) -> memoryview | None: ...
 
-    async def commits_from(self, record_offset: int, limit: int) -> CommitsFound: ...
+    async def commits_from(self, position: int, limit: int) -> CommitsFound: ...
 
 
 class Span(NamedTuple):
@@ -132,7 +131,7 @@ class Rebuild:
             return True
         told_ms = self._tellers[-1][0] if self._tellers else 0
         old = [place for time_ms, place in self._tellers if time_ms <= told_ms - TOLD_LATE_MS]
-        position = max(entry.physical_offset, *old, 0) - self._log.record_lead
+        position = self._log.begin_of(max(entry.physical_offset, *old, 0))
         while position < self._span.log_end:
             found = await self._log.commits_from(position, self._span.log_end)
             if found.end is None or (found.end <= position and not found.halves):

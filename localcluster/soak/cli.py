@@ -13,11 +13,11 @@ import click
 
 from localcluster.cli import one_line_errors, parsed_settings
 from localcluster.cluster import Cluster
-from localcluster.layout import HOST_BEHIND_RELAY, SEGMENT_BYTES
+from localcluster.layout import HOST_BEHIND_RELAY, SEGMENT_BYTES, Mode
 from localcluster.relayprocess import RelayProcess
 from localcluster.soak.plan import Plan, reserved_s_for
 from localcluster.soak.soak import End, Soak
-from localcluster.soak.strikekinds import Kind
+from localcluster.soak.strikekinds import OF_CONTROLLERS, Kind, kinds_for
 
 NAMES = {kind.name.lower().replace("_", "-"): kind for kind in Kind}
 
@@ -29,6 +29,13 @@ NAMES = {kind.name.lower().replace("_", "-"): kind for kind in Kind}
     show_default=True,
     type=click.FloatRange(0, min_open=True),
     help="How long; fractions too.",
+)
+@click.option(
+    "--mode",
+    type=click.Choice([mode.value for mode in Mode]),
+    default=Mode.CONTROLLER.value,
+    show_default=True,
+    help="Controllers elect the master, or the brokers themselves, without controllers.",
 )
 @click.option("--seed", default=1, show_default=True, help="Decides what is struck, when and for how long.")
 @click.option(
@@ -72,6 +79,7 @@ NAMES = {kind.name.lower().replace("_", "-"): kind for kind in Kind}
 @click.option("--keep", is_flag=True, help="Leave the cluster's directory behind.")
 def soak(
     hours: float,
+    mode: str,
     seed: int,
     page_file: Path,
     rate: float,
@@ -84,24 +92,27 @@ def soak(
 ) -> None:
     """Runs a new cluster under steady load and retention while it is struck again and again, and draws what it takes.
 
-    Three controllers and three brokers are killed, stopped, paused, replaced and cut off, one after the other, in an order that
-    the seed decides. It passes if nothing that was acknowledged is lost in what retention has left, and nothing was removed too
-    young; if memory, descriptors and disk stay as they are; if no process ended by itself and none logged an error. Ctrl-C
-    ends it with exit code 130; its page is there.
+    Three controllers and three brokers, or three brokers in Raft mode, are killed, stopped, paused, replaced and cut off, one
+    after the other, in an order that the seed decides. It passes if nothing that was acknowledged is lost in what retention has
+    left, and nothing was removed too young; if memory, descriptors and disk stay as they are; if no process ended by itself and
+    none logged an error. Ctrl-C ends it with exit code 130; its page is there.
     """
     seconds = hours * 3600
-    kinds = tuple(NAMES[name] for name in only) or tuple(Kind)
+    controllers = mode != Mode.RAFT
+    kinds = tuple(NAMES[name] for name in only) or kinds_for(controllers=controllers)
+    if not controllers and OF_CONTROLLERS & {*kinds}:
+        raise click.UsageError("in Raft mode there are no controllers to be struck")
     plan = Plan(seconds, seed, rate, body, segment, reserved or reserved_s_for(seconds), kinds)
     try:
         with one_line_errors():
             page_file.touch()  # not to learn after an hour that nothing can be written there
-            end = _on_new_cluster(plan, parsed_settings(options), page_file, keep)
+            end = _on_new_cluster(plan, Mode(mode), parsed_settings(options), page_file, keep)
     except KeyboardInterrupt:
         raise SystemExit(End.INTERRUPTED.value) from None
     raise SystemExit(end.value)
 
 
-def _on_new_cluster(plan: Plan, settings: dict[str, str], page_file: Path, keep: bool) -> End:
+def _on_new_cluster(plan: Plan, mode: Mode, settings: dict[str, str], page_file: Path, keep: bool) -> End:
     for number in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C, whenever they come
         signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
     directory = Path(tempfile.mkdtemp(prefix="autoswitch-mq-soak-"))
@@ -109,6 +120,7 @@ def _on_new_cluster(plan: Plan, settings: dict[str, str], page_file: Path, keep:
     end = End.INTERRUPTED
     cluster = Cluster.create(
         directory,
+        mode=mode,
         bind_host=HOST_BEHIND_RELAY,
         segment_bytes=plan.segment_bytes,
         broker_settings={**plan.broker_settings(), **settings},

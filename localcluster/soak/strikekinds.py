@@ -24,6 +24,15 @@ class Kind(StrEnum):
     RESTART_CONTROLLER = "restart of a controller"
 
 
+OF_CONTROLLERS = frozenset({Kind.KILL_LEADER, Kind.RESTART_CONTROLLER})
+"""There are none of these where there are no controllers."""
+
+
+def kinds_for(*, controllers: bool) -> tuple[Kind, ...]:
+    """All that can be."""
+    return tuple(kind for kind in Kind if controllers or kind not in OF_CONTROLLERS)
+
+
 def kinds(chance: random.Random, of: Sequence[Kind]) -> Iterator[Kind]:
     """Kinds without end: all of them in some order, then all in another one, and so on."""
     while True:

@@ -58,7 +58,7 @@ class Strikes:
         self._clock = clock
         self._chance = random.Random(seed)
         self._kinds = kinds(self._chance, of)
-        self._shapes = shapes(self._chance)
+        self._shapes = shapes(self._chance, controllers=not cluster.layout.in_raft_mode)
         self._said = said
 
     async def one(self) -> None:
@@ -92,7 +92,8 @@ class Strikes:
             case Kind.ELECT:
                 other = chance.choice(other_members(state))
                 await elect_another(cluster, other)
-                return f"electMaster {cluster.layout.name_of(other.address)}"
+                how = "transfer to" if cluster.layout.in_raft_mode else kind
+                return f"{how} {cluster.layout.name_of(other.address)}"
             case Kind.PARTITION:
                 partition = await cut_ways(cluster, self._relay, next(self._shapes), chance, master)
                 return f"partition: {partition.told}"

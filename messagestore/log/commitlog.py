@@ -147,12 +147,8 @@ class CommitLog(LogFiles):
 
     async def is_boundary(self, offset: int) -> bool:
         """Whether the head of a record, or a BLANK, stands at `offset`. OSError."""
-        segment_end = self.segment_start(offset) + self.segment_size_bytes
         head = await self.read_cold(offset, FIXED_PARTS[0].size)
-        found = check(head, 0, segment_end - offset, offset)
-        if found == INCOMPLETE and len(head) == FIXED_PARTS[0].size:
-            return bool(PHYSICAL_OFFSET.unpack_from(head, PHYSICAL_OFFSET_AT)[0] == offset)
-        return found == END_OF_SEGMENT
+        return plain_boundary(head, self.segment_start(offset) + self.segment_size_bytes, offset)
 
     def first_record(self) -> int | None:
         head = self.read(self._first, PREFIX.size)
@@ -193,6 +189,20 @@ class CommitLog(LogFiles):
             self._end = self._written_end = start + self.segment_size_bytes
             return following.view(), 0
         return present.view(), self._end - start
+
+    def end_segment(self) -> None:
+        """A BLANK ends the segment of the log's end, and the log ends with it; nothing where a segment's end is that already.
+        OSError (ENOSPC), with the log as it was."""
+        left = self.loaded_end - self._end
+        assert left < self.segment_size_bytes or self._end == self._first, (
+            "the log's end is in its last segment"
+        )
+        if left:
+            view = self._with_blocks(self._end, min(PREFIX.size, left)).view()
+            at = self._end % self.segment_size_bytes
+            if left >= PREFIX.size:
+                view[at : at + PREFIX.size] = encode_blank(left)
+            self._end = self._written_end = self.loaded_end
 
     def grow(self, end: int) -> None:
         """Records up to `end` are complete in the tail."""
@@ -431,6 +441,14 @@ class CommitLog(LogFiles):
                     erase_pages(view, at, content)
                     erased += len(content) - content.count(0)
         return erased
+
+
+def plain_boundary(head: bytes, segment_end: int, offset: int) -> bool:
+    """Whether `head`, which stands at `offset` of a segment, begins as a record of that place, or is a BLANK."""
+    found = check(head, 0, segment_end - offset, offset)
+    if found == INCOMPLETE and len(head) >= FIXED_PARTS[0].size:
+        return bool(PHYSICAL_OFFSET.unpack_from(head, PHYSICAL_OFFSET_AT)[0] == offset)
+    return found == END_OF_SEGMENT
 
 
 def erase_pages(view: memoryview, start: int, content: bytes) -> None:

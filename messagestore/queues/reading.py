@@ -6,6 +6,8 @@ body is returned that this process neither wrote nor checked."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from messagestore import record
 from messagestore.errors import OffsetOutOfRange, QueueDamaged
 from messagestore.log.files import LogFiles
@@ -42,6 +44,15 @@ class QueueReader:
         tag_filter: TagFilter | None,
     ) -> GetResult:
         """At most `max_count` messages from `queue_offset` on, and `max_bytes` unless the first alone is larger."""
+        queue = self.queue_at(topic, queue_id, queue_offset)
+        if isinstance(queue, GetResult):
+            return queue
+        count = max(max_count, 1)
+        entries = queue.entries(queue_offset, scan_max(count))
+        return self.collect(queue, entries, queue_offset, count, max_bytes, tag_filter)
+
+    def queue_at(self, topic: str, queue_id: int, queue_offset: int) -> ConsumeQueue | GetResult:
+        """The queue, which has a message at `queue_offset`; else what is said of that."""
         queue = self._queues.find(topic, queue_id)
         if queue is None:
             return GetResult(GetStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
@@ -54,7 +65,7 @@ class QueueReader:
             return GetResult(GetStatus.OFFSET_OVERFLOW_ONE, end, first, end)
         if queue_offset > end:
             return GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, end, first, end)
-        return self._collect(queue, queue_offset, max(max_count, 1), max_bytes, tag_filter)
+        return queue
 
     def is_at_hand(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> bool:
         """Whether `get` reads no entry from the disk."""
@@ -67,21 +78,23 @@ class QueueReader:
         if queue is not None:
             await queue.bring(queue_offset, scan_max(max_count))
 
-    def _collect(
+    def collect(
         self,
         queue: ConsumeQueue,
+        entries: Iterator[tuple[int, int, int]],
         queue_offset: int,
         max_count: int,
         max_bytes: int,
         tag_filter: TagFilter | None,
     ) -> GetResult:
+        """What `get` answers, of `entries` that stand in `queue` from `queue_offset` on."""
         log_min, segment_size = self._log.min_offset, self._log.segment_size_bytes
         found: list[tuple[int, int]] = []
-        begin = end = -1  # of the records that were found last, each where the one before ends
+        phy = begin = end = -1  # of the records that were found last, each where the one before ends
         bytes_found = count = 0
         removed, in_order = False, True
         next_offset, wrong = queue_offset, None
-        for phy, size, tags_code in queue.entries(queue_offset, scan_max(max_count)):
+        for phy, size, tags_code in entries:
             if size == FILLER_SIZE or phy < log_min:
                 removed = True
             elif size <= 0:
@@ -105,19 +118,19 @@ class QueueReader:
         bounds = queue.min_queue_offset, queue.max_queue_offset
         if count:
             found.append((begin, end - begin))
-        if wrong := wrong or self._outside(found, in_order=in_order):
+        if wrong := wrong or self.outside(found, in_order=in_order):
             damage = QueueDamaged(queue.topic, queue.queue_id, *wrong)
             return GetResult(GetStatus.FOUND, next_offset, *bounds, cold=True, damage=damage)
         if not count:
             nothing = GetStatus.MESSAGE_WAS_REMOVING if removed else GetStatus.NO_MATCHED_MESSAGE
-            return GetResult(nothing, next_offset, *bounds)
+            return GetResult(nothing, next_offset, *bounds, looked_at=phy)
         buffers = self._buffers(found, bytes_found) if in_order else self._buffers_apart(found)
         cold = buffers is None
         return GetResult(
             GetStatus.FOUND, next_offset, *bounds, count, bytes_found, found, buffers or [], cold
         )
 
-    def _outside(self, found: list[tuple[int, int]], *, in_order: bool) -> tuple[int, int] | None:
+    def outside(self, found: list[tuple[int, int]], *, in_order: bool) -> tuple[int, int] | None:
         """The first of the ranges that leaves its segment, or the log."""
         segment_size, log_end = self._log.segment_size_bytes, self._log.max_offset
         if in_order and found:  # those of one segment lie between the first and the last
@@ -225,7 +238,7 @@ class QueueReader:
         if (
             phy < self._log.min_offset
             or entry[1] <= 0
-            or self._outside([(phy, record.RECORD_SIZE_MIN)], in_order=True)
+            or self.outside([(phy, record.RECORD_SIZE_MIN)], in_order=True)
         ):
             return -1
         return record.store_timestamp(await self._bytes(phy, min(entry[1], record.FIXED_PARTS[3].size)), 0)

@@ -60,6 +60,8 @@ class Soundness:
         self.checked_bytes = 0
         """Since the start, some perhaps several times."""
         self.repairs = 0
+        self.on_damage: Callable[[], None] = lambda: None
+        """Called when a record was found damaged."""
 
     def begin(self, walked_from: int) -> None:
         """The start has checked the records from `walked_from` on."""
@@ -152,8 +154,9 @@ class Soundness:
         self.damages[offset] = damage = Damage(segment, offset, walked.size, walked.why)
         logger.error(
             "a record of the log is damaged on disk: it is neither served nor sent to other replicas until it is repaired "
-            "from the master. A master cannot repair itself: elect another one (mqadmin electMaster); where nothing repairs "
-            "it, check the disk, empty this store, brokerIdentity included, and start the broker again as a new replica",
+            "from another one. Under controllers a master cannot repair itself: elect another (mqadmin electMaster); where "
+            "nothing repairs it, check the disk, empty this store, brokerIdentity included, and start the broker again",
             extra=fields(segment=segment, offset=damage.offset, size=damage.size, why=damage.why),
         )
+        self.on_damage()
         return True

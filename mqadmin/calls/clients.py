@@ -17,9 +17,11 @@ WAIT_MS = 12_000  # the broker gives the client ten seconds
 CONSUME_TYPE = "PROP_CONSUME_TYPE"
 
 
-async def queues_of(client: AdminClient, broker: str, group: str, client_id: str) -> ConsumerQueues:
-    """What one client reads now (307)."""
-    header = GetConsumerRunningInfoHeader(group, client_id)
+async def queues_of(
+    client: AdminClient, broker: str, group: str, client_id: str, *, jstack: bool = False
+) -> ConsumerQueues:
+    """What one client reads now (307), with its threads where they are asked for."""
+    header = GetConsumerRunningInfoHeader(group, client_id, jstack)
     reply = await client.ask(broker, RequestCode.GET_CONSUMER_RUNNING_INFO, header, wait_ms=WAIT_MS)
     return body_of(ConsumerQueues, broker, reply)
 

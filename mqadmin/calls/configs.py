@@ -29,6 +29,7 @@ BROKERS = ServerKind(RequestCode.GET_BROKER_CONFIG, RequestCode.UPDATE_BROKER_CO
 CONTROLLERS = ServerKind(
     RequestCode.GET_CONTROLLER_CONFIG, RequestCode.UPDATE_CONTROLLER_CONFIG, "controllers"
 )
+NAMESRVS = ServerKind(RequestCode.GET_NAMESRV_CONFIG, RequestCode.UPDATE_NAMESRV_CONFIG, "name servers")
 
 
 def format_settings(heading: str, settings: dict[str, str]) -> str:

@@ -104,8 +104,18 @@ async def put(client: AdminClient, broker: str, group: SubscriptionGroupConfig) 
     await client.ask(broker, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=group.encode())
 
 
+async def settings_of(client: AdminClient, broker: str, group: str) -> SubscriptionGroupConfig | None:
+    """The settings of a group on one broker (352); None where it does not know it."""
+    absent = ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+    asked = client.ask_for(
+        broker, RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, GroupHeader(group), absent=absent
+    )
+    reply = await asked
+    return None if reply is None else body_of(SubscriptionGroupConfig, broker, reply)
+
+
 async def is_known(client: AdminClient, broker: str, group: str) -> bool:
-    """Whether one broker has the group (352)."""
+    """Whether one broker has the group."""
     absent = ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
     asked = client.ask_for(
         broker, RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, GroupHeader(group), absent=absent

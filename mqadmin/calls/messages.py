@@ -16,11 +16,12 @@ from typing import Any
 
 from mqadmin.admin import AdminClient
 from mqadmin.errors import AdminError, ReplyMalformed
-from mqadmin.report import java_map
+from mqadmin.report import Report, java_map
 from mqadmin.times import format_time
+from mqclient.compression import CompressionUnsupported
 from mqclient.consumer import PullConsumer
 from mqclient.errors import ClientError
-from mqclient.message import CompressionUnsupported, RecordMalformed, StoredMessage, decode_messages
+from mqclient.message import RecordMalformed, StoredMessage, decode_messages
 from mqclient.routetable import RouteTable
 from remoting.codes import RequestCode, ResponseCode
 from remoting.headers.messages import QueryMessageHeader, ViewMessageHeader
@@ -117,8 +118,19 @@ def plain_body(message: StoredMessage) -> bytes:
     """The body as the application gave it, or as stored where its compression is not built in."""
     try:
         return message.plain_body()
-    except (CompressionUnsupported, zlib.error):
+    except ValueError:
         return message.body
+
+
+def shown_body(report: Report, message: StoredMessage) -> bytes:
+    """As `plain_body`, with a line about a body that stays as it was stored."""
+    try:
+        return message.plain_body()
+    except CompressionUnsupported as error:
+        report.note(error.cure)
+    except ValueError as error:
+        report.note(f"message {offset_id(message)}: {error}; its body is shown as it is stored")
+    return message.body
 
 
 def format_message(message: StoredMessage, zone: tzinfo | None = None) -> str:

@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 from mqadmin.admin import AdminClient, body_of, split_addresses
 from mqadmin.errors import AdminError, RequestRefused
-from mqadmin.replies import BrokerSet
+from mqadmin.replies import BrokerSet, TopicSettings
 from remoting.bodies.queues import TopicStatsTable
 from remoting.bodies.routes import GroupList, TopicList
+from remoting.bodies.topics import TopicConfig
 from remoting.codes import RequestCode, ResponseCode
 from remoting.headers.admin import TopicHeader
 from remoting.headers.nameserver import DeleteTopicInNamesrvHeader
@@ -60,6 +61,20 @@ async def statistics(client: AdminClient, broker: str, topic: str) -> TopicStats
     """The offsets of a topic's queues on one broker (202)."""
     reply = await client.ask(broker, RequestCode.GET_TOPIC_STATS_INFO, TopicHeader(topic))
     return body_of(TopicStatsTable, broker, reply)
+
+
+async def settings_of(client: AdminClient, broker: str, topic: str) -> TopicSettings:
+    """The settings of a topic on one broker (351), as they may be sent back to it."""
+    reply = await client.ask(broker, RequestCode.GET_TOPIC_CONFIG, TopicHeader(topic))
+    known = body_of(TopicConfig, broker, reply)
+    return TopicSettings(
+        known.topic_name,
+        known.read_queue_nums,
+        known.write_queue_nums,
+        known.perm,
+        known.order,
+        known.topic_sys_flag,
+    )
 
 
 async def groups_of(client: AdminClient, broker: str, topic: str) -> list[str]:

@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from mqadmin.admin import AdminClient
 from mqadmin.calls import messages, topics
 from mqadmin.command import I64_MAX, Argument, UsageWanted, admin_command, number, required_namesrv, run
 from mqadmin.errors import AdminError
 from mqadmin.report import Report
-from mqadmin.times import read_time
+from mqadmin.spans import bounds_of, span_of
 from mqclient.consumer import PullConsumer
 from mqclient.route import MessageQueue
-from remoting.codes import RequestCode
-from remoting.errors import HeaderError
-from remoting.headers.offsets import OffsetResponseHeader, SearchOffsetHeader
 
 COUNT_MAX = 128
 TIME_HELP = "timestamp[currentTimeMillis|yyyy-MM-dd#HH:mm:ss:SSS]"
-
-
-class Span(NamedTuple):
-    """What is wanted of each queue: from an offset on, or from one moment to another, in ms, both included. None bounds
-    nothing."""
-
-    first: int | None
-    begin_ms: int | None
-    end_ms: int | None
 
 
 def format_end(queue: MessageQueue, end: int) -> str:
@@ -69,12 +55,7 @@ def command(
     first = None if offset is None else number("-o", offset, 0, most=I64_MAX)
 
     async def calls(client: AdminClient, report: Report) -> None:
-        now_ms = client.clock.now_ms()
-        span = Span(
-            first,
-            None if begintimestamp is None else read_time("-s", begintimestamp, now_ms),
-            None if endtimestamp is None else read_time("-e", endtimestamp, now_ms),
-        )
+        span = span_of(client, ("-s", begintimestamp), ("-e", endtimestamp), first)
         holders = {row.broker_name: row.address for row in await topics.holders(client, namesrv, topic)}
         report.put(messages=[])
         left = count_max
@@ -87,24 +68,12 @@ def command(
             if not queues:
                 raise AdminError(f"topic {topic} has no such queue; topicStatus shows which it has")
             for queue in queues:
-                bounds = await _bounds(client, holders[queue.broker_name], consumer, queue, span)
+                bounds = await bounds_of(client, holders[queue.broker_name], consumer, queue, span)
                 left -= await _show(report, consumer, queue, bounds, left)
                 if not left:
                     break
 
     run(calls)
-
-
-async def _bounds(
-    client: AdminClient, broker: str, consumer: PullConsumer, queue: MessageQueue, span: Span
-) -> tuple[int, int]:
-    """The offsets where the span begins and ends in a queue of `broker`."""
-    start, end = await consumer.min_offset(queue), await consumer.max_offset(queue)
-    if span.begin_ms is not None:
-        start = max(start, await _offset_at(client, broker, queue, span.begin_ms))
-    if span.end_ms is not None:
-        end = min(end, await _offset_at(client, broker, queue, span.end_ms + 1))
-    return (start if span.first is None else span.first), end
 
 
 async def _show(
@@ -119,20 +88,10 @@ async def _show(
         report.text("Consume ok\n")
     shown = 0
     async for message in consumer.read(queue, start, min(end, start + count_max)):
-        body = messages.plain_body(message).decode(errors="replace")
+        body = messages.shown_body(report, message).decode(errors="replace")
         report.text(messages.format_line(queue.broker_name, message, body))
         report.add("messages", messages.as_json(message))
         shown += 1
     if not cut:
         report.text(format_end(queue, end))
     return shown
-
-
-async def _offset_at(client: AdminClient, broker: str, queue: MessageQueue, timestamp_ms: int) -> int:
-    """The first message of a queue stored at or after a moment (29)."""
-    header = SearchOffsetHeader(queue.topic, queue.queue_id, timestamp_ms, "LOWER")
-    reply = await client.ask(broker, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
-    try:
-        return OffsetResponseHeader.from_ext(reply.ext).offset
-    except HeaderError as error:
-        raise AdminError(f"{broker} answered without an offset: {error}") from error

@@ -12,6 +12,7 @@ from mqadmin.command import Argument, UsageWanted, admin_command, boolean, requi
 from mqadmin.errors import AdminError
 from mqadmin.report import Report, plain
 from mqadmin.times import format_seconds
+from mqadmin.versions import version_name
 from remoting.bodies.heartbeats import ConsumerConnection
 from remoting.bodies.queues import MessageQueue, OffsetWrapper
 
@@ -21,11 +22,6 @@ QUEUE_HEADING = (
 )
 QUEUE_HEADING_WITH_IP = QUEUE_HEADING.replace("#Diff", f"{'#Client IP':<20} #Diff", 1)
 GROUP_HEADING = f"{'#Group':<64}  {'#Count':<6}  {'#Version':<24} {'#Type':<5}  {'#Model':<14}  {'#TPS':<7}  #Diff Total\n"
-VERSIONS = {
-    401: "V4_9_4", 407: "V4_9_7", 409: "V4_9_8", 413: "V5_0_0", 441: "V5_1_4", 473: "V5_3_0", 475: "V5_3_1",
-    477: "V5_3_2", 479: "V5_3_3",
-}  # fmt: skip
-"""The releases that are in use; others are shown by their number."""
 TYPES = {"CONSUME_PASSIVELY": "PUSH", "CONSUME_ACTIVELY": "PULL", "CONSUME_POP": "POP"}
 
 Readers = dict[MessageQueue, str]
@@ -66,7 +62,7 @@ def format_group(row: GroupRow) -> str:
     """A line under GROUP_HEADING."""
     members = row.consumers.connection_set if row.consumers else []
     oldest = min((member.version for member in members), default=0)
-    version = VERSIONS.get(oldest, str(oldest)) if members else "OFFLINE"
+    version = version_name(oldest) if members else "OFFLINE"
     kind = TYPES.get(row.consumers.consume_type or "", "") if row.consumers else ""
     model = (row.consumers.message_model or "") if row.consumers and kind == "PUSH" else ""
     return (

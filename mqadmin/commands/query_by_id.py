@@ -4,12 +4,11 @@ one consumer."""
 from __future__ import annotations
 
 from mqadmin.admin import AdminClient
-from mqadmin.calls import clients, messages, topics
+from mqadmin.calls import messages, topics
 from mqadmin.calls.sending import as_json, must_be_safe, producer
-from mqadmin.calls.topics import Holder
 from mqadmin.command import Argument, UsageWanted, admin_command, boolean, required_namesrv, run
-from mqadmin.errors import AdminError
-from mqadmin.report import Report, java_text
+from mqadmin.givemessage import Found, give
+from mqadmin.report import Report
 from mqadmin.showmessage import BODY_FORMAT_HELP, check_format, show_message
 from mqclient.message import (
     SYS_FLAG_COMPRESSED,
@@ -18,24 +17,11 @@ from mqclient.message import (
     StoredMessage,
 )
 from mqclient.producer import SendResult
-from remoting.bodies.queues import ConsumeDirectlyResult
-from remoting.headers.messages import ConsumeMessageDirectlyHeader
 
 COUNT_MAX = 32
 RESEND_GROUP = "ReSendMsgById"
 COMPRESSION = SYS_FLAG_COMPRESSED | SYS_FLAG_COMPRESSION_TYPE
 NO_UNIT = "-u changes nothing: clients here belong to no unit"
-
-Found = tuple[Holder, StoredMessage]
-
-
-def format_verdict(result: ConsumeDirectlyResult) -> str:
-    """The line of a consumer that was given a message, as upstream's object writes itself."""
-    return (
-        f"ConsumeMessageDirectlyResult [order={java_text(result.order)}, "
-        f"autoCommit={java_text(result.auto_commit)}, consumeResult={result.consume_result}, "
-        f"remark={result.remark or 'null'}, spentTimeMills={result.spent_time_mills}]\n"
-    )
 
 
 def format_sent(result: SendResult) -> str:
@@ -90,7 +76,7 @@ def command(
             if found is None:
                 found = await _by_unique_key(client, namesrv, topic, cluster, text)
             if clientid and consumergroup:
-                await _give(client, report, found, consumergroup, clientid)
+                await give(client, report, found, consumergroup, clientid)
             elif resend:
                 await _send_again(client, report, namesrv, found[1])
             else:
@@ -110,19 +96,6 @@ async def _send_again(client: AdminClient, report: Report, namesrv: str, message
     report.text(format_sent(result))
     report.add("sent", as_json(result))
     must_be_safe(result)
-
-
-async def _give(client: AdminClient, report: Report, found: Found, group: str, client_id: str) -> None:
-    holder, message = found
-    header = ConsumeMessageDirectlyHeader(
-        group, client_id, messages.offset_id(message), holder.broker_name, message.topic
-    )
-    result = await clients.consume_directly(client, holder.address, header)
-    report.text(format_verdict(result))
-    report.add("results", result)
-    if result.consume_result not in ("CR_SUCCESS", "CR_COMMIT"):
-        why = f" ({result.remark})" if result.remark else ""
-        raise AdminError(f"{client_id} did not consume the message: {result.consume_result}{why}")
 
 
 async def _by_offset_id(

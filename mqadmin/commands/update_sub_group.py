@@ -33,10 +33,10 @@ def format_created(address: str) -> str:
     return f"create subscription group to {address} success.\n"
 
 
-def format_group(group: SubscriptionGroupConfig) -> str:
-    """The group as upstream's SubscriptionGroupConfig writes itself, without a line end, as upstream."""
+def fields_of(group: SubscriptionGroupConfig) -> dict[str, Any]:
+    """The fields of upstream's SubscriptionGroupConfig, in its order."""
     policy = group.group_retry_policy
-    parts = {
+    return {
         "groupName": group.group_name,
         "consumeEnable": group.consume_enable,
         "consumeFromMinEnable": group.consume_from_min_enable,
@@ -44,7 +44,7 @@ def format_group(group: SubscriptionGroupConfig) -> str:
         "consumeMessageOrderly": group.consume_message_orderly,
         "retryQueueNums": group.retry_queue_nums,
         "retryMaxTimes": group.retry_max_times,
-        "groupRetryPolicy": f"GroupRetryPolicy{{type={policy['type']}, "
+        "groupRetryPolicy": f"GroupRetryPolicy{{type={java_text(policy.get('type'))}, "
         f"exponentialRetryPolicy={java_text(policy.get('exponentialRetryPolicy'))}, "
         f"customizedRetryPolicy={java_text(policy.get('customizedRetryPolicy'))}}}",
         "brokerId": group.broker_id,
@@ -55,7 +55,11 @@ def format_group(group: SubscriptionGroupConfig) -> str:
         "subscriptionDataSet": group.subscription_data_set,
         "attributes": java_map(group.attributes),
     }
-    inside = ", ".join(f"{name}={java_text(value)}" for name, value in parts.items())
+
+
+def format_group(group: SubscriptionGroupConfig) -> str:
+    """The group as upstream's SubscriptionGroupConfig writes itself, without a line end, as upstream."""
+    inside = ", ".join(f"{name}={java_text(value)}" for name, value in fields_of(group).items())
     return f"SubscriptionGroupConfig{{{inside}}}"
 
 

@@ -32,7 +32,8 @@ def _count(option: str, text: str | None, default: int) -> int:
     return int(text)
 
 
-def _perm(text: str | None) -> int:
+def perm_of(text: str | None) -> int:
+    """The permission that -p gives, 6 without it. Raises `UsageWanted`."""
     if text is None:
         return 6
     if text.strip() not in ("2", "4", "6"):
@@ -80,7 +81,7 @@ def command(
         name=topic.strip(),
         read_queues=_count("-r", given["readqueuenums"], 8),
         write_queues=_count("-w", given["writequeuenums"], 8),
-        perm=_perm(given["perm"]),
+        perm=perm_of(given["perm"]),
         order=boolean("-o", given["order"]),
         sys_flag=boolean("-u", given["unit"]) | boolean("-s", given["hasunitsub"]) << 1,
         attributes=attribute_changes("-a", given["attributes"]),

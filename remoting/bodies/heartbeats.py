@@ -112,3 +112,30 @@ class ProducerConnection(Body):
     """Reply to 204."""
 
     connection_set: list[Connection] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class ProducerInfo(Body):
+    """One connected producer; `last_update_timestamp` is when it was last heard, ms."""
+
+    client_id: str
+    remote_ip: str = wire("remoteIP")
+    language: str = "OTHER"
+    version: I32 = 0
+    last_update_timestamp: I64 = 0
+
+
+@dataclass(slots=True)
+class ProducerTable(Body):
+    """Reply to 328: group -> its producers."""
+
+    data: dict[str, list[ProducerInfo]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class GroupSubscription(Body):
+    """Reply to 345: what a group wants of a topic; no data while nobody of it is connected."""
+
+    topic: str
+    group: str
+    subscription_data: SubscriptionData | None = None

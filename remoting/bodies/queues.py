@@ -82,6 +82,42 @@ class ConsumeStats(Body):
 
 
 @dataclass(slots=True)
+class ConsumeStatsList(Body):
+    """Reply to 317: group -> what it is in each of its topics, one object a group."""
+
+    consume_stats_list: list[dict[str, list[ConsumeStats]]] = field(default_factory=list)
+    broker_addr: str | None = None
+    total_diff: I64 = 0
+    total_inflight_diff: I64 = 0
+
+
+@dataclass(slots=True)
+class QueueTimeSpan(Body):
+    """Store times, ms: of a queue's first and last message, of the last that a group consumed, and how far that is behind."""
+
+    message_queue: MessageQueue
+    min_time_stamp: I64 = 0
+    max_time_stamp: I64 = 0
+    consume_time_stamp: I64 = 0
+    delay_time: I64 = 0
+
+
+@dataclass(slots=True)
+class QueueTimeSpans(Body):
+    """Reply to 303."""
+
+    consume_time_span_set: list[QueueTimeSpan] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class ConsumerStatusBody(Body):
+    """A client's reply to 221 has `message_queue_table`, a broker's to 223 `consumer_table`, by client id."""
+
+    message_queue_table: dict[MessageQueue, I64] = field(default_factory=dict)
+    consumer_table: dict[str, dict[MessageQueue, I64]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class ResetOffsetBody(Body):
     """Reply to 222, body of 220."""
 
@@ -114,17 +150,46 @@ class QueryConsumeQueueBody(Body):
 
 @dataclass(slots=True)
 class ProcessQueueInfo(Body):
-    """Where a client is in a queue that it reads."""
+    """Where a client is in a queue that it reads; times are ms."""
 
     commit_offset: I64 = 0
+    cached_msg_min_offset: I64 = 0
+    cached_msg_max_offset: I64 = 0
+    cached_msg_count: I32 = 0
+    cached_msg_size_in_mi_b: I32 = wire("cachedMsgSizeInMiB", default=0)
+    transaction_msg_min_offset: I64 = 0
+    transaction_msg_max_offset: I64 = 0
+    transaction_msg_count: I32 = 0
+    locked: bool = False
+    try_unlock_times: I64 = 0
+    last_lock_timestamp: I64 = 0
+    droped: bool = False
+    last_pull_timestamp: I64 = 0
+    last_consume_timestamp: I64 = 0
+
+
+@dataclass(slots=True)
+class ConsumeStatus(Body):
+    """How a client fares with one topic, lately."""
+
+    pull_rt: float = wire("pullRT", default=0.0)
+    pull_tps: float = wire("pullTPS", default=0.0)
+    consume_rt: float = wire("consumeRT", default=0.0)
+    consume_ok_tps: float = wire("consumeOKTPS", default=0.0)
+    consume_failed_tps: float = wire("consumeFailedTPS", default=0.0)
+    consume_failed_msgs: I64 = 0
 
 
 @dataclass(slots=True)
 class ConsumerQueues(Body):
-    """What a client's reply to 307 says of the queues that it reads; `properties` are its settings."""
+    """What a client's reply to 307 says of itself; `properties` are its settings, `jstack` its threads where asked for."""
 
     mq_table: dict[MessageQueue, ProcessQueueInfo] = field(default_factory=dict)
     properties: dict[str, str] = field(default_factory=dict)
+    subscription_set: list[SubscriptionData] = field(default_factory=list)
+    status_table: dict[str, ConsumeStatus] = field(default_factory=dict)
+    user_consumer_info: dict[str, str] | None = None
+    jstack: str | None = None
 
 
 @dataclass(slots=True)

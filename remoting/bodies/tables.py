@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any, Self
+
+import orjson
 
 from remoting.bodies.body import Body
 from remoting.bodies.groups import SubscriptionGroupWrapper
 from remoting.bodies.topics import TopicConfigWrapper
+from remoting.errors import BodyError
 from remoting.wirefields import I32, I64
+
+QUEUE_ID_MAX = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +60,7 @@ class QueueEndTable(Body):
     ends: list[QueueEnd] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class QueueLock(Body):
     """`client_id` reads this queue for `group`, and nobody else does."""
 
@@ -64,11 +70,58 @@ class QueueLock(Body):
     client_id: str
 
 
-@dataclass(slots=True)
+@dataclass
 class QueueLockTable(Body):
-    """Who holds which queue."""
+    """Who holds which queue: up to 100,000 locks, so rows are written and read here, and written once for the file and all
+    slaves."""
 
     locks: list[QueueLock] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._written: bytes | None = None
+
+    def to_json(self) -> Any:
+        """For a JSON writer, which takes it as it is."""
+        return orjson.Fragment(self.encode())
+
+    def encode(self) -> bytes:
+        if self._written is None:
+            rows = [
+                {
+                    "clientId": lock.client_id,
+                    "group": lock.group,
+                    "queueId": lock.queue_id,
+                    "topic": lock.topic,
+                }
+                for lock in self.locks
+            ]
+            self._written = orjson.dumps({"locks": rows})
+        return self._written
+
+    @classmethod
+    def from_json(cls, value: Any, where: str = "") -> Self:
+        """Raises BodyError."""
+        where = where or cls.__name__
+        if not isinstance(value, dict):
+            raise BodyError(f"{where} is not a JSON object")
+        rows = value.get("locks")
+        if rows is None:
+            return cls()
+        if not isinstance(rows, list):
+            raise BodyError(f"{where}.locks is not a JSON array")
+        return cls([_queue_lock(row, where) for row in rows])
+
+
+def _queue_lock(row: Any, where: str) -> QueueLock:
+    """As it is written here; other forms go the way of all bodies."""
+    try:
+        group, topic, queue_id, client_id = row["group"], row["topic"], row["queueId"], row["clientId"]
+    except (KeyError, TypeError, IndexError):
+        return QueueLock.from_json(row, f"{where}.locks[]")
+    texts = type(group) is str and type(topic) is str and type(client_id) is str
+    if texts and type(queue_id) is int and 0 <= queue_id <= QUEUE_ID_MAX:
+        return QueueLock(group, topic, queue_id, client_id)
+    return QueueLock.from_json(row, f"{where}.locks[]")
 
 
 @dataclass(slots=True)

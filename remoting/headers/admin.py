@@ -89,6 +89,48 @@ class GetConsumerRunningInfoHeader(Header):
 
 
 @dataclass(slots=True)
+class ConsumerStatusHeader(Header):
+    """223, and 221 to the client, where `client_addr` is left out; it is a client id, or empty for all of the group."""
+
+    topic: str
+    group: str
+    client_addr: str | None = None
+
+
+@dataclass(slots=True)
+class GroupAndTopicHeader(Header):
+    """303 and 345"""
+
+    group: str
+    topic: str
+
+
+@dataclass(slots=True)
+class CloneGroupOffsetHeader(Header):
+    """314; without `topic` all that `src_group` has offsets in."""
+
+    src_group: str
+    dest_group: str
+    topic: str | None = None
+    offline: bool = False
+
+
+@dataclass(slots=True)
+class BrokerStatsHeader(Header):
+    """315; keys are a topic, `topic@group` or the cluster's name."""
+
+    stats_name: str
+    stats_key: str
+
+
+@dataclass(slots=True)
+class ConsumeStatsInBrokerHeader(Header):
+    """317; `is_order` leaves out topics that are not ordered."""
+
+    is_order: bool = False
+
+
+@dataclass(slots=True)
 class GetBrokerConfigResponseHeader(Header):
     """Reply to 26; `version` is a DataVersion as JSON text."""
 

@@ -31,6 +31,16 @@ class CopyTablesHeader(Header):
 
 
 @dataclass(slots=True)
+class ReadTablesHeader(Header):
+    """READ_TABLES: the leader of `term` has tables of version `holds`, and asks a member of its group what that one has. The
+    reply names the version of these, if there is any, and has them where they are newer.
+    """
+
+    term: I64
+    holds: str | None = None
+
+
+@dataclass(slots=True)
 class SlaveHeader(Header):
     """Ours on 45, which Java brokers send without: who asks."""
 
@@ -72,3 +82,13 @@ class AwaitMasterHeader(Header):
 
     master_epoch: I32
     wait_ms: I64 = 0
+
+
+@dataclass(slots=True)
+class ReadLogHeader(Header):
+    """DLEDGER_READ_LOG: `size` bytes from `offset` on of a member's log, which are decided and on its disk; the answer may be
+    shorter, where a file ends. Without a `size`: what the member has before its ledger.
+    """
+
+    offset: I64 = 0
+    size: I64 = 0

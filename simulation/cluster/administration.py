@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Awaitable, Callable
 
 from mqadmin.admin import AdminClient
 from mqadmin.errors import AdminError
@@ -28,7 +29,7 @@ VALUE_MAX = 9
 
 
 class Administration:
-    """`controllers` name the master of `broker_set`; groups commit in `topic`."""
+    """`find_master(admin)` is whom it asks; groups commit in `topic`."""
 
     def __init__(
         self,
@@ -36,8 +37,7 @@ class Administration:
         facts: Facts,
         chance: random.Random,
         *,
-        controllers: str,
-        broker_set: str,
+        find_master: Callable[[AdminClient], Awaitable[str | None]],
         topic: str,
     ) -> None:
         self._client = client
@@ -45,8 +45,7 @@ class Administration:
         self._producer = client.producer("administrator")
         self._facts = facts
         self._random = chance
-        self._controllers = controllers
-        self._broker_set = broker_set
+        self._find_master = find_master
         self._topic = topic
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -63,7 +62,7 @@ class Administration:
 
     async def _work(self) -> None:
         while not self._stopping.is_set():
-            master = await self._master()
+            master = await self._find_master(self._admin)
             if master is not None:
                 await self._change(self._chosen(), master)
             try:
@@ -71,13 +70,6 @@ class Administration:
                     await self._stopping.wait()
             except TimeoutError:
                 continue
-
-    async def _master(self) -> str | None:
-        try:
-            state = (await self._admin.sync_states(self._controllers, [self._broker_set]))[self._broker_set]
-        except (AdminError, KeyError):
-            return None
-        return state.master_address
 
     def _chosen(self) -> Fact:
         kind = self._random.choice(("topic", "group"))
@@ -139,3 +131,15 @@ def request(fact: Fact, wanted: int) -> RemotingCommand:
         return RemotingCommand.request(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, body)
     deleted = DeleteSubscriptionGroupHeader(fact.name, clean_offset=True)
     return RemotingCommand.request(RequestCode.DELETE_SUBSCRIPTIONGROUP, deleted)
+
+
+def named_by(controllers: str, broker_set: str) -> Callable[[AdminClient], Awaitable[str | None]]:
+    """The master that the controllers name."""
+
+    async def find(admin: AdminClient) -> str | None:
+        try:
+            return (await admin.sync_states(controllers, [broker_set]))[broker_set].master_address
+        except (AdminError, KeyError):
+            return None
+
+    return find

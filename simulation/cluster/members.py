@@ -22,7 +22,7 @@ from mqclient.errors import PullFailed, RouteUnknown
 from mqruntime.runtime import Runtime
 from namesrv.server import NamesrvApp
 from namesrv.settings import NamesrvSettings
-from simulation.cluster.administration import Administration
+from simulation.cluster.administration import Administration, named_by
 from simulation.cluster.contract import Contract
 from simulation.cluster.delays import GROUP, LATER, DelayedWork
 from simulation.cluster.facts import Facts
@@ -175,8 +175,7 @@ class ClientApp:
             self.client,
             facts,
             random.Random(runtime.random.getrandbits(32)),
-            controllers=CONTROLLERS,
-            broker_set=BROKER_SET,
+            find_master=named_by(CONTROLLERS, BROKER_SET),
             topic=TOPIC,
         )
         self.notes = notes

@@ -1,155 +1,41 @@
-"""Clients that consume in order: they lock queues, renew, give up, fall silent and come back, through everything that befalls
-the cluster; now and then their master dies as they hear that a queue is theirs.
+"""Clients that consume in order from a set under controllers.
 
-Invariant O1: two clients never hold one queue. Each counts from when it asked, by what it was answered; it holds a queue until
-it gives that up, is told that it does not, or its trust is over. O2: once all is whole, whoever asks gets every queue that
-nobody renews, after a lease."""
+Invariant: those of simulation.cluster.lockingclients, O1 and O2."""
 
 from __future__ import annotations
 
-import asyncio
-import random
-from contextlib import suppress
-
-from mqclient.client import Client
-from mqclient.errors import LockFailed
-from mqclient.queuelocks import TRUST_MS, QueueLocks
 from mqclient.route import MessageQueue
 from simulation.cluster.fault import Fault
+from simulation.cluster.lockingclients import READ, LockingClients
 from simulation.cluster.machines import Machines
 from simulation.cluster.members import BROKER_SET, NAMESRV, QUEUES, TOPIC
-from simulation.cluster.violation import Violation
-from simulation.kernel.node import Node, SimulatedClock
+from simulation.kernel.node import Node
 
-GROUP = "in order"
-READERS = 4
-ASKS_MS = (200, 4_000)
-SILENT_MS = (1_000, 40_000)
-LEASE_MS = 60_000
-"""What masters promise upstream's clients."""
-ASKED_MS = 2_000
-STAYS = (0.9, 0.99)
-"""That a reader asks once more."""
-MASTER_DIES = 0.15
-SPARED_MS = 12_000
-"""Behind each death of a master, for there are other faults."""
 ALL = [MessageQueue(TOPIC, BROKER_SET, number) for number in range(QUEUES)]
 
 
 class OrderedReaders(Fault):
     """They come of themselves, from a generator of their own, on a host that nothing befalls."""
 
-    name = "reader in order"
+    name = READ
 
     def __init__(self, machines: Machines, node: Node) -> None:
         super().__init__(machines)
-        self.node = node
-        self.random = random.Random(f"{machines.world.seed}/ordered readers")
-        self.held: dict[MessageQueue, dict[str, int]] = {queue: {} for queue in ALL}
-        """Who trusts that it holds the queue, and until when."""
-        self.answered = 0
-        self.violation: Violation | None = None
-        self.names = 0
-        self.healed = False
-        self.spared_until_ms = 0
-        self.begun = False
+        self.clients = LockingClients(
+            machines.world, node, ALL, NAMESRV, master=machines.master, kill=machines.kill, done=machines.done
+        )
 
     def next_step(self) -> None:
         """Raises Violation."""
-        if self.violation is not None:
-            raise self.violation
-        if not self.begun:
-            self.begun = True
-            for _ in range(READERS):
-                self.node.spawn(self.read())
+        self.clients.next_step()
+
+    @property
+    def answered(self) -> int:
+        return self.clients.answered
 
     def heal(self) -> None:
-        self.healed = True
-
-    async def read(self) -> None:
-        """One reader after the other, each with a name of its own."""
-        while not self.healed:
-            async with self.client() as client:
-                await self.live(client.locks(GROUP, self.new_name()))
-            await asyncio.sleep(self.random.randint(*SILENT_MS) / 1000)
-
-    async def live(self, locks: QueueLocks) -> None:
-        """Until it falls silent, or a queue that it gave up may be locked for it all the same."""
-        stays = self.random.choice(STAYS)
-        while not self.healed and self.random.random() < stays:
-            if self.random.random() < 0.15:
-                given_up = self.random.sample(ALL, self.random.randint(1, QUEUES))
-                for queue in given_up:
-                    self.held[queue].pop(locks.client_id, None)
-                try:
-                    await locks.unlock(given_up)
-                except LockFailed:
-                    return
-            with suppress(LockFailed):
-                await self.ask(locks, self.random.sample(ALL, self.random.randint(1, QUEUES)))
-            await asyncio.sleep(self.random.randint(*ASKS_MS) / 1000)
-
-    async def ask(self, locks: QueueLocks, queues: list[MessageQueue]) -> set[MessageQueue]:
-        """The same as `locks.lock`; what it says is judged. Raises LockFailed."""
-        asked_ms = self.world.now_ms
-        told = await locks.lock(queues)
-        now_ms = self.world.now_ms
-        self.answered += 1
-        for queue in queues:
-            holders = self.held[queue]
-            is_new = holders.pop(locks.client_id, None) is None
-            if queue not in told:
-                continue
-            others = {name: until_ms for name, until_ms in holders.items() if until_ms > now_ms}
-            if others and asked_ms + TRUST_MS > now_ms and self.violation is None:
-                said = f"{queue} is held by {locks.client_id}, and by {others} at {now_ms} ms"
-                self.violation = Violation("O1", said)
-            holders[locks.client_id] = asked_ms + TRUST_MS
-            self.machines.done[self.name] += 1
-            if is_new:
-                self.let_master_die()
-        return told
-
-    def let_master_die(self) -> None:
-        """Its successor must know what was answered this moment."""
-        master, now_ms = self.machines.master(), self.world.now_ms
-        if self.healed or master is None or now_ms < self.spared_until_ms:
-            return
-        if self.random.random() < MASTER_DIES:
-            self.spared_until_ms = now_ms + SPARED_MS
-            self.machines.kill(master)
-            self.machines.done["master dies behind a lock"] += 1
-
-    def new_name(self) -> str:
-        self.names += 1
-        return f"reader-{self.names}"
-
-    def client(self) -> Client:
-        return Client(
-            NAMESRV, clock=SimulatedClock(self.node), random=random.Random(self.random.getrandbits(32))
-        )
+        self.clients.heal()
 
     def at_the_end(self) -> None:
         """Of a whole cluster. Raises Violation."""
-        self.healed = True
-        self.world.run_for_ms(LEASE_MS + max(ASKS_MS))
-        self.next_step()
-        done = asyncio.Event()
-        missing = set(ALL)
-
-        async def take_all() -> None:
-            async with self.client() as client:
-                locks = client.locks(GROUP, self.new_name())
-                for _ in range(3):
-                    with suppress(LockFailed):
-                        missing.difference_update(await self.ask(locks, ALL))
-                        break
-            done.set()
-
-        self.node.spawn(take_all())
-        self.world.run_until(done.is_set, 4 * ASKED_MS)
-        self.next_step()
-        if missing:
-            raise Violation(
-                "O2", f"nobody gets {sorted(map(str, missing))}, which nobody has renewed for a lease"
-            )
+        self.clients.at_the_end()

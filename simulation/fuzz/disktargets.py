@@ -11,11 +11,13 @@ import orjson
 
 from broker.role import identity, storeaside
 from broker.role.storeaside import StoreAsideUnreadable
+from broker.tables.consumerfilters import ConsumerFilters
 from broker.tables.consumeroffsets import ConsumerOffsets
 from broker.tables.delayoffsets import DelayOffsets
 from broker.tables.deletions import Deletions
 from broker.tables.queueends import QueueEnds
 from broker.tables.queuelocks import QueueLocks
+from broker.tables.stamp import CopyStamp, Stamp
 from broker.tables.subscriptiongroups import SubscriptionGroups
 from broker.tables.topics import Topics
 from controller import events, statesnapshot
@@ -34,7 +36,9 @@ from messagestore.contractmark import ContractMark, ContractMarkDamaged
 from messagestore.properties import parse_properties
 from messagestore.record import RecordError, decode
 from mqruntime.properties import PropertiesError, dump, parse
-from raftstore.queueends import QueueEndsUnreadable, decode_queue_ends, encode_queue_ends
+from raftstore.divide import Divide, decode_divide, encode_divide
+from raftstore.queueends import QueueEnd, QueueEndsUnreadable, decode_queue_ends, encode_queue_ends
+from remoting.bodies.filters import ConsumerFilterWrapper
 from remoting.bodies.groups import SubscriptionGroupWrapper
 from remoting.bodies.offsets import ConsumerOffsetWrapper, DelayOffsetWrapper
 from remoting.bodies.tables import DeletionTable, QueueEndTable, QueueLockTable
@@ -112,6 +116,12 @@ def event(data: bytes) -> None:
 def queue_ends(data: bytes) -> None:
     found = [each for each in decode_queue_ends(data) if each.end > 0]
     assert decode_queue_ends(encode_queue_ends(found)) == found
+
+
+def divide(data: bytes) -> None:
+    found = decode_divide("divide", data)
+    found = found._replace(queue_ends=tuple(each for each in found.queue_ends if each.end > 0))
+    assert decode_divide("divide", encode_divide(found)) == found
 
 
 def settings(data: bytes) -> None:
@@ -229,7 +239,9 @@ TABLE_BODIES = (
     DelayOffsetWrapper,
     DeletionTable,
     QueueLockTable,
+    ConsumerFilterWrapper,
     QueueEndTable,
+    Stamp,
 )
 
 
@@ -256,7 +268,9 @@ TABLES: tuple[Callable[[], Any], ...] = (
     DelayOffsets,
     lambda: Deletions(CLOCK, nothing),
     lambda: QueueLocks(CLOCK, nothing),
+    lambda: ConsumerFilters(CLOCK, nothing),
     lambda: QueueEnds(lambda topic, queue_id, end: None),
+    lambda: CopyStamp(nothing),
 )
 
 
@@ -286,6 +300,13 @@ DISK = [
         (BadKeyValues,),
     ),
     Target("controller events", event, [*java_events()], (), JSON_TOKENS),
+    Target(
+        "divide",
+        divide,
+        [encode_divide(Divide(4_096, 4_000, 77, begins=1_024, queue_ends=(QueueEnd("t", 1, 5),)))],
+        (BadKeyValues, QueueEndsUnreadable),
+        JSON_TOKENS,
+    ),
     Target("queue ends", queue_ends, [encode_queue_ends([])], (QueueEndsUnreadable,), JSON_TOKENS),
     Target(
         "settings",

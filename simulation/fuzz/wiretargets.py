@@ -40,6 +40,8 @@ from dledger.messages import (
     VoteResult,
 )
 from dledger.peerlist import parsed_peers
+from filters.errors import FilterError
+from filters.sql92 import compiled
 from ha import frames
 from ha.classic import frames as classic
 from messagestore.batch import MEMBER_HEADER, PROPERTIES_LENGTH, BatchError, parse_batch
@@ -65,6 +67,16 @@ HEADERS, BODIES = declared(Header), declared(Body)
 
 
 BETWEEN_MEMBERS = tuple(KINDS)
+
+
+EXPRESSIONS = [
+    b"a > 5 AND (b = 'x' OR NOT c IN ('1', '2')) AND d IS NOT NULL",
+    b"a NOT BETWEEN -1.5 AND 3e2 OR e STARTSWITH 'y' -- behind\n OR /* */ TRUE <> f",
+]
+EXPRESSION_TOKENS = [
+    b" AND ", b" OR ", b"NOT ", b" IN (", b"'", b"''", b" BETWEEN ", b" IS ", b"NULL", b"TRUE", b"CONTAINS", b"ENDSWITH",
+    b"<>", b">=", b"(", b")", b",", b"--", b"/*", b"*/", b"\x01", b"\x02", b"1l", b"0x1p3",
+]  # fmt: skip
 
 
 def frame_stream(data: bytes) -> None:
@@ -173,6 +185,12 @@ def message_id(data: bytes) -> None:
 
 def subscription(data: bytes) -> None:
     tag_filter(data.decode("utf-8", "replace"), None)
+
+
+def expression(data: bytes) -> None:
+    """And what it says of bytes that are no properties."""
+    judged = compiled(data.decode("utf-8", "replace"))
+    assert judged(data) in (True, False)
 
 
 def raft_message(data: bytes) -> None:
@@ -346,6 +364,7 @@ WIRE = [
     Target("properties", properties, [b"KEYS\x01k1 k2\x02TAGS\x01TagA\x02UNIQ_KEY\x010A01\x02"]),
     Target("message ids", message_id, [b"7F0000012A9F0000000000000280"], (ValueError,)),
     Target("subscriptions", subscription, [b"A || B||C", b"*"], (HeaderError,), (b"||", b"*")),
+    Target("expressions", expression, EXPRESSIONS, (FilterError,), EXPRESSION_TOKENS),
     Target(
         "raft messages",
         raft_message,

@@ -5,8 +5,9 @@ Invariant: as in simulation.kernel.bounds: reckoned from what was asked for and 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from simulation.cluster.administration import VALUE_MAX
 from simulation.cluster.dealers import TOPICS
 from simulation.cluster.violation import Violation
 from simulation.groups.clients import QUEUES_OF
@@ -29,8 +30,12 @@ ENTRIES_IN_MEMORY = 4_000
 class GroupBounds:
     """Looks each LOOK_MS."""
 
-    def __init__(self, world: World, nodes: Sequence[Node], *, has_deals: bool) -> None:
+    def __init__(
+        self, world: World, nodes: Sequence[Node], names: Callable[[], int], *, has_deals: bool
+    ) -> None:
+        """`names()` were asked for by administrators, retry topics of groups among them."""
         self.world = world
+        self.names = names
         self.own_names = NAMES_OF_THEIR_OWN + (len(TOPICS) if has_deals else 0)
         self.bounds = Bounds(world, list(nodes), Violation)
         self.due_ms = LOOK_MS
@@ -50,8 +55,9 @@ class GroupBounds:
         ledger = sum(path.startswith("dledger-") for path in files)
         indexes = sum(path.startswith("index/") for path in files)
         of_queues = Counter(path.rpartition("/")[0] for path in files if path.startswith("consumequeue/"))
-        names = len(QUEUES_OF) + self.own_names
-        queues = names + sum(QUEUES_OF.values())
+        asked = self.names()
+        names = len(QUEUES_OF) + self.own_names + asked
+        queues = names + sum(QUEUES_OF.values()) + asked * VALUE_MAX
         return {
             "FileList.files": ledger,
             "FileList.dirty": ledger,

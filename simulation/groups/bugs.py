@@ -15,7 +15,7 @@ from broker.sends.groupacknowledgement import GroupAcknowledgement
 from broker.sends.pending import PendingSends
 from broker.settings.raft import broker_id_of
 from dledger import preference
-from dledger.entry import ENTRY_HEADER_BYTES, INDEX_UNIT, Entry
+from dledger.entry import ENTRY_HEADER_BYTES, INDEX_UNIT, Entry, IndexUnit
 from dledger.log import EntryLog
 from dledger.messages import VoteRequest, VoteResult
 from dledger.node import DLedgerNode
@@ -23,6 +23,7 @@ from dledger.progress import Progress
 from dledger.raft import Raft
 from dledger.store import Store
 from messagestore.log.appender import Appender
+from raftstore import repair
 from raftstore.ledgerlog import LedgerLog
 from raftstore.ledgerstore import LedgerStore
 from raftstore.replication import GroupReplication
@@ -181,3 +182,9 @@ async def whatever_the_member_knows(self: LedgerLog) -> list[object]:
     if self._node.log_begin() < self._first:
         await self._node.begin_at(self._first)
     return []
+
+
+@bug("mended-with-anothers-checks", repair, "mended")
+def as_it_stands_there(own: bytes, theirs: bytes, unit: IndexUnit, previous_check: int) -> bytes:
+    """What rotted is replaced by the other member's entry, with the check values of that disk."""
+    return theirs

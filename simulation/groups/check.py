@@ -7,6 +7,7 @@ G4  nothing is shown, or answered, that is not on the own disk and on a majority
 G5  who begins to lead has all that was ever decided
 G6  store times never go back in the order of the log; (in the world) a set without faults serves and becomes level
 G7  (in the world) name servers have broker id 0 at the leader
+G8  (in rot.py) what rotted on a disk stands there again as it was written
 
 Invariant: a check only reads, and expects what it computes from entries, answers and disks itself."""
 
@@ -43,6 +44,8 @@ class GroupCheck:
     """Of each process, up to where what it shows was compared."""
     listed: dict[tuple[str, int], dict[tuple[str, int], int]] = field(default_factory=dict)
     """And of its queues."""
+    rotten: set[str] = field(default_factory=set)
+    """Whose log has a flipped bit: of a new process of those only what follows what was decided is compared."""
     answered: int = 0
     broken: Violation | None = None
     """Found in the midst of a broker's work, where raising it would only end that broker."""
@@ -65,6 +68,8 @@ class GroupCheck:
             self.look_at_mastership(look, core.term)
         store = look.app.store
         shown = max(store.confirm_offset(), store.dispatched_offset(), look.raft.readable()[1])
+        if look.name in self.rotten:
+            self.seen.setdefault(look.key, self.decided.end)
         if shown > self.seen.get(look.key, -1):
             self.look_at_entries(look, shown)
 

@@ -31,6 +31,8 @@ DEALT = 8, 3
 """Of so many seeds this one has producers of messages in transactions."""
 NAME_SERVER_MS = 30_000
 INDEX_FILE_BYTES = 32 * 256
+FACTS = 5, 3
+"""Of so many seeds this one has administrators and clients that lock queues."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,10 @@ class Kind:
     recent_bytes: int
     push_bytes: int
     pushes: int
+    rots: bool
+    """Bits flip on disks at the end; the log is scrubbed all the time, and its files are small."""
+    has_facts: bool
+    """Administrators and clients that consume in order are at work."""
     has_deals: bool
 
     @property
@@ -64,14 +70,18 @@ def kind_of(seed: int) -> Kind:
     brokers = drawn.choice((3, 3, 3, 5))
     kept_s = drawn.choice((3, 6)) if drawn.random() < 0.4 else None
     prefers = drawn.random() < 0.3
+    rots = seed % 11 == 10
+    segment_bytes = 16_384 if kept_s else drawn.choice((16_384, 65_536))
     return Kind(
         brokers=brokers,
-        segment_bytes=16_384 if kept_s else drawn.choice((16_384, 65_536)),
+        segment_bytes=16_384 if rots else segment_bytes,
         preferred=tuple(sorted(drawn.sample(["n0", "n1", "n2"], drawn.choice((1, 2))))) if prefers else (),
         kept_s=kept_s,
         recent_bytes=drawn.choice((10_000, 4 << 20)),
         push_bytes=drawn.choice((8_000, 1 << 20)),
         pushes=drawn.choice((1, 8)),
+        rots=rots,
+        has_facts=seed % FACTS[0] == FACTS[1],
         has_deals=seed % DEALT[0] == DEALT[1],
     )
 
@@ -110,6 +120,8 @@ def broker_app(number: int, kind: Kind, runtime: Runtime) -> BrokerApp:
             "cleanResourceInterval": 500,
             "slaveCatchupReserveBytes": 40_000,
         }
+    if kind.rots:
+        settings |= {"scrubInterval": 1_000}
     if kind.has_deals:
         settings |= SETTINGS
     return BrokerApp(BrokerSettings.model_validate(settings), runtime)

@@ -23,24 +23,28 @@ from broker.sends.pending import PendingSends, Waiting
 from dledger.actions import Role as RaftRole
 from localcluster.history import Found, Outcome, Place, judge
 from mqclient.errors import PullFailed
+from mqclient.route import MessageQueue
 from namesrv.server import NamesrvApp
 from raftstore import member as raftmember
 from remoting.codes import ResponseCode
 from simulation.cluster.clientjudge import found_in_queue
 from simulation.cluster.dealers import DEALS, Dealers
 from simulation.cluster.loggedbugs import LoggedBugs
+from simulation.cluster.looks import BrokerLook
 from simulation.cluster.members import ReaderNotes
+from simulation.cluster.tableclients import TableClients, look_at
 from simulation.cluster.totals import Totals
 from simulation.cluster.violation import Violation
-from simulation.groups import members
+from simulation.groups import factbugs, members  # noqa: F401  its bugs join the others
 from simulation.groups.bounds import GroupBounds
 from simulation.groups.bugs import BUGS, planted
 from simulation.groups.check import GroupCheck
-from simulation.groups.clients import PLAIN, ClientApp, topic_made
+from simulation.groups.clients import PLAIN, QUEUES_OF, SINGLE, ClientApp, topic_made
 from simulation.groups.delivered import all_delivered, judge_delayed_ones, messages_in
 from simulation.groups.faults import GroupFaults
 from simulation.groups.members import BROKER_PORT, BROKER_SET, HOSTS, Look, broker_on, kind_of
 from simulation.groups.retention import GroupRetention
+from simulation.groups.rot import Rot
 from simulation.kernel import seeds
 from simulation.kernel.garbage import seldom_collected
 from simulation.kernel.node import Node, SimulatedClock
@@ -49,6 +53,8 @@ from simulation.kernel.world import World
 T = TypeVar("T")
 
 RUN_MS = 40_000
+LONG_RUN_MS = 100_000
+"""In which a lease may end."""
 START_LIMIT_MS = 20_000
 HEAL_LIMIT_MS = 40_000
 DELIVERY_LIMIT_MS = 30_000
@@ -84,7 +90,19 @@ class GroupWorld:
         self.faults = GroupFaults(
             self.world, self.nodes, leader=self.leader, level=self.level, depose=self.depose
         )
-        self.bounds = GroupBounds(self.world, [*self.nodes, self.namesrv], has_deals=self.kind.has_deals)
+        self.rot = Rot(
+            self.world, self.nodes,
+            entries=lambda: self.check.decided.entries, looks=self.looks, 
+            level=lambda: self.level(None), rotten=self.check.rotten,
+            end=lambda node, power_cut: self.faults.end(node, power_cut=power_cut),
+        )  # fmt: skip
+        self.tables = self.table_clients() if self.kind.has_facts else None
+        self.bounds = GroupBounds(
+            self.world,
+            [*self.nodes, self.namesrv],
+            lambda: self.tables.names if self.tables else 0,
+            has_deals=self.kind.has_deals,
+        )
         self.dealers = self.made_dealers() if self.kind.has_deals else None
         self.known_looks: dict[str, Look] = {}
         self.looked_us = 0
@@ -116,7 +134,7 @@ class GroupWorld:
                 lambda runtime: ClientApp(runtime, interval_ms, self.notes, self.master_address)
             )
             world.run_until(self.client_is_ready, START_LIMIT_MS)
-            end_ms = world.now_ms + RUN_MS
+            end_ms = world.now_ms + (LONG_RUN_MS if self.tables else RUN_MS)
             while world.now_ms < end_ms:
                 world.run_for_ms(self.random.randint(*PACE_MS))
                 self.faults.strike()
@@ -125,6 +143,17 @@ class GroupWorld:
             self.heal()
             self.judge()
         self.count()
+
+    def table_clients(self) -> TableClients:
+        return TableClients(
+            self.world,
+            [MessageQueue(SINGLE, BROKER_SET, number) for number in range(QUEUES_OF[SINGLE])],
+            members.NAMESRV,
+            master=self.leader,
+            master_address=self.master_address,
+            kill=self.faults.end,
+            done=self.faults.done,
+        )
 
     # Brokers
 
@@ -146,6 +175,9 @@ class GroupWorld:
                 self.known_looks[node.name] = known
                 found.append(known)
         return found
+
+    def broker_looks(self) -> list[BrokerLook]:
+        return [look_at(look.name, look.key[1], look.app) for look in self.looks()]
 
     def leader(self) -> Node | None:
         """The newest, where there are several that believe so."""
@@ -218,6 +250,8 @@ class GroupWorld:
             self.retention.look(look)
         if self.dealers is not None and self.client_is_ready():
             self.dealers.look()
+        if self.tables is not None and self.client_is_ready():
+            self.tables.look(self.broker_looks())
         if self.check.broken is not None:
             raise self.check.broken
         if self.notes.contradictions:
@@ -230,12 +264,17 @@ class GroupWorld:
         self.faults.heal()
         if self.dealers is not None:
             self.dealers.healed = True
+        if self.tables is not None:
+            self.tables.heal()
         self.become_whole()
         leader = self.leader()
         assert leader is not None
         self.faults.end(leader)
         self.world.run_for_ms(self.random.choice((1_000, 3_000)))
         self.become_whole()
+        if self.kind.rots:
+            self.rot.play()
+            self.become_whole()
 
     def become_whole(self) -> None:
         deadline_ms = self.world.now_ms + HEAL_LIMIT_MS
@@ -295,6 +334,10 @@ class GroupWorld:
 
     def judge(self) -> None:
         self.ask(self.client.stop_sending())
+        if self.tables is not None:
+            self.tables.at_the_end(self.broker_looks)
+            self.totals.counts["locks of queues answered"] += self.tables.locks.answered
+            self.totals.counts["facts"] += self.tables.facts.answers
         if self.dealers is not None:
             self.dealers.settle(self.world)
         self.retention.stop(self.looks())
@@ -375,6 +418,7 @@ class GroupWorld:
                 "masters": len(self.check.served),
                 "beginnings moved up": self.retention.deleted,
                 "logs begun anew": self.retention.restarted,
+                "rotten records mended": self.rot.mended,
             }
         )
 

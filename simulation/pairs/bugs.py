@@ -10,6 +10,8 @@ from typing import TypeVar
 from unittest.mock import patch
 
 from broker.sends.pairacknowledgement import PairAcknowledgement
+from broker.tables.queuelocks import QueueLocks
+from broker.tables.tables import Tables
 from ha.classic.acks import PairAcks
 from ha.classic.client import PairSlave
 from ha.classic.master import ClassicMasterLink, ClassicMasterState
@@ -111,3 +113,13 @@ def confirmed_unbounded(self: MessageStore, offset: int) -> None:
         self._confirm = offset
         self._dispatch_loop.wake()
         self._unsaved.set()
+
+
+@bug("restarts-forget-locks", QueueLocks, "decode")
+def begins_anew(self: QueueLocks, data: bytes) -> None:
+    """Upstream: who holds a queue dies with the process that knew it."""
+
+
+@bug("facts-answered-before-the-disk", Tables, "save_facts")
+async def by_and_by(self: Tables) -> None:
+    """Administrators and clients hear of a change that its master writes when it is time."""

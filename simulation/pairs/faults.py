@@ -72,9 +72,9 @@ class PairFaults:
         return one.host, other.host
 
     def _kill(self) -> bool:
-        return self._end(self._one())
+        return self.end(self._one())
 
-    def _end(self, node: Node, *, power_cut: bool = False) -> bool:
+    def end(self, node: Node, *, power_cut: bool = False) -> bool:
         if not node.running:
             return False
         node.kill(power_cut=power_cut)
@@ -131,7 +131,7 @@ class PairFaults:
         if not self._may_lose():
             return False
         self._memory_lost = True
-        self._end(slave)
+        self.end(slave)
         slave.disk.wipe()
         return True
 
@@ -140,7 +140,7 @@ class PairFaults:
         if self.operator_at_ms is not None:
             return False
         self._memory_lost = True
-        self._end(slave)
+        self.end(slave)
         slave.disk.wipe()
         return True
 
@@ -148,7 +148,7 @@ class PairFaults:
         if not self._may_lose():
             return False
         self._memory_lost = True
-        return self._end(self._random.choice(self.slaves), power_cut=True)
+        return self.end(self._random.choice(self.slaves), power_cut=True)
 
     def _master_power_cut(self) -> bool:
         """Only where a slave could take its place: one that has the log from its beginning on."""
@@ -156,7 +156,7 @@ class PairFaults:
             return False
         self._memory_lost = True
         self.operator_at_ms = self.world.now_ms + self._random.choice(OPERATOR_MS)
-        ended = self._end(self.master, power_cut=True)
+        ended = self.end(self.master, power_cut=True)
         if len(self.slaves) > 1:  # one of them might follow it with less than the other holds
             self.restart_at_ms[self.master.name] = NEVER_MS
         return ended

@@ -28,6 +28,9 @@ CLIENT_HOST = "10.0.3.1"
 TOPIC = "pairs"
 QUEUES = 3
 SEND_TIMEOUT_MS = 2_500
+FACTS = 5, 3
+"""Of so many seeds this one has administrators and clients that lock queues."""
+BROKER_SET = "broker-a"
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,8 @@ class Kind:
     gap_max: int
     flush: str
     ha_heartbeat_ms: int
+    has_facts: bool
+    """Administrators and clients that consume in order are at work."""
 
 
 def kind_of(seed: int) -> Kind:
@@ -51,6 +56,7 @@ def kind_of(seed: int) -> Kind:
         gap_max=drawn.choice((4_000, 1 << 20)),
         flush=drawn.choice(("ASYNC_FLUSH", "ASYNC_FLUSH", "SYNC_FLUSH")),
         ha_heartbeat_ms=drawn.choice((500, 5_000)),
+        has_facts=seed % FACTS[0] == FACTS[1],
     )
 
 
@@ -106,6 +112,7 @@ class ClientApp:
             interval_ms=interval_ms,
             timeout_ms=SEND_TIMEOUT_MS,
         )
+        self.is_ready = False
         self.never_fails: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
 
     async def start(self) -> None:
@@ -121,6 +128,7 @@ class ClientApp:
                 await asyncio.sleep(0.2)
         await admin.close()
         self.load.start()
+        self.is_ready = True
 
     async def stop(self) -> None:
         await self.load.stop()

@@ -23,10 +23,13 @@ from ha.errors import HAError
 from localcluster.history import Found, Outcome, judge
 from messagestore.errors import StoreError
 from mqclient.errors import PullFailed
+from mqclient.route import MessageQueue
 from remoting.codes import ResponseCode
 from simulation.cluster.clientjudge import found_in_queue
 from simulation.cluster.loggedbugs import LoggedBugs
+from simulation.cluster.looks import BrokerLook
 from simulation.cluster.shadow import deleted_messages
+from simulation.cluster.tableclients import TableClients, look_at
 from simulation.cluster.totals import Totals
 from simulation.cluster.violation import Violation
 from simulation.kernel import seeds
@@ -36,12 +39,14 @@ from simulation.pairs import members
 from simulation.pairs.bugs import BUGS, planted
 from simulation.pairs.check import PairCheck
 from simulation.pairs.faults import PairFaults
-from simulation.pairs.members import BROKER_HOSTS, ClientApp, kind_of
+from simulation.pairs.members import BROKER_HOSTS, BROKER_PORT, BROKER_SET, QUEUES, TOPIC, ClientApp, kind_of
 from simulation.pairs.retention import PairRetention
 
 T = TypeVar("T")
 
 RUN_MS = 60_000
+LONG_RUN_MS = 100_000
+"""In which a lease may end."""
 HEAL_LIMIT_MS = 60_000
 LOOK_MS = 50
 PACE_MS = (700, 4_000)
@@ -72,7 +77,9 @@ class PairWorld:
             held_end=lambda: self.check.held_end,
             whole=self.whole,
         )
+        self.tables = self.table_clients() if self.kind.has_facts else None
         self.looked_us = 0
+        self.answering = self.faults.master.name  # for what administrators and clients were told
         self.led: tuple[str, int] | None = None  # whose log is the present history
 
     def run(self) -> None:
@@ -83,19 +90,51 @@ class PairWorld:
             self.namesrv.start(members.namesrv_app)
             world.run_until(self.whole, 30_000)
             self.client_node.start(lambda runtime: ClientApp(runtime, SEND_INTERVAL_MS))
-            end_ms = world.now_ms + RUN_MS
+            end_ms = world.now_ms + (LONG_RUN_MS if self.tables else RUN_MS)
             while world.now_ms < end_ms:
                 world.run_for_ms(self.faults_pace())
                 self.faults.strike()
                 if self.faults.done.total() % 3 == 0:
                     world.network.heal()
             self.faults.heal()
+            if self.tables is not None:
+                self.tables.heal()
             self.become_whole()
             self.judge()
         self.count()
 
     def faults_pace(self) -> int:
         return PACE_MS[self.faults.done.total() % len(PACE_MS)]
+
+    def table_clients(self) -> TableClients:
+        return TableClients(
+            self.world,
+            [MessageQueue(TOPIC, BROKER_SET, number) for number in range(QUEUES)],
+            members.NAMESRV,
+            master=lambda: self.faults.master if self.master() is not None else None,
+            master_address=lambda: f"{self.faults.master.host}:{BROKER_PORT}",
+            kill=self.faults.end,
+            done=self.faults.done,
+        )
+
+    def look_at_tables(self) -> None:
+        """A slave copies them now and then: what it has when the operator puts it in its master's place is all that is left,
+        and until then what the master said holds for as long as it is the master. Raises Violation T1, O1."""
+        if self.tables is None or not self.is_loaded():
+            return
+        if self.faults.master.name != self.answering:
+            self.answering = self.faults.master.name
+            self.tables.forget()
+        self.tables.look(self.master_look())
+
+    def is_loaded(self) -> bool:
+        """Whether the client has found its topic."""
+        app = self.client_node.app
+        return isinstance(app, ClientApp) and app.is_ready
+
+    def master_look(self) -> list[BrokerLook]:
+        master, node = self.master(), self.faults.master
+        return [] if master is None else [look_at(node.name, node.incarnation, master)]
 
     # Brokers
 
@@ -159,6 +198,7 @@ class PairWorld:
         for name, slave in self.slaves():
             self.check.shows(name, slave.store)
             self.check.is_of_one_log(name, slave.store)
+        self.look_at_tables()
         if self.check.broken is not None:
             raise self.check.broken
         if self.errors.bugs:
@@ -204,6 +244,10 @@ class PairWorld:
 
     def judge(self) -> None:
         self.ask(self.client.load.stop())
+        if self.tables is not None:
+            self.tables.at_the_end(self.master_look)
+            self.totals.counts["locks of queues answered"] += self.tables.locks.answered
+            self.totals.counts["facts"] += self.tables.facts.answers
         self.retention.stop()
 
         def level() -> bool:

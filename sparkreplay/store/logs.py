@@ -1,6 +1,7 @@
 """Which kind of log a store has.
 
-Invariant: an epoch file says that it is a commit log, whatever else the folder holds; a ledger beside it is another's."""
+Invariant: an epoch file says that it is a commit log, unless a ledger goes on where that ends: that was one before Raft mode.
+Another ledger beside it is another's."""
 
 from __future__ import annotations
 
@@ -9,37 +10,53 @@ from sparkreplay.store.epochs import FILE as EPOCH_FILE
 from sparkreplay.store.files import Files
 from sparkreplay.store.ledger import PREFIX, LedgerLog
 from sparkreplay.store.log import PLAIN_LOG, Log
-from sparkreplay.store.segments import is_segment_name
+from sparkreplay.store.segments import FOLDER, is_segment_name
+
+DIVIDE = "divide"
+"""In a member's folder: brokers of ours say there where the plain log ended."""
 
 
 def log_of(files: Files) -> Log:
     """Raises StoreUnreadable for a store with several ledgers."""
-    try:
-        files.read(EPOCH_FILE)
-        return PLAIN_LOG
-    except FileNotFoundError:
-        pass
     try:
         ledgers = [
             entry.name for entry in files.entries("") if entry.name.startswith(PREFIX) and not entry.is_file
         ]
     except FileNotFoundError:
         ledgers = []
-    if len(ledgers) > 1:
-        raise StoreUnreadable(
-            files.root,
-            f"has several ledgers, {' and '.join(ledgers)}; move those elsewhere that are not its broker's",
-        )
-    return LedgerLog(ledgers[0]) if ledgers else PLAIN_LOG
+    try:
+        files.read(EPOCH_FILE)
+    except FileNotFoundError:
+        if len(ledgers) > 1:
+            raise StoreUnreadable(
+                files.root,
+                f"has several ledgers, {' and '.join(ledgers)}; move those elsewhere that are not its broker's",
+            ) from None
+        return LedgerLog(ledgers[0]) if ledgers else PLAIN_LOG
+    going_on = [ledger for ledger in ledgers if goes_on(files, ledger)]
+    return LedgerLog(going_on[0]) if len(going_on) == 1 else PLAIN_LOG
+
+
+def goes_on(files: Files, ledger: str) -> bool:
+    """Whether it goes on where the plain log ends, or ended before that was deleted."""
+    try:
+        files.read(f"{ledger}/{DIVIDE}")
+        return True
+    except FileNotFoundError:
+        plain, entries = files_of(files, FOLDER), files_of(files, f"{ledger}/data")
+    return bool(plain and entries) and plain[-1][0] + plain[-1][1] == entries[0][0]
+
+
+def files_of(files: Files, folder: str) -> list[tuple[int, int]]:
+    """(start, size) of those that hold a part of a log."""
+    try:
+        found = files.entries(folder)
+    except FileNotFoundError:
+        return []
+    return [(int(one.name), one.size_bytes) for one in found if one.size_bytes and is_segment_name(one.name)]
 
 
 def log_min_now(files: Files) -> int:
     """Where the log begins at this moment: retention may have deleted what a snapshot still has."""
-    begins = []
-    for folder in log_of(files).folders:
-        try:
-            names = [entry.name for entry in files.entries(folder) if entry.size_bytes]
-        except FileNotFoundError:
-            continue
-        begins += [int(name) for name in names if is_segment_name(name)]
+    begins = [start for folder in log_of(files).folders for start, _ in files_of(files, folder)]
     return min(begins, default=0)

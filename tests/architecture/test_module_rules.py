@@ -12,7 +12,7 @@ from tests.architecture.test_import_direction import MAY_IMPORT, ROOT, TREE
 
 HOUSE = SourceTree(ROOT, [*MAY_IMPORT, "simulation", "scripts"])
 CORES = {
-    "broker", "controller", "dledger", "epochfile", "ha", "localcluster", "messagestore", "mqruntime", "namesrv",
+    "broker", "controller", "dledger", "epochfile", "filters", "ha", "localcluster", "messagestore", "mqruntime", "namesrv",
     "raftstore", "remoting", "sparkreplay",
 }  # fmt: skip
 

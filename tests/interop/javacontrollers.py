@@ -22,7 +22,7 @@ from tests.interop.javapeer import CONTROLLER_JARS, SERVER, JavaClient, java_bro
 from tests.waits import NOBODY_IS_LATE, WAIT_MS, WAIT_S
 
 ROOT = Path(__file__).parents[2]
-FILE_BYTES = 1 << 20
+FILE_BYTES = 4 << 20
 MAIN = "org.apache.rocketmq.controller.ControllerStartup"
 JAVA_BROKER = {
     "brokerRole": "SLAVE",

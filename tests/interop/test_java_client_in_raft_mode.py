@@ -1,4 +1,5 @@
-"""The public Java client of Apache RocketMQ 5.3.3 against a Raft-mode set of ours, whose leader is killed meanwhile."""
+"""The public Java client of Apache RocketMQ 5.3.3 against a Raft-mode set of ours, whose followers serve readers for a while,
+and whose leader is killed."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ import pytest
 from localcluster.cluster import Cluster
 from localcluster.layout import CLUSTER_NAME, Mode
 from tests.interop.javapeer import JavaClient, missing
+from tests.interop.slavereads import reads_old_messages_from_a_slave_and_new_ones_from_the_master
 from tests.interop.test_java_client import everything
 from tests.waits import WAIT_MS
 
@@ -33,13 +35,14 @@ def master_of(cluster: Cluster) -> str:
     return name
 
 
-def test_a_java_client_goes_on_when_the_leader_is_killed_and_reads_all(
+def test_a_java_client_reads_from_followers_goes_on_when_the_leader_is_killed_and_reads_all(
     raft_set: Cluster, tmp_path: Path
 ) -> None:
     leader = master_of(raft_set)
     home = tmp_path / "home"
     home.mkdir()
     with JavaClient(raft_set.layout.namesrv, home) as java:
+        reads_old_messages_from_a_slave_and_new_ones_from_the_master(java, raft_set, "FarBack")
         java.admin(
             "updateTopic", "-n", raft_set.layout.namesrv, "-c", CLUSTER_NAME, "-t", "Led", "-r", 4, "-w", 4
         )

@@ -12,13 +12,9 @@ import pytest
 
 from localcluster.cluster import Cluster
 from localcluster.layout import BROKER_SET, CLUSTER_NAME
-from localcluster.waiting import NotYet, wait_for
-from mqruntime.clock import SystemClock
-from remoting.client import RemotingClient
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import RemotingCommand
-from remoting.headers.offsets import QueryConsumerOffsetHeader
+from remoting.codes import ResponseCode
 from tests.interop.javapeer import JavaClient, missing
+from tests.interop.slavereads import all_know, reads_old_messages_from_a_slave_and_new_ones_from_the_master
 from tests.waits import WAIT_MS
 
 pytestmark = [
@@ -109,6 +105,21 @@ def test_a_consumer_gets_the_tags_that_it_subscribed_to(java: JavaClient, cluste
     assert java.ask("close", "tags")["tags"] == {"TagA": 30, "TagB": 30}
 
 
+def test_a_consumer_gets_what_its_expression_says_of_properties_and_that_again_until_it_can(
+    java: JavaClient, cluster: Cluster
+) -> None:
+    create_topic(java, cluster, "Chosen")
+    send(java, "Chosen", 20)
+    middle = acked(java, "Chosen")[10]
+    consume(java, "sql", "Chosen", "InteropSql", tags=f"sql:(number>={middle})AND(TAGS<>'TagB')", fails=1)
+    send(java, "Chosen", 10, tag="TagB")
+    send(java, "Chosen", 10, tag="TagC")
+    java.ask("seen", "sql", 20)
+    consumed = java.ask("close", "sql")
+    assert once(consumed) == acked(java, "Chosen")[10:20] + acked(java, "Chosen")[30:]
+    assert Counter(consumed["tries"].values()) == {2: 20}
+
+
 def test_what_a_listener_could_not_consume_comes_again_until_it_can(
     java: JavaClient, cluster: Cluster
 ) -> None:
@@ -197,32 +208,17 @@ def test_what_is_not_supported_is_refused_with_a_code(java: JavaClient, cluster:
     def code(*words: object) -> ResponseCode:
         return ResponseCode(java.ask(*words)["code"])
 
-    assert code("sql92", "Refused") is ResponseCode.SUBSCRIPTION_PARSE_FAILED
+    assert code("sql92", "Refused", "number>>1") is ResponseCode.SUBSCRIPTION_PARSE_FAILED
     for request in (POP_MESSAGE, ACK_MESSAGE, CHANGE_INVISIBLE_TIME):
         assert code("request", request, address) is ResponseCode.REQUEST_CODE_NOT_SUPPORTED
     send(java, "Refused", 5)
     assert java.ask("pull", "Refused")["read"] == 5
 
 
-async def wait_offsets(cluster: Cluster, group: str, topic: str, total: int) -> None:
-    """Until every broker knows that `group` has consumed `total` messages of `topic`."""
-    client = RemotingClient(clock=SystemClock())
-
-    async def all_know() -> None:
-        for name in cluster.layout.broker_names:
-            known = 0
-            for queue_id in range(QUEUES):
-                header = QueryConsumerOffsetHeader(group, topic, queue_id)
-                question = RemotingCommand.request(RequestCode.QUERY_CONSUMER_OFFSET, header)
-                reply = await client.call(cluster.layout.address(name), question)
-                known += int(reply.ext.get("offset", 0))
-            if known != total:
-                raise NotYet(f"{name} knows {known}")
-
-    try:
-        await wait_for(f"offsets of {group} on all brokers", all_know, WAIT_MS)
-    finally:
-        await client.close()
+def test_a_consumer_reads_old_messages_from_a_slave_and_new_ones_from_the_master(
+    java: JavaClient, cluster: Cluster
+) -> None:
+    reads_old_messages_from_a_slave_and_new_ones_from_the_master(java, cluster, "FarBack")
 
 
 def test_a_group_goes_on_where_it_was_on_the_next_master(java: JavaClient, cluster: Cluster) -> None:
@@ -231,7 +227,7 @@ def test_a_group_goes_on_where_it_was_on_the_next_master(java: JavaClient, clust
     send(java, "GoneOn", 40)
     java.ask("seen", "before", 40)
     first = java.ask("close", "before")
-    asyncio.run(wait_offsets(cluster, "InteropGoneOn", "GoneOn", 40))
+    asyncio.run(all_know(cluster, "InteropGoneOn", "GoneOn", 40))
     killed = cluster.layout.name_of(master_address(cluster))
     assert killed is not None
     cluster.kill([killed])

@@ -1,9 +1,11 @@
-"""Java's Raft-mode brokers and ours: the stores of theirs open in ours as they are, and no group is made of both.
+"""Java's Raft-mode brokers and ours: the stores of theirs open in ours as they are, those with a plain log from before too,
+and no group is made of both.
 
 Each test starts three JVMs."""
 
 from __future__ import annotations
 
+import shutil
 import signal
 from pathlib import Path
 
@@ -31,12 +33,23 @@ def read_of(group: RaftBrokers) -> dict[tuple[int, int], bytes]:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_stores_of_javas_go_on_in_ours(number: signal.Signals, tmp_path: Path) -> None:
     with RaftBrokers(tmp_path / "group") as group:
+        plain = bodies("plain", 60) if number is signal.SIGKILL else []
+        if plain:  # the store of a master without Raft mode, which all members go on from
+            group.start(0, enableDLegerCommitLog="false")
+            group.create_topic()
+            group.send_until_acknowledged(*plain)
+            group.end_all(signal.SIGTERM)
+            for member in range(1, MEMBERS):
+                shutil.copytree(group.store(0), group.store(member))
         group.start_all()
         group.create_topic_at_leader()
         first = bodies("first", 150)  # several files of the log
         group.send_until_acknowledged(*first)
+        first += plain
         before = read_of(group)
+        old = [sorted((group.store(member) / "commitlog").glob("0*")) for member in range(MEMBERS)]
         group.end_all(number)
+        files = [[file.read_bytes() for file in each] for each in old]
         group.commands = [ours] * MEMBERS
         group.start_all()
         group.wait_for(lambda: before.items() <= read_of(group).items())
@@ -47,6 +60,8 @@ def test_stores_of_javas_go_on_in_ours(number: signal.Signals, tmp_path: Path) -
         assert leader is not None
         group.kill(f"broker-{leader - 1}")
         group.wait_for(lambda: {*read_of(group).values()} >= {*first, *second})
+        assert files == [[file.read_bytes() for file in each] for each in old]
+        assert all(len(each) > 1 for each in old) if plain else not any(old)
         after = read_of(group)
         assert before.items() <= after.items()
         for queue_id in (0, 1):

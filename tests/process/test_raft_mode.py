@@ -7,7 +7,6 @@ import random
 import shutil
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -20,8 +19,6 @@ from mqclient.client import Client
 from mqclient.message import OutgoingMessage, StoredMessage
 from mqruntime.clock import SystemClock
 from tests.process.serverprocess import ENVIRONMENT, command
-from tests.unit.raftstore.raftstores import FILE_BYTES as RAFT_FILE_BYTES
-from tests.unit.raftstore.raftstores import lay_out
 from tests.waits import WAIT_MS
 
 TOPIC = "Orders"
@@ -190,14 +187,3 @@ def test_the_stores_of_a_running_set_are_read(cluster: Cluster) -> None:
     stores = [str(cluster.directory / name) for name in cluster.layout.broker_names]
     assert "most is held by" in run("raftstore", "inspect", *stores)
     assert "nothing is wrong" in run("sparkreplay", "verify", stores[0], "--workers", "1")
-
-
-def test_a_log_from_before_raft_mode_is_refused_with_the_way_on(tmp_path: Path) -> None:
-    store = lay_out("mixed", tmp_path)
-    settings = {
-        "storePathRootDir": store, "listenPort": 0, "mappedFileSizeCommitLog": RAFT_FILE_BYTES, "maxMessageSize": 4096,
-        "enableDLegerCommitLog": "true", "dLegerPeers": "n0-127.0.0.1:9", "dLegerSelfId": "n0",
-    }  # fmt: skip
-    assert "python -m raftstore adopt" in run(
-        "broker", *(f"{key}={value}" for key, value in settings.items()), code=1
-    )

@@ -77,6 +77,18 @@ def test_a_soak_comes_to_its_end_and_finds_every_message(tmp_path: Path) -> None
     assert not list(tmp_path.glob("autoswitch-mq-soak-*")), "a run that passed leaves its page only"
 
 
+def test_a_soak_of_a_raft_mode_set_has_its_strikes_and_needs_no_controller(tmp_path: Path) -> None:
+    process = begun(
+        tmp_path, "--mode", "raft", "--hours", "0.001", "--reserved", str(WAIT_S), "--only", "kill-master"
+    )
+    said, _ = process.communicate()
+    assert process.returncode == 0, said
+    assert re.search(r"holds  acknowledged messages lost: 0; [1-9][\d,]* retained ones", said), said
+    assert re.search(r"SIGKILL broker-\d", said), said
+    charts = drawn(tmp_path / "page.html")
+    assert {*charts["anonymous memory"]} == {"namesrv", "broker-0", "broker-1", "broker-2", "load"}
+
+
 def test_an_interrupted_soak_leaves_its_page_and_no_process(tmp_path: Path) -> None:
     process = begun(tmp_path, "--hours", "1", "--reserved", "5", "--only", "restart-controller")
     page = tmp_path / "page.html"

@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = {
-    "broker", "controller", "dledger", "epochfile", "ha", "localcluster", "messagestore", "mqadmin", "mqclient",
+    "broker", "controller", "dledger", "epochfile", "filters", "ha", "localcluster", "messagestore", "mqadmin", "mqclient",
     "mqruntime", "namesrv", "nativepath", "raftstore", "remoting", "sparkreplay",
 }  # fmt: skip
 COMPILED = "nativepath/native.abi3.so"

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
+from tests.spark.loadedclasses import java_options
 from tests.spark.sessions import SharedSession
 
 
 @pytest.fixture(scope="session", autouse=True)
 def short_lived_jvms() -> Iterator[None]:
-    """Also for the processes that tests start: a JVM that lives for seconds spends most of them on compiling, for the long
-    run, what it runs once."""
+    """Also for the processes that tests start."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        patch.setenv("JAVA_TOOL_OPTIONS", java_options())
         yield
 
 

@@ -31,6 +31,9 @@ def session(master: str, **settings: str) -> Iterator[Any]:
         "spark__sql__session__timeZone": "UTC",
         "spark__sql__shuffle__partitions": "2",
         "spark__log__level": "OFF",
+        # Java that is made for each query is compiled by two compilers, and runs for a few thousand rows
+        "spark__sql__codegen__wholeStage": "false",
+        "spark__sql__codegen__factoryMode": "NO_CODEGEN",
         "spark__ui__showConsoleProgress": "false",
         "spark__executorEnv__PYTHONPATH": str(ROOT),
     }

@@ -10,6 +10,7 @@ import java.util.function.BooleanSupplier;
 import java.util.stream.Collectors;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
@@ -26,7 +27,8 @@ import org.apache.rocketmq.remoting.protocol.heartbeat.MessageModel;
  *
  * <pre>
  * consume NAME TOPIC GROUP MODEL EXPRESSION FAILS MAX
- *                        starts a push consumer that fails each message FAILS times; the broker gives it up after MAX retries
+ *                        starts a push consumer that fails each message FAILS times; the broker gives it up after MAX retries;
+ *                        EXPRESSION is of tags, or SQL92 behind "sql:"
  * order NAME TOPIC GROUP FAILS
  *                        starts a push consumer that takes each queue in order, and each message only at the FAILS + 1st time
  * ordered TOPIC COUNT    waits until its consumers in order have taken COUNT messages; {"offsets": of each queue, in the order in
@@ -42,6 +44,7 @@ import org.apache.rocketmq.remoting.protocol.heartbeat.MessageModel;
 final class Consumers {
     private static final long WAIT_S = 300;
     private static final int POLL_MS = 500;
+    private static final String SQL = "sql:";
 
     private final String namesrv;
     private final DefaultMQProducer producer;
@@ -160,7 +163,8 @@ final class Consumers {
         private void take(String model, String expression, int fails, int max) throws Exception {
             client.setMessageModel(MessageModel.valueOf(model));
             client.setMaxReconsumeTimes(max);
-            client.subscribe(topic, expression);
+            client.subscribe(topic, expression.startsWith(SQL)
+                ? MessageSelector.bySql(expression.substring(SQL.length())) : MessageSelector.byTag(expression));
             client.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
                 for (MessageExt message : messages) {
                     consumed.tried(message);

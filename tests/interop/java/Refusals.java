@@ -11,7 +11,7 @@ import org.apache.rocketmq.remoting.protocol.RemotingCommand;
  * What a broker may not support, tried as applications try it; every answer is {"code"}, the broker's, 0 where it went well.
  *
  * <pre>
- * sql92 TOPIC              starts a push consumer with an SQL92 expression
+ * sql92 TOPIC EXPRESSION   starts a push consumer with an SQL92 expression
  * request CODE ADDR        sends a request without content
  * </pre>
  */
@@ -26,10 +26,10 @@ final class Refusals {
         this.api = api;
     }
 
-    private int sql92(String topic) throws Exception {
+    private int sql92(String topic, String expression) throws Exception {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("InteropSql92");
         consumer.setNamesrvAddr(namesrv);
-        consumer.subscribe(topic, MessageSelector.bySql("number > 1"));
+        consumer.subscribe(topic, MessageSelector.bySql(expression));
         consumer.registerMessageListener(
             (MessageListenerConcurrently) (messages, context) -> ConsumeConcurrentlyStatus.CONSUME_SUCCESS);
         try {
@@ -43,7 +43,7 @@ final class Refusals {
     private int codeOf(String[] words) throws Exception {
         switch (words[0]) {
             case "sql92":
-                return sql92(words[1]);
+                return sql92(words[1], words[2]);
             default:
                 RemotingCommand request = RemotingCommand.createRequestCommand(Integer.parseInt(words[1]), null);
                 return api.getRemotingClient().invokeSync(words[2], request, TIMEOUT_MS).getCode();

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
+from broker.admin.configuration import CHANGEABLE, REASONS
+from broker.settings.broker import BrokerSettings
+from namesrv.server import NamesrvApp
 from remoting.codes import RequestCode, ResponseCode
 from remoting.headers.admin import ConsumerGroupHeader
 from remoting.headers.group import ExchangeHAInfoHeader
+from remoting.headers.pull import PullMessageHeader
 from tests.unit.broker.served import Served
 
 
 def test_what_this_broker_does_not_know_is_answered_with_code_3(served: Served) -> None:
-    for code in (
-        RequestCode.QUERY_ASSIGNMENT,
-        9999,
+    for code, what in (
+        (RequestCode.QUERY_ASSIGNMENT, "; not built here: queues assigned by the broker"),
+        (3001, "; not built here: access control"),
+        (9999, ""),
     ):
         reply = served.ask(code)
-        assert (reply.code, reply.remark) == (3, f" request type {int(code)} not supported")
+        assert (reply.code, reply.remark) == (3, f" request type {int(code)} not supported{what}")
 
 
 def test_an_operator_hears_once_what_a_client_asks_for_that_is_not_built(
@@ -99,3 +107,55 @@ def test_replication_and_epochs_are_shown_as_upstream_shows_them(served: Served)
         "epochList": [{"endOffset": 2**63 - 1, "epoch": 1, "startOffset": 0}],
     }  # fmt: skip
     assert served.json(RequestCode.GET_BROKER_EPOCH_CACHE, slave=True)["brokerId"] == 2
+
+
+def change(served: Served, text: str) -> tuple[int, str]:
+    reply = served.ask(RequestCode.UPDATE_BROKER_CONFIG, None, text.encode())
+    return reply.code, reply.remark or ""
+
+
+def test_whether_topics_and_groups_are_made_changes_while_the_broker_runs(served: Served) -> None:
+    topics, groups = served.master.tables.topics, served.master.tables.groups
+    assert change(served, "autoCreateTopicEnable=false\nautoCreateSubscriptionGroup=false\n")[0] == 0
+    assert topics.create_for_send("fresh", "TBW102", 4) is None
+    assert groups.find_or_create("FreshGroup") is None
+    before = topics.data_version
+    assert change(served, "autoCreateTopicEnable=true\ndefaultTopicQueueNums=2\n")[0] == 0
+    assert topics.data_version != before, "name servers and slaves are told of the model"
+    made = topics.create_for_send("fresh", "TBW102", 4)
+    assert made is not None and made.write_queue_nums == 2
+
+
+def test_a_broker_may_be_closed_for_reading_or_writing_while_it_runs(served: Served) -> None:
+    def told() -> int:
+        served.world.run_for_ms(1_500)
+        namesrv = served.world.nodes["namesrv"].app
+        assert isinstance(namesrv, NamesrvApp)
+        return int(namesrv.table.topics["orders"]["broker-a"].perm)
+
+    assert told() == 6
+    assert change(served, "brokerPermission=4\n")[0] == 0
+    assert told() == 4
+    assert change(served, "brokerPermission=2\n")[0] == 0
+    assert told() == 2
+    pull = PullMessageHeader("CG", "orders", 1, 0, 1, 0, 0, 0, 0, "*", "TAG")
+    assert served.ask(RequestCode.PULL_MESSAGE, pull).code == ResponseCode.NO_PERMISSION
+    assert change(served, "brokerPermission=6\n")[0] == 0
+    assert told() == 6
+
+
+def test_a_key_that_waits_for_a_restart_is_named_with_the_reason(served: Served) -> None:
+    code, remark = change(served, "listenPort=20000\nmessageDelayLevel=1s\n")
+    assert code == ResponseCode.NO_PERMISSION
+    assert (
+        "listenPort (the port is open), messageDelayLevel (messages wait in a queue for each level)" in remark
+    )
+    assert remark.endswith(": change the properties file and restart")
+
+
+def test_the_page_for_operators_names_each_key_that_can_change() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "operations.md").read_text()
+    section = page.partition("## Change a setting")[2].partition("Every other key")[0]
+    assert set(re.findall(r"`(\w+)`[,.]", section)) == CHANGEABLE
+    assert not CHANGEABLE & REASONS.keys()
+    assert CHANGEABLE | REASONS.keys() <= BrokerSettings.keys().keys()

@@ -51,7 +51,8 @@ def answered(
         master_is_there=lambda: linked,
         lists_former_epochs=lambda: settled,
     )
-    result = GetResult(status, 9, 0, 20, ranges=[(at, 100)] if status is GetStatus.FOUND else [])
+    found, passed = status is GetStatus.FOUND, status is GetStatus.NO_MATCHED_MESSAGE
+    result = GetResult(status, 9, 0, 20, ranges=[(at, 100)] if found else [], looked_at=at if passed else -1)
     return direction.answer(code, "group", 7, result)
 
 
@@ -68,6 +69,26 @@ def test_nobody_is_sent_to_slaves_that_serve_nobody_or_when_the_memory_is_unknow
 @pytest.mark.parametrize(("at", "broker_id"), [(9_700, 0), (9_699, 1)])
 def test_a_slave_keeps_who_reads_far_back_and_sends_others_home(at: int, broker_id: int) -> None:
     assert answered(GetStatus.FOUND, FOUND, at=at, is_slave=True) == Answer(FOUND, 9, broker_id)
+
+
+@pytest.mark.parametrize(("ratio", "broker_id"), [(15, 1), (10, 1), (60, 0)])
+def test_a_slave_keeps_readers_by_ten_percent_less_than_its_master_gives_them(
+    ratio: int, broker_id: int
+) -> None:
+    keys = Keys(access_message_in_memory_max_ratio=ratio)
+    assert (
+        answered(GetStatus.FOUND, FOUND, at=9_900 - 10 * 40, is_slave=True, keys=keys).broker_id == broker_id
+    )
+
+
+@pytest.mark.parametrize("is_slave", [False, True])
+@pytest.mark.parametrize(("at", "broker_id"), [(9_900, 0), (100, 1)])
+def test_who_reads_far_back_is_sent_to_a_slave_by_what_nobody_wanted_too(
+    is_slave: bool, at: int, broker_id: int
+) -> None:
+    code = ResponseCode.PULL_RETRY_IMMEDIATELY
+    told = answered(GetStatus.NO_MATCHED_MESSAGE, code, at=at, is_slave=is_slave)
+    assert told == Answer(code, 9, broker_id)
 
 
 @pytest.mark.parametrize(
@@ -105,4 +126,4 @@ def test_a_new_master_takes_nobody_back_below_what_a_former_one_has_served(statu
 
 def test_a_slave_goes_on_behind_what_nobody_wanted() -> None:
     code = ResponseCode.PULL_RETRY_IMMEDIATELY
-    assert answered(GetStatus.NO_MATCHED_MESSAGE, code, is_slave=True) == Answer(code, 9, MASTER_ID)
+    assert answered(GetStatus.NO_MATCHED_MESSAGE, code, at=9_900, is_slave=True) == Answer(code, 9, MASTER_ID)

@@ -101,7 +101,6 @@ class ScriptedLog:
     """A log of records, all of which are confirmed and dispatched; `confirmed` may say otherwise."""
 
     store_host = HOST
-    record_lead = 0
 
     def __init__(self, clock: ManualClock) -> None:
         self.clock = clock
@@ -165,10 +164,13 @@ class ScriptedLog:
     async def message_at(self, physical_offset: int) -> memoryview | None:
         return memoryview(bytes(self.bytes))[physical_offset:]
 
-    async def commits_from(self, record_offset: int, limit: int) -> CommitsFound:
-        self.looks.append(record_offset)
-        content = bytes(self.bytes[record_offset : min(limit, record_offset + 1_000)])
-        return commits_in(content, record_offset, 1 << 30, limit)
+    def begin_of(self, record_offset: int) -> int:
+        return record_offset
+
+    async def commits_from(self, position: int, limit: int) -> CommitsFound:
+        self.looks.append(position)
+        content = bytes(self.bytes[position : min(limit, position + 1_000)])
+        return commits_in(content, position, 1 << 30, limit)
 
 
 class ScriptedRole:

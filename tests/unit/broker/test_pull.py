@@ -86,7 +86,9 @@ class Limits:
     max_transfer_bytes: int = 1 << 18
     max_transfer_count: int = 32
     slave_read_enable: bool = False
+    broker_permission: int = 6
     access_message_in_memory_max_ratio: int = 40
+    enable_property_filter: bool = False
 
 
 @dataclass
@@ -219,9 +221,8 @@ def test_every_status_of_the_store_has_its_code_and_a_full_header(
         ({"queueId": 4}, ResponseCode.INVALID_PARAMETER),
         ({"queueId": -1}, ResponseCode.INVALID_PARAMETER),
         ({"subscription": "||"}, ResponseCode.SUBSCRIPTION_PARSE_FAILED),
-        ({"expressionType": "SQL92"}, ResponseCode.SUBSCRIPTION_PARSE_FAILED),
+        ({"expressionType": "SQL92"}, ResponseCode.SYSTEM_ERROR),
         ({"sysFlag": 0}, ResponseCode.SUBSCRIPTION_NOT_EXIST),
-        ({"sysFlag": 0, "expressionType": "SQL92"}, ResponseCode.SYSTEM_ERROR),
         ({"consumerGroup": ""}, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
     ],
 )

@@ -20,6 +20,7 @@ from mqclient.queuelocks import QueueLocks as ClientLocks
 from mqclient.route import MessageQueue
 from remoting.bodies.queues import LockBatchResponseBody, LockQueuesBody
 from remoting.bodies.queues import MessageQueue as WireQueue
+from remoting.bodies.tables import QueueLock, QueueLockTable
 from remoting.codes import RequestCode, ResponseCode
 from remoting.errors import BodyError
 from simulation.kernel.node import SimulatedClock
@@ -115,6 +116,45 @@ def test_under_a_new_master_each_lease_begins_anew() -> None:
     assert slave.locks.lock("CG", [ONE], "b") == []
     slave.clock.ms += LEASE_MS
     assert slave.locks.lock("CG", [ONE], "b") == [ONE]
+
+
+def test_a_table_is_written_once_while_no_holder_changes() -> None:
+    table = Table()
+    table.locks.lock("CG", [ONE, TWO], "a")
+    first = table.locks.wrapper()
+    written = first.encode()
+    assert written == (
+        b'{"locks":[{"clientId":"a","group":"CG","queueId":1,"topic":"orders"},'
+        b'{"clientId":"a","group":"CG","queueId":2,"topic":"orders"}]}'
+    )
+    table.locks.lock("CG", [ONE], "a")  # renewed
+    assert table.locks.wrapper() is first and first.encode() is written
+    table.locks.unlock("CG", [ONE], "a")
+    assert table.locks.wrapper().encode() == (
+        b'{"locks":[{"clientId":"a","group":"CG","queueId":2,"topic":"orders"}]}'
+    )
+
+
+def test_a_slave_takes_over_what_differs() -> None:
+    master, slave = Table().locks, Table().locks
+    master.lock("CG", [ONE, TWO], "a")
+    assert slave.adopt(QueueLockTable.decode(master.encode()))
+    master.unlock("CG", [ONE, TWO], "a")
+    master.lock("CG", [TWO], "b")
+    assert slave.adopt(QueueLockTable.decode(master.encode()))
+    assert slave.encode() == master.encode()
+    assert not slave.adopt(master.wrapper())
+
+
+def test_rows_in_another_form_are_read_and_others_refused() -> None:
+    assert QueueLockTable.decode(
+        b'{"locks":[{"clientId":"a","group":"CG","queueId":"1","topic":"t"}]}'
+    ).locks == [QueueLock("CG", "t", 1, "a")]
+    for row in (b'{"group":"CG"}', b"7", b'{"clientId":"a","group":"CG","queueId":2147483648,"topic":"t"}'):
+        with pytest.raises(BodyError):
+            QueueLockTable.decode(b'{"locks":[' + row + b"]}")
+    with pytest.raises(BodyError):
+        QueueLockTable.decode(b'{"locks":{}}')
 
 
 def test_a_file_gives_the_holders_back() -> None:

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 
 import orjson
 import pytest
 
-from broker.clients.lockrequests import SETTLED_MS
 from broker.role.membership import Role
 from dledger.client import DLedgerClient, Refused
 from messagestore.brokerstore import BrokerStore
-from mqclient.errors import LockFailed
-from mqclient.queuelocks import TRUST_MS
-from mqclient.route import MessageQueue
 from remoting.bodies.epochs import EpochCache, EpochSpan
 from remoting.bodies.routes import KVTable
 from remoting.codes import RequestCode, ResponseCode
@@ -285,37 +281,3 @@ def test_the_oldest_message_is_told_though_entries_stand_before_it(world: World)
     oldest = group.app(group.master).store.first_store_time()
     assert oldest is not None
     assert told["earliestMessageTimeStamp"] == str(oldest) != told["bootTimestamp"]
-
-
-@pytest.mark.parametrize("seed", [23, 24, 25])
-def test_a_queue_has_one_reader_though_who_leads_next_was_away_when_it_was_locked(seed: int) -> None:
-    """Tables are not in the log that decides who may be elected."""
-    queues = [MessageQueue("orders", "broker-a", 1)]
-    with World(seed) as world:
-        group = started(world)
-        world.run_for_ms(SETTLED_MS)
-        leader = group.master
-        away, other = [node for node in group.brokers if node is not leader]
-        away.kill()
-        world.run_for_ms(5_000)
-
-        async def locked(client_id: str, asked_at_all: int) -> bool:
-            async with group.client() as client:
-                locks = client.locks("CG", client_id)
-                for _ in range(asked_at_all):
-                    with suppress(LockFailed):
-                        return bool(await locks.lock(queues))
-                    await asyncio.sleep(0.5)
-            return False
-
-        trusted_until_ms = world.now_ms + TRUST_MS
-        assert group.run(locked("a", 1))
-        leader.kill()
-        other.kill()
-        group.start(away)
-        group.start(other)
-        group.wait_for_master()
-        assert not group.run(locked("b", 10))
-        while not group.run(locked("b", 1)):
-            world.run_for_ms(500)
-        assert world.now_ms > trusted_until_ms

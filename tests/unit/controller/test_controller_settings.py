@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from controller.server import dledger_settings
 from controller.settings import ControllerSettings
 from mqruntime.settings import SettingsError
 
@@ -71,3 +72,15 @@ def test_a_black_list_always_holds_the_home(tmp_path: Path) -> None:
     file.write_text(SAMPLE)
     settings = ControllerSettings.load(file, ["configBlackList=a; b"])
     assert settings.black_list == {"a", "b", "rocketmqHome"}
+
+
+def test_index_files_have_the_size_that_a_java_controller_takes_back(tmp_path: Path) -> None:
+    """A member of Java's that was ended before its first entry leaves none; upstream ends where one has another size."""
+    file = tmp_path / "controller.conf"
+    file.write_text(SAMPLE)
+    for size in (4 << 20, 64 << 20, 1 << 30):
+        settings = dledger_settings(ControllerSettings.load(file, [f"mappedFileSize={size}"]))
+        assert settings.index_file_bytes == 5 * 1024 * 1024 * 32
+    assert (
+        dledger_settings(ControllerSettings.load(file, ["mappedFileSize=1048576"])).index_file_bytes < 1 << 20
+    )

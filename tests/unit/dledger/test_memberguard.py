@@ -94,3 +94,22 @@ def test_another_leader_is_a_rival_where_settings_differ_alone() -> None:
     for own, index, rival in ((-1, -1, True), (-1, 9, False), (7, -1, False)):
         found = asyncio.run(guard(own).is_rival("n3", TheirList(theirs, index), "10.0.0.4:1"))
         assert found is rival
+
+
+def test_members_whose_logs_go_on_from_different_ones_refuse_each_other(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    made = guard(-1)
+    text, heard = made.peer_list, []
+    made.origin = "a log up to 4096"
+    made.on_other_origin = heard.append
+    same, other, none = (
+        TheirList(text, -1, origin) for origin in ("a log up to 4096", "a log up to 8192", "")
+    )
+    answer = HeartBeatResponse(1, ResultCode.SUCCESS)
+    assert made.judge_response("n1", answer, same) is None and heard == []
+    assert made.judge_response("n1", answer, other) is Refusal.ORIGIN
+    assert made.judge_response("n2", answer, none) is Refusal.ORIGIN
+    assert heard == ["n1", "n2"]
+    assert "here a log up to 4096, there a log up to 8192" in caplog.text and "there none" in caplog.text
+    assert (made.refused["n1", "origin"], Refusal.ORIGIN.code) == (1, ResultCode.UNKNOWN_MEMBER)

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
-from localcluster.drill import DrillReport, DrillResult, Kind
+from localcluster.drill import HEADING, DrillReport, DrillResult, Kind
 from localcluster.drillcli import summary
 from localcluster.history import Attempt, Outcome, Place, judge
 from localcluster.load import Load, wait_readable
@@ -109,10 +109,20 @@ def result(outage_ms: int) -> DrillResult:
     )
 
 
-def test_a_timeline_shows_what_is_known_and_a_question_mark_for_the_rest() -> None:
-    assert result(80).timeline() == (
-        "fault 0 · detected +2 · elected ? · notified ? · writable +60 · first ack +71 · whole +900 ms"
-    )
+def test_a_timeline_shows_what_is_known_and_nothing_of_the_rest() -> None:
+    assert result(80).timeline() == "fault 0 · detected +2 · writable +60 · first ack +71 · whole +900 ms"
+
+
+def test_a_drill_is_a_row_of_a_table() -> None:
+    assert HEADING.split() == [
+        "drill", "master", "epoch", "detected", "elected", "notified", "writable", "first", "ack", "whole", "client", "set",
+    ]  # fmt: skip
+    row = result(80).row(2, 20)
+    assert row.split() == [
+        "2/20", "broker-0", "->", "broker-1", "3", "->", "4", "2", "-", "-", "60", "71", "900", "80", "80",
+    ]  # fmt: skip
+    for heading, cell in (("writable", "60"), ("whole", "900"), ("set", "80")):
+        assert row[HEADING.index(heading) :].split()[0] == cell
 
 
 def test_the_summary_gives_outages_and_counts_and_each_fault() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from datetime import UTC
 from functools import partial
 from pathlib import Path
@@ -22,6 +23,7 @@ from mqclient.route import MessageQueue
 from remoting.codes import RequestCode
 
 if TYPE_CHECKING:
+    from remoting.command import RemotingCommand
     from tests.unit.mqadmin.conftest import ScriptedServer
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "config"
@@ -205,3 +207,130 @@ def test_messages_of_a_span_of_time_are_read(server: ScriptedServer) -> None:
     assert told["messages"][0]["offsetMsgId"] == OFFSET_ID
     assert server.run("consumeMessage", "-t", "VecTopic", "-o", "3").exit_code == 1
     assert server.run("consumeMessage", "-t", "VecTopic", "-b", "broker-x").exit_code == 1
+
+
+def two_queues(server: ScriptedServer) -> None:
+    """Queue 0 has the stored message, queue 1 none."""
+    ends = {"0": "1", "1": "0"}
+    for code, bound in ((RequestCode.GET_MIN_OFFSET, None), (RequestCode.GET_MAX_OFFSET, ends)):
+        server.answers[code] = lambda asked, bound=bound: asked.reply(
+            0, None, {"offset": "0" if bound is None else bound[asked.ext["queueId"]]}
+        )
+    server.says(RequestCode.PULL_MESSAGE, RECORD, ext=PULLED)
+
+
+def test_a_topic_is_printed_queue_by_queue(server: ScriptedServer) -> None:
+    two_queues(server)
+    shown = server.run("printMsg", "-t", "T", "-s", "*").stdout
+    assert shown.startswith(
+        "minOffset=0, maxOffset=1, MessageQueue [topic=T, brokerName=broker-a, queueId=0]\n"
+    )
+    assert shown.count(f"MSGID: {UNIQUE_ID} MessageExt [brokerName=broker-a, ") == 1
+    assert shown.count("-" * 56 + "\n") == 2
+    hidden = server.run("printMsg", "-t", "T", "-d", "false").stdout
+    assert hidden.splitlines()[1].endswith(" BODY: NOT PRINT BODY")
+    [told] = json.loads(server.run("printMsg", "-t", "T", "--json").stdout)["messages"]
+    assert told["msgId"] == UNIQUE_ID
+
+
+def test_a_pull_that_matches_nothing_goes_on_and_one_beyond_the_end_stops(server: ScriptedServer) -> None:
+    two_queues(server)
+    server.says(RequestCode.PULL_MESSAGE, status=20, ext=PULLED)
+    line = "MessageQueue [topic=T, brokerName=broker-a, queueId=0] "
+    assert (
+        f"{line}no matched msg. status=NO_MATCHED_MSG, offset=1\n" in server.run("printMsg", "-t", "T").stdout
+    )
+    server.says(RequestCode.PULL_MESSAGE, status=19, ext=PULLED)
+    assert (
+        f"{line}print msg finished. status=NO_NEW_MSG, offset=1\n" in server.run("printMsg", "-t", "T").stdout
+    )
+
+
+def test_one_queue_is_printed_or_its_tags_are_counted(server: ScriptedServer) -> None:
+    two_queues(server)
+    of_queue = ("printMsgByQueue", "-t", "T", "-a", "broker-a", "-i", "0")
+    assert server.run(*of_queue).stdout == ""
+    shown = server.run(*of_queue, "-p", "true").stdout
+    assert shown.startswith("MSGID: ") and shown.endswith(" BODY: NOT PRINT BODY\n")
+    tag = stored("queryMsgById").properties["TAGS"]
+    assert server.run(*of_queue, "-f", "true").stdout == f"Tag: {tag:<30} Count: 1\n"
+    elsewhere = server.run("printMsgByQueue", "-t", "T", "-a", "broker-z", "-i", "0")
+    assert "broker set broker-z has no topic T; topicRoute" in elsewhere.stderr
+
+
+def test_a_body_that_cannot_be_opened_is_told_once_with_what_to_install(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two_queues(server)
+    monkeypatch.setitem(sys.modules, "lz4", None)
+    monkeypatch.setitem(sys.modules, "lz4.frame", None)
+    flagged = RECORD[:36] + (0x101).to_bytes(4, "big") + RECORD[40:]
+    server.says(RequestCode.PULL_MESSAGE, flagged + flagged, ext=PULLED)
+    shown = server.run("printMsg", "-t", "T")
+    assert shown.exit_code == 0
+    assert (
+        shown.stderr == "a body is compressed with LZ4 and shown as it is stored; pip install lz4 opens it\n"
+    )
+
+
+def test_a_message_is_found_by_the_id_of_its_producer_alone(server: ScriptedServer, folder: Path) -> None:
+    found = {"indexLastUpdateTimestamp": "0", "indexLastUpdatePhyoffset": "0"}
+    server.says(RequestCode.QUERY_MESSAGE, RECORD + RECORD, ext=found)
+    server.says(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"groupList": []})
+    topic = stored("queryMsgById").topic
+    by_id = ("queryMsgByUniqueKey", "-t", topic, "-i", UNIQUE_ID)
+    assert server.run(*by_id).stdout.count("Queue Offset:") == 1
+    assert server.run(*by_id, "-a").stdout.count("Queue Offset:") == 2
+    assert (folder / UNIQUE_ID).exists()
+    [asked, _] = server.requests(RequestCode.QUERY_MESSAGE)
+    assert asked.ext["_UNIQUE_KEY_QUERY"] == "true"
+    server.says(RequestCode.QUERY_MESSAGE, status=22)
+    assert f"with the id {UNIQUE_ID} was found" in server.run(*by_id).stderr
+
+
+def sends(server: ScriptedServer, *, failing: int = 0) -> None:
+    """Answers sends with success, but for the first ones."""
+    left = [failing]
+
+    def answer(asked: RemotingCommand) -> RemotingCommand:
+        if left[0]:
+            left[0] -= 1
+            return asked.reply(1, "disk full")
+        return asked.reply(0, None, {"msgId": OFFSET_ID, "queueId": asked.ext["e"], "queueOffset": "7"})
+
+    server.answers[RequestCode.SEND_MESSAGE_V2] = answer
+
+
+def test_sends_to_the_queues_of_a_topic_are_timed(server: ScriptedServer) -> None:
+    sends(server)
+    lines = server.run("checkMsgSendRT", "-t", "T", "-a", "3", "-s", "16").stdout.splitlines()
+    assert lines[0].split() == ["#Broker", "Name", "#QID", "#Send", "Result", "#RT"]
+    assert [line.split()[2] for line in lines[1:4]] == ["true"] * 3
+    assert lines[4].startswith("Avg RT: ")
+    assert {len(request.body or b"") for request in server.requests(RequestCode.SEND_MESSAGE_V2)} == {16}
+    sends(server, failing=2)
+    failed = server.run("checkMsgSendRT", "-t", "T", "-a", "3")
+    assert failed.exit_code == 1
+    assert failed.stdout.splitlines()[1].split()[:3] == ["-", "-", "false"]
+    assert "2 of 3 sends failed" in failed.stderr
+
+
+def test_sends_to_a_broker_set_are_timed(server: ScriptedServer) -> None:
+    sends(server)
+    lines = server.run("sendMsgStatus", "-b", "broker-a", "-c", "2", "-s", "20").stdout.splitlines()
+    assert len(lines) == 2
+    assert re.fullmatch(r"rt=\d+ms, SendResult=SendResult \[sendStatus=SEND_OK, .*\]", lines[0])
+    warm, *timed = server.requests(RequestCode.SEND_MESSAGE_V2)
+    assert warm.body == b"hello jodie"
+    assert [request.body for request in timed] == [b"hello jodiehello jodie"] * 2
+
+
+def test_sends_to_every_broker_set_are_timed_in_a_round(server: ScriptedServer) -> None:
+    sends(server, failing=1)
+    shown = server.run("clusterRT", "-a", "3", "--once")
+    assert shown.exit_code == 0
+    heading, row = shown.stdout.splitlines()
+    assert heading.split()[-2:] == ["#successCount", "#failCount"]
+    assert row.split()[:2] + row.split()[3:] == ["C", "broker-a", "2", "1"]
+    logged = server.run("clusterRT", "-a", "2", "-p", "true", "-m", "room", "--once").stdout
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\|room\|C\|broker-a\|\d+\n", logged)

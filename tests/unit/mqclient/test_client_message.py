@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import zlib
 from pathlib import Path
 
 import pytest
 
+from mqclient.compression import CompressionUnsupported
 from mqclient.message import (
-    CompressionUnsupported,
     OutgoingMessage,
     RecordMalformed,
     decode_messages,
@@ -106,7 +107,27 @@ def test_a_zlib_body_is_inflated_whether_or_not_its_type_is_named(sys_flag: int)
     assert message.plain_body() == b"long" * 100
 
 
-def test_another_compression_is_named() -> None:
-    [message] = decode_messages(record(b"lz4 bytes", 0x101))
-    with pytest.raises(CompressionUnsupported, match="0x100"):
+@pytest.mark.parametrize(("sys_flag", "package"), [(0x101, "lz4"), (0x201, "zstandard")])
+def test_a_compression_whose_library_is_missing_is_named_with_what_to_install(
+    sys_flag: int, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.setitem(sys.modules, f"{package}.frame", None)
+    [message] = decode_messages(record(b"whatever", sys_flag))
+    with pytest.raises(CompressionUnsupported, match=f"pip install {package} opens it"):
         message.plain_body()
+
+
+def test_lz4_and_zstd_bodies_are_opened_where_their_libraries_are() -> None:
+    body = b"long" * 100
+    lz4_frame = pytest.importorskip("lz4.frame")
+    zstandard = pytest.importorskip("zstandard")
+    for sys_flag, packed in (
+        (0x101, lz4_frame.compress(body)),
+        (0x201, zstandard.ZstdCompressor().compress(body)),
+    ):
+        [message] = decode_messages(record(packed, sys_flag))
+        assert message.plain_body() == body
+        [damaged] = decode_messages(record(packed[:-6], sys_flag))
+        with pytest.raises(ValueError, match="its (compressed )?body"):
+            damaged.plain_body()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 import pytest
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from mqruntime.changedsettings import ChangeRefused, change
 from mqruntime.settings import Settings
@@ -22,6 +24,23 @@ def test_new_values_are_set_and_told_and_keys_that_no_server_has_are_passed_over
     assert change(settings, b"retries=5\nserverHome=/srv\nelsewhere=1\n", CHANGEABLE) == {"retries": 5}
     assert settings.retries == 5
     assert change(settings, None, CHANGEABLE) == change(settings, b"retries=5\n", CHANGEABLE) == {}
+
+
+class Exclusive(ServerSettings):
+    """Of two settings one may be set."""
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if {"enabled", "home"} <= self.model_fields_set:
+            raise ValueError("enabled and serverHome contradict each other")
+        return self
+
+
+def test_what_nobody_has_set_contradicts_no_change() -> None:
+    settings = Exclusive(enabled=True)
+    assert change(settings, b"retries=5\n", CHANGEABLE) == {"retries": 5}
+    with pytest.raises(ChangeRefused, match="contradict each other"):
+        change(settings, b"serverHome=/x\n", CHANGEABLE)
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,20 @@ def test_a_file_that_cannot_be_read_is_a_settings_error(tmp_path: Path) -> None:
         DemoSettings.load(tmp_path / "bad.conf")
 
 
+def test_what_is_missing_is_missed_in_the_file_where_there_is_one(tmp_path: Path) -> None:
+    class Strict(Settings):
+        peers: str = Field(alias="controllerDLegerPeers")
+
+    file = tmp_path / "broker.conf"
+    file.write_text("")
+    for overrides in ([], ["unknown=1"]):
+        with pytest.raises(SettingsError, match=f"^{file}: controllerDLegerPeers=: must be set"):
+            Strict.load(file, overrides)
+    with pytest.raises(SettingsError, match="^command line: controllerDLegerPeers=: must be set"):
+        Strict.load(None, [])
+    assert Strict.load(file, ["controllerDLegerPeers=x"]).place == str(file)
+
+
 def test_a_missing_required_key_is_named(conf: Path) -> None:
     class Strict(Settings):
         peers: str = Field(alias="controllerDLegerPeers")

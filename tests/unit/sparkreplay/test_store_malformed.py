@@ -212,10 +212,12 @@ def test_what_may_not_be_read_says_for_whom(root: Path, name: str, monkeypatch: 
 
 
 def test_a_folder_without_end_is_given_up(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "FOLDER_ENTRIES_MAX", 2)
+    monkeypatch.setattr(files, "FOLDER_ENTRIES_MAX", 20)
+    for number in range(20):
+        (root / "commitlog" / f"{number}.txt").touch()
     for place in (LocalFiles(str(root)), RemoteFiles(str(root), fs.LocalFileSystem())):
         with pytest.raises(
-            StoreUnreadable, match="commitlog: has more than 2 entries; it is no broker's folder"
+            StoreUnreadable, match="commitlog: has more than 20 entries; it is no broker's folder"
         ):
             open_store(place)
 

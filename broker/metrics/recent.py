@@ -1,0 +1,147 @@
+"""How much came and went lately, by topic and by topic and group: what VIEW_BROKER_STATS_DATA (315) shows.
+
+Invariant: a message and a batch cost nothing here: every ten seconds the totals are read, and one that has not changed costs a
+comparison. A topic or a group that is gone is forgotten, so nothing outlives the tables. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from broker.metrics.totals import Amount, Totals
+
+SAMPLE_MS = 10_000
+NAMES = (
+    "TOPIC_PUT_NUMS", "TOPIC_PUT_SIZE", "GROUP_GET_NUMS", "GROUP_GET_SIZE", "SNDBCK_PUT_NUMS",
+    "BROKER_PUT_NUMS", "BROKER_GET_NUMS",
+)  # fmt: skip
+"""Upstream's names; keys are a topic, `topic@group`, and the cluster's name."""
+
+
+class Window(NamedTuple):
+    """How far back it reaches, and how far its samples are apart, ms."""
+
+    span_ms: int
+    period_ms: int
+
+
+WINDOWS = Window(60_000, SAMPLE_MS), Window(3_600_000, 600_000), Window(86_400_000, 3_600_000)
+
+
+class Grown(NamedTuple):
+    """By how much something grew within a window, and in which time, ms."""
+
+    messages: int
+    bytes: int
+    calls: int
+    ms: int
+
+
+class Sample(NamedTuple):
+    """What the totals were."""
+
+    at_ms: int
+    messages: int
+    bytes: int
+    calls: int
+
+
+class History:
+    """The past of one amount: a few samples for each window."""
+
+    __slots__ = ("_rings",)
+
+    def __init__(self, now_ms: int) -> None:
+        self._rings = tuple(deque([Sample(now_ms - SAMPLE_MS, 0, 0, 0)]) for _ in WINDOWS)
+
+    def sample(self, amount: Amount, now_ms: int) -> None:
+        """What has not changed need not be remembered twice."""
+        for ring, window in zip(self._rings, WINDOWS, strict=True):
+            last = ring[-1]
+            if last.calls != amount.calls and now_ms - last.at_ms >= window.period_ms:
+                ring.append(Sample(now_ms, amount.messages, amount.bytes, amount.calls))
+            while len(ring) > 1 and ring[1].at_ms <= now_ms - window.span_ms:
+                ring.popleft()
+
+    def grown(self, amount: Amount, now_ms: int) -> tuple[Grown, ...]:
+        """Within each window until now."""
+        return tuple(
+            _since(ring, amount, now_ms, window.span_ms)
+            for ring, window in zip(self._rings, WINDOWS, strict=True)
+        )
+
+
+def _since(ring: deque[Sample], amount: Amount, now_ms: int, span_ms: int) -> Grown:
+    before = ring[0]
+    for sample in ring:
+        if sample.at_ms > now_ms - span_ms:
+            break
+        before = sample
+    return Grown(
+        amount.messages - before.messages,
+        amount.bytes - before.bytes,
+        amount.calls - before.calls,
+        min(now_ms - before.at_ms, span_ms),
+    )
+
+
+class RecentTotals:
+    """`totals` of one broker, and what they were; `cluster` is the key of what is told of the broker as a whole."""
+
+    def __init__(self, totals: Totals, cluster: str) -> None:
+        self._totals = totals
+        self._cluster = cluster
+        self._histories: dict[tuple[str, str], History] = {}
+        self._sampled_ms: int | None = None
+
+    def sample(
+        self, now_ms: int, knows_topic: Callable[[str], bool], knows_group: Callable[[str], bool]
+    ) -> None:
+        """To be called once a second."""
+        if self._sampled_ms is not None and now_ms - self._sampled_ms < SAMPLE_MS:
+            return
+        self._sampled_ms = now_ms
+        self._totals.forget(knows_topic, knows_group)
+        for key in [key for key in self._histories if self._amount(*key) is None]:
+            del self._histories[key]
+        for key, amount in self._all():
+            self._history(key, now_ms).sample(amount, now_ms)
+
+    def grown(self, name: str, key: str, now_ms: int) -> tuple[Grown, ...] | None:
+        """Within the last minute, hour and day; None where nothing of the kind was ever counted."""
+        kind = name.removesuffix("_NUMS").removesuffix("_SIZE")
+        amount = self._amount(kind, key) if name in NAMES else None
+        return None if amount is None else self._history((kind, key), now_ms).grown(amount, now_ms)
+
+    def per_second(self, name: str, key: str, now_ms: int) -> float:
+        """Messages in the last minute."""
+        found = self.grown(name, key, now_ms)
+        return 0.0 if found is None else found[0].messages * 1000 / found[0].ms
+
+    def _history(self, key: tuple[str, str], now_ms: int) -> History:
+        history = self._histories.get(key)
+        if history is None:
+            history = self._histories[key] = History(now_ms)
+        return history
+
+    def _amount(self, kind: str, key: str) -> Amount | None:
+        totals = self._totals
+        if kind == "TOPIC_PUT":
+            return totals.stored.get(key)
+        if kind.startswith("BROKER"):
+            of_all = totals.put if kind == "BROKER_PUT" else totals.got
+            return of_all if key == self._cluster else None
+        topic, _, group = key.partition("@")
+        return (totals.found if kind == "GROUP_GET" else totals.sent_back).get((topic, group))
+
+    def _all(self) -> Iterator[tuple[tuple[str, str], Amount]]:
+        """(what of, key), and how much since the start."""
+        totals = self._totals
+        yield ("BROKER_PUT", self._cluster), totals.put
+        yield ("BROKER_GET", self._cluster), totals.got
+        for topic, amount in totals.stored.items():
+            yield ("TOPIC_PUT", topic), amount
+        for kind, table in (("GROUP_GET", totals.found), ("SNDBCK_PUT", totals.sent_back)):
+            for (topic, group), amount in table.items():
+                yield (kind, f"{topic}@{group}"), amount

@@ -1,0 +1,167 @@
+"""The tables of a Raft group: what a new leader asks of its members before it is their master, and what they answer.
+
+The tables are a register beside the log [as in ABD]: each version has the term of the leader who made it, and every member
+keeps the newest that it has got. A leader takes the newest of a majority (READ_TABLES). What was answered stands at a
+majority, in the term of whoever answered it: one of those that are asked has it, or what came after it.
+
+Invariant: a member tells the leader of a term what it has only once its own disk has that term, and takes no copy of an older
+leader's from then on, not after a restart either. A newcomer, which may have forgotten both, counts for nothing, and one that
+has no tables only where all that vote were asked."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+
+from broker.tables.holders import TablesVersion
+from broker.tables.stamp import OLDEST, CopyStamp
+from broker.tables.tables import Tables
+from ha.errors import EpochFenced
+from mqruntime.clock import Clock
+from mqruntime.log import fields
+from mqruntime.waking import woken
+from raftstore.member import Member
+from remoting.bodies.tables import TablesCopy
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.errors import BodyError, HeaderError, RemotingError
+from remoting.headers.group import ReadTablesHeader, TablesVersionHeader
+from remoting.peer import Peer
+
+logger = logging.getLogger("broker.grouptables")
+
+TIMEOUT_MS = 5_000
+"""Large tables take their time; nobody waits for it where a majority answers sooner."""
+AGAIN_MS = 50
+LOOK_MS = 50
+TOLD_MS = 3_000
+"""After so long in vain an operator is told."""
+
+
+@dataclass
+class Answers:
+    """What members have said to the leader of one term."""
+
+    versions: dict[str, TablesVersion | None] = field(default_factory=dict)
+    newest: tuple[TablesVersion, TablesCopy] | None = None
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def take(self, member: str, version: TablesVersion | None, copy: TablesCopy | None) -> None:
+        self.versions[member] = version
+        if version is not None and copy is not None and (self.newest is None or version > self.newest[0]):
+            self.newest = version, copy
+        self.news.set()
+
+
+class GroupTables:
+    """Of the broker whose member of the group `member` is."""
+
+    def __init__(self, member: Member, tables: Tables, clock: Clock) -> None:
+        self._member = member
+        self._tables = tables
+        self._clock = clock
+        member.router.add(RequestCode.READ_TABLES, self._told)
+
+    @property
+    def _stamp(self) -> CopyStamp:
+        """A version of a term that this group has not come to was copied here with another's files."""
+        stamp = self._tables.stamp
+        if stamp.version is not None and stamp.version.epoch > self._member.term and self._member.counts:
+            logger.warning(
+                "tables of another group", extra=fields(version=stamp.version, term=self._member.term)
+            )
+            stamp.disown()
+        return stamp
+
+    # -- what a member takes over, and tells
+
+    def takes(self, version: TablesVersion) -> bool:
+        """Whether a copy of this version may be taken over: nobody that leads a later term may have been told of an older."""
+        return self._member.term <= version.epoch and self._stamp.may_take(version)
+
+    def tells(self, version: TablesVersion) -> bool:
+        """Whether the leader that made this version may count on this member for it."""
+        return self._member.counts and self._member.term == version.epoch
+
+    def _told(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        header = ReadTablesHeader.from_ext(command.ext)
+        if not self._member.is_bound_to(header.term):
+            why = f"this member is not, or not durably, in term {header.term}"
+            return command.reply(ResponseCode.SERVICE_NOT_AVAILABLE, why)
+        version, known = self._stamp.version, TablesVersion.parse(header.holds)
+        is_news = version is not None and (known is None or version > known)
+        told = TablesVersionHeader(None if version is None else str(version))
+        return command.reply(header=told, body=self._tables.copy().encode() if is_news else None)
+
+    # -- what a leader asks
+
+    async def read_majority(self, term: int) -> None:
+        """The newest tables of a majority are here. Raises EpochFenced where this member does not lead `term` any more."""
+        answers = Answers()
+        asking: dict[str, asyncio.Task[None]] = {}
+        warn_ms = self._clock.monotonic_ms() + TOLD_MS
+        try:
+            while not self._is_enough(answers):
+                if not self._leads(term):
+                    raise EpochFenced(term, max(self._member.term, term + 1))
+                for member in sorted(self._others() - asking.keys()):
+                    asking[member] = asyncio.create_task(
+                        self._ask(member, term, answers), name=f"read tables of {member}"
+                    )
+                answers.news.clear()
+                await woken(answers.news, LOOK_MS)
+                if warn_ms <= self._clock.monotonic_ms():
+                    warn_ms = self._clock.monotonic_ms() + 10 * TOLD_MS
+                    self._warn(term, answers)
+        finally:
+            for task in asking.values():
+                task.cancel()
+            await asyncio.gather(*asking.values(), return_exceptions=True)
+        if not self._leads(term):
+            raise EpochFenced(term, max(self._member.term, term + 1))
+        if answers.newest is not None:
+            version, copy = answers.newest
+            if version != self._stamp.version and self._stamp.may_take(version):
+                self._tables.adopt(copy, version)
+                logger.info("tables of a member are newer", extra=fields(version=version, term=term))
+
+    def _leads(self, term: int) -> bool:
+        return self._member.leads and self._member.term == term
+
+    def _others(self) -> set[str]:
+        return set(self._member.voters() - {self._member.self_id})
+
+    def _is_enough(self, answers: Answers) -> bool:
+        own = {self._member.self_id: self._stamp.version} | answers.versions
+        with_tables = [member for member, version in own.items() if version is not None]
+        return self._member.is_majority(with_tables) or self._member.voters() <= own.keys()
+
+    async def _ask(self, member: str, term: int, answers: Answers) -> None:
+        """Until it has answered."""
+        while True:
+            own = self._stamp.version
+            header = ReadTablesHeader(term, None if own is None else str(own))
+            try:
+                reply = await self._member.ask(
+                    member, RemotingCommand.request(RequestCode.READ_TABLES, header), TIMEOUT_MS
+                )
+                if reply.code == ResponseCode.SUCCESS:
+                    told = TablesVersion.parse(TablesVersionHeader.from_ext(reply.ext).tables_version)
+                    answers.take(member, told, TablesCopy.decode(reply.body) if reply.body else None)
+                    return
+                if (
+                    reply.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+                ):  # a former version, without versions
+                    answers.take(member, OLDEST, None)
+                    return
+            except (RemotingError, HeaderError, BodyError) as error:
+                logger.debug("a member does not tell of its tables: %s", error)
+            await asyncio.sleep(AGAIN_MS / 1000)
+
+    def _warn(self, term: int, answers: Answers) -> None:
+        said = {member: str(version) for member, version in sorted(answers.versions.items())}
+        logger.warning(
+            "leads, and is no master yet: a majority of the members that have tables, or all members, must answer",
+            extra=fields(term=term, own=self._tables.stamp.version, answered=said),
+        )

@@ -1,0 +1,179 @@
+"""From the text of an expression to its tokens.
+
+Invariant: tokens are the longest that fit, and of two equally long ones a keyword wins over a name. Letters of keywords and
+names are ASCII. A text is looked at only as far as it is asked for: what stands behind the end of an expression need not be
+made of tokens. Pure."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import NamedTuple
+
+from filters.errors import FilterError, SyntaxFault, UnexpectedToken
+
+EXPRESSION_CHARS_MAX = 65_536
+TOKENS_MAX = 8_192
+"""Upstream has no bounds; here one expression may cost its broker some ms of the event loop."""
+TAB = 8
+
+
+class Kind(Enum):
+    """Of tokens; the value is what upstream calls them in errors."""
+
+    EOF = "<EOF>"
+    NOT = '"NOT"'
+    AND = '"AND"'
+    OR = '"OR"'
+    BETWEEN = '"BETWEEN"'
+    IN = '"IN"'
+    TRUE = '"TRUE"'
+    FALSE = '"FALSE"'
+    NULL = '"NULL"'
+    IS = '"IS"'
+    CONTAINS = '"CONTAINS"'
+    STARTSWITH = '"STARTSWITH"'
+    ENDSWITH = '"ENDSWITH"'
+    DECIMAL = "<DECIMAL_LITERAL>"
+    FLOAT = "<FLOATING_POINT_LITERAL>"
+    STRING = "<STRING_LITERAL>"
+    ID = "<ID>"
+    EQUAL = '"="'
+    NOT_EQUAL = '"<>"'
+    GREATER = '">"'
+    GREATER_EQUAL = '">="'
+    LESS = '"<"'
+    LESS_EQUAL = '"<="'
+    OPEN = '"("'
+    COMMA = '","'
+    CLOSE = '")"'
+    PLUS = '"+"'
+    MINUS = '"-"'
+
+
+KEYWORDS = {
+    kind.name: kind
+    for kind in (
+        Kind.NOT, Kind.AND, Kind.OR, Kind.BETWEEN, Kind.IN, Kind.TRUE, Kind.FALSE, Kind.NULL, Kind.IS, Kind.CONTAINS,
+        Kind.STARTSWITH, Kind.ENDSWITH,
+    )
+}  # fmt: skip
+SIGNS = {
+    kind.value.strip('"'): kind
+    for kind in (
+        Kind.EQUAL, Kind.NOT_EQUAL, Kind.GREATER, Kind.GREATER_EQUAL, Kind.LESS, Kind.LESS_EQUAL, Kind.OPEN, Kind.COMMA,
+        Kind.CLOSE, Kind.PLUS, Kind.MINUS,
+    )
+}  # fmt: skip
+BLANKS, LINE_COMMENT, BLOCK_COMMENT = (
+    r"[ \t\n\r\f]+",
+    r"--[^\n\r]*(?:\r\n|\n|\r)",
+    r"/\*[^*]*\*+(?:[^*/][^*]*\*+)*/",
+)
+SKIPPED = re.compile(f"(?:{BLANKS}|{LINE_COMMENT}|{BLOCK_COMMENT})*")
+SKIPPED_IN_LAST_LINE = re.compile(f"(?:{BLANKS}|{BLOCK_COMMENT})*")
+"""A comment that its line does not end is two signs; nobody looks for its end again and again."""
+TOKEN = re.compile(
+    r"(?P<FLOAT>[0-9]+\.[0-9]*(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+)"
+    r"|(?P<DECIMAL>[1-9][0-9]*[lL]?|0)"
+    r"|(?P<STRING>'[^']*(?:''[^']*)*')"
+    r"|(?P<ID>[A-Za-z_$][A-Za-z0-9_$]*)"
+    r"|(?P<SIGN><>|<=|>=|[=<>(),+-])"
+)
+
+
+class Token(NamedTuple):
+    """`at` is its first character's place."""
+
+    kind: Kind
+    image: str
+    at: int
+
+
+class Lexer:
+    """The tokens of one text, one by one; behind the last there is EOF without end."""
+
+    def __init__(self, text: str) -> None:
+        if len(text) > EXPRESSION_CHARS_MAX:
+            raise FilterError(
+                f"the expression has {len(text)} characters, more than the {EXPRESSION_CHARS_MAX} that are taken"
+            )
+        self._text = text
+        self._lines_end = max(text.rfind("\n"), text.rfind("\r"))
+        self._at = 0
+        self._count = 0
+
+    def next(self) -> Token:
+        """SyntaxFault where no token begins; FilterError where there are too many."""
+        text = self._text
+        skips = SKIPPED if self._at <= self._lines_end else SKIPPED_IN_LAST_LINE
+        skipped = skips.match(text, self._at)
+        at = skipped.end() if skipped else self._at
+        if at == len(text):
+            return Token(Kind.EOF, "", max(at - 1, 0))  # where upstream's reader stands by then
+        found = TOKEN.match(text, at)
+        if found is None:
+            raise self._no_token(at)
+        self._count += 1
+        if self._count > TOKENS_MAX:
+            raise FilterError(f"the expression has more than the {TOKENS_MAX} words that are taken")
+        self._at = found.end()
+        image = found.group()
+        group = found.lastgroup or ""
+        if group == "SIGN":
+            return Token(SIGNS[image], image, at)
+        return Token(KEYWORDS.get(image.upper(), Kind.ID) if group == "ID" else Kind[group], image, at)
+
+    def unexpected(self, token: Token, wanted: str) -> UnexpectedToken:
+        """`token` stands where `wanted` should."""
+        line, column = position(self._text, token.at) if self._text else (0, 0)
+        seen = (
+            token.kind.value if token.kind is Kind.EOF else f' {token.kind.value} "{escaped(token.image)} "'
+        )
+        return UnexpectedToken(
+            f'Encountered "{seen}" at line {line}, column {column}. Was expecting {wanted}', line, column
+        )
+
+    def _no_token(self, at: int) -> SyntaxFault:
+        """Told is the first character that no token which begins at `at` can go on with."""
+        text = self._text
+        if text[at] == "'" or text.startswith("/*", at):
+            at = len(text)
+        elif text[at] in "./":
+            at += 1
+        if at < len(text) - 1 or text[at:] > "\uffff":
+            seen = f'"{escaped(text[at])}"'
+            line, column = position(text, at)
+        else:
+            seen = "<EOF>"
+            line, column = position(text, len(text) - 1)
+            line, column = (line + 1, 0) if text[-1] in "\r\n" else (line, column + _units(text[-1]))
+        where = f"Lexical error at line {line}, column {column}"
+        return SyntaxFault(f"{where}.  Encountered: {seen}", line, column)
+
+
+def position(text: str, at: int) -> tuple[int, int]:
+    """(line, column) of a character, both from 1: lines end as in upstream's reader, columns count UTF-16 units, and a tab goes
+    to the next multiple of eight."""
+    line, column, last = 1, 0, ""
+    for character in text[: at + 1]:
+        column += _units(last)
+        if last == "\n" or (last == "\r" and character != "\n"):
+            line, column = line + 1, 1
+        if character == "\t":
+            column = column - 1 + TAB - (column - 1) % TAB
+        last = character
+    return line, column
+
+
+def _units(character: str) -> int:
+    return 2 if character > "\uffff" else 1
+
+
+def escaped(image: str) -> str:
+    """As it can stand in a remark, not without end."""
+    shown = image if len(image) <= 64 else image[:64] + "..."
+    return "".join(
+        "\\" + each if each in "\"'\\" else each if " " <= each <= "~" else f"\\u{ord(each):04x}"
+        for each in shown
+    )

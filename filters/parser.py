@@ -1,0 +1,269 @@
+"""From an expression's text to its nodes, by upstream's grammar.
+
+Invariant: what is taken has a value that is true, false or nothing, and no part of it compares what upstream refuses to
+compare. As upstream does, the parser ends where the expression does: what stands behind it is not read, but for one token.
+Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from filters.errors import FilterError, UnexpectedToken
+from filters.lexer import Kind, Lexer, Token
+from filters.syntax import (
+    DEPTH_MAX,
+    BooleanNode,
+    Chained,
+    Compared,
+    Negated,
+    Node,
+    Not,
+    Number,
+    NumberKind,
+    OneOf,
+    Present,
+    Property,
+    Searched,
+    Text,
+    Truth,
+)
+from filters.values import double_of, order
+
+ORDERS = {Kind.GREATER: ">", Kind.GREATER_EQUAL: ">=", Kind.LESS: "<", Kind.LESS_EQUAL: "<="}
+SEARCHES = {
+    Kind.CONTAINS: "CONTAINS",
+    Kind.STARTSWITH: "STARTSWITH",
+    Kind.ENDSWITH: "ENDSWITH",
+}
+INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
+SHOWN_MAX = 100
+
+
+def parse(text: str) -> Node:
+    """The expression that `text` begins with. Raises FilterError, which is a SyntaxFault where the text is none."""
+    return _Parser(Lexer(text)).expression()
+
+
+class _Parser:
+    """One method a rule of the grammar; each begins at `self._token` and leaves the first token that is not its own there."""
+
+    def __init__(self, lexer: Lexer) -> None:
+        self._lexer = lexer
+        self._seen: Token | None = None
+        self._open = 0
+
+    def expression(self) -> Node:
+        return _condition(self._or())
+
+    def _or(self) -> Node:
+        return self._chain("OR", Kind.OR, lambda: self._chain("AND", Kind.AND, self._equality))
+
+    def _chain(self, word: str, kind: Kind, part: Callable[[], Node]) -> Node:
+        first = part()
+        if self._token.kind is not kind:
+            return first
+        operands = [first]
+        while self._took(kind):
+            operands.append(part())
+            operands[-2:] = map(_condition, operands[-2:])
+        return Chained(word, operands)
+
+    def _equality(self) -> Node:
+        left = self._comparison()
+        while True:
+            if self._took(Kind.EQUAL):
+                left = _equal(left, self._comparison())
+            elif self._took(Kind.NOT_EQUAL):
+                left = Not(_equal(left, self._comparison()))
+            elif self._took(Kind.IS):
+                negated = self._took(Kind.NOT)
+                self._take(Kind.NULL, "NULL or NOT NULL" if not negated else "NULL")
+                left = Compared("==", left, Truth(None))
+                left = Not(left) if negated else left
+            else:
+                return left
+
+    def _comparison(self) -> Node:
+        left = self._unary()
+        while True:
+            kind = self._token.kind
+            if kind in ORDERS:
+                self._advance()
+                left = _ordered(ORDERS[kind], left, self._unary())
+            elif kind is Kind.NOT:
+                left = self._worded(left, self._behind_not(), negated=True)
+            elif kind in SEARCHES or kind in (Kind.BETWEEN, Kind.IN):
+                left = self._worded(left, kind, negated=False)
+            else:
+                return left
+
+    def _behind_not(self) -> Kind:
+        token = self._token
+        self._advance()
+        kind = self._token.kind
+        if kind not in SEARCHES and kind not in (Kind.BETWEEN, Kind.IN):
+            raise self._lexer.unexpected(token, "BETWEEN, IN, CONTAINS, STARTSWITH or ENDSWITH behind it")
+        return kind
+
+    def _worded(self, left: Node, kind: Kind, *, negated: bool) -> Node:
+        self._advance()
+        if kind in SEARCHES:
+            return Searched(SEARCHES[kind], left, self._string(), negated)
+        if kind is Kind.BETWEEN:
+            low = self._unary()
+            self._take(Kind.AND, "AND")
+            return _between(left, low, self._unary(), negated=negated)
+        self._take(Kind.OPEN, "(")
+        values = [self._string()]
+        while self._took(Kind.COMMA):
+            values.append(self._string())
+        self._take(Kind.CLOSE, '"," or ")"')
+        if not isinstance(left, Property):
+            raise FilterError(f"Expected a property for In expression, got: {_shown(left)}")
+        return OneOf(left, values, negated)
+
+    def _unary(self) -> Node:
+        token = self._token
+        if token.kind not in (Kind.PLUS, Kind.MINUS, Kind.NOT):
+            return self._primary()
+        self._advance()
+        if token.kind is Kind.PLUS:
+            return self._behind_plus(token)
+        operand = self._nested(self._unary)
+        if token.kind is Kind.NOT:
+            return Not(_condition(operand))
+        if isinstance(operand, Number):
+            return Number(operand.kind, -operand.value, signed=True)
+        return Negated(operand)
+
+    def _behind_plus(self, plus: Token) -> Node:
+        """Upstream looks whether a plus sign has an operand before it takes the sign."""
+        try:
+            return self._nested(self._unary)
+        except UnexpectedToken as fault:
+            raise self._lexer.unexpected(plus, f"what a sign stands in front of; {fault}") from None
+
+    def _primary(self) -> Node:
+        token = self._token
+        if token.kind is Kind.OPEN:
+            self._advance()
+            inside = self._nested(self._or)
+            self._take(Kind.CLOSE, ")")
+            return inside
+        if token.kind is Kind.STRING:
+            return Text(self._string())
+        makes = PRIMARIES.get(token.kind)
+        if makes is None:
+            raise self._lexer.unexpected(token, "a property, a literal or (")
+        self._advance()
+        return makes(token.image)
+
+    def _nested(self, rule: Callable[[], Node]) -> Node:
+        """What stands behind a sign or in parentheses, which cost the stack of whoever reads them."""
+        self._open += 1
+        if self._open > DEPTH_MAX:
+            raise FilterError(f"the expression is nested deeper than the {DEPTH_MAX} levels that are taken")
+        inside = rule()
+        self._open -= 1
+        return inside
+
+    def _string(self) -> str:
+        return self._take(Kind.STRING, "a string in quotes").image[1:-1].replace("''", "'")
+
+    def _took(self, kind: Kind) -> bool:
+        if self._token.kind is not kind:
+            return False
+        self._advance()
+        return True
+
+    def _take(self, kind: Kind, wanted: str) -> Token:
+        token = self._token
+        if token.kind is not kind:
+            raise self._lexer.unexpected(token, wanted)
+        self._advance()
+        return token
+
+    @property
+    def _token(self) -> Token:
+        """Looked at no sooner than it is wanted: what comes before may be refused first."""
+        if self._seen is None:
+            self._seen = self._lexer.next()
+        return self._seen
+
+    def _advance(self) -> None:
+        self._seen = None
+
+
+def _decimal(image: str) -> Node:
+    digits = image.rstrip("lL")
+    if len(digits) > len(str(LONG_MAX)) or int(digits) > LONG_MAX:
+        raise FilterError(f'For input string: "{digits[:SHOWN_MAX]}"')
+    value = int(digits)
+    return Number(NumberKind.INT if value <= INT_MAX else NumberKind.LONG, value)
+
+
+def _float(image: str) -> Node:
+    value = double_of(image)
+    if value == float("inf"):
+        raise FilterError(f"{image[:SHOWN_MAX]} is greater than 1.7976931348623157E308")
+    if value == 0:
+        raise FilterError(f"{image[:SHOWN_MAX]} is less than 4.9E-324")
+    return Number(NumberKind.DOUBLE, value)
+
+
+PRIMARIES: dict[Kind, Callable[[str], Node]] = {
+    Kind.DECIMAL: _decimal,
+    Kind.FLOAT: _float,
+    Kind.ID: Property,
+    Kind.TRUE: lambda image: Truth(True),
+    Kind.FALSE: lambda image: Truth(False),
+    Kind.NULL: lambda image: Truth(None),
+}
+
+
+def _condition(node: Node) -> Node:
+    if isinstance(node, BooleanNode | Truth):
+        return node
+    if isinstance(node, Property):
+        return Present(node)
+    raise FilterError(f"Expression will not result in a boolean value: {_shown(node)}")
+
+
+def _equal(left: Node, right: Node) -> Node:
+    for operand in (left, right):
+        if isinstance(operand, Truth) and operand.value is None:
+            raise FilterError("'NULL' cannot be compared.")
+    if isinstance(left, Truth) and _is_constant(right) and not isinstance(right, Truth):
+        raise FilterError(f"'{left}' cannot be compared with '{_shown(right)}'")
+    return Compared("==", left, right)
+
+
+def _ordered(sign: str, left: Node, right: Node) -> Node:
+    for operand in (left, right):
+        if isinstance(operand, Text | Truth | BooleanNode):
+            raise FilterError(f"Value '{_shown(operand)}' cannot be compared.")
+    return Compared(sign, left, right)
+
+
+def _between(value: Node, low: Node, high: Node, *, negated: bool) -> Node:
+    """Bounds that no number lies between are refused, but not where NOT stands in front of them."""
+    if negated:
+        return Chained("OR", [_ordered("<", value, low), _ordered(">", value, high)])
+    if _is_constant(low) and _is_constant(high):
+        if isinstance(low, Truth | Text) or isinstance(high, Truth | Text):
+            raise FilterError("Illegal values of between, values can not be null or no numbers!")
+        assert isinstance(low, Number) and isinstance(high, Number)
+        if order(high.value, low.value) < 0:
+            raise FilterError(
+                f"Illegal values of between, left value({low}) must less than or equal to right value({high})"
+            )
+    return Chained("AND", [_ordered(">=", value, low), _ordered("<=", value, high)])
+
+
+def _is_constant(node: Node) -> bool:
+    return isinstance(node, Text | Truth) or (isinstance(node, Number) and not node.signed)
+
+
+def _shown(node: Node) -> str:
+    shown = str(node)
+    return shown if len(shown) <= SHOWN_MAX else shown[:SHOWN_MAX] + "..."

@@ -1,0 +1,72 @@
+"""Properties' values as the numbers that they are compared with: what Java's `Integer.valueOf`, `Long.valueOf` and
+`Double.valueOf` make of a string.
+
+Invariant: what those refuse raises NotComparable, and nothing else is raised. Pure."""
+
+from __future__ import annotations
+
+import re
+from math import copysign
+
+from filters.errors import NotComparable
+
+SURE_DIGITS = 9  # any number of so many is an Integer
+DIGITS_MAX = 4_000  # more make no number of 64 bits, unless most are zeros of another script
+DOUBLE = re.compile(
+    r"[+-]?(?:NaN|Infinity"
+    r"|(?P<decimal>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?"
+    r"|0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-9a-fA-F]+)[pP][+-]?[0-9]+[fFdD]?)"
+)
+TRIMMED = "".join(map(chr, range(0x21)))
+PLAIN = re.compile(r"[0-9]+(?:\.[0-9]+)?")
+
+
+def int_of(text: str) -> int:
+    if len(text) <= SURE_DIGITS and text.isascii() and text.isdigit():
+        return int(text)
+    return _whole(text, 31)
+
+
+def long_of(text: str) -> int:
+    if len(text) <= SURE_DIGITS and text.isascii() and text.isdigit():
+        return int(text)
+    return _whole(text, 63)
+
+
+def _whole(text: str, bits: int) -> int:
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    if not digits.isdecimal() or max(digits) > "\uffff":
+        raise NotComparable(text)
+    digits = digits.lstrip("0") or "0"
+    if len(digits) > DIGITS_MAX:
+        raise NotComparable(text)
+    value = -int(digits) if text[0] == "-" else int(digits)
+    if not -(1 << bits) <= value < 1 << bits:
+        raise NotComparable(text)
+    return value
+
+
+def double_of(text: str) -> float:
+    if PLAIN.fullmatch(text):
+        return float(text)
+    text = text.strip(TRIMMED)
+    found = DOUBLE.fullmatch(text)
+    if found is None:
+        raise NotComparable(text)
+    if "x" not in text and "X" not in text:
+        return float(text if found["decimal"] is None else text.rstrip("fFdD"))
+    try:
+        return float.fromhex(text.rstrip("fFdD") if text[-1] in "fFdD" else text)
+    except OverflowError:
+        return copysign(float("inf"), -1 if text[0] == "-" else 1)
+
+
+def order(left: float, right: float) -> int:
+    """As `Double.compareTo`: NaN is above all others, and -0.0 below 0.0; of whole numbers the plain order."""
+    if left < right:
+        return -1
+    if left > right:
+        return 1
+    if left != right:
+        return (left != left) - (right != right)
+    return 0 if left else int(copysign(1, left) - copysign(1, right)) // 2

@@ -1,0 +1,153 @@
+"""Reading queues by what messages' properties say.
+
+Invariant: a message is passed over only where its properties, of a record that this process wrote or checked, do not match;
+what does not lie in the log is an error of its reader. A look at properties waits for no disk: where they are not in memory the
+scan ends in front of them, and where nothing came before, they are read beside the event loop, about a MiB for one answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice, pairwise
+
+from messagestore.errors import OffsetOutOfRange, RecordDamaged
+from messagestore.log.files import PIECE_BYTES, LogFiles
+from messagestore.messages import GetResult, GetStatus, PropertyFilter
+from messagestore.queues.consumequeue import FILLER_SIZE
+from messagestore.queues.reading import QueueReader, scan_max
+from messagestore.record import Buffer, stored_properties
+from messagestore.scrub.soundness import Soundness
+
+Entry = tuple[int, int, int]
+
+JUDGED_BYTES_MAX = 256 << 10
+"""Of properties, for one answer: those of 800 messages have less as a rule, and anybody may send 32 KiB of them."""
+LOOKED_AT_ONCE = 32
+"""Messages: whether so many are in memory is asked by one look."""
+WRONG_SIZE = -1
+
+
+@dataclass(slots=True)
+class Judge:
+    """What one answer wants, and how many bytes of properties it may still look at."""
+
+    wanted: PropertyFilter
+    left: int
+
+
+class MatchingReader:
+    """Has `reader` collect what matches."""
+
+    def __init__(self, log: LogFiles, soundness: Soundness, reader: QueueReader) -> None:
+        self._log = log
+        self._soundness = soundness
+        self._reader = reader
+
+    def get(
+        self, topic: str, queue_id: int, queue_offset: int, max_count: int, max_bytes: int, wanted: PropertyFilter
+    ) -> GetResult:  # fmt: skip
+        """As QueueReader.get. A cold result that is not FOUND has looked at nothing: `read` first."""
+        queue = self._reader.queue_at(topic, queue_id, queue_offset)
+        if isinstance(queue, GetResult):
+            return queue
+        count = max(max_count, 1)
+        judged = self._judged_in_memory(
+            queue.entries(queue_offset, scan_max(count)), Judge(wanted, JUDGED_BYTES_MAX)
+        )
+        result = self._reader.collect(queue, judged, queue_offset, count, max_bytes, bool)
+        if result.status is GetStatus.NO_MATCHED_MESSAGE and result.next_begin_offset == queue_offset:
+            result.cold = True
+        return result
+
+    async def read(
+        self, topic: str, queue_id: int, queue_offset: int, max_count: int, max_bytes: int, wanted: PropertyFilter
+    ) -> GetResult:  # fmt: skip
+        """The same where the disk is to be asked first. RecordDamaged of the first message, OSError."""
+        queue = self._reader.queue_at(topic, queue_id, queue_offset)
+        if isinstance(queue, GetResult):
+            return queue
+        count = max(max_count, 1)
+        entries = self._a_piece_of(queue.entries(queue_offset, scan_max(count)))
+        try:
+            entries = await self._sound(entries)
+            ranges = self._ranges(entries)
+            contents = await self._log.read_cold_each(ranges) if ranges else []
+        except OffsetOutOfRange:
+            contents = None
+        found = self._reader.queue_at(topic, queue_id, queue_offset)
+        if contents is None or found is not queue or [*queue.entries(queue_offset, len(entries))] != entries:
+            result = self.get(topic, queue_id, queue_offset, max_count, max_bytes, wanted)
+            result.cold = result.cold and result.status is GetStatus.FOUND  # its reader comes again
+            return result
+        records = {phy: content for (phy, _), content in zip(ranges, contents, strict=True)}
+        judged = self._judged(entries, records, Judge(wanted, JUDGED_BYTES_MAX))
+        return self._reader.collect(queue, judged, queue_offset, count, max_bytes, bool)
+
+    def _judged_in_memory(self, entries: Iterator[Entry], judge: Judge) -> Iterator[Entry]:
+        """Entries whose tags' code says whether they match, up to the first that is not in memory."""
+        while judge.left > 0 and (some := [*islice(entries, LOOKED_AT_ONCE)]):
+            ranges = self._ranges(some)
+            if ranges and not self._in_memory(ranges):
+                return
+            views = self._log.views(ranges) if ranges else []
+            records = {phy: view for (phy, _), view in zip(ranges, views, strict=True)}
+            yield from self._judged(some, records, judge)
+
+    def _judged(self, entries: list[Entry], records: Mapping[int, Buffer], judge: Judge) -> Iterator[Entry]:
+        """`records` by where they lie in the log: those of the entries that do."""
+        wanted = judge.wanted
+        for phy, size, _ in entries:
+            if judge.left <= 0:
+                return
+            if (record := records.get(phy)) is None:
+                yield phy, size, True  # its reader hears of it, unless it was deleted
+            elif (properties := stored_properties(record, phy)) is None:
+                yield phy, WRONG_SIZE, True
+            else:
+                judge.left -= len(properties)
+                yield phy, size, wanted(properties)
+
+    def _ranges(self, entries: list[Entry]) -> list[tuple[int, int]]:
+        return [(phy, size) for phy, size, _ in entries if self._lies_in_log(phy, size)]
+
+    def _lies_in_log(self, phy: int, size: int) -> bool:
+        log = self._log
+        return (
+            size > 0
+            and size != FILLER_SIZE
+            and log.min_offset <= phy
+            and phy + size <= log.max_offset
+            and phy % log.segment_size_bytes + size <= log.segment_size_bytes
+        )
+
+    def _in_memory(self, ranges: list[tuple[int, int]]) -> bool:
+        """And sound."""
+        start, (last, last_size) = ranges[0][0], ranges[-1]
+        checked, in_memory = self._soundness.is_checked, self._log.in_memory
+        in_order = all(phy + size <= after for (phy, size), (after, _) in pairwise(ranges))
+        if in_order and checked(start, last + last_size - start):
+            return in_memory(ranges)
+        return all(checked(*each) and in_memory([each]) for each in ranges)
+
+    def _a_piece_of(self, entries: Iterable[Entry]) -> list[Entry]:
+        piece: list[Entry] = []
+        left = PIECE_BYTES
+        for entry in entries:
+            if self._lies_in_log(*entry[:2]):
+                left -= entry[1]
+                if left < 0 and piece:
+                    break
+            piece.append(entry)
+        return piece
+
+    async def _sound(self, entries: list[Entry]) -> list[Entry]:
+        """Those in front of the first damaged record."""
+        for number, (phy, size, _) in enumerate(entries):
+            try:
+                if self._lies_in_log(phy, size):
+                    await self._soundness.check(phy, size)
+            except RecordDamaged:
+                if not number:
+                    raise
+                return entries[:number]
+        return entries

@@ -1,0 +1,26 @@
+"""What a broker counted lately (315)."""
+
+from __future__ import annotations
+
+from mqadmin.admin import AdminClient, body_of
+from remoting.bodies.brokerstats import BrokerStatsData
+from remoting.codes import RequestCode, ResponseCode
+from remoting.headers.admin import BrokerStatsHeader
+
+TOPIC_PUT_NUMS, GROUP_GET_NUMS = "TOPIC_PUT_NUMS", "GROUP_GET_NUMS"
+
+
+async def recent(client: AdminClient, broker: str, name: str, key: str) -> BrokerStatsData:
+    """The counts of one topic, or of `topic@group`; zeros where the broker has none yet."""
+    reply = await client.ask_for(
+        broker,
+        RequestCode.VIEW_BROKER_STATS_DATA,
+        BrokerStatsHeader(name, key),
+        absent=ResponseCode.SYSTEM_ERROR,
+    )
+    return BrokerStatsData() if reply is None else body_of(BrokerStatsData, broker, reply)
+
+
+def day_sum(stats: BrokerStatsData) -> int:
+    """Of the last 24 hours; a Java broker fills its hour and its day only as they pass, so the longest that it has."""
+    return stats.stats_day.sum or stats.stats_hour.sum or stats.stats_minute.sum

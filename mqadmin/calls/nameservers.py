@@ -1,0 +1,76 @@
+"""Requests to name servers that change something: each goes to every name server of the list, for they tell each other
+nothing."""
+
+from __future__ import annotations
+
+from mqadmin.admin import AdminClient, split_addresses
+from mqadmin.errors import AdminError, ReplyMalformed
+from remoting.codes import RequestCode, ResponseCode
+from remoting.errors import HeaderError
+from remoting.headers.header import Header
+from remoting.headers.nameserver import (
+    AddWritePermResponseHeader,
+    BrokerNameHeader,
+    GetKVConfigResponseHeader,
+    KVConfigHeader,
+    PutKVConfigHeader,
+    WipeWritePermResponseHeader,
+)
+
+ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
+
+
+async def set_write_permission(client: AdminClient, namesrv: str, broker_name: str, *, allowed: bool) -> int:
+    """Gives a broker set's queues at one name server the write permission, or takes it (327, 205): of how many topics."""
+    code = RequestCode.ADD_WRITE_PERM_OF_BROKER if allowed else RequestCode.WIPE_WRITE_PERM_OF_BROKER
+    reply = await client.ask(namesrv, code, BrokerNameHeader(broker_name))
+    try:
+        if allowed:
+            return AddWritePermResponseHeader.from_ext(reply.ext).add_topic_count
+        return WipeWritePermResponseHeader.from_ext(reply.ext).wipe_topic_count
+    except HeaderError as error:
+        raise ReplyMalformed(f"{namesrv} answered without a count of topics: {error}") from error
+
+
+async def put_kv(client: AdminClient, namesrv: str, namespace: str, key: str, value: str) -> list[str]:
+    """Sets one value (100); the name servers that have it now."""
+    return await _everywhere(
+        client, namesrv, RequestCode.PUT_KV_CONFIG, PutKVConfigHeader(namespace, key, value)
+    )
+
+
+async def delete_kv(client: AdminClient, namesrv: str, namespace: str, key: str) -> list[str]:
+    """Removes one value (102); the name servers that do not have it now."""
+    return await _everywhere(client, namesrv, RequestCode.DELETE_KV_CONFIG, KVConfigHeader(namespace, key))
+
+
+async def get_kv(client: AdminClient, namesrv: str, namespace: str, key: str) -> str:
+    """One value (101), of the first name server that answers. Raises `AdminError` where it has none."""
+    _, reply = await client.ask_any(
+        namesrv,
+        RequestCode.GET_KV_CONFIG,
+        KVConfigHeader(namespace, key),
+        advice={ResponseCode.QUERY_NOT_FOUND: "it was never put, or was deleted"},
+    )
+    value = GetKVConfigResponseHeader.from_ext(reply.ext).value
+    if value is None:
+        raise AdminError(f"{namespace}/{key} has no value")
+    return value
+
+
+async def _everywhere(client: AdminClient, namesrv: str, code: RequestCode, header: Header) -> list[str]:
+    """Asks every name server; those that did it. Raises `AdminError` in the end where one did not."""
+    done: list[str] = []
+    failed: list[AdminError] = []
+    addresses = split_addresses(namesrv)
+    for address in addresses:
+        try:
+            await client.ask(address, code, header)
+        except AdminError as error:
+            failed.append(error)
+        else:
+            done.append(address)
+    if failed:
+        others = f" (done by {', '.join(done)})" if done else ""
+        raise AdminError(f"{failed[0]}{others}")
+    return done

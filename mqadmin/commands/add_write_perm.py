@@ -1,0 +1,11 @@
+"""addWritePerm: undoes wipeWritePerm."""
+
+from __future__ import annotations
+
+from mqadmin.command import Argument, admin_command
+from mqadmin.writepermission import set_everywhere
+
+
+@admin_command("addWritePerm", Argument("b", "brokerName", "broker name", required=True))
+def command(namesrvaddr: str | None, brokername: str) -> None:
+    set_everywhere(namesrvaddr, brokername.strip(), allowed=True)

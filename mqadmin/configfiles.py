@@ -1,0 +1,31 @@
+"""Files with settings of topics or groups that a command is given.
+
+Invariant: a file is read whole and checked before anybody is asked for anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypeVar
+
+from mqadmin.errors import AdminError
+from remoting import fastjson
+from remoting.bodies.body import Body
+from remoting.errors import BodyError
+
+BodyT = TypeVar("BodyT", bound=Body)
+
+
+def read_list(kind: type[BodyT], file: str) -> list[BodyT]:
+    """The JSON array of `kind` in `file`; not empty. Raises `AdminError`."""
+    try:
+        rows = fastjson.loads(Path(file).read_bytes())
+    except OSError as error:
+        raise AdminError(f"{file} cannot be read: {error.strerror}") from error
+    except fastjson.FastJsonError as error:
+        raise AdminError(f"{file} is no JSON: {error}") from error
+    if not isinstance(rows, list) or not rows:
+        raise AdminError(f"{file} holds no JSON array of {kind.__name__}")
+    try:
+        return [kind.from_json(row, f"{file}[{number}]") for number, row in enumerate(rows)]
+    except BodyError as error:
+        raise AdminError(str(error)) from error

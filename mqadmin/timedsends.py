@@ -1,0 +1,43 @@
+"""Sends that are timed, one after the other, as sendMsgStatus, checkMsgSendRT and clusterRT make them.
+
+Invariant: a send counts as done only when the message is certain to stay."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import NamedTuple
+
+from mqadmin.admin import AdminClient
+from mqclient.errors import ClientError
+from mqclient.producer import Producer, SendResult
+
+
+class Timed(NamedTuple):
+    """One send: what came of it, and how long that took, ms; `why` where it was not done."""
+
+    result: SendResult | None
+    ms: int
+    why: str
+
+    @property
+    def success(self) -> bool:
+        return self.result is not None and self.result.acknowledged
+
+
+async def timed_sends(
+    client: AdminClient, sender: Producer, topic: str, body: bytes, count: int
+) -> AsyncIterator[Timed]:
+    """`count` sends to the topic's queues in turn."""
+    for _ in range(count):
+        began_ms = client.clock.monotonic_ms()
+        try:
+            result, why = await sender.send(topic, body), ""
+        except ClientError as error:
+            result, why = None, str(error)
+        yield Timed(result, client.clock.monotonic_ms() - began_ms, why)
+
+
+def mean_of_warm(sends: list[Timed]) -> float:
+    """Mean time of all but the first, which opens the connection, ms; 0 where there is no other."""
+    warm = sends[1:]
+    return sum(send.ms for send in warm) / len(warm) if warm else 0.0

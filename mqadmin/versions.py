@@ -1,0 +1,15 @@
+"""Client versions by the number that they send, as upstream names them. Pure."""
+
+from __future__ import annotations
+
+V4_0_0 = 213
+"""From here on each release has two numbers: the even one before it is its snapshot's."""
+
+
+def version_name(number: int) -> str:
+    """`V5_3_3` for 479; older ones than 4.0.0, which nobody runs, by their number."""
+    if number < V4_0_0 - 1:
+        return str(number)
+    release = (number + 1 - V4_0_0) // 2
+    name = f"V{4 + release // 100}_{release // 10 % 10}_{release % 10}"
+    return name if number % 2 == V4_0_0 % 2 else f"{name}_SNAPSHOT"

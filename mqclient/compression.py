@@ -1,0 +1,72 @@
+"""Compressed bodies, opened: ZLIB by what Python brings, LZ4 and ZSTD where their libraries are installed.
+
+Invariant: what would grow beyond `OPENED_BYTES_MAX` is refused, not unpacked; each library is imported only when a body needs
+it. Pure."""
+
+from __future__ import annotations
+
+import zlib
+
+OPENED_BYTES_MAX = 64 << 20
+LZ4, ZSTD = 0x100, 0x200
+PACKAGES = {LZ4: "lz4", ZSTD: "zstandard"}
+"""Compression type in a message's sysFlag -> what opens it. Any other is ZLIB: clients before compression types wrote none."""
+
+
+class CompressionUnsupported(ValueError):
+    """The body was compressed with what is not installed here; `cure` is one line for a person."""
+
+    def __init__(self, message_id: str, compression_type: int) -> None:
+        name, package = ("LZ4" if compression_type == LZ4 else "ZSTD"), PACKAGES[compression_type]
+        self.cure = (
+            f"a body is compressed with {name} and shown as it is stored; pip install {package} opens it"
+        )
+        super().__init__(
+            f"message {message_id}: its body is compressed with {name} (0x{compression_type:x}); "
+            f"pip install {package} opens it, and `body` is as it is stored"
+        )
+
+
+def opened(body: bytes, compression_type: int, message_id: str) -> bytes:
+    """The body as the application gave it. Raises `CompressionUnsupported`, and ValueError for a damaged body."""
+    try:
+        if compression_type == LZ4:
+            return _open_lz4(body)
+        if compression_type == ZSTD:
+            return _open_zstd(body)
+    except ImportError:
+        raise CompressionUnsupported(message_id, compression_type) from None
+    inflate = zlib.decompressobj()
+    try:
+        return _whole(inflate.decompress(body, OPENED_BYTES_MAX), ended=inflate.eof)
+    except zlib.error as error:
+        raise ValueError(f"its body cannot be opened: {error}") from error
+
+
+def _open_lz4(body: bytes) -> bytes:
+    import lz4.frame
+
+    stream = lz4.frame.LZ4FrameDecompressor()
+    try:
+        return _whole(stream.decompress(body, max_length=OPENED_BYTES_MAX), ended=stream.eof)
+    except RuntimeError as error:
+        raise ValueError(f"its body cannot be opened: {error}") from error
+
+
+def _open_zstd(body: bytes) -> bytes:
+    import zstandard
+
+    stream = zstandard.ZstdDecompressor(max_window_size=OPENED_BYTES_MAX).decompressobj()
+    try:
+        named = zstandard.get_frame_parameters(body).content_size
+        if named != zstandard.CONTENTSIZE_UNKNOWN and named > OPENED_BYTES_MAX:
+            raise ValueError(f"its body names {named} bytes, more than {OPENED_BYTES_MAX}")
+        return _whole(stream.decompress(body), ended=stream.eof)
+    except zstandard.ZstdError as error:
+        raise ValueError(f"its body cannot be opened: {error}") from error
+
+
+def _whole(body: bytes, *, ended: bool) -> bytes:
+    if not ended:
+        raise ValueError(f"its compressed body is cut, or larger than {OPENED_BYTES_MAX} bytes when opened")
+    return body

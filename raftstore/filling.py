@@ -1,0 +1,74 @@
+"""A member that has nothing gets the plain log from before Raft mode from one that has it, and goes on from it as all do.
+
+Invariant: until all of it is there, on disk, and is what the other told of, the member's folder says that what is there is
+void; and a member that holds an entry of its own, or a plain log, takes nobody else's."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from dledger.entry import NO_INDEX
+from dledger.keyvalues import BadKeyValues
+from messagestore.errors import StoreError
+from mqruntime.clock import Clock
+from mqruntime.log import fields
+from raftstore.divide import Divide, decode_divide
+from raftstore.formerlog import FormerLog
+from raftstore.member import Member, PieceRefused
+from raftstore.queueends import QueueEndsUnreadable
+from remoting.errors import RemotingError
+
+logger = logging.getLogger("raftstore.filling")
+
+AGAIN_MS = 5_000
+
+
+class Filling:
+    """`runs(coroutine, name)` starts a task of the store; `restart()` opens it anew with the process."""
+
+    def __init__(
+        self,
+        former: FormerLog,
+        member: Member,
+        clock: Clock,
+        *,
+        runs: Callable[..., None],
+        restart: Callable[[], None],
+    ) -> None:
+        self._former = former
+        self._member = member
+        self._clock = clock
+        self._runs = runs
+        self._restart = restart
+        self._again_ms = 0
+        member.node.guard.on_other_origin = self._differs
+
+    def _differs(self, sender: str) -> None:
+        """What the log of `sender` goes on from is another one, or there is none here."""
+        node, now_ms = self._member.node, self._clock.monotonic_ms()
+        empty = node.core is not None and node.last_index == NO_INDEX and not node.data.files
+        known = sender in node.peers and sender != node.self_id
+        if empty and known and not node.guard.origin and now_ms >= self._again_ms:
+            self._again_ms = 1 << 62
+            self._runs(self._fill(sender), "fill from another member")
+
+    async def _fill(self, member: str) -> None:
+        try:
+            told = await self._told_by(member)
+            logger.info("gets the log from before Raft mode", extra=fields(member=member, ends=told.at))
+
+            async def piece(offset: int, size: int) -> bytes:
+                return await self._member.piece(member, offset, size)
+
+            await self._former.fill(told, piece)
+        except (PieceRefused, RemotingError, StoreError, BadKeyValues, QueueEndsUnreadable, OSError) as error:
+            why = fields(member=member, why=error)
+            logger.warning("log from before Raft mode not fetched, trying on", extra=why)
+            self._again_ms = self._clock.monotonic_ms() + AGAIN_MS
+        else:
+            logger.info("has the log from before Raft mode, and opens its store anew")
+            self._restart()
+
+    async def _told_by(self, member: str) -> Divide:
+        return decode_divide(f"what {member} tells", await self._member.piece(member, 0, 0))

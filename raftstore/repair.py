@@ -1,0 +1,141 @@
+"""What rotted on a member's disk is fetched from another member, and pieces of the own log are given to those who ask.
+
+Invariant: a piece is given only of what is decided, on this disk, and sound; one is taken only for what is decided here, where
+it is proven to be what stood there (raftstore.mending). What no member has stays damaged, and is asked for again. Nothing is
+asked, and no task runs, while nothing is damaged."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from dledger.entry import BLANK, ENTRY_HEADER_BYTES
+from dledger.errors import LogDamaged
+from messagestore.errors import OffsetOutOfRange, RecordDamaged
+from messagestore.record import PREFIX
+from messagestore.scrub.soundness import Damage
+from mqruntime.clock import Clock
+from mqruntime.log import fields
+from mqruntime.repeatedfailure import RepeatedFailure
+from raftstore.ledgerstore import LedgerStore
+from raftstore.member import Member, PieceRefused
+from raftstore.mending import closed, entry_told, is_closed, mended, plain_mended
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.errors import HeaderError, RemotingError
+from remoting.headers.group import ReadLogHeader
+from remoting.peer import Peer
+
+logger = logging.getLogger("raftstore.repair")
+
+INTERVAL_MS = 2_000
+PIECE_BYTES_MAX = 16 << 20
+
+
+class NotRepaired(Exception):
+    """This time; the text says why."""
+
+
+class LedgerRepair:
+    """Of the log of `store`, which `member` holds."""
+
+    def __init__(self, store: LedgerStore, member: Member, clock: Clock) -> None:
+        self._store = store
+        self._member = member
+        self._clock = clock
+        self._runs = False
+        self._failure = RepeatedFailure()
+        member.router.add(RequestCode.DLEDGER_READ_LOG, self._asked)
+        store.soundness.on_damage = self.soon
+
+    def soon(self) -> None:
+        """Something is damaged."""
+        if not self._runs:
+            self._runs = True
+            self._store.runs(self._run(), "ledger repair")
+
+    async def _run(self) -> None:
+        while self._store.soundness.damages:
+            await asyncio.sleep(INTERVAL_MS / 1000)
+            await self._repair_all()
+        self._runs = False
+
+    async def _repair_all(self) -> None:
+        for damage in sorted(self._store.soundness.damages.values(), key=lambda each: each.offset):
+            why: list[str] = []
+            for member in self._member.others():
+                try:
+                    await self._repair(damage, member)
+                except (
+                    NotRepaired,
+                    PieceRefused,
+                    RemotingError,
+                    OffsetOutOfRange,
+                    LogDamaged,
+                    OSError,
+                ) as error:
+                    why.append(f"{member}: {error}")
+                else:
+                    said = fields(segment=damage.segment, offset=damage.offset, member=member)
+                    logger.warning("damaged record repaired from another member", extra=said)
+                    self._failure.recovered(self._clock.monotonic_ms())
+                    break
+            else:
+                if self._failure.failed(damage.offset, self._clock.monotonic_ms()):
+                    said = fields(offset=damage.offset, segment=damage.segment, why="; ".join(why))
+                    logger.warning("damaged record not repaired, trying on", extra=said)
+
+    async def _repair(self, damage: Damage, member: str) -> None:
+        store, offset = self._store, damage.offset
+        if offset >= store.confirm_offset():
+            raise NotRepaired("it is not known to be decided")
+        get = self._plain if store.is_plain(offset) else self._entry
+        content, size = await get(offset, member)
+        if not await store.mend(offset, content, size):
+            raise NotRepaired("it is gone, or reads otherwise than it was written")
+
+    async def _plain(self, offset: int, member: str) -> tuple[bytes, int]:
+        """What is to be written there, and how much of the log that is."""
+        left = self._store.left_at(offset)
+        whole = PREFIX.unpack(await self._piece(member, offset, PREFIX.size))[0]
+        theirs = await self._piece(member, offset, PREFIX.size if whole == left else whole)
+        found = plain_mended(theirs, left, offset)
+        if found is None:
+            raise NotRepaired("no sound record stands there")
+        return found, whole
+
+    async def _entry(self, position: int, member: str) -> tuple[bytes, int]:
+        left = self._store.left_at(position)
+        head = await self._piece(member, position, min(ENTRY_HEADER_BYTES, left), least=BLANK.size)
+        if is_closed(head, left):
+            return closed(left), left
+        unit = entry_told(head, position)
+        if unit is None:
+            raise NotRepaired("no entry stands there")
+        theirs = await self._piece(member, position, unit.size)
+        own = await self._store.own_piece(position, unit.size)
+        found = mended(own, theirs, unit, self._member.check_before(unit.index))
+        if found is None:
+            raise NotRepaired("what stands there is not proven to be what was written here")
+        return found, unit.size
+
+    async def _piece(self, member: str, offset: int, size: int, least: int = 0) -> bytes:
+        """Raises NotRepaired, RemotingError."""
+        if not 0 < size <= PIECE_BYTES_MAX:
+            raise NotRepaired(f"{size} bytes would stand there")
+        found = await self._member.piece(member, offset, size)
+        if len(found) < (least or size):
+            raise NotRepaired(f"{len(found)} of {size} bytes came")
+        return found
+
+    async def _asked(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        try:
+            header = ReadLogHeader.from_ext(command.ext)
+            if not header.size:
+                told = self._store.told_of_divide()
+                refused = command.reply(ResponseCode.SYSTEM_ERROR, "nothing was before the ledger")
+                return refused if told is None else command.reply(body=told)
+            size = min(header.size, PIECE_BYTES_MAX)
+            return command.reply(body=await self._store.piece(header.offset, size))
+        except (HeaderError, OffsetOutOfRange, RecordDamaged, OSError) as error:
+            return command.reply(ResponseCode.SYSTEM_ERROR, str(error))

@@ -1,0 +1,47 @@
+"""The SQL92 filters of consumer groups as brokers keep them (consumerFilter.json)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from remoting.bodies.body import Body
+from remoting.wirefields import I32, I64
+
+
+@dataclass(slots=True)
+class BloomFilterData(Body):
+    """Where a filter stands in bit maps of `bit_num` bits."""
+
+    bit_num: I32 = 0
+    bit_pos: list[I32] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class ConsumerFilterData(Body):
+    """What a group wants of one topic; times are wall clock ms. It is dead from `dead_time` on, which is 0 as long as it
+    lives; `dead` says the same once more."""
+
+    consumer_group: str
+    topic: str
+    expression: str
+    expression_type: str = "SQL92"
+    born_time: I64 = 0
+    dead_time: I64 = 0
+    client_version: I64 = 0
+    dead: bool = False
+    bloom_filter_data: BloomFilterData = field(default_factory=BloomFilterData)
+
+
+@dataclass(slots=True)
+class FilterDataMapByTopic(Body):
+    """Of one topic, by group."""
+
+    topic: str
+    group_filter_data: dict[str, ConsumerFilterData] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class ConsumerFilterWrapper(Body):
+    """All, by topic."""
+
+    filter_data_by_topic: dict[str, FilterDataMapByTopic] = field(default_factory=dict)

@@ -1,0 +1,41 @@
+"""Bugs of what a Raft-mode set answers of its tables, planted as those of simulation.groups.bugs are."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from broker.neighbours.grouptables import GroupTables
+from broker.tables.holders import TablesVersion
+from broker.tables.stamp import CopyStamp
+from broker.tables.tables import Tables
+from raftstore.replication import GroupReplication
+from remoting.bodies.tables import TablesCopy
+from simulation.groups.bugs import bug
+
+
+@bug("leads-with-its-own-tables", GroupTables, "read_majority")
+async def whatever_it_has(self: GroupTables, term: int) -> None:
+    """Who is elected for its log asks nobody what was answered before."""
+
+
+@bug("answered-by-the-leader-alone", GroupReplication, "agreed_without")
+def own_disk_is_enough(self: GroupReplication, lacking: Collection[int], epoch: int) -> bool:
+    """A change is answered before others have it."""
+    return self._member.leads
+
+
+@bug("former-leader-names-versions", CopyStamp, "leads_no_more")
+def goes_on(self: CopyStamp) -> None:
+    """What a former leader has counts as a version of the term that it follows in, newer than that leader's own."""
+
+
+@bug("deletions-come-back", Tables, "adopt")
+def nothing_goes(self: Tables, copy: TablesCopy, version: TablesVersion | None = None) -> None:
+    """What a member has and its leader has not stays."""
+    former = self.topics.wrapper().topic_config_table
+    adopt(self, copy, version)
+    for topic in former.values():
+        self.topics._table.setdefault(topic.topic_name, topic)
+
+
+adopt = Tables.adopt

@@ -1,0 +1,140 @@
+"""Bits that flip on the disks of a Raft-mode set, a member's after the other's.
+
+G8  what rotted is found, and stands again on that disk, durably, byte for byte as it was written, whoever leads and though
+    members die meanwhile
+
+Invariant: a byte rots on one disk at a time, below what every member has sealed in its checkpoint; so a majority is sound."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from simulation.cluster.violation import Violation
+from simulation.groups.decided import HEADER, RECORD_HEAD, TAIL, Entry, record_in
+from simulation.groups.members import Look
+from simulation.kernel.node import Node
+from simulation.kernel.world import World
+
+ROUNDS = 3
+FOUND_LIMIT_MS, MENDED_LIMIT_MS = 20_000, 30_000
+BODY_AT = RECORD_HEAD.size + 8 + 8 + 8 + TAIL.size
+"""Of a record: behind three hosts and times."""
+PLACE_AT, PLACE_END = 24, 32
+"""Of an entry's header: where it says that it stands."""
+
+
+class Rotten(NamedTuple):
+    node: Node
+    path: str
+    at: int
+    was: bytes
+    """The whole entry."""
+    begin: int
+    """Of the entry in its file."""
+
+
+class Rot:
+    """`entries()` are those that were decided, `looks()` the brokers that run; `end(node, power_cut)` ends one,
+    which comes back by itself; `level()` whether all show what was decided. `rotten` has who has a bit that flipped."""
+
+    def __init__(
+        self,
+        world: World,
+        nodes: list[Node],
+        *,
+        entries: Callable[[], list[Entry]],
+        looks: Callable[[], list[Look]],
+        end: Callable[[Node, bool], object],
+        level: Callable[[], bool],
+        rotten: set[str],
+    ) -> None:
+        self._world = world
+        self._nodes = nodes
+        self._entries = entries
+        self._looks = looks
+        self._end = end
+        self._level = level
+        self._rotten = rotten
+        self._random = random.Random(f"{world.seed}/rot")
+        self.mended = 0
+
+    def play(self) -> None:
+        """While nothing else breaks but members that die. Raises Violation."""
+        for node in self._random.sample(self._nodes, len(self._nodes)):
+            for _ in range(ROUNDS):
+                self._until(self._level, MENDED_LIMIT_MS, "the set is not level")
+                rotten = self._flip(node)
+                if rotten is not None:
+                    self._rotten.add(node.name)
+                    self._until_mended(rotten)
+                    self._rotten.discard(node.name)
+
+    def _flip(self, node: Node) -> Rotten | None:
+        look = self._look_at(node)
+        store = look.app.store
+        sealed = look.raft.store.synced_index
+        found = [
+            entry
+            for entry in self._entries()
+            if store.min_offset() <= entry.position and entry.end < store._log.cold_end  # type: ignore[attr-defined]
+            and entry.number <= sealed and record_in(entry) is not None and len(entry.body) > BODY_AT
+        ]  # fmt: skip
+        places = [(entry, at) for entry in found for at in self._bytes_of(entry)]
+        if not places:
+            return None
+        entry, at = self._random.choice(places)
+        size = store.segment_size_bytes
+        start = entry.position - entry.position % size
+        path = f"{look.raft.store.name}/data/{start:020d}"
+        begin = entry.position - start
+        content = node.disk.content(path)
+        assert content is not None, "it was level a moment ago"
+        was = content[begin : begin + entry.end - entry.position]
+        node.disk.flip_bit(path, begin + at, self._random.randrange(8))
+        return Rotten(node, path, at, was, begin)
+
+    def _bytes_of(self, entry: Entry) -> Iterator[int]:
+        """Some that a look at the record, or at the entry's header, judges."""
+        body_bytes = TAIL.unpack_from(entry.body, BODY_AT - TAIL.size)[2]
+        if body_bytes:
+            yield HEADER.size + BODY_AT + self._random.randrange(body_bytes)
+        yield self._random.randrange(PLACE_AT, PLACE_END)
+
+    def _until_mended(self, rotten: Rotten) -> None:
+        """Somebody dies meanwhile in every other round: the one that rots, or another."""
+        dies = self._random.choice([rotten.node, *self._nodes]) if self._random.random() < 0.5 else None
+        self._wait(
+            lambda: self._damages(rotten.node) or self._stands(rotten), FOUND_LIMIT_MS, "found", rotten
+        )
+        if dies is not None and not self._stands(rotten):
+            self._end(dies, self._random.random() < 0.5)
+        self._wait(lambda: self._stands(rotten), MENDED_LIMIT_MS, "mended", rotten)
+        self._wait(lambda: not self._damages(rotten.node), MENDED_LIMIT_MS, "told as mended", rotten)
+        self.mended += 1
+
+    def _damages(self, node: Node) -> int:
+        look = next((look for look in self._looks() if look.name == node.name), None)
+        return 0 if look is None else len(look.app.store.soundness.damages)
+
+    def _stands(self, rotten: Rotten) -> bool:
+        """As it was, on the disk itself; retention may have taken it."""
+        if rotten.path not in rotten.node.disk.entries:
+            return True
+        end = rotten.begin + len(rotten.was)
+        return rotten.node.disk.durable_part(rotten.path, rotten.begin, end) == rotten.was
+
+    def _wait(self, holds: Callable[[], object], limit_ms: int, what: str, rotten: Rotten) -> None:
+        where = f"byte {rotten.at} of the entry at {rotten.begin} in {rotten.path}"
+        self._until(holds, limit_ms, f"{rotten.node.name}: {where} is not {what}")
+
+    def _until(self, holds: Callable[[], object], limit_ms: int, what: str) -> None:
+        deadline_ms = self._world.now_ms + limit_ms
+        while not holds():
+            if self._world.now_ms > deadline_ms:
+                raise Violation("G8", f"{what} after {limit_ms} ms")
+            self._world.run_for_ms(200)
+
+    def _look_at(self, node: Node) -> Look:
+        return next(look for look in self._looks() if look.name == node.name)

@@ -1,0 +1,113 @@
+"""A Java push consumer that reads what is old from a slave, and what is new from the master again.
+
+Brokers take everything for old while accessMessageInMemoryMaxRatio is 0, which they may be told while they run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from localcluster.cluster import Cluster
+from localcluster.layout import CLUSTER_NAME
+from localcluster.waiting import NotYet, wait_for
+from mqruntime.clock import SystemClock
+from remoting.bodies.routes import KVTable
+from remoting.client import RemotingClient
+from remoting.codes import RequestCode
+from remoting.command import RemotingCommand
+from remoting.headers.offsets import QueryConsumerOffsetHeader
+from tests.interop.javapeer import JavaClient
+from tests.waits import WAIT_MS
+
+T = TypeVar("T")
+
+QUEUES = 4
+OLD = 640
+"""A pull brings 32, and the master gives the first ones of each queue."""
+NEW = 40
+
+
+def reads_old_messages_from_a_slave_and_new_ones_from_the_master(
+    java: JavaClient, cluster: Cluster, topic: str
+) -> None:
+    """Nothing is lost or repeated, also by another consumer behind it. Leaves the settings as they were."""
+    namesrv, group = cluster.layout.namesrv, f"Group{topic}"
+    options = ("-c", CLUSTER_NAME, "-t", topic, "-r", QUEUES, "-w", QUEUES)
+    assert "success" in java.admin("updateTopic", "-n", namesrv, *options)
+    assert java.ask("batch", topic, OLD, 100) == {"acked": OLD, "failed": 0}
+    tell(java, cluster, slaveReadEnable="true", accessMessageInMemoryMaxRatio="0")
+    before = found(cluster)
+    java.ask("consume", "far", topic, group, "CLUSTERING", "*", 0, -1)
+    java.ask("seen", "far", OLD)
+    middle = found(cluster)
+    master = asyncio.run(cluster.wait_whole(timeout_ms=WAIT_MS)).master_address
+    at_master = middle[master or ""] - before[master or ""]
+    at_slaves = sum(middle.values()) - sum(before.values()) - at_master
+    assert (at_master + at_slaves, at_slaves >= OLD // 2) == (OLD, True), f"{before} and then {middle}"
+    tell(java, cluster, accessMessageInMemoryMaxRatio="40")
+    assert java.ask("sync", topic, NEW, 100) == {"acked": NEW, "failed": 0}
+    java.ask("seen", "far", OLD + NEW)
+    first = java.ask("close", "far")
+    after = found(cluster)
+    assert {name: after[name] - middle[name] for name in after} == {
+        name: NEW if name == master else 0 for name in after
+    }
+    asyncio.run(all_know(cluster, group, topic, OLD + NEW))
+    java.ask("consume", "behind", topic, group, "CLUSTERING", "*", 0, -1)
+    assert java.ask("sync", topic, NEW, 100) == {"acked": NEW, "failed": 0}
+    java.ask("seen", "behind", NEW)
+    taken = [*first["keys"], *java.ask("close", "behind")["keys"]]
+    assert sorted(taken) == sorted(java.ask("acked", topic)["keys"])
+    tell(java, cluster, slaveReadEnable="false")
+
+
+def tell(java: JavaClient, cluster: Cluster, **settings: str) -> None:
+    for name in cluster.layout.broker_names:
+        for key, value in settings.items():
+            address = cluster.layout.address(name)
+            options = ("-n", cluster.layout.namesrv, "-b", address, "-k", key, "-v", value)
+            assert "success" in java.admin("updateBrokerConfig", *options)
+
+
+def found(cluster: Cluster) -> dict[str, int]:
+    """How many messages each broker has given to readers, by its address."""
+
+    async def asked(client: RemotingClient) -> dict[str, int]:
+        counts = {}
+        for name in cluster.layout.broker_names:
+            question = RemotingCommand.request(RequestCode.GET_BROKER_RUNTIME_INFO)
+            reply = await client.call(cluster.layout.address(name), question)
+            table = KVTable.decode(reply.body).table
+            counts[cluster.layout.address(name)] = int(table["msgGetTotalTodayNow"])
+        return counts
+
+    return asyncio.run(with_client(asked))
+
+
+async def all_know(cluster: Cluster, group: str, topic: str, total: int) -> None:
+    """Until every broker knows that `group` has consumed `total` messages of `topic`."""
+
+    async def known(client: RemotingClient) -> None:
+        async def all_brokers() -> None:
+            for name in cluster.layout.broker_names:
+                offsets = 0
+                for queue_id in range(QUEUES):
+                    header = QueryConsumerOffsetHeader(group, topic, queue_id)
+                    question = RemotingCommand.request(RequestCode.QUERY_CONSUMER_OFFSET, header)
+                    reply = await client.call(cluster.layout.address(name), question)
+                    offsets += int(reply.ext.get("offset", 0))
+                if offsets != total:
+                    raise NotYet(f"{name} knows {offsets}")
+
+        await wait_for(f"offsets of {group} on all brokers", all_brokers, WAIT_MS)
+
+    await with_client(known)
+
+
+async def with_client(use: Callable[[RemotingClient], Awaitable[T]]) -> T:
+    client = RemotingClient(clock=SystemClock())
+    try:
+        return await use(client)
+    finally:
+        await client.close()

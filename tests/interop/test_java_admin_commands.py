@@ -1,0 +1,236 @@
+"""The same commands by upstream's mqadmin and by ours, against servers of ours: what they print and write must agree."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from localcluster.cluster import Cluster
+from localcluster.layout import CLUSTER_NAME
+from mqadmin.cli import admin
+from tests.interop.javapeer import JavaClient, missing
+
+pytestmark = [
+    pytest.mark.skipif(missing() is not None, reason=str(missing())),
+]
+
+TOPIC, GROUP, QUEUES, SENT = "AdminBoth", "AdminBothGroup", 2, 4
+CONSUMER = "adminboth"
+HEARD = re.compile(r"lastUpdateTimestamp=\d+")
+"""Goes on between two questions."""
+
+
+class Both:
+    """Upstream's tool and ours, with the same name server."""
+
+    def __init__(self, java: JavaClient, cluster: Cluster) -> None:
+        self.java = java
+        self.namesrv = cluster.layout.namesrv
+
+    def upstream(self, *arguments: object) -> str:
+        return self.java.admin(*arguments, "-n", self.namesrv)
+
+    def ours(self, *arguments: object) -> str:
+        words = [str(word) for word in (*arguments, "-n", self.namesrv)]
+        result = CliRunner().invoke(admin, words, prog_name="mqadmin")
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    def told(self, *arguments: object) -> Any:
+        return json.loads(self.ours(*arguments, "--json"))
+
+    def agree(self, *arguments: object) -> list[str]:
+        """The lines that both print, in whichever order (upstream's is that of a hash table)."""
+        ours, upstream = (
+            lines(HEARD.sub("", text)) for text in (self.ours(*arguments), self.upstream(*arguments))
+        )
+        assert ours == upstream, arguments
+        return ours
+
+    def master(self) -> str:
+        [row] = [row for row in self.told("clusterList")["brokers"] if row["brokerId"] == 0]
+        return str(row["address"])
+
+
+def lines(text: str) -> list[str]:
+    return sorted(line.rstrip() for line in text.splitlines() if line.strip())
+
+
+@pytest.fixture(scope="module")
+def both(java: JavaClient, cluster: Cluster) -> Iterator[Both]:
+    """A topic with messages that a Java consumer has read."""
+    tools = Both(java, cluster)
+    create = ("-c", CLUSTER_NAME, "-t", TOPIC, "-r", QUEUES, "-w", QUEUES)
+    assert "success" in tools.upstream("updateTopic", *create)
+    java.ask("consume", CONSUMER, TOPIC, GROUP, "CLUSTERING", "*", 0, -1)
+    java.ask("assigned", CONSUMER, QUEUES)
+    for number in range(SENT):
+        where = ("-b", "broker-a", "-i", number % QUEUES)
+        tools.ours("sendMessage", "-t", TOPIC, "-p", f"body {number}", "-k", number, "-c", "Tag", *where)
+    java.ask("seen", CONSUMER, SENT)
+    tools.ours("resetOffsetByTime", "-g", GROUP, "-t", TOPIC, "-s", "now")  # or it commits in 5 s
+    yield tools
+    java.ask("close", CONSUMER)
+
+
+def test_commands_that_ask_agree_to_the_letter(both: Both) -> None:
+    master = both.master()
+    for line in (
+        f"consumerConnection -g {GROUP}",
+        f"getConsumerConfig -g {GROUP}",
+        f"queryCq -t {TOPIC} -q 0 -i 0 -c 3",
+        f"topicClusterList -t {TOPIC}",
+        "getNamesrvConfig",
+        f"producer -b {master}",
+    ):
+        assert both.agree(*line.split())
+    assert [row["group"] for row in both.told("brokerConsumeStats", "-b", master)["queues"]].count(GROUP)
+    assert (
+        both.ours("brokerConsumeStats", "-b", master).splitlines()[0]
+        == (both.upstream("brokerConsumeStats", "-b", master).splitlines()[0])
+    )
+
+
+def test_what_one_changes_the_other_shows(both: Both, tmp_path: Path) -> None:
+    broker_name = "broker-a"
+    for verb in ("wipeWritePerm", "addWritePerm"):
+        [line] = both.agree(verb, "-b", broker_name)
+        assert f"broker[{broker_name}] in name server[{both.namesrv}] OK, " in line
+    both.agree("updateKvConfig", "-s", "INTEROP", "-k", "key", "-v", "value")
+    both.agree("deleteKvConfig", "-s", "INTEROP", "-k", "key")
+    both.agree("updateOrderConf", "-t", TOPIC, "-m", "put", "-v", f"{broker_name}:{QUEUES}")
+    assert f"orderConf=[{broker_name}:{QUEUES}]" in both.agree("updateOrderConf", "-t", TOPIC, "-m", "get")[0]
+    both.agree("updateOrderConf", "-t", TOPIC, "-m", "delete")
+    both.agree("updateNamesrvConfig", "-k", "orderMessageEnable", "-v", "false")
+    of_cluster = ("-c", CLUSTER_NAME, "-t", TOPIC, "-p")
+    assert "from 6 to 4" in both.upstream("updateTopicPerm", *of_cluster, 4)
+    assert "from 4 to 6" in both.ours("updateTopicPerm", *of_cluster, 6)
+    topics, groups = tmp_path / "topics.json", tmp_path / "groups.json"
+    topics.write_text(json.dumps([{"topicName": f"AdminBoth{at}", "perm": 6} for at in range(2)]))
+    groups.write_text(json.dumps([{"groupName": "AdminBothListed"}]))
+    both.agree("updateTopicList", "-b", both.master(), "-f", topics)
+    assert "success" in both.upstream("updateSubGroupList", "-b", both.master(), "-f", groups)
+    both.ours("updateSubGroupList", "-c", CLUSTER_NAME, "-f", groups)
+    assert both.told("getConsumerConfig", "-g", "AdminBothListed")["configs"]
+
+
+def test_offsets_are_cloned_and_skipped(both: Both) -> None:
+    [line] = both.agree("cloneGroupOffset", "-s", GROUP, "-d", "AdminBothClone", "-t", TOPIC)
+    assert "clone group offset success" in line
+    rows = both.told("consumerProgress", "-g", "AdminBothClone")["queues"]
+    assert sum(row["consumerOffset"] for row in rows) == SENT
+    assert len(both.agree("skipAccumulatedMessage", "-g", GROUP, "-t", TOPIC)) == 1 + QUEUES
+
+
+def test_messages_are_found_and_printed_alike(both: Both) -> None:
+    def ids(text: str) -> list[str]:
+        return sorted(re.findall(r"MSGID: (\w+) .*BODY: (.*)", text))
+
+    assert len(ids(both.ours("printMsg", "-t", TOPIC))) == SENT
+    assert ids(both.ours("printMsg", "-t", TOPIC)) == ids(both.upstream("printMsg", "-t", TOPIC))
+    by_queue = ("printMsgByQueue", "-t", TOPIC, "-a", "broker-a", "-i", 0, "-p", "true", "-f", "true")
+    ours, upstream = both.ours(*by_queue), both.upstream(*by_queue)
+    assert ids(ours) == ids(upstream)
+    assert ours.splitlines()[-1].split() == upstream.splitlines()[-1].split()
+    [message, *_] = both.told("printMsg", "-t", TOPIC)["messages"]
+    by_id = ("queryMsgByUniqueKey", "-t", TOPIC, "-i", message["msgId"])
+    upstream_shown = set(lines(both.upstream(*by_id)))
+    more = {line.split()[0] for line in set(lines(both.ours(*by_id))) - upstream_shown}
+    assert more <= {"OffsetID:", "Properties:", "MessageTrack"}, "upstream writes all tracks in one line"
+
+
+def test_a_trace_is_read_alike(both: Both) -> None:
+    key = "A" * 32
+    both.ours("updateTopic", "-c", CLUSTER_NAME, "-t", "AdminBothTraces", "-r", 1, "-w", 1)
+    sent = [
+        "Pub",
+        "1795522357773",
+        "DefaultRegion",
+        "PG",
+        TOPIC,
+        key,
+        "t",
+        "k",
+        "h",
+        "4",
+        "7",
+        "0",
+        "off",
+        "true",
+    ]
+    read = ["SubAfter", "request", key, "5", "true", "k", "0", "1795522357999", GROUP]
+    body = "".join("\x01".join(row) + "\x02" for row in (sent, read))
+    both.ours("sendMessage", "-t", "AdminBothTraces", "-p", body, "-k", key)
+    found = both.agree("queryMsgTraceById", "-i", key, "-t", "AdminBothTraces")
+    assert [line.split()[:2] for line in found if not line.startswith("#")] == [["Pub", "PG"], ["Sub", GROUP]]
+
+
+def test_traffic_is_counted(both: Both) -> None:
+    def row(text: str) -> list[str]:
+        [found] = [
+            line.split() for line in text.splitlines() if line.startswith(f"{TOPIC} ") and GROUP in line
+        ]
+        return found
+
+    ours, upstream = row(both.ours("statsAll", "-t", TOPIC)), row(both.upstream("statsAll", "-t", TOPIC))
+    assert ours[-2:] == upstream[-2:]
+    assert min(int(ours[-2]), int(ours[-1])) >= SENT
+    assert float(upstream[-4]) > 0
+    rates = both.told("topicStatus", "-t", TOPIC)["topicPutTps"]
+    assert rates > 0
+
+
+def test_exports_hold_the_same(both: Both, tmp_path: Path) -> None:
+    for command, name in (
+        ("exportMetadata", "metadata.json"),
+        ("exportConfigs", "configs.json"),
+        ("exportMetrics", "metrics.json"),
+    ):
+        both.upstream(command, "-c", CLUSTER_NAME, "-f", tmp_path / "upstream")
+        both.ours(command, "-c", CLUSTER_NAME, "-f", tmp_path / "ours")
+        ours, upstream = (json.loads((tmp_path / side / name).read_text()) for side in ("ours", "upstream"))
+        assert ours.keys() == upstream.keys()
+        for part in ("topicConfigTable", "subscriptionGroupTable", "brokerConfigs", "clusterScale"):
+            assert ours.get(part) == upstream.get(part)
+    quota = ours["evaluateReport"]["broker-a"]["runtimeQuota"]
+    assert quota.keys() == upstream["evaluateReport"]["broker-a"]["runtimeQuota"].keys()
+    assert quota["topicSize"] == upstream["evaluateReport"]["broker-a"]["runtimeQuota"]["topicSize"]
+
+
+def test_consumers_tell_of_themselves(both: Both, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    [member] = both.told("consumerConnection", "-g", GROUP)["connectionSet"]
+    of_one = ("consumerStatus", "-g", GROUP, "-i", member["clientId"])
+    ours, upstream = both.ours(*of_one), both.upstream(*of_one)
+    headings = re.compile(r"^#.*#$", re.MULTILINE)
+    assert headings.findall(ours) == headings.findall(upstream)
+    assert ours.count("ProcessQueueInfo [commitOffset=") == upstream.count("ProcessQueueInfo [commitOffset=")
+    monkeypatch.chdir(tmp_path)
+    assert "Rebalance OK" in both.ours("consumerStatus", "-g", GROUP)
+    [file] = tmp_path.glob("*/*")
+    assert "#Consumer RT&TPS#" in file.read_text()
+    [row] = [row for row in both.told("startMonitoring", "--once")["groups"] if row["group"] == GROUP]
+    assert TOPIC in {undone["topic"] for undone in row["undone"]}
+
+
+def test_sends_are_timed(both: Both) -> None:
+    for line in (f"checkMsgSendRT -t {TOPIC} -a 2", "sendMsgStatus -b broker-a -c 2"):
+        ours, upstream = both.ours(*line.split()), both.upstream(*line.split())
+        assert len(ours.splitlines()) == len(upstream.splitlines())
+        assert ours.count("true") == upstream.count("true")
+        assert ours.count("SEND_OK") == upstream.count("SEND_OK")
+    [row] = both.told("clusterRT", "-a", 2, "--once")["brokers"]
+    assert (row["success"], row["failed"]) == (2, 0)
+
+
+def test_queues_are_shared_out_as_clients_do(both: Both) -> None:
+    shares = both.told("allocateMQ", "-t", TOPIC, "-i", "1,2,3")["result"]
+    upstream = json.loads(both.upstream("allocateMQ", "-t", TOPIC, "-i", "1,2,3"))["result"]
+    assert {name: len(queues) for name, queues in shares.items()} == {
+        name: len(queues) for name, queues in upstream.items()
+    }

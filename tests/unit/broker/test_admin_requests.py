@@ -1,0 +1,159 @@
+"""What administrators ask of groups, of their members and of traffic; each request is a frame over the simulated network."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
+from remoting.codes import RequestCode
+from remoting.command import RemotingCommand
+from remoting.headers.admin import (
+    BrokerStatsHeader,
+    CloneGroupOffsetHeader,
+    ConsumerStatusHeader,
+    ConsumeStatsInBrokerHeader,
+    GetConsumeStatsHeader,
+    GroupAndTopicHeader,
+    GroupHeader,
+    TopicHeader,
+)
+from remoting.headers.offsets import QueryConsumerOffsetHeader, UpdateConsumerOffsetHeader
+from remoting.peer import Peer
+from remoting.router import Router
+from tests.unit.broker.served import Served
+
+QUEUE_1 = '{"brokerName":"broker-a","queueId":1,"topic":"orders"}'
+
+
+def commit(served: Served, group: str, offset: int) -> None:
+    served.ask(RequestCode.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetHeader(group, "orders", 1, offset))
+
+
+def committed(served: Served, group: str) -> str | None:
+    header = QueryConsumerOffsetHeader(group, "orders", 1, set_zero_if_not_found=False)
+    return served.ask(RequestCode.QUERY_CONSUMER_OFFSET, header).ext.get("offset")
+
+
+def body_of(reply: RemotingCommand) -> Any:
+    assert reply.code == 0, reply.remark
+    return json.loads(bytes(reply.body or b""))
+
+
+def test_traffic_is_counted_by_topic_while_metrics_are_off(served: Served) -> None:
+    told = served.json(RequestCode.VIEW_BROKER_STATS_DATA, BrokerStatsHeader("TOPIC_PUT_NUMS", "orders"))
+    assert [told[name]["sum"] for name in ("statsMinute", "statsHour", "statsDay")] == [3, 3, 3]
+    assert told["statsMinute"]["avgpt"] == 1.0
+    sizes = served.json(RequestCode.VIEW_BROKER_STATS_DATA, BrokerStatsHeader("TOPIC_PUT_SIZE", "orders"))
+    assert sizes["statsDay"]["sum"] > 300
+    assert served.json(RequestCode.GET_TOPIC_STATS_INFO, TopicHeader("orders"))["topicPutTps"] > 0
+    unknown = served.ask(RequestCode.VIEW_BROKER_STATS_DATA, BrokerStatsHeader("GROUP_GET_NUMS", "orders@CG"))
+    assert (unknown.code, unknown.remark) == (1, "The stats <GROUP_GET_NUMS> <orders@CG> not exist")
+
+
+def test_every_group_shows_how_far_it_is(served: Served) -> None:
+    for group, offset in (("CG", 2), ("DG", 0)):
+        body = json.dumps({"groupName": group}).encode()
+        served.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, body)
+        commit(served, group, offset)
+    told = served.json(RequestCode.GET_BROKER_CONSUME_STATS, ConsumeStatsInBrokerHeader())
+    of_group = {name: each for row in told["consumeStatsList"] for name, each in row.items()}
+    [stats] = of_group["CG"]
+    assert stats["offsetTable"][QUEUE_1]["consumerOffset"] == 2
+    assert stats["offsetTable"][QUEUE_1]["brokerOffset"] == 3
+    assert told["totalDiff"] == 1 + 3
+    ordered = served.json(RequestCode.GET_BROKER_CONSUME_STATS, ConsumeStatsInBrokerHeader(is_order=True))
+    assert all(each == [] for row in ordered["consumeStatsList"] for each in row.values())
+    one = served.json(RequestCode.GET_CONSUME_STATS, GetConsumeStatsHeader("CG"))
+    assert one["offsetTable"][QUEUE_1] == stats["offsetTable"][QUEUE_1]
+
+
+def test_how_far_a_group_is_behind_is_told_in_time(served: Served) -> None:
+    commit(served, "CG", 1)
+    told = served.json(RequestCode.QUERY_CONSUME_TIME_SPAN, GroupAndTopicHeader("CG", "orders"))
+    [span] = [row for row in told["consumeTimeSpanSet"] if row["messageQueue"]["queueId"] == 1]
+    assert span["minTimeStamp"] == span["consumeTimeStamp"] <= span["maxTimeStamp"]
+    assert span["delayTime"] > 0
+    commit(served, "CG", 3)
+    told = served.json(RequestCode.QUERY_CONSUME_TIME_SPAN, GroupAndTopicHeader("CG", "orders"))
+    [span] = [row for row in told["consumeTimeSpanSet"] if row["messageQueue"]["queueId"] == 1]
+    assert (span["consumeTimeStamp"], span["delayTime"]) == (span["maxTimeStamp"], 0)
+    assert served.ask(RequestCode.QUERY_CONSUME_TIME_SPAN, GroupAndTopicHeader("CG", "none")).code == 17
+
+
+def test_a_group_goes_on_where_another_is(served: Served) -> None:
+    commit(served, "CG", 2)
+    for header in (CloneGroupOffsetHeader("CG", "DG", "orders"), CloneGroupOffsetHeader("CG", "EG")):
+        assert served.ask(RequestCode.CLONE_GROUP_OFFSET, header).code == 0
+    assert [committed(served, group) for group in ("DG", "EG")] == ["2", "2"]
+    assert served.ask(RequestCode.CLONE_GROUP_OFFSET, CloneGroupOffsetHeader("CG", "FG", "none")).code == 0
+    assert committed(served, "FG") is None
+    on_slave = served.ask(RequestCode.CLONE_GROUP_OFFSET, CloneGroupOffsetHeader("CG", "FG"), slave=True)
+    assert on_slave.code == 1
+    assert served.json(RequestCode.QUERY_TOPICS_BY_CONSUMER, GroupHeader("DG"))["topicList"] == ["orders"]
+
+
+class Members:
+    """A consumer of group CG that reads `topic`, and a producer of group PG, on one connection."""
+
+    def __init__(self, served: Served, topic: str = "orders") -> None:
+        self.served = served
+        self.topic = topic
+        self.router = Router()
+        self.router.add(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, self._status)
+
+    def _status(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        return command.reply(body=json.dumps({"messageQueueTable": {QUEUE_1: 2}}).encode())
+
+    def ask(self, code: int, header: Any = None) -> RemotingCommand:
+        """The master's answer while they are connected."""
+        served = self.served
+
+        async def scenario() -> RemotingCommand:
+            data = HeartbeatData(
+                "c1",
+                [ProducerData("PG")],
+                [ConsumerData("CG", subscription_data_set=[SubscriptionData(self.topic, "TagA")])],
+            )
+            beat = RemotingCommand.request(RequestCode.HEART_BEAT, None, data.encode())
+            async with served.cluster.client(self.router) as client, served.cluster.client() as admin:
+                await client.remoting.call(served.master.address, beat)
+                question = RemotingCommand.request(code, header)
+                return await admin.remoting.call(served.master.address, question)
+
+        answer: RemotingCommand = served.cluster.run(scenario())
+        return answer
+
+
+def test_clients_say_where_they_are(served: Served) -> None:
+    code, members = RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, Members(served)
+    told = body_of(members.ask(code, ConsumerStatusHeader("orders", "CG", "")))
+    assert told["consumerTable"] == {"c1": {QUEUE_1: 2}}
+    nobody = body_of(members.ask(code, ConsumerStatusHeader("orders", "CG", "c2")))
+    assert nobody["consumerTable"] == {}
+    offline = served.ask(code, ConsumerStatusHeader("orders", "DG"))
+    assert (offline.code, offline.remark) == (1, "No Any Consumer online in the consumer group: [DG]")
+
+
+def test_producers_and_subscriptions_are_shown(served: Served) -> None:
+    members = Members(served)
+    [producer] = body_of(members.ask(RequestCode.GET_ALL_PRODUCER_INFO))["data"]["PG"]
+    assert producer["clientId"] == "c1"
+    assert producer["lastUpdateTimestamp"] > 0
+    wanted = body_of(
+        members.ask(RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER, GroupAndTopicHeader("CG", "orders"))
+    )
+    assert wanted["subscriptionData"]["subString"] == "TagA"
+    none = served.json(RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER, GroupAndTopicHeader("CG", "orders"))
+    assert "subscriptionData" not in none
+
+
+def test_a_topic_that_the_source_reads_no_more_is_cloned_only_when_it_is_said_to_be_offline(
+    served: Served,
+) -> None:
+    commit(served, "CG", 2)
+    members = Members(served, topic="elsewhere")
+    for offline, expected in ((False, None), (True, "2")):
+        header = CloneGroupOffsetHeader("CG", "DG", "orders", offline)
+        assert members.ask(RequestCode.CLONE_GROUP_OFFSET, header).code == 0
+        assert committed(served, "DG") == expected

@@ -1,0 +1,351 @@
+"""What a Raft-mode set answered of its tables, whoever leads next: locks, topics, deletions; with emptied members, stale
+leaders, and former versions beside it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import orjson
+import pytest
+
+from broker.app import BrokerApp
+from broker.neighbours.grouptables import GroupTables
+from broker.tables.holders import TablesVersion
+from broker.tables.queuelocks import LEASE_MS
+from broker.tables.stamp import STAMP_FILE, CopyStamp
+from dledger.client import DLedgerClient, Refused
+from dledger.errors import NotLeader
+from mqclient.errors import LockFailed
+from mqclient.queuelocks import TRUST_MS
+from mqclient.route import MessageQueue
+from raftstore.folder import tables_of
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.headers.admin import CreateTopicHeader, TopicHeader
+from remoting.headers.group import ReadTablesHeader
+from simulation.kernel.node import Node
+from simulation.kernel.world import World
+from tests.unit.broker.groupset import MEMBERS, GroupSet
+
+QUEUES = [MessageQueue("orders", "broker-a", 1)]
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    with World(41) as world:
+        yield world
+
+
+def started(world: World, **settings: object) -> GroupSet:
+    group = GroupSet(world, **settings)
+    group.start_up()
+    return group
+
+
+def locked(group: GroupSet, client_id: str, tries: int = 1) -> bool:
+    """Whether the client is told that it holds the queue, once a master answers."""
+
+    async def ask() -> bool:
+        async with group.client() as client:
+            locks = client.locks("CG", client_id)
+            for _ in range(tries):
+                with suppress(LockFailed):
+                    return bool(await locks.lock(QUEUES))
+                await asyncio.sleep(0.5)
+        raise AssertionError("no master answers")
+
+    return group.run(ask())
+
+
+def others(group: GroupSet) -> list[Node]:
+    leader = group.master
+    return [node for node in group.brokers if node is not leader]
+
+
+def asked(group: GroupSet, name: str, queues: int) -> int:
+    """To make the topic, or with 0 to delete it; the code of the answer."""
+    if queues:
+        made = CreateTopicHeader(name, "TBW102", queues, queues, 6)
+        reply = group.run(
+            group.ask(group.app(group.master).address, RequestCode.UPDATE_AND_CREATE_TOPIC, made)
+        )
+    else:
+        reply = group.run(
+            group.ask(group.app(group.master).address, RequestCode.DELETE_TOPIC_IN_BROKER, TopicHeader(name))
+        )
+    return reply.code
+
+
+def queues_of(group: GroupSet, node: Node, name: str) -> int:
+    topic = group.app(node).tables.topics.find(name)
+    return 0 if topic is None else topic.write_queue_nums
+
+
+@pytest.mark.parametrize("seed", [23, 24, 25])
+def test_a_holder_keeps_its_queue_though_who_leads_next_was_away_when_it_was_locked(seed: int) -> None:
+    """Tables are not in the log that decides who may be elected."""
+    with World(seed) as world:
+        group = started(world)
+        leader = group.master
+        away, other = others(group)
+        away.kill()
+        world.run_for_ms(5_000)
+        trusted_until_ms = world.now_ms + TRUST_MS
+        assert locked(group, "a")
+        leader.kill()
+        other.kill()
+        group.start(away)
+        group.start(other)
+        group.wait_for_master()
+        led_ms = world.now_ms
+        assert not locked(group, "b", 10)
+        assert world.now_ms < led_ms + 2_000  # no leader keeps anybody waiting
+        assert locked(group, "a")
+        while not locked(group, "b"):
+            world.run_for_ms(500)
+        assert led_ms + LEASE_MS < world.now_ms > trusted_until_ms
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_what_was_made_and_deleted_while_a_member_was_away_is_so_when_it_leads(seed: int) -> None:
+    with World(seed) as world:
+        group = started(world)
+        assert asked(group, "gone", 3) == ResponseCode.SUCCESS
+        world.run_for_ms(3_000)
+        leader = group.master
+        away, other = others(group)
+        away.kill()
+        world.run_for_ms(3_000)
+        assert asked(group, "gone", 0) == asked(group, "made", 5) == ResponseCode.SUCCESS
+        leader.kill()
+        other.kill()
+        group.start(away)
+        group.start(other)
+        group.wait_for_master()
+        assert [queues_of(group, group.master, name) for name in ("gone", "made")] == [0, 5]
+        group.start(leader)
+        world.run_for_ms(3_000)
+        assert [[queues_of(group, node, name) for name in ("gone", "made")] for node in group.brokers] == [
+            [0, 5]
+        ] * 3
+
+
+def test_nothing_is_answered_that_a_majority_lacks(world: World) -> None:
+    group = started(world)
+    for node in others(group):
+        node.disk.capacity_bytes = node.disk.used_bytes()
+    assert asked(group, "made", 5) == ResponseCode.FLUSH_SLAVE_TIMEOUT
+    for node in others(group):
+        node.disk.capacity_bytes = None
+    world.run_for_ms(10_000)
+    assert asked(group, "made", 5) == ResponseCode.SUCCESS
+
+
+def test_one_slow_member_holds_no_answer_up(world: World) -> None:
+    group = started(world)
+    slow = others(group)[0]
+    slow.disk.stall(20_000)
+    before_ms = world.now_ms
+    assert asked(group, "made", 5) == ResponseCode.SUCCESS
+    assert world.now_ms < before_ms + 500
+
+
+def test_an_emptied_member_is_no_witness_of_tables_that_it_lost(world: World) -> None:
+    """It votes once its log is level, and counts for tables once it has a copy; until then the others must have them."""
+    group = started(world)
+    leader = group.master
+    away, emptied = others(group)
+    away.kill()
+    world.run_for_ms(3_000)
+    assert asked(group, "made", 5) == ResponseCode.SUCCESS
+    emptied.kill()
+    emptied.disk.wipe()
+    group.start(emptied)
+    world.run_until(lambda: emptied.running and emptied.app is not None, 5_000)
+    app = group.app(emptied)
+    app._neighbours.facts._fence = Nothing()
+    group.start(away)
+    member = app.store._member
+    world.run_until(lambda: member.counts, 20_000)
+    leader.kill()
+    away.kill()
+    group.start(away)
+    world.run_for_ms(20_000)
+    assert member.leader_id in ("n0", "n1", "n2") and not group.masters
+    assert app.tables.stamp.version is None
+    group.start(leader)
+    group.wait_for_master()
+    assert queues_of(group, group.master, "made") == 5
+
+
+class Nothing:
+    """Takes no copy over, as where a disk is full."""
+
+    def takes(self, version: TablesVersion) -> bool:
+        return False
+
+    def tells(self, version: TablesVersion) -> bool:
+        return False
+
+
+def test_a_copy_of_an_older_leader_is_refused_when_it_comes_late(world: World) -> None:
+    group = started(world)
+    world.run_for_ms(3_000)
+    app = group.app(others(group)[0])
+    version, fence, core = app.tables.stamp.version, app._neighbours.facts._fence, app.store._member.node.core
+    assert version is not None and isinstance(fence, GroupTables)
+    assert fence.takes(version) and fence.tells(version)
+    assert not fence.takes(version._replace(revision=version.revision - 1))  # it never goes back
+    later = version._replace(revision=version.revision + 1)
+    core.term += 1  # its vote was asked for
+    assert not fence.takes(later) and not fence.tells(version)
+    core.term -= 1
+    assert fence.takes(later)
+
+
+def test_a_member_answers_only_the_leader_of_the_term_that_its_disk_has(world: World) -> None:
+    group = started(world)
+    node = others(group)[0]
+    member = group.app(node).store._member
+
+    def code(term: int) -> int:
+        request = RemotingCommand.request(RequestCode.READ_TABLES, ReadTablesHeader(term))
+
+        async def ask() -> int:
+            async with group.client() as client:
+                return (await client.remoting.call(f"{node.host}:40911", request, 1_000)).code
+
+        return group.run(ask())
+
+    assert code(member.term) == ResponseCode.SUCCESS
+    assert code(member.term - 1) == code(member.term + 1) == ResponseCode.SERVICE_NOT_AVAILABLE
+    member.node.store.term_file.term -= 1  # not on the disk yet
+    assert code(member.term) == ResponseCode.SERVICE_NOT_AVAILABLE
+    member.node.store.term_file.term += 1
+
+
+def test_versions_are_kept_and_tables_without_one_count_as_oldest(world: World) -> None:
+    """Of a former version of ours, which wrote none."""
+    group = started(world)
+    assert asked(group, "made", 5) == ResponseCode.SUCCESS
+    world.run_for_ms(3_000)
+    leader = group.master
+    for node in group.brokers:
+        said = group.app(node).tables.stamp.version
+        node.kill()
+        assert orjson.loads(node.disk.content(STAMP_FILE) or b"") == {"tablesVersion": str(said)}
+    former = next(node for node in group.brokers if node is not leader)
+    former.disk.drop(STAMP_FILE)
+    former.disk.drop("config/topics.json")
+    former.disk.put("config/topics.json", b'{"dataVersion":{"counter":1},"topicConfigTable":{}}')
+    for node in group.brokers:
+        group.start(node)
+    world.run_until(lambda: all(isinstance(node.app, BrokerApp) for node in group.brokers), 5_000)
+    group.wait_for_master()
+    world.run_for_ms(3_000)
+    assert [queues_of(group, node, "made") for node in group.brokers] == [5, 5, 5]
+
+
+def test_beside_members_of_a_former_version_a_leader_takes_what_it_has(world: World) -> None:
+    group = GroupSet(world)
+    world.run_until(lambda: all(node.running and node.app is not None for node in group.brokers), 5_000)
+    for node in group.brokers[1:]:
+        group.app(node).store._member.router.handlers.pop(RequestCode.READ_TABLES)
+    group.start_up()
+    assert asked(group, "made", 5) == ResponseCode.SUCCESS
+
+
+def test_who_votes_is_changed_only_once_a_majority_has_the_tables(world: World) -> None:
+    group = started(world)
+    gone, stays = others(group)
+    full = stays.disk
+    assert asked(group, "made", 5) == ResponseCode.SUCCESS
+    gone.kill()
+    full.capacity_bytes = full.used_bytes()
+    assert asked(group, "later", 5) == ResponseCode.FLUSH_SLAVE_TIMEOUT
+    with pytest.raises(Refused, match="must have the leader's tables first"):
+        removed(group, gone)
+    full.capacity_bytes = None
+    world.run_for_ms(10_000)
+    removed(group, gone)
+    assert asked(group, "later", 5) == ResponseCode.SUCCESS
+
+
+def removed(group: GroupSet, node: Node) -> None:
+    async def remove() -> None:
+        async with group.client() as client:
+            operator = DLedgerClient(MEMBERS, "broker-a", client.remoting, timeout_ms=3_000)
+            await operator.remove(f"n{group.brokers.index(node)}")
+
+    group.run(remove())
+
+
+def test_a_leader_that_follows_again_names_no_version_of_the_next_term() -> None:
+    """A version that no leader made would count as newer than what leaders made of that term."""
+    changes: list[TablesVersion | None] = []
+    stamp = CopyStamp(lambda: changes.append(stamp.version))
+    stamp.led(TablesVersion(3, 7))
+    stamp.changed(TablesVersion(3, 8))
+    stamp.leads_no_more()
+    stamp.changed(TablesVersion(5, 9))
+    assert stamp.version == changes[-1] == TablesVersion(3, 8)
+    stamp.took(TablesVersion(5, 2))
+    stamp.changed(TablesVersion(5, 10))
+    assert stamp.version == TablesVersion(5, 2)
+    assert not stamp.may_take(TablesVersion(5, 1)) and not stamp.may_take(TablesVersion(4, 99))
+    again = CopyStamp(lambda: None)
+    again.decode(stamp.encode())
+    assert again.version == stamp.version
+
+
+def test_a_version_of_another_groups_terms_counts_for_nothing(world: World) -> None:
+    group = started(world)
+    world.run_for_ms(3_000)
+    for node in group.brokers:
+        node.kill()
+    copied, *rest = group.brokers
+    copied.disk.put(STAMP_FILE, b'{"tablesVersion":"999.1"}')
+    copied.disk.put("config/topics.json", b'{"dataVersion":{"counter":1},"topicConfigTable":{}}')
+    for node in group.brokers:
+        group.start(node)
+    group.wait_for_master()
+    world.run_for_ms(3_000)
+    assert [queues_of(group, node, "orders") for node in group.brokers] == [4, 4, 4]
+    assert {group.app(node).tables.stamp.version for node in group.brokers} == {
+        group.app(rest[0]).tables.stamp.version
+    }
+
+
+def test_no_other_group_and_no_controller_gets_a_version(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.mkdir()
+    for name in ("topics.json", STAMP_FILE.rpartition("/")[2]):
+        (config / name).write_bytes(b"{}")
+    assert list(tables_of(tmp_path)) == ["config/topics.json"]
+
+
+def test_a_leader_renews_only_while_a_majority_said_lately_that_it_leads(world: World) -> None:
+    """One that stood still may have been replaced without having heard of it."""
+    group = started(world)
+    assert locked(group, "a")
+    member = group.app(group.master).store._member
+    asked_ms: list[int] = []
+
+    async def is_followed(timeout_ms: int) -> None:
+        asked_ms.append(world.now_ms)
+
+    async def is_not(timeout_ms: int) -> None:
+        raise NotLeader(None, None)
+
+    member.node.read_barrier = is_followed
+    for _ in range(12):
+        assert locked(group, "a")
+        world.run_for_ms(5_000)
+    assert len(asked_ms) == 2
+    member.node.read_barrier = is_not
+    world.run_for_ms(20_000)
+    with pytest.raises(AssertionError, match="no master answers"):
+        locked(group, "a")

@@ -1,0 +1,320 @@
+"""Raft mode that goes on from a plain log: what was stored before and what comes are one log, on every member."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator
+
+import pytest
+
+from messagestore.errors import LogsPart
+from mqclient.message import decode_messages
+from mqclient.producer import SendStatus
+from namesrv.server import NamesrvApp
+from namesrv.settings import NamesrvSettings
+from remoting.codes import RequestCode
+from remoting.headers.messages import QueryMessageHeader, ViewMessageHeader
+from simulation.kernel.node import Node
+from simulation.kernel.world import World
+from tests.unit.broker.groupset import HOSTS, MEMBERS
+from tests.unit.broker.mixedset import MixedSet, controlled_with, moved, old_files, stop_all
+from tests.unit.broker.test_raft_mode import shows
+from tests.unit.raftstore.raftstores import FILE_BYTES, VECTORS
+
+SEGMENT = 64 * 1024
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    with World(29) as world:
+        yield world
+
+
+def messages(name: str, count: int) -> list[bytes]:
+    return [b"%s %d " % (name.encode(), number) + b"x" * (number * 37 % 900) for number in range(count)]
+
+
+def bodies_of(group: MixedSet) -> list[bytes]:
+    return sorted(bytes(message.body) for message in group.run(group.read_all()))
+
+
+def divided_at(node: Node) -> int:
+    told = node.disk.content(next(path for path in node.disk.entries if path.endswith("/divide")))
+    assert told is not None
+    return int(told.decode().split("dividedCommitlogOffset=")[1].split("\n")[0])
+
+
+def test_what_was_stored_before_is_read_with_what_comes_from_every_leader(world: World) -> None:
+    before = messages("before", 300)
+    group = moved(world, before)
+    found = {node.name: old_files(node) for node in group.brokers}
+    group.start_all()
+    group.wait_for_master()
+    divide = divided_at(group.brokers[0])
+    assert divide == SEGMENT * len(found["broker-0"]) and len(found["broker-0"]) > 2
+    for node in group.brokers:
+        for path, content in old_files(node).items():
+            earlier = found[node.name][path]
+            end = len(earlier.rstrip(b"\0"))  # an earlier file ends with its own blank
+            assert content[:end] == earlier[:end]
+    after = messages("after", 120)
+    results = group.run(group.send_all(after))
+    assert bodies_of(group) == sorted([*before, *after])
+    assert all(group.app(node).store.queue_offset_skips() == 0 for node in group.brokers)
+    assert {group.app(node).store.min_offset() for node in group.brokers} == {0}
+    closed = {node.name: old_files(node) for node in group.brokers}
+    for power_cut in (False, True):
+        former = group.master
+        former.kill(power_cut=power_cut)
+        group.wait_for_master()
+        assert bodies_of(group) == sorted([*before, *after])
+        group.start(former)
+        group.world.run_until(group.level, 20_000)
+    assert {node.name: old_files(node) for node in group.brokers} == closed
+    assert results
+
+
+def test_messages_are_found_by_id_and_key_on_both_sides_of_the_divide(world: World) -> None:
+    group = moved(world, messages("before", 150))
+    group.start_all()
+    group.wait_for_master()
+
+    async def send() -> None:
+        async with group.client() as client:
+            await client.producer("PG").send("orders", b"keyed", queue_id=1, properties={"KEYS": "k1"})
+
+    group.run(send())
+    group.run(group.send_all(messages("after", 50)))
+    stored = group.run(group.read_all())
+    divide = divided_at(group.brokers[0])
+    sides = [[one for one in stored if (one.physical_offset < divide) is old] for old in (True, False)]
+    assert all(sides)
+    address = group.app(group.master).address
+    for side in sides:
+        for one in (side[0], side[len(side) // 2], side[-1]):
+            reply = group.run(
+                group.ask(address, RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageHeader(one.physical_offset))
+            )
+            (found,) = decode_messages(bytes(reply.body or b""))
+            assert (found.body, found.queue_offset) == (one.body, one.queue_offset)
+            unique = one.properties["UNIQ_KEY"]
+            query = QueryMessageHeader("orders", unique, 1, 0, 1 << 62, True)
+            reply = group.run(group.ask(address, RequestCode.QUERY_MESSAGE, query))
+            (found,) = decode_messages(bytes(reply.body or b""))
+            assert found.body == one.body
+    offsets = sorted((one.queue_id, one.queue_offset) for one in stored)
+    assert offsets == [
+        (queue_id, number)
+        for queue_id in range(4)
+        for number in range(sum(1 for one in stored if one.queue_id == queue_id))
+    ]
+
+
+def test_the_plain_log_goes_before_any_file_of_the_ledger_and_queues_go_on(world: World) -> None:
+    group = moved(
+        world, messages("before", 300),
+        fileReservedSeconds=20, deleteWhen=";".join(f"{hour:02d}" for hour in range(24)), cleanResourceInterval=500,
+    )  # fmt: skip
+    group.start_all()
+    group.wait_for_master()
+    divide = divided_at(group.brokers[0])
+    before = {topic: group.app(group.master).store.max_queue_offset(*topic) for topic in queues_of(group)}
+    group.run(group.send_all(messages("after", 20)))
+    seen: set[int] = set()
+
+    def looks() -> bool:
+        for node in group.brokers:
+            begins = group.app(node).store.min_offset()
+            seen.add(begins)
+            ledger = [path for path in node.disk.entries if path.startswith("dledger-") and "/data/" in path]
+            assert int(min(ledger).rpartition("/")[2]) == divide or not old_files(node)
+        return all(not old_files(node) for node in group.brokers)
+
+    world.run_until(looks, 60_000)
+    assert {0, divide} <= seen and len(seen) > 2
+    stop_all(world, group.brokers)
+    group.start_all()  # what is gone is known to be
+    group.wait_for_master()
+    sent = messages("at the end", 20)
+    group.run(group.send_all(sent))
+    assert shows(group.app(group.master).store, sent)
+    store = group.app(group.master).store
+    assert store.queue_offset_skips() == 0
+    assert all(store.max_queue_offset(*queue) >= end for queue, end in before.items())
+
+
+def queues_of(group: MixedSet) -> list[tuple[str, int]]:
+    return [("orders", queue_id) for queue_id in range(4)]
+
+
+def test_members_whose_plain_logs_differ_share_no_group(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One lacks the end of what the others acknowledged, and a group without it would be a majority."""
+    cluster = controlled_with(world, messages("before", 40), minInSyncReplicas=1)
+    behind = next(node for node in cluster.brokers if node is not cluster.master)
+    behind.kill()
+    cluster.run(cluster.send_all(messages("without it", 5)))
+    rest = [node for node in cluster.brokers if node not in (behind, cluster.master)]
+    stop_all(world, [*rest, cluster.master])
+    group = MixedSet(world, cluster.brokers, cluster._client_node)
+    group.start_all()
+    world.run_for_ms(20_000)
+    assert group.masters == []
+    said = [text for text in caplog.messages if "its log goes on from another one" in text]
+    assert any(f"refused by n{cluster.brokers.index(behind)}" in text for text in said)
+    assert "put its own aside" in said[0] and "commitlog up to 65536, whose records end at" in said[0]
+    for path, content in old_files(rest[0]).items():  # as the text says
+        behind.disk.put(path, content)
+    told = rest[0].disk.content(f"dledger-n{cluster.brokers.index(rest[0])}/divide")
+    assert told is not None
+    behind.kill()
+    behind.disk.drop("dledger-")
+    behind.disk.drop("consumequeue")
+    behind.disk.drop("checkpoint")
+    group.start(behind)
+    group.wait_for_master()
+    assert len(bodies_of(group)) == 45
+
+
+def test_a_plain_log_that_lost_files_starts_no_member(world: World) -> None:
+    group = moved(world, messages("before", 300))
+    group.start_all()
+    group.wait_for_master()
+    robbed = group.master
+    stop_all(world, group.brokers)
+    last = max(old_files(robbed))
+    robbed.disk.drop(last)
+    group.start(robbed)
+    world.run_for_ms(100)
+    assert isinstance(robbed.failure, LogsPart) and robbed.failure.ends == int(last[-20:])
+
+
+@pytest.mark.parametrize("left", ["clean", "killed", "without its plain log"])
+def test_a_mixed_store_of_javas_goes_on(left: str, world: World) -> None:
+    store = VECTORS / "mixed"
+    namesrv = world.node("namesrv", "10.0.3.1")
+    namesrv.start(lambda runtime: NamesrvApp(NamesrvSettings(bindAddress="10.0.3.1"), runtime))
+    node = world.node("broker-0", HOSTS[0])
+    for path in sorted(store.rglob("*")):
+        name = str(path.relative_to(store)).removesuffix(".gz")
+        if path.suffix == ".gz" and "/index/" not in name:
+            node.disk.put(name, gzip.decompress(path.read_bytes()).ljust(FILE_BYTES, b"\0"))
+        elif path.is_file() and path.suffix != ".gz":
+            node.disk.put(name, path.read_bytes())
+    if left == "killed":
+        node.disk.put("abort", b"")
+    if left == "without its plain log":
+        node.disk.drop("commitlog")
+    plain = old_files(node)
+    group = MixedSet(
+        world, [node], world.node("client", "10.0.4.1"),
+        dLegerPeers=f"n0-{MEMBERS['n0']}", mappedFileSizeCommitLog=FILE_BYTES, maxMessageSize=4096,
+    )  # fmt: skip
+    divide = 3 * FILE_BYTES
+    for _ in range(2):
+        group.start(node)
+        group.wait_for_master()
+        kept = read_from_min(group)
+        assert old_files(node) == plain and divided_at(node) == divide
+        if plain:
+            assert len(kept) == 84
+            assert kept[0, 0] == b"old 0 ".ljust(200, b".")
+        else:
+            assert len(kept) == 43 and group.app(node).store.min_offset() == divide
+        assert group.app(node).store.queue_offset_skips() == 0
+        node.kill()
+    group.start(node)
+    group.wait_for_master()
+
+    async def send() -> None:
+        async with group.client() as client:
+            assert (await client.producer("PG").send("Orders", b"end")).status is SendStatus.SEND_OK
+
+    group.run(send())
+    assert read_from_min(group).keys() > kept.keys()
+
+
+def read_from_min(group: MixedSet) -> dict[tuple[int, int], bytes]:
+    """Of topic Orders: body by queue and offset."""
+
+    async def read() -> dict[tuple[int, int], bytes]:
+        found = {}
+        async with group.client() as client:
+            consumer = client.consumer("readers")
+            for queue in await consumer.queues("Orders"):
+                begin, end = await consumer.min_offset(queue), await consumer.max_offset(queue)
+                async for message in consumer.read(queue, begin, end):
+                    found[message.queue_id, message.queue_offset] = message.plain_body()
+        return found
+
+    found: dict[tuple[int, int], bytes] = group.run(read())
+    return found
+
+
+def test_a_member_that_was_emptied_gets_both_parts_whatever_kills_it(world: World) -> None:
+    group = moved(world, messages("before", 300))
+    group.start_all()
+    group.wait_for_master()
+    group.run(group.send_all(messages("after", 30)))
+    emptied = next(node for node in group.brokers if node is not group.master)
+    others = [node for node in group.brokers if node is not emptied]
+    wanted = old_files(group.master)
+    emptied.kill()
+    emptied.disk.wipe()
+    for copied, power_cut in ((2, False), (3, True), (1, True), (4, False)):
+        group.start(emptied)
+        world.run_until(lambda copied=copied: len(old_files(emptied)) == copied, 30_000)
+        assert old_files(emptied) != wanted
+        emptied.kill(power_cut=power_cut)
+    group.start(emptied)
+    world.run_until(lambda: not emptied.running, 30_000)  # it has all of it, and opens its store anew
+    assert emptied.failure is None
+    assert old_files(emptied) == wanted
+    group.start(emptied)
+    world.run_until(group.level, 30_000)
+    assert group.app(emptied).store.min_offset() == 0
+    sent = messages("at the end", 10)
+    group.run(group.send_all(sent))
+    world.run_until(group.level, 30_000)
+    store = group.app(emptied).store
+    for queue in queues_of(group):
+        assert store.entries(*queue, 0, 500) == group.app(group.master).store.entries(*queue, 0, 500)
+    assert shows(store, sent) and len(others) == 2
+
+
+def test_a_set_begins_with_a_member_that_has_nothing(world: World) -> None:
+    """As where a replica is added with the change of mode."""
+    group = moved(world, messages("before", 100))
+    empty = group.brokers[1]
+    empty.disk.wipe()
+    group.start_all()
+    world.run_until(lambda: not empty.running, 30_000)
+    assert group.masters == [] and empty.failure is None
+    group.start(empty)
+    group.wait_for_master()
+    assert len(bodies_of(group)) == 100
+    assert old_files(empty) == old_files(group.brokers[0])
+
+
+def test_where_the_plain_log_is_gone_an_emptied_member_knows_the_queues_all_the_same(world: World) -> None:
+    group = moved(
+        world, messages("before", 300),
+        fileReservedSeconds=20, deleteWhen=";".join(f"{hour:02d}" for hour in range(24)), cleanResourceInterval=500,
+    )  # fmt: skip
+    group.start_all()
+    group.wait_for_master()
+    group.run(group.send_all(messages("after", 3)))
+    world.run_until(lambda: not any(old_files(node) for node in group.brokers), 60_000)
+    ends = {queue: group.app(group.master).store.max_queue_offset(*queue) for queue in queues_of(group)}
+    emptied = group.master
+    emptied.kill()
+    emptied.disk.wipe()
+    group.wait_for_master()
+    group.start(emptied)
+    world.run_until(lambda: not emptied.running, 30_000)
+    group.start(emptied)
+    world.run_until(group.level, 30_000)
+    store = group.app(emptied).store
+    assert {queue: store.max_queue_offset(*queue) for queue in queues_of(group)} == ends
+    assert store.min_offset() == divided_at(emptied)

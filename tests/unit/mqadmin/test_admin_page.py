@@ -1,0 +1,41 @@
+"""docs/mqadmin.md has a row for each of upstream's commands, and says of each what is so."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from mqadmin.cli import COMMANDS
+from mqadmin.notbuilt import NOT_APPLICABLE, NOT_BUILT
+
+PAGE = (Path(__file__).parents[3] / "docs" / "mqadmin.md").read_text()
+ROWS = {
+    name: (state, why)
+    for name, state, why in re.findall(r"^\| (\w+) \| ([a-z ]+) \| (.*?) ?\|$", PAGE, re.MULTILINE)
+    if name not in ("command", "code")
+}
+UPSTREAMS = list(ROWS)
+"""The interop layer compares it with what upstream's tool lists."""
+
+
+def test_there_is_a_row_for_each_of_upstreams_89() -> None:
+    assert len(UPSTREAMS) == 89
+    assert set(UPSTREAMS) == (COMMANDS.keys() & set(UPSTREAMS)) | NOT_BUILT.keys() | NOT_APPLICABLE.keys()
+
+
+@pytest.mark.parametrize("name", UPSTREAMS)
+def test_a_row_says_what_the_tool_does(name: str) -> None:
+    state, why = ROWS[name]
+    if name in COMMANDS:
+        assert (state == "works" and not why) or (state == "differs" and why)
+    elif name in NOT_BUILT:
+        assert (state, why) == ("not built", NOT_BUILT[name])
+    else:
+        assert (state, why) == ("not applicable", NOT_APPLICABLE[name])
+
+
+def test_what_is_ours_alone_is_named() -> None:
+    besides = PAGE.partition("Commands of ours besides:")[2].partition("\n\n")[0]
+    assert set(re.findall(r"`(\w+)`", besides)) == COMMANDS.keys() - set(UPSTREAMS)

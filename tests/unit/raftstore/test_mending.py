@@ -1,0 +1,67 @@
+"""Entries and records that rotted, mended of what another member has there: only where it is proven what stood there."""
+
+from __future__ import annotations
+
+import pytest
+
+from dledger.entry import CHECK_END, CHECK_START, Entry, IndexUnit, header_of
+from messagestore.record import encode, encode_blank
+from raftstore.mending import OWN_END, closed, entry_told, is_closed, mended, plain_mended
+from tests.unit.raftstore.raftstores import message
+
+POSITION, PREVIOUS = 4096, 0x1234_5678
+
+
+def written(body: bytes, batch_position: int, previous: int) -> bytes:
+    """As a member writes it that synced so many entries before in one go, behind an entry of that check value."""
+    return header_of(Entry(7, 3, body), POSITION, batch_position, previous)[0] + body
+
+
+def bodies() -> list[bytes]:
+    one = message(1, b"x" * 40, 5)
+    one.physical_offset = POSITION + 48
+    return [encode(one), b""]
+
+
+def flipped(entry: bytes, at: int) -> bytes:
+    return entry[:at] + bytes([entry[at] ^ 4]) + entry[at + 1 :]
+
+
+@pytest.mark.parametrize("body", bodies())
+def test_any_bit_that_is_not_a_members_own_comes_back_with_its_own_checks(body: bytes) -> None:
+    was, theirs = written(body, 2, PREVIOUS), written(body, 0, 99)
+    assert was != theirs
+    unit = entry_told(theirs, POSITION)
+    assert unit == IndexUnit(POSITION, len(was), 7, 3)
+    for at in [*range(CHECK_START), *range(OWN_END, len(was))]:
+        assert mended(flipped(was, at), theirs, unit, PREVIOUS) == was
+    for at in range(CHECK_START, OWN_END):  # nothing proves what stood there
+        assert mended(flipped(was, at), theirs, unit, PREVIOUS) is None
+
+
+def test_what_is_not_proven_mends_nothing() -> None:
+    body, other = bodies()[0], message(1, b"y" * 40, 5)
+    other.physical_offset = POSITION + 48
+    was = written(body, 2, PREVIOUS)
+    unit = entry_told(was, POSITION)
+    assert unit is not None
+    assert mended(was, written(encode(other), 0, 99), unit, PREVIOUS) is None, "another message of its size"
+    assert mended(was, flipped(written(body, 0, 99), 150), unit, PREVIOUS) is None, "rotten there, too"
+    assert mended(was, was, unit, PREVIOUS + 1) is None, "the entry before is another"
+    assert mended(was[:-1], was, unit, PREVIOUS) is None
+    assert entry_told(was, POSITION + 1) is None
+    by_java = was[:CHECK_START] + bytes(8) + was[OWN_END:]
+    assert CHECK_END + 4 == OWN_END
+    assert mended(flipped(by_java, 150), was, unit, PREVIOUS) == by_java, "Java writes no checks"
+
+
+def test_ends_of_files_and_plain_records_come_back_as_they_were() -> None:
+    assert is_closed(closed(500), 500) and not is_closed(closed(500), 499) and not is_closed(b"", 500)
+    one = message(2, b"z" * 30, 0)
+    one.physical_offset = 256
+    record = encode(one)
+    assert plain_mended(record, 10_000, 256) == record
+    assert plain_mended(flipped(record, 90), 10_000, 256) is None
+    assert plain_mended(record, 10_000, 512) is None
+    assert plain_mended(encode_blank(300), 300, 700) == encode_blank(300)
+    assert plain_mended(encode_blank(300), 301, 700) is None
