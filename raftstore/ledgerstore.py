@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from dledger.entry import ENTRY_HEADER_BYTES
 from dledger.errors import (
     LogDamaged,
     LogOfAnother,
@@ -91,7 +92,7 @@ class LedgerStore(BrokerStore):
         return commits(buffer, start, segment_end, limit)
 
     def begin_of(self, record_offset: int) -> int:
-        return record_offset - (0 if record_offset < self._log.divided_at else EntryDispatcher.lead)
+        return record_offset - (0 if record_offset < self._log.divided_at else ENTRY_HEADER_BYTES)
 
     # Life
 
