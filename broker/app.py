@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from broker.admin.nocontrollers import refuse_controllers_requests
 from broker.admin.retention import RetentionRequests
+from broker.clients.assignments import Assignments
 from broker.modes import CopiedLog, check_folders, group_figures, group_roles, group_tables, replicated_log
 from broker.neighbours.neighbours import Neighbours
 from broker.neighbours.pairedmaster import PairedMaster
@@ -158,6 +159,13 @@ class BrokerApp:
             on_trimmed=self._log_trimmed,
         )
         RetentionRequests(cleaner).add_to(requests.router)
+        Assignments(
+            requests.consumers,
+            requests.unserved,
+            client=neighbours.client,
+            name_servers=settings.name_servers,
+            clock=clock,
+        ).add_to(requests.router)
         self._resync = Resync(
             membership,
             aside=self._aside,

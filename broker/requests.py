@@ -13,6 +13,7 @@ from broker.admin.tables import add_table_requests
 from broker.clients.groups import ConsumerGroups
 from broker.clients.lockrequests import LockRequests
 from broker.clients.renewal import SubscriptionRenewal
+from broker.clients.requesters import Requesters
 from broker.clients.requests import ClientRequests
 from broker.clients.unserved import Unserved
 from broker.metrics.latencies import Latencies
@@ -34,6 +35,7 @@ from broker.sends.admission import SendAdmission
 from broker.sends.delaydelivery import DelayDelivery
 from broker.sends.pending import PendingSends
 from broker.sends.processor import SEND_CODES, SendProcessor
+from broker.sends.replies import Replies
 from broker.sends.sendback import SendBack
 from broker.sends.writegate import Answering, Replicated, WriteGate
 from broker.settings.broker import BrokerSettings
@@ -54,6 +56,7 @@ CLIENTS_THEMSELVES = (
     RequestCode.HEART_BEAT,
     RequestCode.UNREGISTER_CLIENT,
     RequestCode.GET_CONSUMER_LIST_BY_GROUP,
+    RequestCode.QUERY_ASSIGNMENT,
 )
 """What a broker that only forwards answers by itself: consumers tell every broker of their set who they are."""
 
@@ -125,6 +128,7 @@ class Requests:
         )
         writing = TakingWrites(membership, forwarding)
         self.consumers = ConsumerGroups(tables.filters)
+        requesters = Requesters(self.consumers)
         self.transactions = Transactions(
             store=store,
             role=writing,
@@ -145,23 +149,35 @@ class Requests:
             clock=clock,
             settings=settings,
         )
+        admission = SendAdmission(
+            log=store,
+            topics=tables.topics,
+            groups=tables.groups,
+            clock=clock,
+            random=random,
+            cluster_name=settings.broker_cluster_name,
+            delay_levels=len(levels_ms),
+            settings=settings,
+        )
         self._sends = SendProcessor(
             log=store,
-            admission=SendAdmission(
-                log=store,
-                topics=tables.topics,
-                groups=tables.groups,
-                clock=clock,
-                random=random,
-                cluster_name=settings.broker_cluster_name,
-                delay_levels=len(levels_ms),
-                settings=settings,
-            ),
+            admission=admission,
             gate=gate,
             half_stored=self.transactions.half_stored,
             totals=self.totals,
             latencies=self.latencies,
+            requesters=requesters,
         )
+        replies = Replies(
+            log=store,
+            admission=admission,
+            gate=gate,
+            requesters=requesters,
+            clock=clock,
+            stores=lambda: settings.store_reply_message_enable,
+            totals=self.totals,
+        )
+        forwarding.on_reply, forwarding.on_passing = replies.passed_back, replies.passed_on
         send_back = SendBack(
             store=store,
             topics=tables.topics,
@@ -170,7 +186,9 @@ class Requests:
             random=random,
             permission=lambda: settings.broker_permission,
             delay_levels=len(levels_ms),
+            tasks=tasks,
             totals=self.totals,
+            latencies=self.latencies,
         )
         self.delivery = DelayDelivery(
             store=store,
@@ -179,11 +197,13 @@ class Requests:
             offsets=tables.delays,
             clock=clock,
             levels_ms=levels_ms,
+            totals=self.totals,
         )
         forwarding.on_release(self.delivery.soon)
         self.clients = ClientRequests(
             self.consumers, tables.groups, tables.topics, membership, settings, clock
         )
+        self.unserved = unserved = Unserved()
         self._held = HeldPulls(settings.held_pulls_max)
         self.pulls = PullProcessor(
             store=store,
@@ -209,6 +229,7 @@ class Requests:
             clock=clock,
             polling=settings,
             tasks=tasks,
+            unserved=unserved,
             totals=self.totals,
             latencies=self.latencies,
         )
@@ -222,10 +243,13 @@ class Requests:
             clock=clock,
         )
         self.agreement = Agreement(tables, membership, ha, settings, clock)
-        self._hand_over = HandOverRequests(membership, acknowledgement, store, ha, forwarding, clock)
+        self._hand_over = HandOverRequests(
+            membership, acknowledgement, store, ha, forwarding, requesters, clock
+        )
         self.router = router = Router()
-        router.on_unserved = Unserved().asked
+        router.on_unserved = unserved.asked
         router.add_batch(SEND_CODES, forwarding.sends(self._sends.handle))
+        router.add_batch({RequestCode.CONSUMER_SEND_MSG_BACK}, forwarding.sends(send_back.handle))
         router.sends_handler = forwarding.plain_sends(self._sends.handle_plain, self._sends.handle)
         router.add(RequestCode.PULL_MESSAGE, self.pulls.handle)
         router.add(RequestCode.LITE_PULL_MESSAGE, self.pulls.handle)
@@ -238,10 +262,11 @@ class Requests:
             tables=tables,
             consumers=self.consumers,
             agreement=self.agreement,
+            on_moved=self.pulls.moved,
             recent=self._recent,
             clock=clock,
         )
-        send_back.add_to(router)
+        replies.add_to(router)
         EndTransaction(self.transactions, store, gate).add_to(router)
         self.clients.add_to(router)
         LockRequests(settings.broker_name, tables, membership, self.agreement, ha, clock).add_to(router)

@@ -13,6 +13,7 @@ from typing import Self
 from mqclient.consumer import PullConsumer
 from mqclient.producer import Producer
 from mqclient.queuelocks import QueueLocks
+from mqclient.requester import Awaited, Requester
 from mqclient.routetable import RouteTable
 from mqclient.transactions import Check, CheckRequests, TransactionProducer
 from mqruntime.clock import Clock, SystemClock
@@ -36,10 +37,13 @@ class Client:
         `asks_after_failures` as of RouteTable."""
         self.clock = clock or SystemClock()
         self.random = random or Random()
+        self._awaited = Awaited()
         self._checks = CheckRequests()
         router = Router()
         router.add(RequestCode.CHECK_TRANSACTION_STATE, self._checks.handle)
+        self._awaited.add_to(router)
         self.remoting = RemotingClient(clock=self.clock, router=router)
+        self._client_id = ""
         self.routes = RouteTable(namesrv, self.remoting, self.clock, asks_after_failures=asks_after_failures)
 
     def producer(self, group: str) -> Producer:
@@ -71,6 +75,19 @@ class Client:
     def locks(self, group: str, client_id: str) -> QueueLocks:
         """What `group` reads in order; `client_id` is this client's alone."""
         return QueueLocks(group, client_id, routes=self.routes, client=self.remoting, clock=self.clock)
+
+    def requester(self, group: str) -> Requester:
+        """Sends requests as `group` and waits for their replies; answers those of others."""
+        if not self._client_id:
+            self._client_id = f"python@{self.random.getrandbits(64):016x}"
+        return Requester(
+            self.producer(group),
+            self._client_id,
+            self._awaited,
+            routes=self.routes,
+            client=self.remoting,
+            clock=self.clock,
+        )
 
     async def close(self) -> None:
         for producer in self._checks.producers():

@@ -73,3 +73,28 @@ class EndOutcomeUnknown(ClientError):
     def __init__(self, topic: str, why: str) -> None:
         super().__init__(f"outcome of the end of a transaction in {topic} is unknown: {why}")
         self.topic = topic
+
+
+class RequestUnanswered(ClientError):
+    """A request got no reply within `timeout_ms`. It may be stored, and somebody may have acted on it."""
+
+    def __init__(self, topic: str, timeout_ms: int) -> None:
+        super().__init__(f"request to {topic}: no reply within {timeout_ms} ms")
+        self.topic = topic
+
+
+class NotARequest(ClientError):
+    """Nobody waits for a reply to this message: it lacks the properties that say who does."""
+
+    def __init__(self, message_id: str, lacking: list[str]) -> None:
+        super().__init__(f"message {message_id} was not sent as a request: it has no {', '.join(lacking)}")
+
+
+class ReplyFailed(ClientError):
+    """No broker said that `client_id` has the reply. `code` is the last broker's answer, None where none answered: then the
+    client may have it."""
+
+    def __init__(self, client_id: str, why: str, code: int | None = None) -> None:
+        super().__init__(f"reply to {client_id}: {why}")
+        self.client_id = client_id
+        self.code = code

@@ -108,7 +108,7 @@ DAMAGED = Figure(
 )
 REPAIRED = Figure(
     "rocketmq_storage_repaired_records_total",
-    "damaged records that were fetched from the master",
+    "damaged records that were fetched from the master, in Raft mode from another member",
     OF_DISK,
     ours=True,
 )

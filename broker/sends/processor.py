@@ -10,6 +10,7 @@ import ipaddress
 from collections.abc import Callable
 
 from broker.clients.refusals import BATCH_COMPRESSED, PUT_ERRORS, Refused
+from broker.clients.requesters import Requesters
 from broker.metrics.latencies import Latencies
 from broker.metrics.totals import Totals
 from broker.sends.admission import SendAdmission
@@ -44,12 +45,14 @@ class SendProcessor:
         half_stored: Callable[[MessageToStore, Appended], None],
         totals: Totals | None = None,
         latencies: Latencies | None = None,
+        requesters: Requesters | None = None,
     ) -> None:
         """`half_stored` is told of each half message."""
         self._half_stored = half_stored
         self._log = log
         self._admission = admission
         self._gate = gate
+        self._requesters = requesters
         self._totals = totals
         self._latencies = latencies
         self.stored = 0
@@ -112,6 +115,8 @@ class SendProcessor:
             else:
                 accepted.append((number, request, uniq_key))
                 messages.append(message)
+                if self._requesters is not None and (client_id := request.asks_reply_for):
+                    self._requesters.asked(client_id, peer)
         if messages:
             self._store(peer, commands, accepted, messages, answers)
         replies = [

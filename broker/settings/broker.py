@@ -38,7 +38,7 @@ class BrokerSettings(
             "redeleteHangedFileInterval", "flushConsumerOffsetHistoryInterval", "forceRegister", "flushDelayOffsetInterval",
             "rocketmqHome",
             "sendMessageThreadPoolNums", "skipPreOnline", "timerWheelEnable", "totalReplicas",
-            "traceTopicEnable", "transientStorePoolEnable", "waitTimeMillsInSendQueue", "warmMapedFileEnable",
+            "transientStorePoolEnable", "waitTimeMillsInSendQueue", "warmMapedFileEnable",
         }
     )  # fmt: skip
 

@@ -1,10 +1,13 @@
 """How far each consumer group is in each queue.
 
 Invariant: keys read `topic@group`; an offset is the next queue offset to consume, as the group committed it last or as
-an administrator moved it. From such a move until the group hears of it by a pull its commits do not count. Pure."""
+an administrator moved it. From such a move until the group goes on there its commits of other offsets do not count. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from broker.tables.offsetresets import Key, OffsetResets
 from remoting.bodies.offsets import ConsumerOffsetWrapper
 
 CONSUMER_OFFSETS_FILE = "config/consumerOffset.json"
@@ -12,33 +15,41 @@ SEPARATOR = "@"
 
 
 class ConsumerOffsets:
-    """Committed offsets by topic and group, then by queue id."""
+    """Committed offsets by topic and group, then by queue id; `resets` says who was moved."""
 
-    def __init__(self) -> None:
+    def __init__(self, resets: OffsetResets | None = None) -> None:
         self._wrapper = ConsumerOffsetWrapper()
-        self._resets: dict[tuple[str, str, int], int] = {}
+        self._resets = resets if resets is not None else OffsetResets()
         self._doubtful = False  # somebody may have deleted what stands here
         self.commits = 0
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """`group` goes on at `offset`, unless it was moved and does not know yet."""
-        if (group, topic, queue_id) not in self._resets:
+        if self._resets.find(group, topic, queue_id) in (None, offset):
             self._put(group, topic, queue_id, offset)
 
-    def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """An administrator moves `group` to `offset`."""
-        self._resets[group, topic, queue_id] = offset
-        self._put(group, topic, queue_id, offset)
+    def reset(self, moves: Mapping[Key, int]) -> None:
+        """An administrator moves groups to these offsets."""
+        self.moved(moves)
+        self._resets.put(moves)
 
-    def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """Where `group` was moved to, for the pull that tells it; None when it was not."""
-        return self._resets.pop((group, topic, queue_id), None) if self._resets else None
+    def moved(self, moves: Mapping[Key, int]) -> None:
+        """The master's groups were moved to these offsets."""
+        for key, offset in moves.items():
+            self._put(*key, offset)
+
+    def pulled(self, group: str, topic: str, queue_id: int, offset: int) -> int | None:
+        """Where `group`, which pulls at `offset`, is to go on instead; None where it may go on."""
+        return self._resets.pulled(group, topic, queue_id, offset)
 
     def _put(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         self._wrapper.offset_table.setdefault(f"{topic}{SEPARATOR}{group}", {})[queue_id] = offset
         self.commits += 1
 
     def find(self, group: str, topic: str, queue_id: int) -> int | None:
+        moved_to = self._resets.find(group, topic, queue_id)
+        if moved_to is not None:
+            return moved_to
         return self._wrapper.offset_table.get(f"{topic}{SEPARATOR}{group}", {}).get(queue_id)
 
     def topics_of(self, group: str) -> list[str]:
@@ -59,13 +70,11 @@ class ConsumerOffsets:
     def remove_group(self, group: str) -> int:
         """Forget a group in all topics; in how many it stood."""
         suffix = SEPARATOR + group
-        self._resets = {key: at for key, at in self._resets.items() if key[0] != group}
         return self._remove([key for key in self._wrapper.offset_table if key.endswith(suffix)])
 
     def remove_topic(self, topic: str) -> int:
         """Forget a topic in all groups; in how many it stood."""
         prefix = topic + SEPARATOR
-        self._resets = {key: at for key, at in self._resets.items() if key[1] != topic}
         return self._remove([key for key in self._wrapper.offset_table if key.startswith(prefix)])
 
     def _remove(self, keys: list[str]) -> int:
@@ -80,7 +89,6 @@ class ConsumerOffsets:
 
     def adopt(self, wrapper: ConsumerOffsetWrapper) -> bool:
         """Each topic and group that the master knows replaces ours as a whole; False when nothing is new."""
-        self._resets.clear()  # a master's own affair
         table = self._wrapper.offset_table
         gone = table.keys() - wrapper.offset_table.keys() if self._doubtful else set()
         self._doubtful = False
@@ -92,8 +100,10 @@ class ConsumerOffsets:
 
     def encode(self) -> bytes:
         """The content of consumerOffset.json and the reply to 43."""
+        self._wrapper.offset_resets = self._resets.wrapper()
         return self._wrapper.encode()
 
     def decode(self, data: bytes) -> None:
         """Take in consumerOffset.json. Raises BodyError."""
         self._wrapper = ConsumerOffsetWrapper.decode(data)
+        self._resets.adopt(self._wrapper.offset_resets)

@@ -37,6 +37,7 @@ from simulation.cluster import (  # noqa: F401  their bugs join the others
     catchupbugs,
     lockbugs,
     members,
+    movebugs,
     retentionbugs,
     sealbugs,
     transactionbugs,

@@ -26,6 +26,9 @@ NOTES_OF_A_MOMENT = 2 * 1_000 // 50 + 2
 ENTRIES_IN_MEMORY = 4_000
 """Of the log: all of a run this long."""
 
+HISTORIES_EACH = 3
+"""What came to a topic, what went to a group of it, and what that gave back."""
+
 
 class GroupBounds:
     """Looks each LOOK_MS."""
@@ -75,6 +78,11 @@ class GroupBounds:
             "QueueTable._queues": queues,
             "QueueTable._told_ends": queues,
             "Topics._table": names,
+            "Totals.stored": names,
+            "Totals.sizes": names,
+            "Totals.found": names,
+            "Totals.sent_back": names,
+            "RecentTotals._histories": HISTORIES_EACH * names,
             "Tables._emptied": names,
             "Deletions._table": names,
             "RouteTable.topics": names,

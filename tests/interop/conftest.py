@@ -17,6 +17,7 @@ ASKED_SOON = {"transactionTimeOut": "500", "transactionCheckInterval": "1000"}
 BROKER_SETTINGS = {
     "messageDelayLevel": "1s 1s 1s 1s 1s",
     "slaveSyncInterval": "500",
+    "traceTopicEnable": "true",
     "enablePropertyFilter": "true",
     **ASKED_SOON,
     **NOBODY_IS_LATE,

@@ -6,12 +6,15 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
+from click.testing import CliRunner
 
 from messagestore.record import FIXED_PARTS
 from messagestore.recordcrc import HEAD
+from mqadmin.cli import admin
 from mqclient.producer import SendStatus
 from tests.interop.javapeer import broker_missing, java_broker
 from tests.realpair import SEGMENT_BYTES, TOPIC, RealPair, bodies, ours
@@ -67,6 +70,40 @@ def test_our_slave_follows_a_java_master_through_kills_of_either(tmp_path: Path)
         assert {message.body for message in pair.read()} >= {*sent, *missed, *after}
         pair.wait_for(lambda: level(pair))
         pair.wait_for(lambda: has_topic(pair, 1))
+        our_mqadmin_works_with_a_java_broker(pair, tmp_path)
+
+
+def our_mqadmin_works_with_a_java_broker(pair: RealPair, folder: Path) -> None:
+    """What ours asks brokers for, a Java one answers as ours do."""
+
+    def told(line: str) -> dict[str, Any]:
+        result = CliRunner().invoke(admin, [*line.split(), "-n", pair.namesrv, "--json"], prog_name="mqadmin")
+        assert result.exit_code == 0, result.output
+        return dict(orjson.loads(result.stdout))
+
+    master, (cluster, name) = pair.address(0), ("DefaultCluster", "broker-a")
+    topics, groups = folder / "topics.json", folder / "groups.json"
+    topics.write_text('[{"topicName": "Listed", "readQueueNums": 2, "writeQueueNums": 2, "perm": 6}]')
+    groups.write_text('[{"groupName": "Listed"}]')
+    assert told(f"updateTopicList -b {master} -f {topics}")["brokers"] == [master]
+    assert told(f"updateSubGroupList -b {master} -f {groups}")["brokers"] == [master]
+    assert told("getConsumerConfig -g Listed")["configs"][0]["groupName"] == "Listed"
+    [changed] = told(f"updateTopicPerm -c {cluster} -t {TOPIC} -p 4")["brokers"]
+    assert (changed["permBefore"], changed["perm"]) == (6, 4)
+    told(f"updateTopicPerm -c {cluster} -t {TOPIC} -p 6")
+    assert told(f"queryCq -t {TOPIC} -q 0 -i 0 -c 2 -b {master}")["maxQueueIndex"] > 0
+    messages = told(f"printMsgByQueue -t {TOPIC} -a {name} -i 0 -p true")["messages"]
+    assert told(f"queryMsgByUniqueKey -t {TOPIC} -i {messages[0]['msgId']}")["messages"][0]["topic"] == TOPIC
+    told(f"resetOffsetByTime -g Listed -t {TOPIC} -s now")
+    told(f"cloneGroupOffset -s Listed -d Cloned -t {TOPIC}")
+    assert told(f"skipAccumulatedMessage -g Listed -t {TOPIC}")["queues"]
+    assert told(f"brokerConsumeStats -b {master}")["totalDiff"] >= 0
+    assert told(f"statsAll -t {TOPIC}")["topics"][0]["topic"] == TOPIC
+    assert "groups" in told(f"producer -b {master}")
+    assert told(f"exportMetadata -c {cluster} -f {folder}")["topicConfigTable"].keys() >= {TOPIC, "Listed"}
+    assert told(f"exportMetrics -c {cluster} -f {folder}")["evaluateReport"].keys() == {name}
+    assert told(f"exportConfigs -c {cluster} -f {folder}")["clusterScale"]["masterBrokerSize"] == 1
+    assert told("clusterRT -a 2 --once")["brokers"][0]["success"] == 2
 
 
 def test_a_java_slave_follows_our_master_through_kills_of_either(tmp_path: Path) -> None:

@@ -59,6 +59,13 @@ COMMANDS: dict[str, Run | Elsewhere] = {
     UP: Elsewhere("the fixture `cluster`"),
     DOWN: Elsewhere("the fixture `cluster`"),
     "scripts/cluster status --dir run/demo": Run("controller-2"),
+    "mqadmin --version": Run("mqadmin "),
+    "systemctl enable --now mqnamesrv mqcontroller mqbroker@a": Elsewhere(
+        "machines with systemd; tests/unit/localcluster/test_three_machines_page.py loads the files"
+    ),
+    "mqadmin watch --once -n '10.0.0.11:9876;10.0.0.12:9876;10.0.0.13:9876'": Run(
+        "master", instead=(("'10.0.0.11:9876;10.0.0.12:9876;10.0.0.13:9876'", "NAMESRV"),)
+    ),
     TOPIC: Elsewhere("the test of programs for Python"),
     "scripts/drill kill --count 5 --dir run/demo": Run("lost 0", instead=(("--count 5", "--count 1"),)),
     "scripts/drill kill --count 20": Elsewhere(
@@ -318,7 +325,7 @@ def test_the_programs_for_python_do_what_they_say(folder: Path, cluster: Cluster
     programs = [
         body for kind, body in BLOCK.findall((ROOT / "docs/clients.md").read_text()) if kind == "python"
     ]
-    assert len(programs) == 3
+    assert len(programs) == 4
     made = run(folder, TOPIC.replace("NAMESRV", cluster.layout.namesrv))
     assert made.returncode == 0, made.stderr
     said = []
@@ -328,9 +335,10 @@ def test_the_programs_for_python_do_what_they_say(folder: Path, cluster: Cluster
         done = run(folder, f"python {file}")
         assert (done.returncode, done.stderr) == (0, ""), done.stderr
         said.append(done.stdout.splitlines())
-    sent, read, ended = said
+    sent, read, replied, ended = said
     assert [line.split()[-1] for line in sent] == ["SEND_OK"] * 10
     assert sorted(line.split(" ", 1)[1] for line in read) == sorted(f"order {number}" for number in range(10))
+    assert replied == ["yes, is order 7 there?"]
     assert ended == [
         f"booking-{number} is {'rolled back' if number % 2 else 'committed'}" for number in range(4)
     ]

@@ -19,7 +19,7 @@ from tests.unit.broker.served import Served
 
 def test_what_this_broker_does_not_know_is_answered_with_code_3(served: Served) -> None:
     for code, what in (
-        (RequestCode.QUERY_ASSIGNMENT, "; not built here: queues assigned by the broker"),
+        (RequestCode.SET_MESSAGE_REQUEST_MODE, "; not built here: POP consumption"),
         (3001, "; not built here: access control"),
         (9999, ""),
     ):
