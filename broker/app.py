@@ -155,6 +155,7 @@ class BrokerApp:
             clock=clock,
             local_hour=runtime.local_hour,
             undelivered=requests.delivery.first_undelivered,
+            open_half=requests.transactions.first_open,
             on_trimmed=self._log_trimmed,
         )
         RetentionRequests(cleaner).add_to(requests.router)
@@ -222,7 +223,8 @@ class BrokerApp:
         tables.on_topics_changed(neighbours.registration.soon)
         if settings.flush_disk_type is FlushDiskType.SYNC_FLUSH:
             store.on_flush(requests.confirmed)
-        for arrived in (switch.queues_grew, requests.pulls.arrived, requests.delivery.arrived):
+        waiting = requests.pulls, requests.delivery, requests.transactions
+        for arrived in (switch.queues_grew, *(each.arrived for each in waiting)):
             store.on_arrival(arrived)
 
     @property

@@ -19,6 +19,7 @@ from broker.clients.unserved import Unserved
 from broker.metrics.latencies import Latencies
 from broker.metrics.recent import RecentTotals
 from broker.metrics.totals import Totals
+from broker.metrics.transactiontotals import TransactionTotals
 from broker.neighbours.forwarding import Forwarding
 from broker.pulls.admission import PullAdmission
 from broker.pulls.direction import Direction
@@ -39,6 +40,9 @@ from broker.sends.sendback import SendBack
 from broker.sends.writegate import Answering, Replicated, WriteGate
 from broker.settings.broker import BrokerSettings
 from broker.tables.tables import Tables
+from broker.transactions.checkback import CheckBack
+from broker.transactions.ending import EndTransaction
+from broker.transactions.transactions import Transactions
 from ha.replication import Replication
 from messagestore.brokerstore import BrokerStore
 from messagestore.delaylevels import delay_levels_ms
@@ -79,8 +83,8 @@ def _newest_epoch_start(ha: Replication) -> int:
 
 
 class Requests:
-    """The handlers, in `router`; `delivery` is to be run by a task. `tasks` run what a handler leaves behind; `delivered` says
-    up to where delayed messages are delivered."""
+    """The handlers, in `router`; `delivery` is to be run by a task. `tasks` run what a handler leaves behind, and transactions
+    once there are any; `delivered` says up to where delayed messages are delivered."""
 
     def __init__(
         self,
@@ -100,6 +104,7 @@ class Requests:
     ) -> None:
         self._settings = settings
         self._acknowledgement = acknowledgement
+        self._tasks = tasks
         self.forwarding = forwarding = Forwarding(
             clock,
             Tasks(tasks.fail),
@@ -121,8 +126,29 @@ class Requests:
         self._gate = gate = WriteGate(
             membership, acknowledgement, self.pending, clock, wait_ms=settings.send_wait_ms
         )
+        writing = TakingWrites(membership, forwarding)
         self.consumers = ConsumerGroups(tables.filters)
         requesters = Requesters(self.consumers)
+        self.transactions = Transactions(
+            store=store,
+            role=writing,
+            replication=delivered,
+            offsets=tables.offsets,
+            clock=clock,
+            settings=settings,
+            totals=TransactionTotals(),
+            begin=self._begin_transactions,
+        )
+        self.check_back = CheckBack(
+            self.transactions,
+            store=store,
+            role=writing,
+            replication=delivered,
+            topics=tables.topics,
+            producers=self.consumers.producers,
+            clock=clock,
+            settings=settings,
+        )
         admission = SendAdmission(
             log=store,
             topics=tables.topics,
@@ -131,11 +157,13 @@ class Requests:
             random=random,
             cluster_name=settings.broker_cluster_name,
             delay_levels=len(levels_ms),
+            settings=settings,
         )
         self._sends = SendProcessor(
             log=store,
             admission=admission,
             gate=gate,
+            half_stored=self.transactions.half_stored,
             totals=self.totals,
             latencies=self.latencies,
             requesters=requesters,
@@ -164,7 +192,7 @@ class Requests:
         )
         self.delivery = DelayDelivery(
             store=store,
-            role=TakingWrites(membership, forwarding),
+            role=writing,
             replication=delivered,
             offsets=tables.delays,
             clock=clock,
@@ -239,11 +267,16 @@ class Requests:
             clock=clock,
         )
         replies.add_to(router)
+        EndTransaction(self.transactions, store, gate).add_to(router)
         self.clients.add_to(router)
         LockRequests(settings.broker_name, tables, membership, self.agreement, ha, clock).add_to(router)
         self._status.add_to(router)
         self._hand_over.add_to(router)
         forwarding.guard(router)
+
+    def _begin_transactions(self) -> None:
+        self._tasks.start(self.transactions.run(), name="transactions")
+        self._tasks.start(self.check_back.run(), name="check back")
 
     def all_added(self) -> None:
         """Every handler is in the router: from now on they are observed, where metrics are on."""
@@ -254,6 +287,8 @@ class Requests:
         """The confirm offset or what may be answered has moved."""
         self._gate.settle()
         self.delivery.acknowledged()
+        self.transactions.acknowledged()
+        self.check_back.acknowledged()
         if self.forwarding.passage.forms and self._acknowledgement.enough_in_sync():
             self.forwarding.formed()
         self._hand_over.moved()
@@ -271,6 +306,8 @@ class Requests:
             elif not self._settings.slave_read_enable:
                 self.pulls.release_all()
         self.delivery.role_taken(leads=grant is None)
+        self.transactions.role_taken(leads=grant is None)
+        self.check_back.role_taken()
         self._hand_over.moved()
         if became_master:
             self.clients.share_anew()
@@ -318,6 +355,11 @@ class Requests:
     @property
     def sends_waiting(self) -> int:
         return len(self.pending)
+
+    @property
+    def open_transactions(self) -> int:
+        table = self.transactions.open
+        return 0 if table is None else len(table)
 
     @property
     def pulls_held(self) -> int:

@@ -9,6 +9,8 @@ from mqclient.client import Client
 from mqclient.consumer import PullConsumer, PullResult, PullStatus
 from mqclient.errors import (
     ClientError,
+    EndOutcomeUnknown,
+    EndRefused,
     LockFailed,
     NotARequest,
     PullFailed,
@@ -23,10 +25,13 @@ from mqclient.producer import Producer, SendResult, SendStatus
 from mqclient.queuelocks import QueueLocks
 from mqclient.requester import Requester
 from mqclient.route import MessageQueue
+from mqclient.transactions import Transaction, TransactionProducer, TransactionState
 
 __all__ = [
     "Client",
     "ClientError",
+    "EndOutcomeUnknown",
+    "EndRefused",
     "LockFailed",
     "MessageQueue",
     "NotARequest",
@@ -45,4 +50,7 @@ __all__ = [
     "SendResult",
     "SendStatus",
     "StoredMessage",
+    "Transaction",
+    "TransactionProducer",
+    "TransactionState",
 ]

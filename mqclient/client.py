@@ -5,6 +5,7 @@ Invariant: `close` ends every connection and task that any of them started.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from random import Random
 from types import TracebackType
 from typing import Self
@@ -14,8 +15,10 @@ from mqclient.producer import Producer
 from mqclient.queuelocks import QueueLocks
 from mqclient.requester import Awaited, Requester
 from mqclient.routetable import RouteTable
+from mqclient.transactions import Check, CheckRequests, TransactionProducer
 from mqruntime.clock import Clock, SystemClock
 from remoting.client import RemotingClient
+from remoting.codes import RequestCode
 from remoting.router import Router
 
 
@@ -35,7 +38,9 @@ class Client:
         self.clock = clock or SystemClock()
         self.random = random or Random()
         self._awaited = Awaited()
+        self._checks = CheckRequests()
         router = Router()
+        router.add(RequestCode.CHECK_TRANSACTION_STATE, self._checks.handle)
         self._awaited.add_to(router)
         self.remoting = RemotingClient(clock=self.clock, router=router)
         self._client_id = ""
@@ -44,6 +49,24 @@ class Client:
     def producer(self, group: str) -> Producer:
         """A producer that sends as `group`; it needs no start and no close of its own."""
         return Producer(group, routes=self.routes, client=self.remoting, clock=self.clock, random=self.random)
+
+    def transactions(
+        self, group: str, check: Check, *, client_id: str = "", topics: Iterable[str] = ()
+    ) -> TransactionProducer:
+        """A producer of messages in transactions, one of each group, to be used with `async with`; brokers ask `check` for what
+        was not ended in `topics` and where it sends to. `client_id` is this client's alone; without one it gets some."""
+        made = TransactionProducer(
+            group,
+            check,
+            producer=self.producer(group),
+            client_id=client_id or f"{self.random.getrandbits(64):016x}",
+            topics=topics,
+            routes=self.routes,
+            client=self.remoting,
+            on_close=self._checks.remove,
+        )
+        self._checks.add(made)
+        return made
 
     def consumer(self, group: str) -> PullConsumer:
         """A consumer that reads as `group`."""
@@ -67,6 +90,8 @@ class Client:
         )
 
     async def close(self) -> None:
+        for producer in self._checks.producers():
+            await producer.close()
         await self.routes.close()
         await self.remoting.close()
 

@@ -58,6 +58,23 @@ class LockFailed(ClientError):
         self.code = code
 
 
+class EndRefused(ClientError):
+    """This end of a transaction was not applied: it had ended otherwise before. `code` is the broker's answer."""
+
+    def __init__(self, topic: str, why: str, code: int) -> None:
+        super().__init__(f"end of a transaction in {topic} refused: {why}")
+        self.topic = topic
+        self.code = code
+
+
+class EndOutcomeUnknown(ClientError):
+    """The transaction may be ended so or not; if not, the broker asks the producer's `check`."""
+
+    def __init__(self, topic: str, why: str) -> None:
+        super().__init__(f"outcome of the end of a transaction in {topic} is unknown: {why}")
+        self.topic = topic
+
+
 class RequestUnanswered(ClientError):
     """A request got no reply within `timeout_ms`. It may be stored, and somebody may have acted on it."""
 

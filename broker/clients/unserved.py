@@ -20,8 +20,6 @@ logger = logging.getLogger("broker.unserved")
 TOLD_MAX = 1_000
 UNKNOWN = "request {}"
 FEATURES = {
-    RequestCode.END_TRANSACTION: "transactions",
-    RequestCode.CHECK_TRANSACTION_STATE: "transactions",
     RequestCode.RECALL_MESSAGE: "timer messages",
     RequestCode.GET_TIMER_CHECK_POINT: "timer messages",
     RequestCode.GET_TIMER_METRICS: "timer messages",
@@ -31,7 +29,7 @@ POP_CODES = range(200_050, 200_152)
 ADMINISTRATION = {
     308: "correction of offsets by a filter server",
     316: "cleaning of unused topics: what they hold goes with retention",
-    323: "transactions",
+    323: "taking up half messages that were given up",
     353: "groups that are forbidden to read a topic",
     354: "RocksDB stores",
     355: "RocksDB stores",

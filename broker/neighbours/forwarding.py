@@ -43,6 +43,7 @@ WRITES = (
     RequestCode.UPDATE_CONSUMER_OFFSET,
     RequestCode.LOCK_BATCH_MQ,
     RequestCode.UNLOCK_BATCH_MQ,
+    RequestCode.END_TRANSACTION,
 )
 READS = (
     RequestCode.PULL_MESSAGE,

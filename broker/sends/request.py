@@ -95,9 +95,16 @@ class SendRequest:
         return "TIMER_DEL" in self.properties and any(self.value_of(name) for name in TIMERS)
 
     @property
-    def transactional(self) -> bool:
-        """A half message, or one that claims to end a transaction by itself."""
-        return bool(self.sys_flag & TRANSACTION_MASK) or self.value_of("TRAN_MSG").lower() == "true"
+    def is_half(self) -> bool:
+        """It waits for its transaction's end. A committed message that its consumer sends back says the same, and does not."""
+        if "TRAN_MSG\x01" not in self.properties or self.value_of("TRAN_MSG").lower() != "true":
+            return False
+        return not (self.reconsume_times > 0 and self.delay_level > 0)
+
+    @property
+    def ends_by_itself(self) -> bool:
+        """Its flags say that it is a half, or the end of one."""
+        return bool(self.sys_flag & TRANSACTION_MASK)
 
 
 def read_send_request(code: int, ext: dict[str, str]) -> SendRequest:

@@ -77,6 +77,10 @@ class WriteGate:
             return Refused(ResponseCode.SYSTEM_ERROR, not_enough)
         return None
 
+    @property
+    def is_slave(self) -> bool:
+        return self._role.is_slave
+
     def role_refusal(self) -> Refused | None:
         """Why this broker serves no producers now."""
         if self._role.accepts_sends:

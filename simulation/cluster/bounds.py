@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from simulation.cluster.dealers import NAME, TOPICS
 from simulation.cluster.machines import Machines
 from simulation.cluster.members import QUEUES_OF
 from simulation.cluster.violation import Violation
@@ -52,6 +53,8 @@ class ClusterBounds:
         indexes = sum(path.startswith("index/") for path in files)
         of_queues = Counter(path.rpartition("/")[0] for path in files if path.startswith("consumequeue/"))
         names = NAMES_EACH * len(self.machines.facts.all) + len(QUEUES_OF) + NAMES_OF_THEIR_OWN
+        if self.machines.done[NAME]:
+            names += len(TOPICS)
         queues = names + sum(QUEUES_OF.values())
         ids = max(self.ids, default=0) + len(self.machines.servers)
         return {

@@ -216,7 +216,6 @@ def test_what_is_not_supported_is_refused_with_a_code(java: JavaClient, cluster:
     def code(*words: object) -> ResponseCode:
         return ResponseCode(java.ask(*words)["code"])
 
-    assert code("transaction", "Refused") is ResponseCode.NO_PERMISSION
     assert code("sql92", "Refused", "number>>1") is ResponseCode.SUBSCRIPTION_PARSE_FAILED
     for request in (POP_MESSAGE, ACK_MESSAGE, CHANGE_INVISIBLE_TIME):
         assert code("request", request, address) is ResponseCode.REQUEST_CODE_NOT_SUPPORTED

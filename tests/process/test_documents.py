@@ -229,6 +229,8 @@ COMMANDS: dict[str, Run | Elsewhere] = {
     "mqadmin cleanExpiredCQ -n NAMESRV -c DefaultCluster": Run("success"),
     "mqadmin resyncBroker -b REPLICA -d": Elsewhere("test_admin_on_a_cluster.py"),
     "mqadmin resyncBroker -b REPLICA": Elsewhere("test_admin_on_a_cluster.py"),
+    "mqadmin brokerStatus -b BROKER": Run("openTransactions"),
+    "mqadmin consumeMessage -n NAMESRV -t RMQ_SYS_TRANS_HALF_TOPIC": Run("RMQ_SYS_TRANS_HALF_TOPIC"),
     "mqadmin leadershipTransfer -a CONTROLLERS": Run("#FormerLeaderId"),
     "mqadmin removeController -a CONTROLLERS -i n2": Elsewhere("test_replaced_controllers.py"),
     "mqadmin addController -a CONTROLLERS -m n3-HOST:PORT": Elsewhere("test_replaced_controllers.py"),
@@ -349,7 +351,7 @@ def test_the_programs_for_python_do_what_they_say(folder: Path, cluster: Cluster
     programs = [
         body for kind, body in BLOCK.findall((ROOT / "docs/clients.md").read_text()) if kind == "python"
     ]
-    assert len(programs) == 3
+    assert len(programs) == 4
     made = run(folder, TOPIC.replace("NAMESRV", cluster.layout.namesrv))
     assert made.returncode == 0, made.stderr
     said = []
@@ -359,10 +361,13 @@ def test_the_programs_for_python_do_what_they_say(folder: Path, cluster: Cluster
         done = run(folder, f"python {file}")
         assert (done.returncode, done.stderr) == (0, ""), done.stderr
         said.append(done.stdout.splitlines())
-    sent, read, replied = said
+    sent, read, replied, ended = said
     assert [line.split()[-1] for line in sent] == ["SEND_OK"] * 10
     assert sorted(line.split(" ", 1)[1] for line in read) == sorted(f"order {number}" for number in range(10))
     assert replied == ["yes, is order 7 there?"]
+    assert ended == [
+        f"booking-{number} is {'rolled back' if number % 2 else 'committed'}" for number in range(4)
+    ]
 
 
 def test_the_live_view_draws_on_a_terminal_until_it_is_interrupted(folder: Path, cluster: Cluster) -> None:

@@ -51,7 +51,7 @@ import org.apache.rocketmq.tools.command.MQAdminStartup;
  * admin ARGUMENT...                   runs an mqadmin command; {"out", "err"}
  * </pre>
  *
- * {@link Consumers}, {@link Requests}, {@link Traces} and {@link Refusals} understand more.
+ * {@link Consumers}, {@link Transactions}, {@link Requests}, {@link Traces} and {@link Refusals} understand more.
  */
 public final class JavaClient {
     private static final int BATCH = 32;
@@ -74,6 +74,7 @@ public final class JavaClient {
     private final AtomicInteger numbers = new AtomicInteger();
     private final Consumers consumers;
     private final Refusals refusals;
+    private final Transactions transactions;
     private final Requests requests;
     private final Traces traces;
     private Stream stream;
@@ -93,6 +94,7 @@ public final class JavaClient {
         requests = new Requests(namesrv);
         traces = new Traces(namesrv);
         refusals = new Refusals(namesrv, producer.getDefaultMQProducerImpl().getMqClientFactory().getMQClientAPIImpl());
+        transactions = new Transactions(namesrv);
     }
 
     private static byte[] body(int number, int size) {
@@ -435,6 +437,11 @@ public final class JavaClient {
             case "close":
             case "litepull":
                 return consumers.perform(words);
+            case "tx":
+            case "txlater":
+            case "txchecked":
+            case "txclose":
+                return transactions.perform(words);
             case "answer":
             case "askings":
             case "forsaken":
@@ -442,7 +449,6 @@ public final class JavaClient {
                 return requests.perform(words);
             case "traced":
                 return traces.perform(words);
-            case "transaction":
             case "sql92":
             case "request":
                 return refusals.perform(words);
