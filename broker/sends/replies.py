@@ -167,7 +167,8 @@ class Replies:
         message: MessageToStore,
         answer: RemotingCommand,
     ) -> RemotingCommand | None:
-        message = replace(message, properties=request.properties.encode())
+        properties = request.properties.encode()  # a reply is no half, and waits for no time
+        message = replace(message, topic=request.topic, queue_id=request.queue_id, properties=properties)
         (appended,) = self._log.append([message])
         if appended.error is not None:
             return answer

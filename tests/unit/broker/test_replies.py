@@ -10,6 +10,7 @@ from broker.clients.groups import ConsumerGroups
 from broker.clients.requesters import ASKED_MAX, Requesters
 from broker.role.passage import Stage
 from broker.sends.request import read_send_request
+from messagestore.systemtopics import HALF_TOPIC, SCHEDULE_TOPIC
 from mqclient.client import Client
 from mqclient.message import OutgoingMessage
 from remoting.bodies.heartbeats import HeartbeatData, ProducerData
@@ -155,6 +156,18 @@ def test_replies_are_not_stored_where_the_setting_says_so(cluster: Cluster, aske
     assert (answer.ext["msgId"], answer.ext["queueId"], answer.ext["queueOffset"]) == ("0", "0", "0")
     assert stored(cluster) == before
     assert len(asker.pushed) == 1
+
+
+@pytest.mark.parametrize("properties", ["TRAN_MSG\x01true\x02PGROUP\x01PG\x02", "DELAY\x013\x02"])
+def test_a_reply_is_no_half_and_waits_for_no_time(cluster: Cluster, asker: Asker, properties: str) -> None:
+    store, before = cluster.app(cluster.master).store, stored(cluster)
+    command = reply_to(ASKER)
+    command.ext["i"] += properties
+    assert replied(cluster, asker, command).code == 0
+    assert stored(cluster) == before + 1
+    assert [
+        store.max_queue_offset(topic, queue) for topic, queue in ((HALF_TOPIC, 0), (SCHEDULE_TOPIC, 2))
+    ] == [0, 0]
 
 
 def test_a_reply_to_a_topic_that_is_not_there_is_refused_and_not_pushed(
