@@ -12,6 +12,7 @@ from broker.admin.agreement import Agreement
 from broker.clients.groups import Client, ConsumerGroup, ConsumerGroups
 from broker.role.membership import Membership
 from broker.settings.broker import BrokerSettings
+from broker.tables.consumeroffsets import TRANSACTIONS_GROUP
 from broker.tables.offsetresets import Key
 from broker.tables.tables import Tables
 from messagestore.brokerstore import BrokerStore
@@ -27,6 +28,7 @@ OnMoved = Callable[[str, str, Iterable[int]], None]
 """Group, topic, queue ids."""
 RESETS_SINCE = 28
 """3.0.7, the version of clients from which these understand 220."""
+BROKERS_OWN = f"{TRANSACTIONS_GROUP} is the broker's own: halves below its offset would count as ended"
 TOO_MANY = "too many groups that were moved have not gone on since; delete groups that are not used any more"
 
 
@@ -101,6 +103,8 @@ class ResetRequests:
         header = CloneGroupOffsetHeader.from_ext(command.ext)
         if not self._role.accepts_sends:
             return command.reply(ResponseCode.SYSTEM_ERROR, "Can not clone offsets in slave broker")
+        if header.dest_group == TRANSACTIONS_GROUP:
+            return command.reply(ResponseCode.NO_PERMISSION, BROKERS_OWN)
         offsets, source, group = (
             self._tables.offsets,
             self._consumers.find(header.src_group),
@@ -126,6 +130,8 @@ class ResetRequests:
     def _refusal(self, command: RemotingCommand, header: ResetOffsetHeader) -> RemotingCommand | None:
         if not self._role.accepts_sends:
             return command.reply(ResponseCode.SYSTEM_ERROR, "Can not reset offset in slave broker")
+        if header.group == TRANSACTIONS_GROUP:
+            return command.reply(ResponseCode.NO_PERMISSION, BROKERS_OWN)
         topic = self._tables.topics.find(header.topic)
         if topic is None:
             return command.reply(ResponseCode.TOPIC_NOT_EXIST, f"Topic {header.topic} does not exist")

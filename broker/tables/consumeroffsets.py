@@ -12,6 +12,8 @@ from remoting.bodies.offsets import ConsumerOffsetWrapper
 
 CONSUMER_OFFSETS_FILE = "config/consumerOffset.json"
 SEPARATOR = "@"
+TRANSACTIONS_GROUP = "CID_RMQ_SYS_TRANS"
+"""The broker's own: halves below its offset count as ended."""
 
 
 class ConsumerOffsets:
@@ -24,9 +26,13 @@ class ConsumerOffsets:
         self.commits = 0
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """`group` goes on at `offset`, unless it was moved and does not know yet."""
-        if self._resets.find(group, topic, queue_id) in (None, offset):
+        """`group` goes on at `offset`, unless it was moved and does not know yet. Nobody commits for the broker itself."""
+        if group != TRANSACTIONS_GROUP and self._resets.find(group, topic, queue_id) in (None, offset):
             self._put(group, topic, queue_id, offset)
+
+    def keep(self, topic: str, queue_id: int, offset: int) -> None:
+        """The broker's transactions are done with this queue below `offset`."""
+        self._put(TRANSACTIONS_GROUP, topic, queue_id, offset)
 
     def reset(self, moves: Mapping[Key, int]) -> None:
         """An administrator moves groups to these offsets."""

@@ -23,23 +23,23 @@ class Half(NamedTuple):
 
 
 class OpenHalves:
-    """By root. Groups of producers are numbers here, for there are few of them."""
+    """By root. Groups of producers are numbers here, each as long as a half of it is open."""
 
     def __init__(self) -> None:
         self._halves: dict[int, bytes] = {}
         self._numbers: dict[str, int] = {}
         self._names: list[str] = []
+        self._counts: list[int] = []
+        self._free: list[int] = []
 
     def __len__(self) -> int:
         return len(self._halves)
 
     def put(self, root: int, queue_offset: int, place: int, due_ms: int, group: str) -> None:
         """A new half, of a new transaction or, put back, of one that is open. Its queue offset is above all others."""
-        number = self._numbers.get(group)
-        if number is None:
-            number = self._numbers[group] = len(self._names)
-            self._names.append(group)
-        self._halves.pop(root, None)
+        number = self._number(group)
+        self._counts[number] += 1
+        self.close(root)
         self._halves[root] = PACKED.pack(queue_offset, place, due_ms, number)
 
     def find(self, root: int) -> Half | None:
@@ -48,7 +48,15 @@ class OpenHalves:
 
     def close(self, root: int) -> None:
         """The transaction is ended."""
-        self._halves.pop(root, None)
+        packed = self._halves.pop(root, None)
+        if packed is None:
+            return
+        *_, number = PACKED.unpack(packed)
+        self._counts[number] -= 1
+        if not self._counts[number]:
+            del self._numbers[self._names[number]]
+            self._names[number] = ""
+            self._free.append(number)
 
     def first(self) -> Half | None:
         root = next(iter(self._halves), None)
@@ -63,5 +71,17 @@ class OpenHalves:
     def take(self, other: OpenHalves, count: int) -> None:
         """The first `count` of `other` come behind those that are here, and leave it."""
         for root in list(islice(other._halves, count)):
-            queue_offset, place, due_ms, number = PACKED.unpack(other._halves.pop(root))
+            queue_offset, place, due_ms, number = PACKED.unpack(other._halves[root])
             self.put(root, queue_offset, place, due_ms, other._names[number])
+            other.close(root)
+
+    def _number(self, group: str) -> int:
+        number = self._numbers.get(group)
+        if number is None and self._free:
+            number = self._numbers[group] = self._free.pop()
+            self._names[number] = group
+        elif number is None:
+            number = self._numbers[group] = len(self._names)
+            self._names.append(group)
+            self._counts.append(0)
+        return number

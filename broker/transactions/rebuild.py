@@ -115,7 +115,7 @@ class Rebuild:
     def _note_told(self, queue_offset: int, record: Message) -> None:
         first = self._span.half_from
         halves = done_offsets(record.body)
-        self._done.recorded(queue_offset, halves)
+        self._done.recorded(queue_offset, halves or [self._span.half_end - 1])
         for half in halves:
             if 0 <= half - first < len(self._told):
                 self._told[half - first] = 1

@@ -40,6 +40,8 @@ DONE_TAG = "d"
 DONE_BYTES_MAX = 4_096  # transactionOpMsgMaxSize
 ADDED_BYTES_MAX = 128
 """What putting a half back adds to its properties."""
+IMMUNE_S_MAX = 3 * 24 * 3_600
+"""One that is never asked for would hold back retention for as long."""
 DECODED_MAP, NEW_MAP = 128, 16
 DIGITS_MAX = 18
 
@@ -63,13 +65,16 @@ def facts_of(properties: bytes) -> HalfFacts:
         pairs.get(UNIQ_KEY, ""),
         _number(pairs.get(ROOT)),
         _number(pairs.get(CHECK_TIMES)) or 0,
-        None if immune_s is None else 1000 * immune_s,
+        None if immune_s is None else 1000 * min(immune_s, IMMUNE_S_MAX),
     )
 
 
 def half_of(message: MessageToStore) -> MessageToStore:
-    """`message`, sent in a transaction, as it waits for its end."""
+    """`message`, sent in a transaction, as it waits for its end. Who copies what it consumed sends properties of that one's
+    transaction, too."""
     pairs = parse_properties(message.properties)
+    for name in (ROOT, CHECK_TIMES):
+        pairs.pop(name, None)
     if key := pairs.get(UNIQ_KEY):
         pairs[TRANSACTION_ID] = key
     pairs |= {REAL_TOPIC: message.topic, REAL_QUEUE_ID: str(message.queue_id)}

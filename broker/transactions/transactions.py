@@ -17,7 +17,7 @@ from typing import Protocol
 from broker.metrics.transactiontotals import TransactionTotals
 from broker.sends.writegate import Replicated, Standing
 from broker.settings.transactions import TransactionSettings
-from broker.tables.consumeroffsets import ConsumerOffsets
+from broker.tables.consumeroffsets import TRANSACTIONS_GROUP, ConsumerOffsets
 from broker.transactions.donequeue import DoneQueue
 from broker.transactions.openhalves import Half, OpenHalves
 from broker.transactions.outcomes import Outcome, Outcomes
@@ -36,7 +36,6 @@ from mqruntime.waking import woken
 
 logger = logging.getLogger("broker.transactions")
 
-GROUP = "CID_RMQ_SYS_TRANS"
 RETRY_MS = 1_000
 MARK_BYTES = 64 << 20
 NOBODY = -1  # as a half that is told done: tells of none
@@ -114,6 +113,7 @@ class Transactions:
         self._release(None)
         if self._span is not None and self._span.half_from == self._span.half_end:
             self.open, self._told_end = OpenHalves(), self._span.log_end
+            self._reached = self._span.half_end, self._span.log_end
         elif self._span is not None:
             self._needed()
         self._wake.set()
@@ -202,6 +202,11 @@ class Transactions:
 
     # -- what others ask
 
+    @property
+    def open_count(self) -> int:
+        """Those that are known."""
+        return len(self._fresh) + (0 if self.open is None else len(self.open))
+
     def first_open(self) -> int | None:
         """Where the oldest half stands that is not known to be ended, in any role; None without any."""
         offset = self._from(HALF_TOPIC, self._store.max_queue_offset(HALF_TOPIC, QUEUE_ID))
@@ -287,7 +292,7 @@ class Transactions:
 
     def _from(self, topic: str, end: int) -> int:
         """A table may be ahead of the queue of a master that was elected without all that was confirmed."""
-        kept = self._offsets.find(GROUP, topic, QUEUE_ID) or 0
+        kept = self._offsets.find(TRANSACTIONS_GROUP, topic, QUEUE_ID) or 0
         return max(min(kept, end), self._store.min_queue_offset(topic, QUEUE_ID))
 
     def _tell(self, halves: list[int]) -> int | None:
@@ -300,10 +305,14 @@ class Transactions:
         if halves != [NOBODY]:
             self._done.told()
         for stored in appended:
-            self._done.recorded(stored.queue_offset, halves)
+            self._done.recorded(stored.queue_offset, self._mark() if halves == [NOBODY] else halves)
         self._told_end = self._stored_end = appended[-1].end_offset
         self.note_progress()
         return self._told_end
+
+    def _mark(self) -> list[int]:
+        """Where commits are looked for while a half is open that is there now."""
+        return [self._store.next_queue_offset(HALF_TOPIC, QUEUE_ID) - 1]
 
     def _advance(self, half_offset: int) -> None:
         end = self._store.next_queue_offset(OP_HALF_TOPIC, QUEUE_ID)
@@ -311,8 +320,8 @@ class Transactions:
         self._keep(OP_HALF_TOPIC, self._done.needed_from(half_offset, end))
 
     def _keep(self, topic: str, offset: int) -> None:
-        if (self._offsets.find(GROUP, topic, QUEUE_ID) or 0) != offset:
-            self._offsets.commit(GROUP, topic, QUEUE_ID, offset)
+        if (self._offsets.find(TRANSACTIONS_GROUP, topic, QUEUE_ID) or 0) != offset:
+            self._offsets.keep(topic, QUEUE_ID, offset)
 
     def _release(self, end: int | None) -> None:
         """Who waits looks again: all, or those whose wish may be fulfilled."""

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.tables.consumeroffsets import ConsumerOffsets
+from broker.tables.consumeroffsets import TRANSACTIONS_GROUP, ConsumerOffsets
 from broker.tables.offsetresets import RESETS_MAX, TELLINGS_MAX, OffsetResets
+from messagestore.systemtopics import HALF_TOPIC
 from mqclient.client import Client
 from remoting.bodies.groups import SubscriptionGroupConfig
 from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, SubscriptionData
@@ -17,7 +18,7 @@ from remoting.bodies.offsets import OffsetReset, OffsetResetTable
 from remoting.bodies.queues import ConsumerStatusBody, MessageQueue, ResetOffsetBody
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
-from remoting.headers.admin import ConsumerStatusHeader
+from remoting.headers.admin import CloneGroupOffsetHeader, ConsumerStatusHeader
 from remoting.headers.offsets import (
     QueryConsumerOffsetHeader,
     ResetOffsetHeader,
@@ -321,3 +322,23 @@ def test_consumers_say_how_far_they_are(cluster: Cluster) -> None:
             assert first.told[0].ext == {"topic": "orders", "group": "CG"}
 
     cluster.run(scenario())
+
+
+def test_the_broker_s_own_group_is_moved_by_nobody(world: World) -> None:
+    cluster = Cluster(world, 1)
+    cluster.start_up()
+
+    async def scenario() -> list[int]:
+        address = cluster.app(cluster.master).address
+        async with cluster.client() as client:
+            group = SubscriptionGroupConfig(TRANSACTIONS_GROUP).encode()
+            await ask(client, address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, group)
+            header = ResetOffsetHeader(HALF_TOPIC, TRANSACTIONS_GROUP, 0, queue_id=0, offset=0)
+            clone = CloneGroupOffsetHeader("CG", TRANSACTIONS_GROUP, HALF_TOPIC)
+            return [
+                (await move(client, address, header)).code,
+                (await ask(client, address, RequestCode.CLONE_GROUP_OFFSET, clone)).code,
+            ]
+
+    assert cluster.run(scenario()) == [ResponseCode.NO_PERMISSION, ResponseCode.NO_PERMISSION]
+    assert cluster.app(cluster.master).tables.offsets.find(TRANSACTIONS_GROUP, HALF_TOPIC, 0) is None

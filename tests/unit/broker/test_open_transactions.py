@@ -11,12 +11,12 @@ import pytest
 
 from broker.metrics.transactiontotals import TransactionTotals
 from broker.settings.transactions import TransactionSettings
-from broker.tables.consumeroffsets import ConsumerOffsets
+from broker.tables.consumeroffsets import TRANSACTIONS_GROUP, ConsumerOffsets
 from broker.transactions.donequeue import MARKS_MAX, DoneQueue
 from broker.transactions.openhalves import Half, OpenHalves
 from broker.transactions.outcomes import OUTCOMES_MAX, Outcome, Outcomes
 from broker.transactions.records import ROOT, committed, done_records, half_of, put_back
-from broker.transactions.transactions import GROUP, MARK_BYTES, Transactions
+from broker.transactions.transactions import MARK_BYTES, Transactions
 from messagestore.log.commits import CommitsFound, commits_in
 from messagestore.messages import Appended, MessageToStore, QueueEntry
 from messagestore.properties import format_properties, parse_properties
@@ -220,7 +220,7 @@ class Bench:
         return self.transactions.open.roots()
 
     def kept(self, topic: str) -> int | None:
-        return self.offsets.find(GROUP, topic, 0)
+        return self.offsets.find(TRANSACTIONS_GROUP, topic, 0)
 
 
 def test_a_new_master_reads_which_halves_are_open() -> None:
@@ -307,9 +307,9 @@ def test_progress_is_kept_only_of_what_is_confirmed() -> None:
 def test_an_offset_beyond_the_queue_or_below_it_is_no_place_to_begin() -> None:
     bench = Bench()
     bench.log.half(b"a")
-    bench.offsets.commit(GROUP, HALF_TOPIC, 0, 9)
+    bench.offsets.keep(HALF_TOPIC, 0, 9)
     assert bench.lead() == []
-    bench.offsets.commit(GROUP, HALF_TOPIC, 0, 0)
+    bench.offsets.keep(HALF_TOPIC, 0, 0)
     bench.log.half(b"b")
     bench.log.first = 1
     assert bench.lead() == [1]
@@ -322,9 +322,9 @@ def test_who_is_no_master_knows_nothing_and_names_the_first_half_that_may_be_ope
     second = bench.log.half(b"b")
     bench.transactions.role_taken(leads=False)
     assert bench.step() is None and bench.transactions.open is None
-    bench.offsets.commit(GROUP, HALF_TOPIC, 0, 1)
+    bench.offsets.keep(HALF_TOPIC, 0, 1)
     assert bench.transactions.first_open() == second.physical_offset
-    bench.offsets.commit(GROUP, HALF_TOPIC, 0, 2)
+    bench.offsets.keep(HALF_TOPIC, 0, 2)
     assert bench.transactions.first_open() is None
 
 

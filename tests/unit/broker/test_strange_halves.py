@@ -1,0 +1,91 @@
+"""Halves whose properties say what only brokers may say, and what others do to the broker's own tables."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.tables.consumeroffsets import TRANSACTIONS_GROUP, ConsumerOffsets
+from broker.transactions.openhalves import OpenHalves
+from broker.transactions.records import CHECK_TIMES, IMMUNITY_S, ROOT, facts_of, half_of
+from messagestore.messages import Appended, MessageToStore
+from messagestore.systemtopics import HALF_TOPIC, OP_HALF_TOPIC
+from tests.unit.broker.test_open_transactions import Bench
+
+
+def sent(**properties: str) -> MessageToStore:
+    pairs = {"UNIQ_KEY": "k", "PGROUP": "PG", "TRAN_MSG": "true"} | properties
+    text = "".join(f"{key}\x01{value}\x02" for key, value in pairs.items())
+    return MessageToStore("orders", 1, b"x", text.encode())
+
+
+def stored(bench: Bench, message: MessageToStore) -> Appended:
+    half = half_of(message)
+    appended = bench.log._append(half)
+    bench.transactions.half_stored(half, appended)
+    return appended
+
+
+def test_a_producer_that_copies_properties_of_another_transaction_begins_one_of_its_own() -> None:
+    bench = Bench()
+    bench.lead()
+    stored(bench, sent())
+    stored(bench, sent(UNIQ_KEY="l", **{ROOT: "0", CHECK_TIMES: "15"}))
+    assert bench.open == [0, 1]
+    assert bench.lead() == [0, 1]
+    assert facts_of(half_of(sent(**{CHECK_TIMES: "15"})).properties).check_times == 0
+
+
+def test_a_time_of_immunity_beyond_all_bounds_ends_no_broker() -> None:
+    bench = Bench()
+    bench.lead()
+    stored(bench, sent(**{IMMUNITY_S: "9" * 18}))
+    assert bench.open == [0]
+    assert bench.lead() == [0]
+
+
+def test_marks_of_a_long_log_are_read_by_the_next_master(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.transactions.transactions.MARK_BYTES", 1_000)
+    bench = Bench()
+    stored(bench, sent())
+    bench.lead()
+    for _ in range(4):
+        bench.log._append(MessageToStore("orders", 0, bytes(2_000)))
+        bench.transactions.acknowledged()
+        bench.step()
+        bench.clock.ms += 20_000
+    marks = bench.log.queues[OP_HALF_TOPIC]
+    assert len(marks) == 4
+    bench.log.looks.clear()
+    assert bench.lead() == [0]
+    assert min(bench.log.looks) >= marks[1].physical_offset
+
+
+def test_an_offset_beyond_the_queue_goes_back_before_halves_are_stored_below_it() -> None:
+    """An election that lost messages left it."""
+    bench = Bench()
+    bench.offsets.keep(HALF_TOPIC, 0, 5)
+    assert bench.lead() == []
+    bench.transactions.acknowledged()
+    for _ in range(6):
+        stored(bench, sent())
+    assert bench.lead() == [0, 1, 2, 3, 4, 5]
+
+
+def test_names_of_groups_are_forgotten_with_their_halves() -> None:
+    table = OpenHalves()
+    for number in range(10_000):
+        table.put(number, number, number, 0, f"G{number}")
+        table.close(number)
+    table.put(10_000, 0, 0, 0, "G")
+    half = table.find(10_000)
+    assert half is not None and table.group_name(half) == "G"
+    assert len(table._names) + len(table._numbers) < 5
+
+
+def test_clients_do_not_move_the_offsets_of_the_broker_itself() -> None:
+    offsets = ConsumerOffsets()
+    offsets.commit(TRANSACTIONS_GROUP, HALF_TOPIC, 0, 9)
+    assert offsets.find(TRANSACTIONS_GROUP, HALF_TOPIC, 0) is None
+    offsets.keep(HALF_TOPIC, 0, 3)
+    offsets.commit(TRANSACTIONS_GROUP, HALF_TOPIC, 0, 9)
+    assert offsets.find(TRANSACTIONS_GROUP, HALF_TOPIC, 0) == 3
