@@ -158,6 +158,7 @@ class Requests:
             cluster_name=settings.broker_cluster_name,
             delay_levels=len(levels_ms),
             settings=settings,
+            open_halves=lambda: self.transactions.open_count,
         )
         self._sends = SendProcessor(
             log=store,

@@ -32,7 +32,7 @@ CHANGEABLE = frozenset(
         "longPollingEnable", "maxHaTransferByteInSecond", "maxTransferBytesOnMessageInMemory",
         "maxTransferCountOnMessageInMemory", "minInSyncReplicas", "rejectTransactionMessage",
         "shortPollingTimeMills", "slaveCatchupReserveBytes", "slaveReadEnable", "syncControllerMetadataPeriod",
-        "transactionCheckInterval", "transactionCheckMax", "transactionTimeOut",
+        "transactionCheckInterval", "transactionCheckMax", "transactionOpenMax", "transactionTimeOut",
     }
 )  # fmt: skip
 AUTO_CREATION = {"autoCreateTopicEnable", "defaultTopicQueueNums"}

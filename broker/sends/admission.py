@@ -5,6 +5,7 @@ stored has a client id."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 from broker.clients.refusals import (
@@ -23,7 +24,7 @@ from broker.sends.writegate import Log
 from broker.settings.transactions import TransactionSettings
 from broker.tables.subscriptiongroups import SubscriptionGroups
 from broker.tables.topics import Topics
-from broker.transactions.records import ADDED_BYTES_MAX, half_of
+from broker.transactions.records import ADDED_BYTES_MAX, facts_of, half_of
 from messagestore.messages import MessageToStore, PutStatus
 from messagestore.record import PROPERTIES_BYTES_MAX
 from messagestore.systemtopics import NOT_FOR_CLIENTS, RETRY_PREFIX
@@ -33,6 +34,9 @@ from remoting.codes import ResponseCode
 from remoting.command import RemotingCommand
 
 UNIQ_KEY = "UNIQ_KEY\x01"
+GROUP_LENGTH_MAX = 255
+GROUP_TOO_LONG = f"the producer group of a transaction is longer than {GROUP_LENGTH_MAX} characters"
+END_THEM = " (transactionOpenMax): connect their producers, who will be asked for them"
 
 
 class SendAdmission:
@@ -49,9 +53,11 @@ class SendAdmission:
         cluster_name: str,
         delay_levels: int,
         settings: TransactionSettings,
+        open_halves: Callable[[], int],
     ) -> None:
         self._log = log
         self._settings = settings
+        self._open_halves = open_halves
         self._topics = topics
         self._groups = groups
         self._random = random
@@ -119,10 +125,14 @@ class SendAdmission:
             raise Refused(ResponseCode.NO_PERMISSION, remark)
         if request.batch or request.delay_level:
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, HALF_ALONE)
+        if (count := self._open_halves()) >= self._settings.transaction_open_max:
+            raise Refused(ResponseCode.SYSTEM_BUSY, f"{count} transactions are open{END_THEM}")
 
     def _half(self, message: MessageToStore) -> MessageToStore:
         """Raises Refused for one that could not be put back later."""
         half = half_of(message)
+        if len(facts_of(half.properties).group) > GROUP_LENGTH_MAX:
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, GROUP_TOO_LONG)
         if len(half.properties) + ADDED_BYTES_MAX > PROPERTIES_BYTES_MAX:
             raise Refused(*PUT_ERRORS[PutStatus.PROPERTIES_SIZE_EXCEEDED])
         return half

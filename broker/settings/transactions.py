@@ -13,6 +13,12 @@ class TransactionSettings(Settings):
     reject_transaction_message: bool = Field(
         False, alias="rejectTransactionMessage", description="refuse messages in transactions"
     )
+    transaction_open_max: int = Field(
+        1_000_000,
+        alias="transactionOpenMax",
+        ge=1,
+        description="so many transactions may be open, 170 bytes of memory each; beyond that new ones are refused",
+    )
     transaction_time_out: int = Field(
         6_000,
         alias="transactionTimeOut",

@@ -104,6 +104,7 @@ class Bench:
                 cluster_name="DefaultCluster",
                 delay_levels=18,
                 settings=self.settings,
+                open_halves=lambda: len(self.halves),
             ),
             half_stored=lambda message, appended: self.halves.append((message, appended)),
             gate=WriteGate(self.replication, self.replication, self.pending, self.clock, wait_ms=3_000),
@@ -464,6 +465,24 @@ def test_halves_are_refused_where_they_are_not_wanted() -> None:
     bench.settings.reject_transaction_message = True
     (reply,) = bench.send(send(1, i="TRAN_MSG\x01true\x02"))
     assert reply.code == ResponseCode.NO_PERMISSION
+    assert bench.halves == []
+
+
+def test_no_more_transactions_are_taken_than_may_be_open() -> None:
+    bench = Bench()
+    bench.replication.acked = 1 << 40
+    bench.settings.transaction_open_max = 1
+    half = "TRAN_MSG\x01true\x02PGROUP\x01PG\x02"
+    assert [bench.send(send(number, i=half))[0].code for number in (1, 2)] == [0, ResponseCode.SYSTEM_BUSY]
+    assert "transactionOpenMax" in (bench.peer.replies[-1].remark or "")
+    assert bench.send(send(3))[0].code == 0
+    assert len(bench.halves) == 1
+
+
+def test_a_half_of_a_group_that_no_producer_can_have_is_refused() -> None:
+    bench = Bench()
+    (reply,) = bench.send(send(1, i=f"TRAN_MSG\x01true\x02PGROUP\x01{'G' * 256}\x02"))
+    assert reply.code == ResponseCode.MESSAGE_ILLEGAL
     assert bench.halves == []
 
 

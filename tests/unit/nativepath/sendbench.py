@@ -249,6 +249,7 @@ class SendBench:
                 cluster_name="DefaultCluster",
                 delay_levels=18,
                 settings=self.settings,
+                open_halves=lambda: len(self.halves),
             ),
             half_stored=lambda message, appended: self.halves.append((message, appended)),
             gate=WriteGate(self.replication, self.replication, self.pending, self.clock, wait_ms=ANSWERED_MS),
