@@ -36,6 +36,7 @@ from messagestore.errors import RecordDamaged
 from messagestore.messages import MessageToStore
 from messagestore.properties import DELAY, WAIT, format_properties
 from messagestore.record import Message, decode
+from messagestore.systemtopics import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC
 from mqruntime.log import fields
 from mqruntime.tasks import Tasks
 from remoting.bodies.groups import SubscriptionGroupConfig
@@ -49,6 +50,8 @@ from remoting.peer import Peer
 RUNNING_MAX = 1_000
 """Receives that may be read for at one time."""
 logger = logging.getLogger("broker.sendback")
+
+NO_CONSUMER_HAS = (HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC)
 
 NOT_ENOUGH = "IN_SYNC_REPLICAS_NOT_ENOUGH"  # upstream gives the status by name here
 
@@ -184,6 +187,9 @@ class SendBack:
         if content is None:
             return command.reply(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {header.offset}")
         failed = decode(content, verify_body=False)
+        if failed.topic in NO_CONSUMER_HAS:
+            remark = f"look message by offset failed, {header.offset}: it stands in {failed.topic}"
+            return command.reply(ResponseCode.SYSTEM_ERROR, remark)
         if not is_named(failed, header.origin_msg_id):
             remark = f"look message by offset failed, {header.offset}: {header.origin_msg_id} is not there any more"
             return command.reply(ResponseCode.SYSTEM_ERROR, remark)

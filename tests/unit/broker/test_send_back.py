@@ -19,6 +19,7 @@ from messagestore.errors import RecordDamaged
 from messagestore.messages import PutStatus
 from messagestore.properties import parse_properties
 from messagestore.record import encode
+from messagestore.systemtopics import HALF_TOPIC
 from mqruntime.tasks import Tasks
 from remoting.bodies.groups import SubscriptionGroupConfig
 from remoting.codes import RequestCode, ResponseCode
@@ -29,7 +30,7 @@ from tests.unit.broker.test_send import RECORD_BYTES, ScriptedLog, ScriptedRepli
 from tests.unit.doubles import ManualClock
 from tests.unit.messagestore.storehelp import worked
 
-DAMAGED = 7_000
+DAMAGED, HALF = 7_000, 700
 WAITING_MAX = 100
 
 
@@ -40,6 +41,8 @@ class Records(ScriptedLog):
         await asyncio.sleep(0)
         if physical_offset == DAMAGED:
             raise RecordDamaged("00000000000000000000", DAMAGED, "a test says so")
+        if physical_offset == HALF:
+            return memoryview(HALF_RECORD)
         return memoryview(RECORD) if physical_offset < 1_000 else None
 
 
@@ -52,6 +55,7 @@ RECORD = encode(
         reconsume_times=0,
     )
 )
+HALF_RECORD = encode(replace(worked(), body=b"open", topic=HALF_TOPIC, properties=b"UNIQ_KEY\x01ID\x02"))
 
 
 class Bench:
@@ -136,6 +140,13 @@ def test_each_of_them_is_refused_for_its_own_fault(bench: Bench) -> None:
     }  # fmt: skip
     bench.pending.acknowledged(2 * RECORD_BYTES)
     assert bench.answers[0] == bench.answers[6] == (0, None)
+
+
+def test_a_half_is_shown_to_no_group(bench: Bench) -> None:
+    bench.hand_back([back(1, HALF), back(2)])
+    assert [len(batch) for batch in bench.log.batches] == [1]
+    code, remark = bench.answers[1]
+    assert (code, remark) == (1, f"look message by offset failed, {HALF}: it stands in {HALF_TOPIC}")
 
 
 def test_who_asks_for_no_answer_gets_none(bench: Bench) -> None:
