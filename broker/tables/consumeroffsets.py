@@ -94,7 +94,8 @@ class ConsumerOffsets:
         self._doubtful = True
 
     def adopt(self, wrapper: ConsumerOffsetWrapper) -> bool:
-        """Each topic and group that the master knows replaces ours as a whole; False when nothing is new."""
+        """Each topic and group that the master knows replaces ours as a whole; False when nothing is new. Who is somewhere else
+        than it was moved to has gone on: upstream's masters do not say so."""
         table = self._wrapper.offset_table
         gone = table.keys() - wrapper.offset_table.keys() if self._doubtful else set()
         self._doubtful = False
@@ -102,6 +103,9 @@ class ConsumerOffsets:
             del table[key]
         news = {key: queues for key, queues in wrapper.offset_table.items() if table.get(key) != queues}
         table.update(news)
+        for key, queues in news.items():
+            topic, _, group = key.partition(SEPARATOR)
+            self._resets.went_on(group, topic, queues)
         return bool(news or gone)
 
     def encode(self) -> bytes:

@@ -58,6 +58,12 @@ class OffsetResets:
         reset.told += 1
         return reset.offset
 
+    def went_on(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+        """Under the master the group is at `offsets`, by queue."""
+        for queue_id, offset in offsets.items() if self._resets else ():
+            if self.find(group, topic, queue_id) not in (None, offset):
+                del self._resets[group, topic, queue_id]
+
     def remove_group(self, group: str) -> None:
         self._keep(lambda key: key[0] != group)
 

@@ -14,7 +14,7 @@ from messagestore.systemtopics import HALF_TOPIC
 from mqclient.client import Client
 from remoting.bodies.groups import SubscriptionGroupConfig
 from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, SubscriptionData
-from remoting.bodies.offsets import OffsetReset, OffsetResetTable
+from remoting.bodies.offsets import ConsumerOffsetWrapper, OffsetReset, OffsetResetTable
 from remoting.bodies.queues import ConsumerStatusBody, MessageQueue, ResetOffsetBody
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
@@ -322,6 +322,16 @@ def test_consumers_say_how_far_they_are(cluster: Cluster) -> None:
             assert first.told[0].ext == {"topic": "orders", "group": "CG"}
 
     cluster.run(scenario())
+
+
+def test_a_move_that_is_over_under_another_master_is_over_here() -> None:
+    """One of upstream's says nothing of moves, only where the group is now."""
+    offsets = ConsumerOffsets()
+    offsets.reset({("CG", "orders", 1): 0, ("CG", "orders", 2): 5})
+    offsets.adopt(ConsumerOffsetWrapper({"orders@CG": {1: 1_000_000, 2: 5}}))
+    assert [offsets.find("CG", "orders", queue_id) for queue_id in (1, 2)] == [1_000_000, 5]
+    assert offsets.pulled("CG", "orders", 1, 1_000_000) is None
+    assert offsets.pulled("CG", "orders", 2, 9) == 5, "it may not have been told"
 
 
 def test_the_broker_s_own_group_is_moved_by_nobody(world: World) -> None:
