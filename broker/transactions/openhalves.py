@@ -39,7 +39,7 @@ class OpenHalves:
         """A new half, of a new transaction or, put back, of one that is open. Its queue offset is above all others."""
         number = self._number(group)
         self._counts[number] += 1
-        self.close(root)
+        self._drop(root)
         self._halves[root] = PACKED.pack(queue_offset, place, due_ms, number)
 
     def find(self, root: int) -> Half | None:
@@ -48,15 +48,7 @@ class OpenHalves:
 
     def close(self, root: int) -> None:
         """The transaction is ended."""
-        packed = self._halves.pop(root, None)
-        if packed is None:
-            return
-        *_, number = PACKED.unpack(packed)
-        self._counts[number] -= 1
-        if not self._counts[number]:
-            del self._numbers[self._names[number]]
-            self._names[number] = ""
-            self._free.append(number)
+        self._drop(root)
 
     def first(self) -> Half | None:
         root = next(iter(self._halves), None)
@@ -73,7 +65,18 @@ class OpenHalves:
         for root in list(islice(other._halves, count)):
             queue_offset, place, due_ms, number = PACKED.unpack(other._halves[root])
             self.put(root, queue_offset, place, due_ms, other._names[number])
-            other.close(root)
+            other._drop(root)
+
+    def _drop(self, root: int) -> None:
+        packed = self._halves.pop(root, None)
+        if packed is None:
+            return
+        *_, number = PACKED.unpack(packed)
+        self._counts[number] -= 1
+        if not self._counts[number]:
+            del self._numbers[self._names[number]]
+            self._names[number] = ""
+            self._free.append(number)
 
     def _number(self, group: str) -> int:
         number = self._numbers.get(group)
