@@ -33,7 +33,8 @@ PUSH_REPLY_TIME = "PUSH_REPLY_TIME"
 NOBODY_NAMED = "reply message properties[REPLY_TO_CLIENT] is null"
 PUSH_TIMEOUT_MS = 10_000
 PUSHES_MAX = 10_000
-"""That may wait for their clients at one time."""
+PUSHING_BYTES_MAX = 64 << 20
+"""That may wait for their clients at one time, and how much they hold: one client that does not read is enough."""
 
 
 class Replies:
@@ -58,6 +59,7 @@ class Replies:
         self._stores = stores
         self._totals = totals
         self._pushing = 0
+        self._pushing_bytes = 0
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.SEND_REPLY_MESSAGE, self.handle)
@@ -68,7 +70,7 @@ class Replies:
         replicas have it, too."""
         if (refusal := self._gate.role_refusal()) is not None:
             return refusal.reply_to(command)
-        if self._pushing >= PUSHES_MAX:
+        if self._pushing >= PUSHES_MAX or self._pushing_bytes >= PUSHING_BYTES_MAX:
             return command.reply(ResponseCode.SYSTEM_BUSY, REJECTED)
         header = SendMessageHeader.of(command)
         request = read_send_request(command.code, command.ext)
@@ -138,7 +140,9 @@ class Replies:
 
     async def _push(self, client_id: str, question: RemotingCommand) -> str | None:
         """Why the client did not take it; None when it did."""
+        size = len(question.body or b"") + len(question.ext.get("properties", ""))
         self._pushing += 1
+        self._pushing_bytes += size
         try:
             peer = self._requesters.find(client_id)
             if peer is not None:
@@ -149,6 +153,7 @@ class Replies:
             return _not_found(client_id)
         finally:
             self._pushing -= 1
+            self._pushing_bytes -= size
 
     async def _call(self, peer: Peer, client_id: str, question: RemotingCommand) -> str | None:
         try:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -263,6 +265,39 @@ def test_requesters_are_forgotten_with_their_connections_and_beyond_a_number() -
         requesters.asked(f"c{number}", second)  # type: ignore[arg-type]
     assert requesters.find("a") is None
     assert requesters.find("c0") is second  # type: ignore[comparison-overlap]
+
+
+def test_made_up_names_of_requesters_are_no_longer_than_real_ones() -> None:
+    requesters = Requesters(ConsumerGroups())
+    requesters.asked("a" * 30_000, RecordingPeer())  # type: ignore[arg-type]
+    assert requesters.find("a" * 30_000) is None
+
+
+def test_replies_that_wait_for_a_client_hold_no_more_than_so_many_bytes(
+    cluster: Cluster, asker: Asker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.sends.replies.PUSHING_BYTES_MAX", 3_000)
+
+    async def never(peer: Peer, command: RemotingCommand) -> None:
+        asker.pushed.append(command)
+
+    asker.router.handlers[RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT] = never
+
+    async def scenario() -> list[int]:
+        master = cluster.app(cluster.master).address
+        async with cluster.client(asker.router) as asking, cluster.client() as replying:
+            await asker.beat(asking, master)
+            commands = [replace(reply_to(ASKER), body=bytes(1_000)) for _ in range(5)]
+            answers = await asyncio.gather(
+                *(replying.remoting.call(master, command, 15_000) for command in commands)
+            )
+            again = await replying.remoting.call(master, reply_to(""), 15_000)
+            return [answer.code for answer in (*answers, again)]
+
+    codes = cluster.run(scenario())
+    failed, busy = ResponseCode.SYSTEM_ERROR, ResponseCode.SYSTEM_BUSY
+    assert codes == [failed, failed, failed, busy, busy, failed], "the last one is looked at again"
+    assert len(asker.pushed) == 3
 
 
 def test_a_link_of_a_former_master_is_no_connection_of_a_clients_own() -> None:
