@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from broker.transactions.donequeue import DoneQueue
 from broker.transactions.openhalves import OpenHalves
-from broker.transactions.records import QUEUE_ID, HalfFacts, done_offsets, facts_of
+from broker.transactions.records import DONE_BYTES_MAX, QUEUE_ID, HalfFacts, done_offsets, facts_of
 from messagestore.errors import StoreCorrupted
 from messagestore.log.commits import CommitsFound
 from messagestore.messages import QueueEntry
@@ -120,6 +120,8 @@ class Rebuild:
             if 0 <= half - first < len(self._told):
                 self._told[half - first] = 1
         told_ms = record.store_timestamp
+        if len(record.body) >= DONE_BYTES_MAX:
+            return  # what stands behind it may not have been stored, though it tells of commits before it
         self._tellers.append((told_ms, record.physical_offset))
         while len(self._tellers) > 1 and self._tellers[1][0] <= told_ms - TOLD_LATE_MS:
             del self._tellers[0]

@@ -117,12 +117,16 @@ def given_up(half: Message) -> MessageToStore:
 
 
 def done_records(queue_offsets: Iterable[int], host: bytes, now_ms: int) -> list[MessageToStore]:
-    """What says that these halves are done with, in as few records as there is room for them."""
+    """What says that these halves are done with, in as few records as there is room for them. The last one is shorter than
+    DONE_BYTES_MAX: it tells that all of them are there."""
     bodies = [""]
     for queue_offset in queue_offsets:
         if len(bodies[-1]) >= DONE_BYTES_MAX:
             bodies.append("")
         bodies[-1] += f"{queue_offset},"
+    if len(bodies[-1]) >= DONE_BYTES_MAX:
+        *_, last, _ = bodies[-1].split(",")
+        bodies[-1:] = [bodies[-1].removesuffix(f"{last},"), f"{last},"]
     properties = format_properties(in_java_order({TAGS: DONE_TAG, WAIT: "true"}, NEW_MAP))
     return [
         MessageToStore(

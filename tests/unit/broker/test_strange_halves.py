@@ -6,10 +6,11 @@ import pytest
 
 from broker.tables.consumeroffsets import TRANSACTIONS_GROUP, ConsumerOffsets
 from broker.transactions.openhalves import OpenHalves
+from broker.transactions.outcomes import Outcome
 from broker.transactions.records import CHECK_TIMES, IMMUNITY_S, ROOT, facts_of, half_of
-from messagestore.messages import Appended, MessageToStore
+from messagestore.messages import Appended, MessageToStore, PutStatus
 from messagestore.systemtopics import HALF_TOPIC, OP_HALF_TOPIC
-from tests.unit.broker.test_open_transactions import Bench
+from tests.unit.broker.test_open_transactions import Bench, replace_half
 
 
 def sent(**properties: str) -> MessageToStore:
@@ -89,3 +90,23 @@ def test_clients_do_not_move_the_offsets_of_the_broker_itself() -> None:
     offsets.keep(HALF_TOPIC, 0, 3)
     offsets.commit(TRANSACTIONS_GROUP, HALF_TOPIC, 0, 9)
     assert offsets.find(TRANSACTIONS_GROUP, HALF_TOPIC, 0) == 3
+
+
+def test_a_full_disk_in_the_middle_of_what_is_told_hides_no_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first of its records is stored again and again, the rest finds no room in the next segment."""
+    bench = Bench()
+    bench.lead()
+    halves = [stored(bench, sent(UNIQ_KEY=f"{number}")) for number in range(1_100)]
+    for half in halves:
+        committed = bench.log.commit(half)
+        bench.transactions.ended(replace_half(bench, half.queue_offset), Outcome.COMMIT, committed.end_offset)
+    no_room = Appended(-1, -1, -1, 0, 0, PutStatus.SERVICE_NOT_AVAILABLE)
+    append = bench.log.append
+    monkeypatch.setattr(
+        bench.log, "append", lambda messages: [*append(messages[:1]), *([no_room] * len(messages[1:]))]
+    )
+    for _ in range(15):
+        assert bench.transactions.tell() is None
+        bench.clock.ms += 1_000
+    monkeypatch.undo()
+    assert bench.lead() == []
