@@ -130,8 +130,8 @@ class CheckBack:
 
     async def _look(self, half: Half, group: str, now_ms: int, term: int) -> bool:
         """Whether it was read, which takes time."""
-        is_old = now_ms - half.due_ms >= self._settings.retention.reserved_ms
         asks = self._turns.has_any(group)
+        is_old = not asks and now_ms - half.due_ms >= self._settings.retention.reserved_ms
         if not (asks or is_old or self._lags(half)):
             return False
         content = await self._store.message_at(half.place)

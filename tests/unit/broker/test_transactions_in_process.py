@@ -163,6 +163,20 @@ def test_a_half_without_producers_waits_and_is_not_counted(world: World) -> None
     assert bodies(cluster) == [b"waits"]
 
 
+def test_a_producer_that_is_there_is_asked_however_old_the_half_seems(world: World) -> None:
+    """As after a jump of the clock before a failover, or with a retention shorter than the time between two looks."""
+    cluster = Cluster(world, 2, fileReservedSeconds=1, **SOON | {"transactionCheckInterval": 3_000})
+    cluster.start_up()
+
+    async def play() -> None:
+        async with cluster.client() as client, client.transactions("PG", lambda message: COMMIT) as producer:
+            await producer.send("orders", b"asked for")
+            await asyncio.sleep(5)
+
+    cluster.run(play())
+    assert bodies(cluster) == [b"asked for"]
+
+
 def killed_and_led_on(cluster: Cluster, world: World) -> None:
     """The master dies, another one is elected, and the former comes back."""
     former = cluster.master
