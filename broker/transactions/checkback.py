@@ -22,7 +22,7 @@ from broker.transactions.openhalves import Half
 from broker.transactions.producerturns import ProducerTurns
 from broker.transactions.records import QUEUE_ID, asked_for, facts_of, given_up, put_back
 from broker.transactions.transactions import Log, Transactions
-from messagestore.errors import StoreError
+from messagestore.errors import RecordDamaged, StoreError
 from messagestore.messages import Appended, MessageToStore
 from messagestore.record import Message, decode
 from messagestore.systemtopics import CHECKED_TOO_OFTEN_TOPIC, HALF_TOPIC
@@ -38,6 +38,7 @@ logger = logging.getLogger("broker.transactions")
 LOOKS_A_TURN = 1_000
 READ_A_TURN = 32
 IN_FLIGHT_MAX = 1_024
+IN_FLIGHT_BYTES_MAX = 64 << 20
 RETRY_MS = 100
 SPAN_MIN = 100_000
 """A half is moved up when so many came behind it, and twice as many as are open: a new master reads all that came since."""
@@ -76,10 +77,13 @@ class CheckBack:
         self._clock = clock
         self._settings = settings
         self._asked: deque[Asked] = deque()
+        self._asked_bytes = 0
         self._failure = RepeatedFailure()
+        self._damage = RepeatedFailure()
 
     def role_taken(self) -> None:
         self._asked.clear()
+        self._asked_bytes = 0
 
     def acknowledged(self) -> None:
         """More of the log may be confirmed: ask for the halves that were put back below that."""
@@ -88,6 +92,7 @@ class CheckBack:
         end = self._transactions.confirmed_end()
         while self._asked and self._asked[0].end_offset <= end:
             asked = self._asked.popleft()
+            self._asked_bytes -= len(asked.half.body)
             table = self._transactions.open
             half = None if table is None else table.find(asked.root)
             if half is not None and half.place == asked.half.physical_offset:
@@ -123,7 +128,11 @@ class CheckBack:
     async def _room(self, term: int) -> None:
         """Until this master may store more, or is none any more."""
         while True:
-            full = len(self._asked) >= IN_FLIGHT_MAX or not self._replication.enough_in_sync()
+            full = (
+                len(self._asked) >= IN_FLIGHT_MAX
+                or self._asked_bytes >= IN_FLIGHT_BYTES_MAX
+                or not self._replication.enough_in_sync()
+            )
             if not full or self._transactions.term != term or not self._role.accepts_sends:
                 return
             await asyncio.sleep(RETRY_MS / 1000)
@@ -134,7 +143,12 @@ class CheckBack:
         is_old = not asks and now_ms - half.due_ms >= self._settings.retention.reserved_ms
         if not (asks or is_old or self._lags(half)):
             return False
-        content = await self._store.message_at(half.place)
+        try:
+            content = await self._store.message_at(half.place)
+        except RecordDamaged as damage:  # the others do not wait for it
+            if self._damage.failed(damage.offset, self._clock.monotonic_ms()):
+                logger.error("a half that is open is damaged", extra=fields(offset=half.place, why=damage))
+            return True
         table = self._transactions.open
         if self._transactions.term != term or table is None or table.find(half.root) != half:
             return True  # ended meanwhile, or not ours any more
@@ -188,6 +202,7 @@ class CheckBack:
                 store_host=self._store.store_host,
             )
             self._asked.append(Asked(appended.end_offset, half.root, group, again))
+            self._asked_bytes += len(again.body)
             self.acknowledged()
 
     def _appended(self, message: MessageToStore) -> Appended | None:
