@@ -14,7 +14,7 @@ class TransactionSettings(Settings):
         False, alias="rejectTransactionMessage", description="refuse messages in transactions"
     )
     transaction_open_max: int = Field(
-        1_000_000,
+        500_000,
         alias="transactionOpenMax",
         ge=1,
         description="so many transactions may be open, 170 bytes of memory each; beyond that new ones are refused",
