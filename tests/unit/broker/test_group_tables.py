@@ -25,7 +25,7 @@ from raftstore.folder import tables_of
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.headers.admin import CreateTopicHeader, TopicHeader
-from remoting.headers.group import ReadTablesHeader
+from remoting.headers.group import CopyTablesHeader, ReadTablesHeader
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
 from tests.unit.broker.groupset import MEMBERS, GroupSet
@@ -204,6 +204,41 @@ def test_a_copy_of_an_older_leader_is_refused_when_it_comes_late(world: World) -
     assert not fence.takes(later) and not fence.tells(version)
     core.term -= 1
     assert fence.takes(later)
+    term_file = app.store._member.node.store.term_file
+    term_file.term -= 1  # a power cut now, and the member follows, and takes copies of, the leader before
+    assert not fence.tells(version)
+    term_file.term += 1
+    assert fence.tells(version)
+
+
+def test_a_stranger_speaks_for_no_member(world: World) -> None:
+    group = started(world)
+    leader, (away, full) = group.master, others(group)
+    full.disk.capacity_bytes = full.disk.used_bytes()
+    away.kill()
+    world.run_for_ms(3_000)
+    app, ids = group.app(leader), [group.brokers.index(node) + 1 for node in (away, full)]
+    codes: list[int] = []
+
+    async def claim() -> None:
+        async with group.client() as client:
+            while not codes:
+                for broker_id in ids:
+                    header = CopyTablesHeader(broker_id, str(app.tables.version), 0)
+                    request = RemotingCommand.request(RequestCode.COPY_TABLES, header)
+                    reply = await client.remoting.call(app.address, request, 1_000)
+                    assert reply.code == ResponseCode.SERVICE_NOT_AVAILABLE
+                await asyncio.sleep(0.05)
+
+    async def make() -> None:
+        made = CreateTopicHeader("made", "TBW102", 5, 5, 6)
+        codes.append((await group.ask(app.address, RequestCode.UPDATE_AND_CREATE_TOPIC, made)).code)
+
+    async def both() -> None:
+        await asyncio.gather(claim(), make())
+
+    group.run(both())
+    assert codes == [ResponseCode.FLUSH_SLAVE_TIMEOUT]
 
 
 def test_a_member_answers_only_the_leader_of_the_term_that_its_disk_has(world: World) -> None:
@@ -211,8 +246,9 @@ def test_a_member_answers_only_the_leader_of_the_term_that_its_disk_has(world: W
     node = others(group)[0]
     member = group.app(node).store._member
 
-    def code(term: int) -> int:
-        request = RemotingCommand.request(RequestCode.READ_TABLES, ReadTablesHeader(term))
+    def code(term: int, group_name: str | None = None, name: str | None = None) -> int:
+        header = ReadTablesHeader(term, None, group_name, name)
+        request = RemotingCommand.request(RequestCode.READ_TABLES, header)
 
         async def ask() -> int:
             async with group.client() as client:
@@ -220,7 +256,9 @@ def test_a_member_answers_only_the_leader_of_the_term_that_its_disk_has(world: W
 
         return group.run(ask())
 
-    assert code(member.term) == ResponseCode.SUCCESS
+    assert code(member.term) == code(member.term, "broker-a", member.self_id) == ResponseCode.SUCCESS
+    for of_another in (("broker-b", member.self_id), ("broker-a", "n7")):
+        assert code(member.term, *of_another) == ResponseCode.SERVICE_NOT_AVAILABLE
     assert code(member.term - 1) == code(member.term + 1) == ResponseCode.SERVICE_NOT_AVAILABLE
     member.node.store.term_file.term -= 1  # not on the disk yet
     assert code(member.term) == ResponseCode.SERVICE_NOT_AVAILABLE
