@@ -274,7 +274,8 @@ def test_versions_are_kept_and_tables_without_one_count_as_oldest(world: World) 
     for node in group.brokers:
         said = group.app(node).tables.stamp.version
         node.kill()
-        assert orjson.loads(node.disk.content(STAMP_FILE) or b"") == {"tablesVersion": str(said)}
+        told = orjson.loads(node.disk.content(STAMP_FILE) or b"")
+        assert told["tablesVersion"] == str(said) and "config/topics.json" in told["files"].split(";")
     former = next(node for node in group.brokers if node is not leader)
     former.disk.drop(STAMP_FILE)
     former.disk.drop("config/topics.json")
@@ -283,6 +284,30 @@ def test_versions_are_kept_and_tables_without_one_count_as_oldest(world: World) 
         group.start(node)
     world.run_until(lambda: all(isinstance(node.app, BrokerApp) for node in group.brokers), 5_000)
     group.wait_for_master()
+    world.run_for_ms(3_000)
+    assert [queues_of(group, node, "made") for node in group.brokers] == [5, 5, 5]
+
+
+@pytest.mark.parametrize("lost", ["config/topics.json", STAMP_FILE])
+def test_a_member_that_lost_a_file_of_its_tables_leads_with_those_of_the_others(
+    lost: str, world: World
+) -> None:
+    """As an operator removes one that does not parse; what is left of the tables has the newest version."""
+    group = started(world, preferredLeaderIds="n0")
+    away, other = group.brokers[1:]
+    away.kill()
+    world.run_for_ms(3_000)
+    assert asked(group, "made", 5) == ResponseCode.SUCCESS
+    world.run_for_ms(3_000)
+    for node in (group.brokers[0], other):
+        node.kill()
+    group.brokers[0].disk.drop(lost)
+    if lost == STAMP_FILE:
+        group.brokers[0].disk.put(lost, b"rot")
+    for node in group.brokers:
+        group.start(node)
+    group.wait_for_master()
+    world.run_until(lambda: group.master is group.brokers[0], 20_000)
     world.run_for_ms(3_000)
     assert [queues_of(group, node, "made") for node in group.brokers] == [5, 5, 5]
 
