@@ -53,7 +53,7 @@ class SavedTable:
 
     @property
     def stands(self) -> bool:
-        """Whether the disk has a file of it, or will with the next `save_facts`."""
+        """Whether the disk has a file of it, no older one's backup, or will with the next `save_facts`."""
         return self._stands or self._fact_version > self._saved_version
 
     async def load(self) -> bool:
@@ -68,7 +68,7 @@ class SavedTable:
             except BodyError as error:
                 failure = failure or error
             else:
-                self._stands = True
+                self._stands = name == self.name
                 return True
         if failure is not None:
             raise TableUnreadable(self.name, str(failure))

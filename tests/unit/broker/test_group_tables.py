@@ -288,9 +288,16 @@ def test_versions_are_kept_and_tables_without_one_count_as_oldest(world: World) 
     assert [queues_of(group, node, "made") for node in group.brokers] == [5, 5, 5]
 
 
-@pytest.mark.parametrize("lost", ["config/topics.json", STAMP_FILE])
+@pytest.mark.parametrize(
+    ("lost", "left"),
+    [
+        ("config/topics.json", {}),
+        ("config/topics.json", {"": b"rot", ".bak": b'{"dataVersion":{},"topicConfigTable":{}}'}),
+        (STAMP_FILE, {"": b"rot"}),
+    ],
+)
 def test_a_member_that_lost_a_file_of_its_tables_leads_with_those_of_the_others(
-    lost: str, world: World
+    lost: str, left: dict[str, bytes], world: World
 ) -> None:
     """As an operator removes one that does not parse; what is left of the tables has the newest version."""
     group = started(world, preferredLeaderIds="n0")
@@ -302,8 +309,8 @@ def test_a_member_that_lost_a_file_of_its_tables_leads_with_those_of_the_others(
     for node in (group.brokers[0], other):
         node.kill()
     group.brokers[0].disk.drop(lost)
-    if lost == STAMP_FILE:
-        group.brokers[0].disk.put(lost, b"rot")
+    for suffix, content in left.items():
+        group.brokers[0].disk.put(lost + suffix, content)
     for node in group.brokers:
         group.start(node)
     group.wait_for_master()
