@@ -116,6 +116,22 @@ def test_what_rotted_before_the_divide_is_fetched_too(world: World) -> None:
     assert len(group.run(group.read_all())) == 250
 
 
+def test_one_header_that_rotted_keeps_no_member_from_starting(world: World) -> None:
+    """A start asks for the terms of the 1st, 2nd, 4th, 8th entry behind the first, and so on."""
+    group = GroupSet(world, **SCRUB)
+    group.start_up()
+    group.run(group.send_all(messages("some", 300)))
+    world.run_until(group.level, 20_000)
+    world.run_for_ms(10_000)
+    node = next(one for one in group.brokers if one is not group.master)
+    path, was = next(iter(ledger_files(node).items()))
+    node.kill(power_cut=True)
+    node.disk.flip_bit(path, entries_of(was, int(path[-20:]))[8][0] + 29, 2)
+    group.start(node)
+    world.run_until(lambda: node.app is not None and group.app(node).store.soundness.repairs == 1, 60_000)
+    assert ledger_files(node)[path] == was
+
+
 def test_nothing_is_taken_of_a_peer_whose_log_is_another_one(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
