@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from broker.clients.groups import ConsumerGroups
 from broker.role.membership import Membership
-from broker.tables.consumeroffsets import ConsumerOffsets
+from broker.tables.consumeroffsets import NO_ROOM, ConsumerOffsets
 from broker.tables.savedtable import SavedTable
 from broker.tables.subscriptiongroups import SubscriptionGroups
 from broker.tables.topics import Topics
@@ -124,7 +124,8 @@ class QueueRequests:
                     f"Target offset {offset} not in consume queue range [{first}-{end}]",
                 )
         for queue_id, offset in wanted.items():
-            self._offsets.reset(header.group, header.topic, queue_id, offset)
+            if not self._offsets.reset(header.group, header.topic, queue_id, offset):
+                return command.reply(ResponseCode.SYSTEM_ERROR, NO_ROOM)
         self._saved_offsets.changed()
         await self._saved_offsets.save()
         body = ResetOffsetBody(
@@ -143,8 +144,8 @@ class QueueRequests:
             left = source is not None and name not in source.subscriptions and not header.offline
             for queue_id in range(topic.read_queue_nums if topic is not None and not left else 0):
                 offset = self._offsets.find(header.src_group, name, queue_id)
-                if offset is not None:
-                    self._offsets.reset(header.dest_group, name, queue_id, offset)
+                if offset is not None and not self._offsets.reset(header.dest_group, name, queue_id, offset):
+                    return command.reply(ResponseCode.SYSTEM_ERROR, NO_ROOM)
         self._saved_offsets.changed()
         await self._saved_offsets.save()
         return command.reply()
