@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from broker.admin.nocontrollers import refuse_controllers_requests
 from broker.admin.retention import RetentionRequests
+from broker.clients.assignments import Assignments
 from broker.modes import CopiedLog, check_folders, group_figures, group_roles, group_tables, replicated_log
 from broker.neighbours.neighbours import Neighbours
 from broker.neighbours.pairedmaster import PairedMaster
@@ -154,9 +155,17 @@ class BrokerApp:
             clock=clock,
             local_hour=runtime.local_hour,
             undelivered=requests.delivery.first_undelivered,
+            open_half=requests.transactions.first_open,
             on_trimmed=self._log_trimmed,
         )
         RetentionRequests(cleaner).add_to(requests.router)
+        Assignments(
+            requests.consumers,
+            requests.unserved,
+            client=neighbours.client,
+            name_servers=settings.name_servers,
+            clock=clock,
+        ).add_to(requests.router)
         self._resync = Resync(
             membership,
             aside=self._aside,
@@ -214,7 +223,8 @@ class BrokerApp:
         tables.on_topics_changed(neighbours.registration.soon)
         if settings.flush_disk_type is FlushDiskType.SYNC_FLUSH:
             store.on_flush(requests.confirmed)
-        for arrived in (switch.queues_grew, requests.pulls.arrived, requests.delivery.arrived):
+        waiting = requests.pulls, requests.delivery, requests.transactions
+        for arrived in (switch.queues_grew, *(each.arrived for each in waiting)):
             store.on_arrival(arrived)
 
     @property

@@ -13,11 +13,13 @@ from broker.admin.tables import add_table_requests
 from broker.clients.groups import ConsumerGroups
 from broker.clients.lockrequests import LockRequests
 from broker.clients.renewal import SubscriptionRenewal
+from broker.clients.requesters import Requesters
 from broker.clients.requests import ClientRequests
 from broker.clients.unserved import Unserved
 from broker.metrics.latencies import Latencies
 from broker.metrics.recent import RecentTotals
 from broker.metrics.totals import Totals
+from broker.metrics.transactiontotals import TransactionTotals
 from broker.neighbours.forwarding import Forwarding
 from broker.pulls.admission import PullAdmission
 from broker.pulls.direction import Direction
@@ -33,10 +35,14 @@ from broker.sends.admission import SendAdmission
 from broker.sends.delaydelivery import DelayDelivery
 from broker.sends.pending import PendingSends
 from broker.sends.processor import SEND_CODES, SendProcessor
+from broker.sends.replies import Replies
 from broker.sends.sendback import SendBack
 from broker.sends.writegate import Answering, Replicated, WriteGate
 from broker.settings.broker import BrokerSettings
 from broker.tables.tables import Tables
+from broker.transactions.checkback import CheckBack
+from broker.transactions.ending import EndTransaction
+from broker.transactions.transactions import Transactions
 from ha.replication import Replication
 from messagestore.brokerstore import BrokerStore
 from messagestore.delaylevels import delay_levels_ms
@@ -50,6 +56,7 @@ CLIENTS_THEMSELVES = (
     RequestCode.HEART_BEAT,
     RequestCode.UNREGISTER_CLIENT,
     RequestCode.GET_CONSUMER_LIST_BY_GROUP,
+    RequestCode.QUERY_ASSIGNMENT,
 )
 """What a broker that only forwards answers by itself: consumers tell every broker of their set who they are."""
 
@@ -76,8 +83,8 @@ def _newest_epoch_start(ha: Replication) -> int:
 
 
 class Requests:
-    """The handlers, in `router`; `delivery` is to be run by a task. `tasks` run what a handler leaves behind; `delivered` says
-    up to where delayed messages are delivered."""
+    """The handlers, in `router`; `delivery` is to be run by a task. `tasks` run what a handler leaves behind, and transactions
+    once there are any; `delivered` says up to where delayed messages are delivered."""
 
     def __init__(
         self,
@@ -97,6 +104,7 @@ class Requests:
     ) -> None:
         self._settings = settings
         self._acknowledgement = acknowledgement
+        self._tasks = tasks
         self.forwarding = forwarding = Forwarding(
             clock,
             Tasks(tasks.fail),
@@ -118,21 +126,58 @@ class Requests:
         self._gate = gate = WriteGate(
             membership, acknowledgement, self.pending, clock, wait_ms=settings.send_wait_ms
         )
+        writing = TakingWrites(membership, forwarding)
+        self.consumers = ConsumerGroups(tables.filters)
+        requesters = Requesters(self.consumers)
+        self.transactions = Transactions(
+            store=store,
+            role=writing,
+            replication=delivered,
+            offsets=tables.offsets,
+            clock=clock,
+            settings=settings,
+            totals=TransactionTotals(),
+            begin=self._begin_transactions,
+        )
+        self.check_back = CheckBack(
+            self.transactions,
+            store=store,
+            role=writing,
+            replication=delivered,
+            topics=tables.topics,
+            producers=self.consumers.producers,
+            clock=clock,
+            settings=settings,
+        )
+        admission = SendAdmission(
+            log=store,
+            topics=tables.topics,
+            groups=tables.groups,
+            clock=clock,
+            random=random,
+            cluster_name=settings.broker_cluster_name,
+            delay_levels=len(levels_ms),
+            settings=settings,
+        )
         self._sends = SendProcessor(
             log=store,
-            admission=SendAdmission(
-                log=store,
-                topics=tables.topics,
-                groups=tables.groups,
-                clock=clock,
-                random=random,
-                cluster_name=settings.broker_cluster_name,
-                delay_levels=len(levels_ms),
-            ),
+            admission=admission,
             gate=gate,
+            half_stored=self.transactions.half_stored,
             totals=self.totals,
             latencies=self.latencies,
+            requesters=requesters,
         )
+        replies = Replies(
+            log=store,
+            admission=admission,
+            gate=gate,
+            requesters=requesters,
+            clock=clock,
+            stores=lambda: settings.store_reply_message_enable,
+            totals=self.totals,
+        )
+        forwarding.on_reply, forwarding.on_passing = replies.passed_back, replies.passed_on
         send_back = SendBack(
             store=store,
             topics=tables.topics,
@@ -141,21 +186,24 @@ class Requests:
             random=random,
             permission=lambda: settings.broker_permission,
             delay_levels=len(levels_ms),
+            tasks=tasks,
             totals=self.totals,
+            latencies=self.latencies,
         )
         self.delivery = DelayDelivery(
             store=store,
-            role=TakingWrites(membership, forwarding),
+            role=writing,
             replication=delivered,
             offsets=tables.delays,
             clock=clock,
             levels_ms=levels_ms,
+            totals=self.totals,
         )
         forwarding.on_release(self.delivery.soon)
-        self.consumers = ConsumerGroups(tables.filters)
         self.clients = ClientRequests(
             self.consumers, tables.groups, tables.topics, membership, settings, clock
         )
+        self.unserved = unserved = Unserved()
         self._held = HeldPulls(settings.held_pulls_max)
         self.pulls = PullProcessor(
             store=store,
@@ -181,6 +229,7 @@ class Requests:
             clock=clock,
             polling=settings,
             tasks=tasks,
+            unserved=unserved,
             totals=self.totals,
             latencies=self.latencies,
         )
@@ -194,10 +243,13 @@ class Requests:
             clock=clock,
         )
         self.agreement = Agreement(tables, membership, ha, settings, clock)
-        self._hand_over = HandOverRequests(membership, acknowledgement, store, ha, forwarding, clock)
+        self._hand_over = HandOverRequests(
+            membership, acknowledgement, store, ha, forwarding, requesters, clock
+        )
         self.router = router = Router()
-        router.on_unserved = Unserved().asked
+        router.on_unserved = unserved.asked
         router.add_batch(SEND_CODES, forwarding.sends(self._sends.handle))
+        router.add_batch({RequestCode.CONSUMER_SEND_MSG_BACK}, forwarding.sends(send_back.handle))
         router.sends_handler = forwarding.plain_sends(self._sends.handle_plain, self._sends.handle)
         router.add(RequestCode.PULL_MESSAGE, self.pulls.handle)
         router.add(RequestCode.LITE_PULL_MESSAGE, self.pulls.handle)
@@ -210,15 +262,21 @@ class Requests:
             tables=tables,
             consumers=self.consumers,
             agreement=self.agreement,
+            on_moved=self.pulls.moved,
             recent=self._recent,
             clock=clock,
         )
-        send_back.add_to(router)
+        replies.add_to(router)
+        EndTransaction(self.transactions, store, gate).add_to(router)
         self.clients.add_to(router)
         LockRequests(settings.broker_name, tables, membership, self.agreement, ha, clock).add_to(router)
         self._status.add_to(router)
         self._hand_over.add_to(router)
         forwarding.guard(router)
+
+    def _begin_transactions(self) -> None:
+        self._tasks.start(self.transactions.run(), name="transactions")
+        self._tasks.start(self.check_back.run(), name="check back")
 
     def all_added(self) -> None:
         """Every handler is in the router: from now on they are observed, where metrics are on."""
@@ -229,6 +287,8 @@ class Requests:
         """The confirm offset or what may be answered has moved."""
         self._gate.settle()
         self.delivery.acknowledged()
+        self.transactions.acknowledged()
+        self.check_back.acknowledged()
         if self.forwarding.passage.forms and self._acknowledgement.enough_in_sync():
             self.forwarding.formed()
         self._hand_over.moved()
@@ -246,6 +306,8 @@ class Requests:
             elif not self._settings.slave_read_enable:
                 self.pulls.release_all()
         self.delivery.role_taken(leads=grant is None)
+        self.transactions.role_taken(leads=grant is None)
+        self.check_back.role_taken()
         self._hand_over.moved()
         if became_master:
             self.clients.share_anew()
@@ -293,6 +355,11 @@ class Requests:
     @property
     def sends_waiting(self) -> int:
         return len(self.pending)
+
+    @property
+    def open_transactions(self) -> int:
+        table = self.transactions.open
+        return 0 if table is None else len(table)
 
     @property
     def pulls_held(self) -> int:

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from messagestore.checkpoint import Checkpoint
 from messagestore.errors import StoreCorrupted, StoreFailed
@@ -16,6 +17,7 @@ from messagestore.index.lookup import KeyLookup
 from messagestore.index.table import FOLDER as INDEX_FOLDER
 from messagestore.index.table import IndexTable
 from messagestore.log.appender import Appender
+from messagestore.log.commits import SLICE_BYTES, CommitsFound, CommitsIn, commits_in
 from messagestore.log.files import LogFiles
 from messagestore.log.retention import Segment
 from messagestore.messages import (
@@ -58,7 +60,7 @@ ABORT_SPARE = "abort.spare"  # what it is while no store runs: on a full disk a 
 
 class BrokerStore(ABC):
     """Offsets are physical unless called queue offsets. Who inherits brings the log, and says how it is recovered and when it
-    takes appends; `dispatcher` and `walk` know how records lie in it.
+    takes appends; `dispatcher`, `walk` and `commits` know how records lie in it.
 
     Start as a slave: `append` refuses until `become_master`."""
 
@@ -70,6 +72,7 @@ class BrokerStore(ABC):
         *,
         dispatcher: type[Dispatcher] = Dispatcher,
         walk: WalkSlice = walk_slice,
+        commits: CommitsIn = commits_in,
         on_fatal: Callable[[BaseException], None],
     ) -> None:
         self.store_host = pack_host("127.0.0.1", 10911)  # of this broker; written into every record it stores
@@ -102,6 +105,7 @@ class BrokerStore(ABC):
             log, self.soundness, self.confirm_offset, runtime.clock,
             bytes_per_second=settings.scrub_bytes_per_second, interval_ms=settings.scrub_interval,
         )  # fmt: skip
+        self._commits_in = commits
         self._reader = QueueReader(log, self._queues, self.soundness)
         self._matching = MatchingReader(log, self.soundness, self._reader)
         self._confirm = 0
@@ -408,6 +412,18 @@ class BrokerStore(ABC):
     async def message_at(self, physical_offset: int) -> memoryview | None:
         """The confirmed record that starts at `physical_offset`, or None."""
         return await self._reader.record_at(physical_offset, self._confirm)
+
+    async def commits_from(self, position: int, limit: int) -> CommitsFound:
+        """The halves that the next few records commit, from `position` on, where one begins with what is around it, and up to
+        `limit`, where one ends; the next look begins at its `end`. OSError, OffsetOutOfRange."""
+        segment_end = self._log.segment_start(position) + self.segment_size_bytes
+        stop = min(position + SLICE_BYTES, segment_end, limit)
+        look = partial(self._commits_in, start=position, segment_end=segment_end, limit=limit)
+        return await self._log.examine(position, stop, look)
+
+    def begin_of(self, record_offset: int) -> int:
+        """Where that begins in which the log holds the record at `record_offset`."""
+        return record_offset
 
     async def find_by_key(
         self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int

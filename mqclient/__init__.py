@@ -1,4 +1,5 @@
-"""A small asyncio client: producer, pull consumer and queue locks, topic routes and the message encodings they need.
+"""A small asyncio client: producer, pull consumer, requests with replies and queue locks, topic routes and the message
+encodings they need.
 
 async with Client("127.0.0.1:9876") as client:
     await client.producer("group").send("topic", b"hello")
@@ -8,8 +9,13 @@ from mqclient.client import Client
 from mqclient.consumer import PullConsumer, PullResult, PullStatus
 from mqclient.errors import (
     ClientError,
+    EndOutcomeUnknown,
+    EndRefused,
     LockFailed,
+    NotARequest,
     PullFailed,
+    ReplyFailed,
+    RequestUnanswered,
     RouteUnknown,
     SendOutcomeUnknown,
     SendRefused,
@@ -17,23 +23,34 @@ from mqclient.errors import (
 from mqclient.message import StoredMessage
 from mqclient.producer import Producer, SendResult, SendStatus
 from mqclient.queuelocks import QueueLocks
+from mqclient.requester import Requester
 from mqclient.route import MessageQueue
+from mqclient.transactions import Transaction, TransactionProducer, TransactionState
 
 __all__ = [
     "Client",
     "ClientError",
+    "EndOutcomeUnknown",
+    "EndRefused",
     "LockFailed",
     "MessageQueue",
+    "NotARequest",
     "Producer",
     "PullConsumer",
     "PullFailed",
     "PullResult",
     "PullStatus",
     "QueueLocks",
+    "ReplyFailed",
+    "RequestUnanswered",
+    "Requester",
     "RouteUnknown",
     "SendOutcomeUnknown",
     "SendRefused",
     "SendResult",
     "SendStatus",
     "StoredMessage",
+    "Transaction",
+    "TransactionProducer",
+    "TransactionState",
 ]

@@ -5,6 +5,7 @@ Invariant: `close` ends every connection and task that any of them started.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from random import Random
 from types import TracebackType
 from typing import Self
@@ -12,9 +13,13 @@ from typing import Self
 from mqclient.consumer import PullConsumer
 from mqclient.producer import Producer
 from mqclient.queuelocks import QueueLocks
+from mqclient.requester import Awaited, Requester
 from mqclient.routetable import RouteTable
+from mqclient.transactions import Check, CheckRequests, TransactionProducer
 from mqruntime.clock import Clock, SystemClock
 from remoting.client import RemotingClient
+from remoting.codes import RequestCode
+from remoting.router import Router
 
 
 class Client:
@@ -32,12 +37,36 @@ class Client:
         `asks_after_failures` as of RouteTable."""
         self.clock = clock or SystemClock()
         self.random = random or Random()
-        self.remoting = RemotingClient(clock=self.clock)
+        self._awaited = Awaited()
+        self._checks = CheckRequests()
+        router = Router()
+        router.add(RequestCode.CHECK_TRANSACTION_STATE, self._checks.handle)
+        self._awaited.add_to(router)
+        self.remoting = RemotingClient(clock=self.clock, router=router)
+        self._client_id = ""
         self.routes = RouteTable(namesrv, self.remoting, self.clock, asks_after_failures=asks_after_failures)
 
     def producer(self, group: str) -> Producer:
         """A producer that sends as `group`; it needs no start and no close of its own."""
         return Producer(group, routes=self.routes, client=self.remoting, clock=self.clock, random=self.random)
+
+    def transactions(
+        self, group: str, check: Check, *, client_id: str = "", topics: Iterable[str] = ()
+    ) -> TransactionProducer:
+        """A producer of messages in transactions, one of each group, to be used with `async with`; brokers ask `check` for what
+        was not ended in `topics` and where it sends to. `client_id` is this client's alone; without one it gets some."""
+        made = TransactionProducer(
+            group,
+            check,
+            producer=self.producer(group),
+            client_id=client_id or f"{self.random.getrandbits(64):016x}",
+            topics=topics,
+            routes=self.routes,
+            client=self.remoting,
+            on_close=self._checks.remove,
+        )
+        self._checks.add(made)
+        return made
 
     def consumer(self, group: str) -> PullConsumer:
         """A consumer that reads as `group`."""
@@ -47,7 +76,22 @@ class Client:
         """What `group` reads in order; `client_id` is this client's alone."""
         return QueueLocks(group, client_id, routes=self.routes, client=self.remoting, clock=self.clock)
 
+    def requester(self, group: str) -> Requester:
+        """Sends requests as `group` and waits for their replies; answers those of others."""
+        if not self._client_id:
+            self._client_id = f"python@{self.random.getrandbits(64):016x}"
+        return Requester(
+            self.producer(group),
+            self._client_id,
+            self._awaited,
+            routes=self.routes,
+            client=self.remoting,
+            clock=self.clock,
+        )
+
     async def close(self) -> None:
+        for producer in self._checks.producers():
+            await producer.close()
         await self.routes.close()
         await self.remoting.close()
 

@@ -56,3 +56,45 @@ class LockFailed(ClientError):
         super().__init__(f"queues of {broker_name} for {group}: {why}")
         self.broker_name = broker_name
         self.code = code
+
+
+class EndRefused(ClientError):
+    """This end of a transaction was not applied: it had ended otherwise before. `code` is the broker's answer."""
+
+    def __init__(self, topic: str, why: str, code: int) -> None:
+        super().__init__(f"end of a transaction in {topic} refused: {why}")
+        self.topic = topic
+        self.code = code
+
+
+class EndOutcomeUnknown(ClientError):
+    """The transaction may be ended so or not; if not, the broker asks the producer's `check`."""
+
+    def __init__(self, topic: str, why: str) -> None:
+        super().__init__(f"outcome of the end of a transaction in {topic} is unknown: {why}")
+        self.topic = topic
+
+
+class RequestUnanswered(ClientError):
+    """A request got no reply within `timeout_ms`. It may be stored, and somebody may have acted on it."""
+
+    def __init__(self, topic: str, timeout_ms: int) -> None:
+        super().__init__(f"request to {topic}: no reply within {timeout_ms} ms")
+        self.topic = topic
+
+
+class NotARequest(ClientError):
+    """Nobody waits for a reply to this message: it lacks the properties that say who does."""
+
+    def __init__(self, message_id: str, lacking: list[str]) -> None:
+        super().__init__(f"message {message_id} was not sent as a request: it has no {', '.join(lacking)}")
+
+
+class ReplyFailed(ClientError):
+    """No broker said that `client_id` has the reply. `code` is the last broker's answer, None where none answered: then the
+    client may have it."""
+
+    def __init__(self, client_id: str, why: str, code: int | None = None) -> None:
+        super().__init__(f"reply to {client_id}: {why}")
+        self.client_id = client_id
+        self.code = code

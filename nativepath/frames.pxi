@@ -464,6 +464,7 @@ cdef Py_ssize_t read_properties(Sends found, Bytes* memory, Py_ssize_t at, Py_ss
                 if (
                     same(text, piece, size, b"DELAY", 5)
                     or same(text, piece, size, b"TRAN_MSG", 8)
+                    or same(text, piece, size, b"REPLY_TO_CLIENT", 15)
                     or (size >= 9 and memcmp(text.data + piece, b"TIMER_DEL", 9) == 0)
                 ):
                     return -1

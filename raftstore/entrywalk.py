@@ -14,6 +14,7 @@ from dledger.membership import is_members
 from messagestore import record
 from messagestore.errors import StoreCorrupted
 from messagestore.index.table import IndexTable
+from messagestore.log.commits import HEAD_BYTES, CommitsFound, committed_half
 from messagestore.queues.dispatcher import NEW_QUEUES_MAX, PLAIN_FACTOR, Dispatcher
 from messagestore.queues.table import QueueTable
 from messagestore.record import Buffer
@@ -142,3 +143,28 @@ def walk_entries(
                 return Walked(position, entries, "the message in the entry is damaged", size)
         position += size
     return Walked(position, RECORDS_MAX)
+
+
+def commits_in_entries(buffer: bytes, start: int, segment_end: int, limit: int) -> CommitsFound:
+    """As messagestore.log.commits.commits_in, of a log of entries."""
+    position = start
+    halves: list[int] = []
+    while position < limit:
+        at = position - start
+        size = entry_at(buffer, at, segment_end - position, position)
+        if size == CLOSED:
+            return CommitsFound(segment_end, halves)
+        held = len(buffer) - at
+        if size is None and held < ENTRY_HEADER_BYTES:
+            break
+        if size is None or position + size > limit:
+            return CommitsFound(None, halves)
+        if held < min(size, ENTRY_HEADER_BYTES + HEAD_BYTES):
+            break
+        if (
+            is_message(buffer, at, size)
+            and (half := committed_half(buffer, at + ENTRY_HEADER_BYTES)) is not None
+        ):
+            halves.append(half)
+        position += size
+    return CommitsFound(position, halves)

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from dledger.entry import ENTRY_HEADER_BYTES
 from dledger.errors import (
     LogDamaged,
     LogOfAnother,
@@ -24,11 +25,12 @@ from messagestore.checkpoint import Checkpoint
 from messagestore.errors import LogTakesNothing, OffsetOutOfRange, StoreCorrupted, StoreError
 from messagestore.index.beginning import IndexStart
 from messagestore.log.appender import Appender
+from messagestore.log.commits import CommitsFound, commits_in
 from messagestore.messages import RecoveryReport
 from messagestore.scrub.walk import Walked, walk_slice
 from messagestore.settings import StoreSettings
 from mqruntime.runtime import Runtime
-from raftstore.entrywalk import EntryDispatcher, walk_entries
+from raftstore.entrywalk import EntryDispatcher, commits_in_entries, walk_entries
 from raftstore.filling import Filling
 from raftstore.formerlog import FormerLog
 from raftstore.ledgerlog import LedgerLog
@@ -63,7 +65,13 @@ class LedgerStore(BrokerStore):
     ) -> None:
         log = LedgerLog(member.node, hot_segments=settings.hot_segments, queue_ends=self._queue_ends)
         super().__init__(
-            runtime, settings, log, dispatcher=EntryDispatcher, walk=self._walk, on_fatal=on_fatal
+            runtime,
+            settings,
+            log,
+            dispatcher=EntryDispatcher,
+            walk=self._walk,
+            commits=self._commits,
+            on_fatal=on_fatal,
         )
         self._former = FormerLog(runtime, settings, member)
         Filling(self._former, member, runtime.clock, runs=self.runs, restart=restart)
@@ -78,6 +86,13 @@ class LedgerStore(BrokerStore):
     ) -> Walked:
         walk = walk_slice if start < self._log.divided_at else walk_entries
         return walk(buffer, start, segment_end, limit, verify_record)
+
+    def _commits(self, buffer: bytes, start: int, segment_end: int, limit: int) -> CommitsFound:
+        commits = commits_in if start < self._log.divided_at else commits_in_entries
+        return commits(buffer, start, segment_end, limit)
+
+    def begin_of(self, record_offset: int) -> int:
+        return record_offset - (0 if record_offset < self._log.divided_at else ENTRY_HEADER_BYTES)
 
     # Life
 

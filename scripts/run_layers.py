@@ -41,6 +41,7 @@ class Part:
 
 PARTS = [
     Part("interop", 25, ("tests/interop/test_java_pairs.py",)),
+    Part("interop", 40, ("tests/interop/test_java_fleets.py", "tests/interop/test_java_hand_over.py")),
     Part("process", 50),
     Part("simulation", WORKS),
     Part(

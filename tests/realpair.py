@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Coroutine, Sequence
@@ -20,9 +21,13 @@ from mqadmin.errors import AdminError
 from mqadmin.replies import TopicSettings
 from mqclient.client import Client
 from mqclient.errors import RouteUnknown, SendOutcomeUnknown, SendRefused
-from mqclient.message import StoredMessage
+from mqclient.message import StoredMessage, decode_messages
 from mqclient.producer import SendResult, SendStatus
 from mqruntime.clock import SystemClock
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.errors import RemotingError
+from remoting.headers.pull import PullMessageHeader
 from tests.waits import WAIT_S
 
 ROOT = Path(__file__).parents[1]
@@ -101,10 +106,10 @@ class RealPair:
         )
         said.close()
 
-    def kill(self, name: str) -> None:
+    def kill(self, name: str, number: signal.Signals = signal.SIGKILL) -> None:
         process = self._processes.pop(name)
-        process.kill()
-        process.wait()
+        process.send_signal(number)
+        process.wait(WAIT_S)
 
     def said(self, number: int) -> str:
         return (self._home / f"broker-{number}.log").read_text(errors="replace")
@@ -146,6 +151,37 @@ class RealPair:
 
         return asyncio.run(found())
 
+    def read_at(self, number: int, queues: int = 2) -> set[bytes]:
+        """The bodies that one broker, master or slave, gives who asks it; a slave may hold the end only."""
+
+        async def found(admin: AdminClient) -> set[bytes]:
+            bodies = set[bytes]()
+            for queue_id in range(queues):
+                offset = -1
+                while True:
+                    reply = await pulled(admin, queue_id, max(offset, 0))
+                    first = int(reply.ext.get("minOffset", 0))
+                    if reply.code == ResponseCode.SUCCESS:
+                        messages = decode_messages(reply.body or b"")
+                        bodies |= {message.body for message in messages}
+                        offset = messages[-1].queue_offset + 1
+                    elif offset < first:
+                        offset = first
+                    else:
+                        break
+            return bodies
+
+        async def pulled(admin: AdminClient, queue_id: int, offset: int) -> RemotingCommand:
+            header = PullMessageHeader(
+                consumer_group="PairReaders", topic=TOPIC, queue_id=queue_id, queue_offset=offset, max_msg_nums=32,
+                sys_flag=4, commit_offset=0, suspend_timeout_millis=0, sub_version=0, subscription="*",
+                expression_type="TAG", broker_name="broker-a",
+            )  # fmt: skip
+            request = RemotingCommand.request(RequestCode.PULL_MESSAGE, header)
+            return await admin.remoting.call(self.address(number), request, admin.answer_ms_max)
+
+        return self._asked(found) or set()
+
     def create_topic(self, queues: int = 2) -> None:
         self.wait_for(lambda: self._asked(lambda admin: self._created(admin, queues)))
 
@@ -173,7 +209,7 @@ class RealPair:
 
         try:
             return asyncio.run(asked())
-        except AdminError:
+        except (AdminError, RemotingError):
             return None
 
     def wait_for(self, met: Callable[[], object]) -> None:

@@ -29,6 +29,8 @@ from remoting.router import Router
 ANSWER_MS_MAX = 2_000
 """Administrators wait 3 s or 5 s, and shall hear what is known."""
 COPY_WAIT_MS_MAX = 10_000
+PREPARE_MS_MAX = 1_000
+"""Of a change of who votes, whose operator waits 3 s in all."""
 LOOK_MS = 200
 """The set may have shrunk meanwhile."""
 
@@ -97,21 +99,24 @@ class Agreement:
 
     async def why_not_held(self) -> str | None:
         """None once a Raft group's majority has all that this leader has; else what is to be told."""
-        if not self._role.accepts_sends:
-            return "this leader has not read the tables of a majority yet; try again"
+        deadline_ms = self._clock.monotonic_ms() + PREPARE_MS_MAX
+        while not self._role.accepts_sends:
+            if (left_ms := deadline_ms - self._clock.monotonic_ms()) <= 0:
+                return "this leader has not read the tables of a majority yet; try again"
+            await woken(self._news, min(left_ms, LOOK_MS))
         wanted = self._tables.version
         try:
-            await self._tables.save_facts()
-        except OSError as error:
-            return f"the tables of this leader are not on its disk: {error}{cure(error)}"
-        deadline_ms = self._clock.monotonic_ms() + self._wait_ms()
+            async with asyncio.timeout(PREPARE_MS_MAX / 1000):
+                await self._tables.save_facts()
+        except OSError as error:  # TimeoutError, too
+            return (
+                f"the tables of this leader are not on its disk: {str(error) or 'it takes long'}{cure(error)}"
+            )
         agreed, lacking = await self._agreed_at_the_end(self._ha.counted_members, wanted, deadline_ms)
+        if agreed:
+            return None
         ids = ", ".join(map(str, lacking))
-        return (
-            None
-            if agreed
-            else f"a majority must have the leader's tables first, broker {ids} lacks them; try again"
-        )
+        return f"a majority must have the leader's tables first, broker {ids} lacks them; try again"
 
     async def _agreed_at_the_end(
         self, members: Callable[[], Iterable[int]], wanted: TablesVersion, deadline_ms: int

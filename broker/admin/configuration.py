@@ -30,8 +30,9 @@ CHANGEABLE = frozenset(
         "fileReservedTime",
         "flushIntervalCommitLog", "flushIntervalConsumeQueue", "haFlowControlEnable", "litePullMessageEnable",
         "longPollingEnable", "maxHaTransferByteInSecond", "maxTransferBytesOnMessageInMemory",
-        "maxTransferCountOnMessageInMemory", "minInSyncReplicas", "shortPollingTimeMills",
-        "slaveCatchupReserveBytes", "slaveReadEnable", "syncControllerMetadataPeriod",
+        "maxTransferCountOnMessageInMemory", "minInSyncReplicas", "rejectTransactionMessage",
+        "shortPollingTimeMills", "slaveCatchupReserveBytes", "slaveReadEnable", "syncControllerMetadataPeriod",
+        "transactionCheckInterval", "transactionCheckMax", "transactionTimeOut",
     }
 )  # fmt: skip
 AUTO_CREATION = {"autoCreateTopicEnable", "defaultTopicQueueNums"}

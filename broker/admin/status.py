@@ -54,6 +54,9 @@ class Counters(Protocol):
     def sends_waiting(self) -> int: ...
 
     @property
+    def open_transactions(self) -> int: ...
+
+    @property
     def pulls_held(self) -> int: ...
 
     @property
@@ -141,6 +144,7 @@ class StatusRequests:
             "heldPulls": str(counters.pulls_held),
             "msgGetTotalTodayNow": str(counters.messages_got),
             "msgPutTotalTodayNow": str(counters.messages_put),
+            "openTransactions": str(counters.open_transactions),
             "putMessageAverageSize": str(counters.mean_record_bytes),
             "putTps": self._put_rates.per_second(counters.messages_put, now_ms),
             "ranContractA": "true" if self._contract_mark.ran_contract_a else "false",

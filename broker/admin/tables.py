@@ -13,6 +13,7 @@ from broker.admin.lookups import LookupRequests
 from broker.admin.offsets import OffsetRequests
 from broker.admin.progress import ProgressRequests
 from broker.admin.queues import QueueRequests
+from broker.admin.resets import OnMoved, ResetRequests
 from broker.admin.topics import TopicRequests
 from broker.clients.calls import ClientCalls
 from broker.clients.groups import ConsumerGroups
@@ -36,11 +37,12 @@ def add_table_requests(
     tables: Tables,
     consumers: ConsumerGroups,
     agreement: Agreement,
+    on_moved: OnMoved,
     recent: RecentTotals,
     clock: Clock,
 ) -> None:
     """Their handlers go into `router`."""
-    name, topics, groups, offsets = settings.broker_name, tables.topics, tables.groups, tables.offsets
+    name, topics, offsets = settings.broker_name, tables.topics, tables.offsets
     agreement.add_to(router)
     TopicRequests(name, tables, agreement, store, recent, clock).add_to(router)
     GroupRequests(tables, agreement).add_to(router)
@@ -50,13 +52,13 @@ def add_table_requests(
     LookupRequests(store, reading).add_to(router)
     ClientCalls(name, consumers, store, reading).add_to(router)
     Configuration(settings, tables, role).add_to(router)
-    QueueRequests(
-        broker_name=name,
+    QueueRequests(store, consumers, offsets).add_to(router)
+    ResetRequests(
+        settings=settings,
         role=role,
         store=store,
-        topics=topics,
-        groups=groups,
+        tables=tables,
         consumers=consumers,
-        offsets=offsets,
-        saved_offsets=tables.saved_offsets,
+        agreement=agreement,
+        on_moved=on_moved,
     ).add_to(router)

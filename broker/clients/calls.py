@@ -17,7 +17,7 @@ from mqruntime.log import fields
 from remoting.bodies.queues import ConsumerStatusBody, MessageQueue
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
-from remoting.errors import CallTimeout, HeaderError, RemotingError
+from remoting.errors import BodyError, CallTimeout, HeaderError, RemotingError
 from remoting.headers.admin import ConsumerStatusHeader, GetConsumerRunningInfoHeader
 from remoting.headers.messages import ConsumeMessageDirectlyHeader
 from remoting.peer import Peer
@@ -59,10 +59,7 @@ class ClientCalls:
             return command.reply(ResponseCode.SYSTEM_ERROR, remark)
         wanted = header.client_addr or ""
         clients = [client for client in found.clients.values() if wanted in ("", client.client_id)]
-        question = RemotingCommand.request(
-            RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, ConsumerStatusHeader(header.topic, header.group)
-        )
-        told = await asyncio.gather(*(_status_of(client, question) for client in clients))
+        told = await asyncio.gather(*(_status_of(client, header) for client in clients))
         table = {
             client.client_id: offsets
             for client, offsets in zip(clients, told, strict=True)
@@ -108,11 +105,13 @@ class ClientCalls:
         return command.reply(answer.code, answer.remark, answer.ext, answer.body)
 
 
-async def _status_of(client: Client, question: RemotingCommand) -> dict[MessageQueue, int] | None:
+async def _status_of(client: Client, header: ConsumerStatusHeader) -> dict[MessageQueue, int] | None:
+    asked = ConsumerStatusHeader(header.topic, header.group)
+    question = RemotingCommand.request(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, asked)
     try:
         answer = await client.peer.call(question, STATUS_TIMEOUT_MS)
         if answer.code == ResponseCode.SUCCESS and answer.body:
             return ConsumerStatusBody.decode(answer.body).message_queue_table
-    except RemotingError as error:
+    except (RemotingError, BodyError) as error:
         logger.info("a consumer does not tell where it is", extra=fields(client=client.client_id, why=error))
     return None

@@ -97,6 +97,10 @@ class ConsumerGroups:
     def producers(self, group: str) -> list[Client]:
         return list(self._producers.get(group, {}).values())
 
+    def producer(self, client_id: str) -> Client | None:
+        """The producer of any group that has this id."""
+        return next((them[client_id] for them in self._producers.values() if client_id in them), None)
+
     def subscription(self, group: str, topic: str) -> Subscription | None:
         found = self._groups.get(group)
         return found.subscriptions.get(topic) if found else None

@@ -19,7 +19,8 @@ BATCH_DELAYED = "a batch can not be delayed"
 BATCH_COMPRESSED = (
     "a batch that was compressed as a whole cannot be read; send fewer or smaller messages in one"
 )
-TRANSACTION_UNSUPPORTED = "transactional messages are not supported yet"
+HALF_ALONE = "a message in a transaction can be no batch, and can not be delayed"
+ENDS_BY_ITSELF = "a message can not begin or end a transaction by its flags alone"
 
 PUT_ERRORS = {
     PutStatus.MESSAGE_ILLEGAL: (ResponseCode.MESSAGE_ILLEGAL, "message, topic or batch outside the limits"),

@@ -1,14 +1,17 @@
-"""What clients ask for that is not built: they are told what it is, and an operator hears of it, for some clients take the
-answer (3) for silence, and wait.
+"""What clients ask for and do not get: they are told what it is, and an operator hears of it. These are requests that are not
+built, and pulls that are refused for good; of either applications hear nothing where Java's consumers log the answer, and ask
+again for ever.
 
-Invariant: of one client host and one thing there is one warning; after `TOLD_MAX` of them no more."""
+Invariant: of one client host, its group and one thing there is one warning; after `TOLD_MAX` of them no more."""
 
 from __future__ import annotations
 
 import logging
 
+from broker.clients.refusals import Refused
 from mqruntime.log import fields
-from remoting.codes import RequestCode
+from remoting import fastjson
+from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.peer import Peer
 
@@ -17,21 +20,16 @@ logger = logging.getLogger("broker.unserved")
 TOLD_MAX = 1_000
 UNKNOWN = "request {}"
 FEATURES = {
-    RequestCode.END_TRANSACTION: "transactions",
-    RequestCode.CHECK_TRANSACTION_STATE: "transactions",
-    RequestCode.SEND_REPLY_MESSAGE: "request and reply",
-    RequestCode.SEND_REPLY_MESSAGE_V2: "request and reply",
     RequestCode.RECALL_MESSAGE: "timer messages",
     RequestCode.GET_TIMER_CHECK_POINT: "timer messages",
     RequestCode.GET_TIMER_METRICS: "timer messages",
-    RequestCode.QUERY_ASSIGNMENT: "queues assigned by the broker",
-    RequestCode.SET_MESSAGE_REQUEST_MODE: "queues assigned by the broker",
+    RequestCode.SET_MESSAGE_REQUEST_MODE: "POP consumption",
 }
 POP_CODES = range(200_050, 200_152)
 ADMINISTRATION = {
     308: "correction of offsets by a filter server",
     316: "cleaning of unused topics: what they hold goes with retention",
-    323: "transactions",
+    323: "taking up half messages that were given up",
     353: "groups that are forbidden to read a topic",
     354: "RocksDB stores",
     355: "RocksDB stores",
@@ -43,26 +41,44 @@ ADMINISTRATION = {
 }
 """What administrators ask for."""
 GROUPS = "consumerGroup", "producerGroup", "group", "subscriptionGroup"
+BODIES_WITH_GROUPS = RequestCode.QUERY_ASSIGNMENT, RequestCode.SET_MESSAGE_REQUEST_MODE
+SMALL_BODY = 4_096
+LASTING = (
+    ResponseCode.SYSTEM_ERROR,
+    ResponseCode.NO_PERMISSION,
+    ResponseCode.TOPIC_NOT_EXIST,
+    ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+    ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+    ResponseCode.INVALID_PARAMETER,
+)
+"""What refuses the next pull, too. Other codes pass: a role, a heartbeat that comes."""
 
 
 class Unserved:
     """Of one broker."""
 
     def __init__(self) -> None:
-        self._told: set[tuple[str, str]] = set()
+        self._told: set[tuple[str, str, str]] = set()
 
     def asked(self, peer: Peer, command: RemotingCommand) -> str:
         """Nobody answers this request but with code 3; what its remark says of it."""
         what = feature_of(command.code)
-        words = "" if what == UNKNOWN.format(command.code) else f"; not built here: {what}"
-        told = peer.remote_address.rpartition(":")[0], what
+        self._tell("a client asks for what is not built: %s", what, peer, command)
+        return "" if what == UNKNOWN.format(command.code) else f"; not built here: {what}"
+
+    def refused(self, peer: Peer, command: RemotingCommand, refusal: Refused) -> None:
+        """This pull is refused."""
+        if refusal.code in LASTING:
+            self._tell("a consumer waits for what it is refused: %s", refusal.remark, peer, command)
+
+    def _tell(self, sentence: str, what: str, peer: Peer, command: RemotingCommand) -> None:
+        group = group_of(command)
+        told = peer.remote_address.rpartition(":")[0], group, what
         if told in self._told or len(self._told) >= TOLD_MAX:
-            return words
+            return
         self._told.add(told)
-        group = next((command.ext[key] for key in GROUPS if key in command.ext), None)
         about = fields(client=peer.remote_address, code=command.code, **({"group": group} if group else {}))
-        logger.warning("a client asks for what is not built: %s", what, extra=about)
-        return words
+        logger.warning(sentence, what, extra=about)
 
 
 def feature_of(code: int) -> str:
@@ -76,3 +92,17 @@ def feature_of(code: int) -> str:
     except ValueError:
         return UNKNOWN.format(code)
     return FEATURES.get(request, request.name)
+
+
+def group_of(command: RemotingCommand) -> str:
+    """The group that asks, "" where it does not say."""
+    named = next((command.ext[key] for key in GROUPS if key in command.ext), "")
+    content = command.body or b""
+    if named or command.code not in BODIES_WITH_GROUPS or not 0 < len(content) <= SMALL_BODY:
+        return named
+    try:
+        body = fastjson.loads(content)
+    except fastjson.FastJsonError:
+        return ""
+    group = body.get("consumerGroup") if isinstance(body, dict) else None
+    return group if isinstance(group, str) else ""

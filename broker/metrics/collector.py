@@ -63,6 +63,7 @@ class BrokerCollector(Collector):
         yield from self._traffic()
         yield from self._connections()
         yield self._lag()
+        yield from self._transactions()
         yield self._families.one(figures.WAITING_SENDS, self._requests.sends_waiting)
         yield self._families.one(figures.HELD_PULLS, self._requests.pulls_held)
         yield from self._stored()
@@ -95,6 +96,15 @@ class BrokerCollector(Collector):
             figures.DEAD_LETTERS,
             (((group, dead_letter_topic(group), self._system("", group)), count) for group, count in dead),
         )
+
+    def _transactions(self) -> Iterator[Metric]:
+        totals, each = self._requests.transactions.totals, self._families.each
+        for figure, ended in (
+            (figures.COMMITTED, totals.committed),
+            (figures.ROLLED_BACK, totals.rolled_back),
+        ):
+            yield each(figure, (((topic,), count) for topic, count in sorted(ended.items())))
+        yield self._families.one(figures.OPEN_TRANSACTIONS, self._requests.open_transactions)
 
     def _waits(self) -> Iterator[Metric]:
         histograms, latencies = self._families.histograms, self._latencies

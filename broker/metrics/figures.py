@@ -64,6 +64,11 @@ LAG = Figure(
     "messages after the committed offsets, as `consumerProgress` counts them",
     ("consumer_group", "topic", "is_retry", "is_system"),
 )
+COMMITTED = Figure("rocketmq_commit_messages_total", "transactions that were committed", ("topic",))
+ROLLED_BACK = Figure("rocketmq_rollback_messages_total", "transactions that were rolled back", ("topic",))
+OPEN_TRANSACTIONS = Figure(
+    "rocketmq_open_transactions", "transactions that wait for their end; 0 on slaves", ours=True
+)
 WAITING_SENDS = Figure("rocketmq_waiting_sends", "sends that wait for replicas", ours=True)
 HELD_PULLS = Figure("rocketmq_held_pulls", "pulls that wait for messages", ours=True)
 STORE_SIZE = Figure("rocketmq_storage_size_bytes", "log that is kept", OF_DISK)
@@ -103,7 +108,7 @@ DAMAGED = Figure(
 )
 REPAIRED = Figure(
     "rocketmq_storage_repaired_records_total",
-    "damaged records that were fetched from the master",
+    "damaged records that were fetched from the master, in Raft mode from another member",
     OF_DISK,
     ours=True,
 )

@@ -36,11 +36,14 @@ WAIT_MS_MAX = 2_500
 """Less than clients wait for an answer."""
 WAITING_BYTES_MAX = 64 << 20
 LAST_ANSWERS_MS, LAST_LOOK_MS = 500, 20
+PassBack = Callable[[RemotingCommand], Awaitable[RemotingCommand]]
 WRITES = (
-    RequestCode.CONSUMER_SEND_MSG_BACK,
+    RequestCode.SEND_REPLY_MESSAGE,
+    RequestCode.SEND_REPLY_MESSAGE_V2,
     RequestCode.UPDATE_CONSUMER_OFFSET,
     RequestCode.LOCK_BATCH_MQ,
     RequestCode.UNLOCK_BATCH_MQ,
+    RequestCode.END_TRANSACTION,
 )
 READS = (
     RequestCode.PULL_MESSAGE,
@@ -72,6 +75,10 @@ class Forwarding:
         self.passage = Passage(forward_ms)
         self.clients: dict[Peer, None] = {}
         """Open connections that brought what may be passed on."""
+        self.on_reply: PassBack | None = None
+        """Pushes a reply of the successor's to its client here."""
+        self.on_passing: Callable[[Peer, list[RemotingCommand]], None] = lambda peer, commands: None
+        """Hears of requests that are being passed on."""
         self._callbacks: list[Callable[[], None]] = []
         self.forwarded = 0
         self._clock = clock
@@ -190,6 +197,7 @@ class Forwarding:
     def _pass_on(self, peer: Peer, commands: list[RemotingCommand], *, reads: bool = False) -> None:
         if self._link is not None and self._link.takes_more:
             self.forwarded += len(commands)
+            self.on_passing(peer, commands)
             self._link.pass_on(peer, commands, reads=reads)
         else:
             _refuse(peer, commands)
@@ -328,9 +336,15 @@ class Forwarding:
         if reply is not None:
             peer.send([reply])
 
-    def _asked(self, command: RemotingCommand) -> None:
-        """The successor knows clients only by their own connections: it asks for nothing here."""
-        logger.debug("request of the successor not answered", extra=fields(code=command.code))
+    def _asked(self, link: Peer, command: RemotingCommand) -> None:
+        """The successor has a reply to what a client asked through this broker; it asks for nothing else."""
+        if command.code == RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT and self.on_reply is not None:
+            self._tasks.start(self._pass_back(self.on_reply, link, command), name="reply passed back")
+        else:
+            logger.debug("request of the successor not answered", extra=fields(code=command.code))
+
+    async def _pass_back(self, handle: PassBack, link: Peer, command: RemotingCommand) -> None:
+        link.send([await handle(command)])
 
 
 def _stopped(peer: Peer, command: RemotingCommand) -> RemotingCommand:

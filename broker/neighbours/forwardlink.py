@@ -47,7 +47,7 @@ class Carried:
 
 class ForwardLink:
     """To one successor, opened anew until `leave`. `on_opened()` when it serves; `on_closed(unanswered reads)` when the
-    connection, once open, has ended; `on_request` gets what the successor asks."""
+    connection, once open, has ended; `on_request` gets what the successor asks, and over which connection."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class ForwardLink:
         carried_max: int,
         on_opened: Callable[[], None],
         on_closed: Callable[[list[Carried]], None],
-        on_request: Callable[[RemotingCommand], None],
+        on_request: Callable[[Peer, RemotingCommand], None],
     ) -> None:
         self.successor = successor
         self._clock = clock
@@ -173,7 +173,9 @@ class ForwardLink:
         answers: dict[Peer, list[RemotingCommand]] = {}
         for command in commands:
             if not command.flag & RESPONSE_BIT:
-                self._on_request(command)
+                if command.body is not None:
+                    command.body = bytes(command.body)
+                self._on_request(peer, command)
                 continue
             if self._awaited is not None and command.opaque == self._awaited[0]:
                 if not self._awaited[1].done():

@@ -6,11 +6,12 @@ records, as they lie in the log. Only a master answers unless slaveReadEnable is
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from typing import Any, Protocol
 
 from broker.clients.refusals import REJECTED, Refused
 from broker.clients.renewal import SubscriptionRenewal
+from broker.clients.unserved import Unserved
 from broker.metrics.latencies import Call, Latencies
 from broker.metrics.totals import Totals
 from broker.pulls.admission import PullAdmission
@@ -46,6 +47,9 @@ CODES = {
     GetStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
 }
 """The two statuses of an empty queue are 19 for offset 0 and 21 for any other."""
+
+
+ALL_OFFSETS = 1 << 63
 
 
 class Queues(Protocol):
@@ -102,6 +106,7 @@ class PullProcessor:
         clock: Clock,
         polling: Polling,
         tasks: Tasks,
+        unserved: Unserved,
         totals: Totals | None = None,
         latencies: Latencies | None = None,
     ) -> None:
@@ -114,6 +119,7 @@ class PullProcessor:
         self._clock = clock
         self._polling = polling
         self._tasks = tasks
+        self._unserved = unserved
         self._totals = totals
         self._latencies = latencies
         self.found = 0
@@ -128,10 +134,12 @@ class PullProcessor:
         except Refused as refused:
             if refused.code == ResponseCode.SUBSCRIPTION_NOT_LATEST:
                 self._renewal.ask(peer, header.consumer_group)
+            self._unserved.refused(peer, command, refused)
             return refused.reply_to(command)
-        moved_to = self._offsets.take_reset(header.consumer_group, header.topic, header.queue_id)
+        group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+        moved_to = self._offsets.pulled(group, topic, queue_id, header.queue_offset)
         if moved_to is not None:
-            return self._moved(command, header, moved_to)
+            return self._moved(command, topic, queue_id, moved_to)
         if header.sys_flag & SYS_FLAG_COMMIT_OFFSET:
             self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         place = request.topic, request.queue_id, request.offset, request.count_max
@@ -159,12 +167,25 @@ class PullProcessor:
             return None
         return self._answer(peer, request, result)
 
-    def _moved(self, command: RemotingCommand, header: PullMessageHeader, offset: int) -> RemotingCommand:
+    def _moved(self, command: RemotingCommand, topic: str, queue_id: int, offset: int) -> RemotingCommand:
         """An administrator moved the group in this queue: it goes on at `offset`."""
-        store, topic, queue_id = self._store, header.topic, header.queue_id
+        store = self._store
         bounds = store.min_queue_offset(topic, queue_id), store.max_queue_offset(topic, queue_id)
         reply = PullMessageResponseHeader(MASTER_ID, offset, *bounds)
         return command.reply(ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET", reply)
+
+    def moved(self, group: str, topic: str, queue_ids: Iterable[int]) -> None:
+        """An administrator moved `group` in these queues: who waits there hears of it at once."""
+        for queue_id in queue_ids:
+            for pull in self._held.waiting((topic, queue_id), ALL_OFFSETS):
+                request = pull.request
+                if request.group != group:
+                    continue
+                offset = self._offsets.pulled(group, topic, queue_id, request.offset)
+                if offset is not None and self._held.release(pull):
+                    answer = self._moved(request.command, topic, queue_id, offset)
+                    self._observe(request, answer.code)
+                    pull.peer.send([answer])
 
     def arrived(self, grown: list[QueueGrew]) -> None:
         """Queues grew: answer the pulls that waited for it."""

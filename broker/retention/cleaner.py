@@ -1,8 +1,8 @@
 """The clean-up of old segments: looks every so often what may go, and lets it go.
 
 Invariant: nothing goes at or above what the checkpoint on disk vouches for, what a connected slave still reads (within
-slaveCatchupReserveBytes of the log's end), the first delayed message that is not delivered yet, or what a lease in force
-holds. Nothing here stops a broker: what the disk refuses
+slaveCatchupReserveBytes of the log's end), the first delayed message that is not delivered yet, the first half message
+that is open, or what a lease in force holds. Nothing here stops a broker: what the disk refuses
 is tried again in the next round."""
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ HELD_REMIND_MS = 600_000
 
 class Cleaner:
     """`local_hour(wall ms)` is the hour of the local day; `undelivered()` where the first delayed message stands that is not
-    delivered yet, None without any."""
+    delivered yet, None without any; `open_half()` the same of the first half message that is open."""
 
     def __init__(
         self,
@@ -42,6 +42,7 @@ class Cleaner:
         clock: Clock,
         local_hour: Callable[[int], int],
         undelivered: Callable[[], int | None],
+        open_half: Callable[[], int | None],
         on_trimmed: Callable[[], None],
     ) -> None:
         self._store = store
@@ -51,6 +52,7 @@ class Cleaner:
         self._clock = clock
         self._local_hour = local_hour
         self._undelivered = undelivered
+        self._open_half = open_half
         self._on_trimmed = on_trimmed
         self._rounds_asked = 0
         self._failure = RepeatedFailure()
@@ -116,6 +118,9 @@ class Cleaner:
         undelivered = self._undelivered()
         if undelivered is not None:
             holds.append(Hold(undelivered, "a delayed message there is not delivered yet"))
+        open_half = self._open_half()
+        if open_half is not None:
+            holds.append(Hold(open_half, "a transaction that began there is not ended yet"))
         return holds
 
     def _look_at_disk(self, too_full: bool, used: float) -> None:

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from broker.clients.requesters import Requesters
 from broker.neighbours.forwarding import Forwarding
 from broker.role.membership import Membership
 from broker.sends.writegate import Answering
@@ -38,6 +39,7 @@ class HandOverRequests:
         store: BrokerStore,
         ha: Replication,
         forwarding: Forwarding,
+        requesters: Requesters,
         clock: Clock,
     ) -> None:
         self._membership = membership
@@ -45,6 +47,7 @@ class HandOverRequests:
         self._store = store
         self._ha = ha
         self._forwarding = forwarding
+        self._requesters = requesters
         self._clock = clock
         self._moved = asyncio.Event()  # since somebody waits
 
@@ -87,8 +90,10 @@ class HandOverRequests:
             return self._membership.accepts_sends and self._membership.master_epoch >= header.master_epoch
 
         if await self._until(lambda: leads() and self._acknowledgement.enough_in_sync(), header.wait_ms):
+            self._requesters.passes_on(peer)
             return command.reply()
         if leads():
+            self._requesters.passes_on(peer)
             return command.reply()  # its refusals say why
         return command.reply(ResponseCode.SERVICE_NOT_AVAILABLE, "not the master of this epoch yet")
 

@@ -9,8 +9,10 @@ from random import Random
 
 from broker.clients.refusals import (
     BATCH_DELAYED,
+    ENDS_BY_ITSELF,
+    HALF_ALONE,
+    PUT_ERRORS,
     TIMER_UNSUPPORTED,
-    TRANSACTION_UNSUPPORTED,
     Refused,
     check_topic_name,
 )
@@ -18,9 +20,12 @@ from broker.sends.request import SendRequest, asked_retries_max
 from broker.sends.retries import DLQ_QUEUES, NO_DELAY, dead_letter_topic, group_of_retry_topic, retries_max
 from broker.sends.scheduling import scheduled
 from broker.sends.writegate import Log
+from broker.settings.transactions import TransactionSettings
 from broker.tables.subscriptiongroups import SubscriptionGroups
 from broker.tables.topics import Topics
-from messagestore.messages import MessageToStore
+from broker.transactions.records import ADDED_BYTES_MAX, half_of
+from messagestore.messages import MessageToStore, PutStatus
+from messagestore.record import PROPERTIES_BYTES_MAX
 from messagestore.systemtopics import NOT_FOR_CLIENTS, RETRY_PREFIX
 from mqruntime.clock import Clock
 from remoting.bodies.topics import TopicConfig
@@ -43,8 +48,10 @@ class SendAdmission:
         random: Random,
         cluster_name: str,
         delay_levels: int,
+        settings: TransactionSettings,
     ) -> None:
         self._log = log
+        self._settings = settings
         self._topics = topics
         self._groups = groups
         self._random = random
@@ -75,8 +82,11 @@ class SendAdmission:
             if self._gives_up(request, command):
                 name, queue_id = self._dead_letter(group_of_retry_topic(name)), 0
                 request.properties += f"DELAY\x01{NO_DELAY}\x02"
-        if request.transactional:
-            raise Refused(ResponseCode.NO_PERMISSION, TRANSACTION_UNSUPPORTED)
+        is_half = request.is_half
+        if is_half:
+            self._check_half(request)
+        elif request.ends_by_itself:
+            raise Refused(ResponseCode.NO_PERMISSION, ENDS_BY_ITSELF)
         if request.timed:
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, TIMER_UNSUPPORTED)
         request.queue_id = queue_id
@@ -94,11 +104,28 @@ class SendAdmission:
             0,
             request.batch,
         )
+        if is_half:
+            return self._half(message), uniq_key
         if level := request.delay_level:
             if request.batch:
                 raise Refused(ResponseCode.MESSAGE_ILLEGAL, BATCH_DELAYED)
             message = scheduled(message, level, self._delay_levels)
         return message, uniq_key
+
+    def _check_half(self, request: SendRequest) -> None:
+        """Raises Refused."""
+        if self._settings.reject_transaction_message:
+            remark = "the broker sending transaction message is forbidden"
+            raise Refused(ResponseCode.NO_PERMISSION, remark)
+        if request.batch or request.delay_level:
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, HALF_ALONE)
+
+    def _half(self, message: MessageToStore) -> MessageToStore:
+        """Raises Refused for one that could not be put back later."""
+        half = half_of(message)
+        if len(half.properties) + ADDED_BYTES_MAX > PROPERTIES_BYTES_MAX:
+            raise Refused(*PUT_ERRORS[PutStatus.PROPERTIES_SIZE_EXCEEDED])
+        return half
 
     @property
     def id_prefix(self) -> bytes:

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from broker.metrics.totals import Totals
 from broker.sends.scheduling import delivered
 from broker.sends.writegate import Replicated, Standing
 from broker.tables.delayoffsets import DelayOffsets
@@ -105,7 +106,9 @@ class DelayDelivery:
         offsets: DelayOffsets,
         clock: Clock,
         levels_ms: list[int],
+        totals: Totals | None = None,
     ) -> None:
+        self._totals = totals
         self._store = store
         self._role = role
         self._replication = replication
@@ -248,7 +251,13 @@ class DelayDelivery:
 
     def _put(self, level: int, cursor: int, found: list[MessageToStore | None]) -> int:
         """Appends the messages from queue offset `cursor` on; ms until the level is to be looked at again."""
-        outcomes = iter(self._store.append([message for message in found if message is not None]))
+        messages = [message for message in found if message is not None]
+        results = self._store.append(messages)
+        if self._totals is not None and messages:
+            stored = [each for each in results if each.error is None]
+            count, size = sum(each.count for each in stored), sum(each.record_bytes for each in stored)
+            self._totals.sends_stored(messages, results, count, size)
+        outcomes = iter(results)
         for message in found:
             end_offset = 0
             if message is not None:

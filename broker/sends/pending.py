@@ -166,6 +166,11 @@ class PendingSends:
         """Where the first one ends; above every offset when none waits."""
         return self._sends[0].first_end if self._sends else NONE_WAITS
 
+    @property
+    def last_end(self) -> int:
+        """Where the last one ends; 0 when none waits."""
+        return self._sends[-1].end_offset if self._sends else 0
+
     def add(self, send: Waiting) -> None:
         assert not self._sends or send.first_end >= self._sends[-1].end_offset
         self._sends.append(send)

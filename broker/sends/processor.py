@@ -7,8 +7,10 @@ message."""
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Callable
 
 from broker.clients.refusals import BATCH_COMPRESSED, PUT_ERRORS, Refused
+from broker.clients.requesters import Requesters
 from broker.metrics.latencies import Latencies
 from broker.metrics.totals import Totals
 from broker.sends.admission import SendAdmission
@@ -17,6 +19,7 @@ from broker.sends.request import SendRequest, read_send_request
 from broker.sends.writegate import Log, WriteGate
 from messagestore.messages import Appended, MessageToStore, PlainSends, ReplyForm
 from messagestore.record import COMPRESSED, offset_message_id, pack_host
+from messagestore.systemtopics import HALF_TOPIC
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RESPONSE_BIT, RemotingCommand
 from remoting.errors import HeaderError
@@ -39,12 +42,17 @@ class SendProcessor:
         log: Log,
         admission: SendAdmission,
         gate: WriteGate,
+        half_stored: Callable[[MessageToStore, Appended], None],
         totals: Totals | None = None,
         latencies: Latencies | None = None,
+        requesters: Requesters | None = None,
     ) -> None:
+        """`half_stored` is told of each half message."""
+        self._half_stored = half_stored
         self._log = log
         self._admission = admission
         self._gate = gate
+        self._requesters = requesters
         self._totals = totals
         self._latencies = latencies
         self.stored = 0
@@ -107,6 +115,8 @@ class SendProcessor:
             else:
                 accepted.append((number, request, uniq_key))
                 messages.append(message)
+                if self._requesters is not None and (client_id := request.asks_reply_for):
+                    self._requesters.asked(client_id, peer)
         if messages:
             self._store(peer, commands, accepted, messages, answers)
         replies = [
@@ -133,7 +143,7 @@ class SendProcessor:
         stored, stored_bytes = self.stored, 0
         results = self._log.append(messages)
         settled_end = self._gate.settled_end()
-        for (number, request, uniq_key), appended in zip(accepted, results, strict=True):
+        for (number, request, uniq_key), message, appended in zip(accepted, messages, results, strict=True):
             command = commands[number]
             if appended.error is not None:
                 code, remark = PUT_ERRORS[appended.error]
@@ -141,6 +151,8 @@ class SendProcessor:
                     remark = BATCH_COMPRESSED  # what the C++ client makes of batches of 4 KiB and more
                 answers[number] = command.reply(code, remark)
                 continue
+            if message.topic == HALF_TOPIC:
+                self._half_stored(message, appended)
             self.stored += appended.count
             stored_bytes += appended.record_bytes
             if command.is_oneway:

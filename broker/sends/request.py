@@ -1,4 +1,4 @@
-"""What a send asks for, read from the header of codes 10, 310 and 320 in one pass.
+"""What a send asks for, read from the header of codes 10, 310 and 320 in one pass; and a reply, of 324 and 325.
 
 Invariant: a SendRequest has numbers where the protocol has numbers; its properties are in stored form and end with a
 separator. A message is a batch when its header says so, whatever the code."""
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from messagestore.properties import last_value
 from messagestore.record import TRANSACTION_MASK
-from remoting.codes import RequestCode
+from messagestore.systemtopics import RETRY_PREFIX
 from remoting.errors import HeaderError
-from remoting.headers.send import SendMessageHeader
+from remoting.headers.send import LONG_NAMED, SendMessageHeader
 from remoting.wirefields import wire_fields
 
 I32_MAX = 2**31 - 1
@@ -33,13 +33,13 @@ READ: dict[str, int | None] = {
 """The fields that a send needs, in the order they are read; for numbers the greatest magnitude."""
 
 FIELDS = {field.attribute: field for field in wire_fields(SendMessageHeader)}
-LONG_NAMED = int(RequestCode.SEND_MESSAGE)
 LONG_NAMES = tuple(FIELDS[name].wire_name for name in READ)
 SHORT_NAMES = tuple(FIELDS[name].short_name or "" for name in READ)
 WIDTHS = tuple(READ.values())
 QUEUE_ID = list(READ).index("queue_id")
 TRUE = ("true", "1", "True", "TRUE")  # the old C++ library of the Python wheel writes "1"
 LEVEL_DIGITS_MAX = 9
+REPLY_TO_CLIENT = "REPLY_TO_CLIENT"
 TIMERS = ("TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC")
 
 
@@ -66,6 +66,14 @@ class SendRequest:
         return last_value(self.properties.encode(), name.encode()).decode()
 
     @property
+    def asks_reply_for(self) -> str:
+        """The client that sends this and waits for a reply to it; "" for none. Replies, and requests that their consumers
+        send back, name it, too."""
+        if "REPLY_TO_CLIENT\x01" not in self.properties or self.topic.startswith(RETRY_PREFIX):
+            return ""
+        return "" if self.value_of("MSG_TYPE") == "reply" else self.value_of(REPLY_TO_CLIENT)
+
+    @property
     def waits_for_replicas(self) -> bool:
         """WAIT absent or true; anything else is false, as Boolean.parseBoolean has it."""
         properties = self.properties
@@ -87,14 +95,21 @@ class SendRequest:
         return "TIMER_DEL" in self.properties and any(self.value_of(name) for name in TIMERS)
 
     @property
-    def transactional(self) -> bool:
-        """A half message, or one that claims to end a transaction by itself."""
-        return bool(self.sys_flag & TRANSACTION_MASK) or self.value_of("TRAN_MSG").lower() == "true"
+    def is_half(self) -> bool:
+        """It waits for its transaction's end. A committed message that its consumer sends back says the same, and does not."""
+        if "TRAN_MSG\x01" not in self.properties or self.value_of("TRAN_MSG").lower() != "true":
+            return False
+        return not (self.reconsume_times > 0 and self.delay_level > 0)
+
+    @property
+    def ends_by_itself(self) -> bool:
+        """Its flags say that it is a half, or the end of one."""
+        return bool(self.sys_flag & TRANSACTION_MASK)
 
 
 def read_send_request(code: int, ext: dict[str, str]) -> SendRequest:
     """The request of a command with `code` and `ext`. Raises HeaderError (answered code 1)."""
-    names = LONG_NAMES if code == LONG_NAMED else SHORT_NAMES
+    names = LONG_NAMES if code in LONG_NAMED else SHORT_NAMES
     group, topic, default_topic, queue_nums, queue_id, sys_flag, born, flag, properties, times, batch = map(
         ext.get, names
     )
@@ -132,7 +147,7 @@ def read_send_request(code: int, ext: dict[str, str]) -> SendRequest:
 def asked_retries_max(code: int, ext: dict[str, str]) -> int | None:
     """How often the sender of a retried message wants it tried again; None when it does not say. Raises HeaderError."""
     field = FIELDS["max_reconsume_times"]
-    name = field.wire_name if code == LONG_NAMED else field.short_name or ""
+    name = field.wire_name if code in LONG_NAMED else field.short_name or ""
     value = ext.get(name)
     if not value:
         return None

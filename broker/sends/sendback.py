@@ -3,14 +3,18 @@
 Invariant: code 0 means that every replica that counts holds the message, in its group's retry topic (after a delay) or
 dead letter topic; the consumer moves on after it, so nothing else may be lost here than where sends are lost. Any other
 code means: not known to be stored, and clients send it themselves. So it is where an election that lost messages has put
-another one into the place of the one that is handed back."""
+another one into the place of the one that is handed back. What comes together is stored with one append."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from random import Random
 from typing import Protocol
 
+from broker.clients.refusals import REJECTED, Refused
+from broker.metrics.latencies import Latencies
 from broker.metrics.totals import Totals
 from broker.sends.pending import PendingSend
 from broker.sends.retries import (
@@ -28,18 +32,36 @@ from broker.sends.scheduling import scheduled
 from broker.sends.writegate import Log, WriteGate
 from broker.tables.subscriptiongroups import SubscriptionGroups
 from broker.tables.topics import Topics
+from messagestore.errors import RecordDamaged
 from messagestore.messages import MessageToStore
 from messagestore.properties import DELAY, WAIT, format_properties
 from messagestore.record import Message, decode
+from mqruntime.log import fields
+from mqruntime.tasks import Tasks
 from remoting.bodies.groups import SubscriptionGroupConfig
 from remoting.bodies.topics import PERM_WRITE, TopicConfig
-from remoting.codes import RequestCode, ResponseCode
+from remoting.codes import ResponseCode
 from remoting.command import RemotingCommand
+from remoting.errors import HeaderError
 from remoting.headers.messages import ConsumerSendMsgBackHeader
 from remoting.peer import Peer
-from remoting.router import Router
+
+RUNNING_MAX = 1_000
+"""Receives that may be read for at one time."""
+logger = logging.getLogger("broker.sendback")
 
 NOT_ENOUGH = "IN_SYNC_REPLICAS_NOT_ENOUGH"  # upstream gives the status by name here
+
+
+@dataclass(slots=True)
+class HandedBack:
+    """A message that goes back to its group."""
+
+    message: Message
+    header: ConsumerSendMsgBackHeader
+    group: SubscriptionGroupConfig
+    topic: TopicConfig
+    client_version: int
 
 
 class Records(Log, Protocol):
@@ -49,7 +71,7 @@ class Records(Log, Protocol):
 
 
 class SendBack:
-    """The handler of 36."""
+    """Serves code 36 of all connections; `tasks` run what reads."""
 
     def __init__(
         self,
@@ -61,7 +83,9 @@ class SendBack:
         random: Random,
         permission: Callable[[], int],
         delay_levels: int,
+        tasks: Tasks,
         totals: Totals | None = None,
+        latencies: Latencies | None = None,
     ) -> None:
         self._store = store
         self._topics = topics
@@ -70,16 +94,78 @@ class SendBack:
         self._random = random
         self._permission = permission
         self._delay_levels = delay_levels
+        self._tasks = tasks
         self._totals = totals
+        self._latencies = latencies
+        self._running = 0
 
-    def add_to(self, router: Router) -> None:
-        router.add(RequestCode.CONSUMER_SEND_MSG_BACK, self.handle)
+    def handle(self, peer: Peer, commands: list[RemotingCommand]) -> None:
+        """Answers all of `commands`, which came together: at once what is refused or dropped, the rest when the replicas have
+        it. Their contents may have to be read first."""
+        refusal = self._gate.refusal(NOT_ENOUGH)
+        if refusal is None and self._running >= RUNNING_MAX:
+            refusal = Refused(ResponseCode.SYSTEM_BUSY, REJECTED)
+        if refusal is not None:
+            self._answer(peer, commands, [refusal.reply_to(each) for each in commands], peer.active_at_ms)
+            return
+        self._running += 1
+        name = f"{len(commands)} messages sent back by {peer.remote_address}"
+        self._tasks.start(self._hand_back(peer, commands, peer.active_at_ms), name=name)
 
-    async def handle(self, peer: Peer, command: RemotingCommand) -> RemotingCommand | None:
-        """Answers at once what is refused or dropped, the rest when the replicas have it."""
-        header = ConsumerSendMsgBackHeader.from_ext(command.ext)
-        if refusal := self._gate.refusal(NOT_ENOUGH):
-            return refusal.reply_to(command)
+    async def _hand_back(self, peer: Peer, commands: list[RemotingCommand], arrived_ms: int) -> None:
+        try:
+            handed = [await self._handed_back(command) for command in commands]
+            replies = self._stored_or_answered(peer, commands, handed)
+        except AssertionError:
+            raise
+        except Exception as error:  # noqa: BLE001 - as in remoting.dispatch: the client is told and the broker lives
+            logger.error("messages not handed back", exc_info=error)
+            why = f"{type(error).__name__}: {error}"
+            replies = [each.reply(ResponseCode.SYSTEM_ERROR, why) for each in commands]
+        finally:
+            self._running -= 1
+        self._answer(peer, commands, replies, arrived_ms)
+
+    def _stored_or_answered(
+        self, peer: Peer, commands: list[RemotingCommand], handed: list[RemotingCommand | HandedBack]
+    ) -> list[RemotingCommand]:
+        """Stores what can be stored; the answers that need not wait."""
+        accepted: list[tuple[RemotingCommand, MessageToStore]] = []
+        replies: list[RemotingCommand] = []
+        refusal = self._gate.refusal(NOT_ENOUGH)  # the role may have changed meanwhile
+        for command, one in zip(commands, handed, strict=True):
+            if isinstance(one, RemotingCommand):
+                replies.append(one)
+            elif refusal is not None:
+                replies.append(refusal.reply_to(command))
+            else:
+                accepted.append((command, self._next_try(one)))
+        return replies + (self._put(peer, accepted) if accepted else [])
+
+    def _answer(
+        self, peer: Peer, commands: list[RemotingCommand], replies: list[RemotingCommand], arrived_ms: int
+    ) -> None:
+        oneway = {command.opaque for command in commands if command.is_oneway}
+        wanted = [reply for reply in replies if reply.opaque not in oneway]
+        if wanted:
+            if self._latencies is not None:
+                self._latencies.answered_at_once(commands, wanted, arrived_ms)
+            peer.send(wanted)
+
+    async def _handed_back(self, command: RemotingCommand) -> RemotingCommand | HandedBack:
+        """What one is about, or its answer."""
+        try:
+            header = ConsumerSendMsgBackHeader.from_ext(command.ext)
+            return await self._checked(command, header)
+        except HeaderError as error:
+            return command.reply(ResponseCode.SYSTEM_ERROR, str(error))
+        except (RecordDamaged, OSError) as error:
+            logger.error("message not handed back", extra=fields(at=header.offset, why=error))
+            return command.reply(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
+
+    async def _checked(
+        self, command: RemotingCommand, header: ConsumerSendMsgBackHeader
+    ) -> RemotingCommand | HandedBack:
         group = self._groups.find_or_create(header.group)
         if group is None:
             return command.reply(
@@ -101,34 +187,26 @@ class SendBack:
         if not is_named(failed, header.origin_msg_id):
             remark = f"look message by offset failed, {header.offset}: {header.origin_msg_id} is not there any more"
             return command.reply(ResponseCode.SYSTEM_ERROR, remark)
-        if refusal := self._gate.refusal(NOT_ENOUGH):  # the role may have changed meanwhile
-            return refusal.reply_to(command)
-        message = self._next_try(failed, header, group, topic, command.version)
-        if self._totals is not None:
-            self._totals.message_sent_back(failed.property_map.get(RETRY_TOPIC, failed.topic), header.group)
-        return self._put(peer, command, message)
+        return HandedBack(failed, header, group, topic, command.version)
 
-    def _next_try(
-        self,
-        failed: Message,
-        header: ConsumerSendMsgBackHeader,
-        group: SubscriptionGroupConfig,
-        topic: TopicConfig,
-        client_version: int,
-    ) -> MessageToStore:
+    def _next_try(self, handed: HandedBack) -> MessageToStore:
+        failed, header, group = handed.message, handed.header, handed.group
         properties = failed.property_map
         properties.setdefault(RETRY_TOPIC, failed.topic)
+        if self._totals is not None:
+            self._totals.message_sent_back(properties[RETRY_TOPIC], header.group)
         properties.setdefault(ORIGIN_MESSAGE_ID, failed.message_id)
         properties.pop(WAIT, None)
-        most = retries_max(group, header.max_reconsume_times, client_version)
+        most = retries_max(group, header.max_reconsume_times, handed.client_version)
         dead = failed.reconsume_times >= most or header.delay_level < 0
         if dead:
             name = self._topics.ensure(dead_letter_topic(header.group), DLQ_QUEUES).topic_name
             queue_id = 0
             properties[DELAY] = NO_DELAY
         else:
-            name = topic.topic_name
-            queue_id = self._random.randrange(max(min(group.retry_queue_nums, topic.write_queue_nums), 1))
+            name = handed.topic.topic_name
+            queues = min(group.retry_queue_nums, handed.topic.write_queue_nums)
+            queue_id = self._random.randrange(max(queues, 1))
         message = MessageToStore(
             name,
             queue_id,
@@ -145,18 +223,25 @@ class SendBack:
         level = retry_level(header.delay_level, failed.reconsume_times)
         return scheduled(message, level, self._delay_levels)
 
-    def _put(self, peer: Peer, command: RemotingCommand, message: MessageToStore) -> RemotingCommand | None:
-        (appended,) = self._store.append([message])
-        if appended.error is not None:
-            return command.reply(ResponseCode.SYSTEM_ERROR, appended.error.name)
-        if self._totals is not None:
-            self._totals.dead_letter(message.topic)
-        if command.is_oneway:
-            return None
-        gate = self._gate
-        unknown = command.reply(ResponseCode.SYSTEM_ERROR, "FLUSH_SLAVE_TIMEOUT")
-        gate.pending.add(
-            PendingSend(appended.end_offset, gate.deadline_ms(), peer, command.reply(), command.code, unknown)
-        )
+    def _put(
+        self, peer: Peer, accepted: list[tuple[RemotingCommand, MessageToStore]]
+    ) -> list[RemotingCommand]:
+        """Stores them with one append; the answers to those that were not stored."""
+        refused: list[RemotingCommand] = []
+        gate, deadline_ms = self._gate, self._gate.deadline_ms()
+        results = self._store.append([message for _, message in accepted])
+        for (command, message), appended in zip(accepted, results, strict=True):
+            if appended.error is not None:
+                refused.append(command.reply(ResponseCode.SYSTEM_ERROR, appended.error.name))
+                continue
+            if self._totals is not None:
+                self._totals.dead_letter(message.topic)
+            if not command.is_oneway:
+                unknown = command.reply(ResponseCode.SYSTEM_ERROR, "FLUSH_SLAVE_TIMEOUT")
+                gate.pending.add(
+                    PendingSend(
+                        appended.end_offset, deadline_ms, peer, command.reply(), command.code, unknown
+                    )
+                )
         gate.settle()
-        return None
+        return refused

@@ -69,15 +69,25 @@ class WriteGate:
 
     def refusal(self, not_enough: str = NOT_ENOUGH) -> Refused | None:
         """Why nothing is taken at all now; `not_enough` is the remark where too few replicas are in sync."""
-        if not self._role.accepts_sends:
-            if self._role.is_slave:
-                return Refused(ResponseCode.SYSTEM_BUSY, REJECTED)
-            return Refused(ResponseCode.SERVICE_NOT_AVAILABLE, NO_ROLE)
+        if (refusal := self.role_refusal()) is not None:
+            return refusal
         if self.pending.full:
             return Refused(ResponseCode.SYSTEM_BUSY, REJECTED)
         if not self._replication.enough_in_sync():
             return Refused(ResponseCode.SYSTEM_ERROR, not_enough)
         return None
+
+    @property
+    def is_slave(self) -> bool:
+        return self._role.is_slave
+
+    def role_refusal(self) -> Refused | None:
+        """Why this broker serves no producers now."""
+        if self._role.accepts_sends:
+            return None
+        if self._role.is_slave:
+            return Refused(ResponseCode.SYSTEM_BUSY, REJECTED)
+        return Refused(ResponseCode.SERVICE_NOT_AVAILABLE, NO_ROLE)
 
     def deadline_ms(self) -> int:
         """Until when (monotonic) what is stored now may wait."""

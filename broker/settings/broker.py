@@ -14,13 +14,20 @@ from broker.settings.addresses import AddressSettings
 from broker.settings.clients import ClientSettings
 from broker.settings.pair import PairKeys
 from broker.settings.replication import ReplicationSettings
+from broker.settings.transactions import TransactionSettings
 from messagestore.settings import FlushDiskType, StoreSettings
 from mqruntime.metricsettings import MetricsSettings
 from mqruntime.nettykeys import NETTY_SERVER_KEYS
 
 
 class BrokerSettings(
-    StoreSettings, AddressSettings, ReplicationSettings, PairKeys, ClientSettings, MetricsSettings
+    StoreSettings,
+    AddressSettings,
+    ReplicationSettings,
+    PairKeys,
+    ClientSettings,
+    TransactionSettings,
+    MetricsSettings,
 ):
     """What a broker can be told; ms and bytes unless a key says otherwise."""
 
@@ -31,7 +38,6 @@ class BrokerSettings(
             "redeleteHangedFileInterval", "flushConsumerOffsetHistoryInterval", "forceRegister", "flushDelayOffsetInterval",
             "rocketmqHome",
             "sendMessageThreadPoolNums", "skipPreOnline", "timerWheelEnable", "totalReplicas",
-            "traceTopicEnable", "transactionCheckInterval", "transactionCheckMax", "transactionTimeOut",
             "transientStorePoolEnable", "waitTimeMillsInSendQueue", "warmMapedFileEnable",
         }
     )  # fmt: skip

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from messagestore.systemtopics import TRACE_TOPIC
 from mqruntime.settings import OURS, Settings
 
 PERM_READ_WRITE = 6
@@ -82,6 +83,28 @@ class ClientSettings(Settings):
         le=3600,
         description="a master that is stopped hands its role over first, and stays so long (seconds) to pass on what clients "
         "send it; 0: it stops at once",
+    )
+    store_reply_message_enable: bool = Field(
+        True,
+        alias="storeReplyMessageEnable",
+        description="a reply to a request is stored, too, in the topic `<cluster>_REPLY_TOPIC`",
+    )
+    trace_topic_enable: bool = Field(
+        False,
+        alias="traceTopicEnable",
+        description="make the topic in which clients that trace say what became of messages",
+    )
+    msg_trace_topic_name: str = Field(
+        TRACE_TOPIC,
+        alias="msgTraceTopicName",
+        pattern=r"^[%|a-zA-Z0-9_-]{1,127}$",
+        description="its name; clients are told another one by their own setting",
+    )
+    use_server_side_reset_offset: bool = Field(
+        True,
+        alias="useServerSideResetOffset",
+        description="a consumer group that an administrator moves hears of it with its next pull; else its consumers, which "
+        "must be connected, are told (220), too",
     )
     flush_consumer_offset_interval: int = Field(
         5_000,

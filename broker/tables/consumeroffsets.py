@@ -1,13 +1,16 @@
 """How far each consumer group is in each queue.
 
 Invariant: keys read `topic@group`; an offset is the next queue offset to consume, as the group committed it last or as
-an administrator moved it. From such a move until the group hears of it by a pull its commits do not count. What slaves copy in
-one frame fits it: beyond `BYTES_MAX` no queue is added. Pure."""
+an administrator moved it. From such a move until the group goes on there its commits of other offsets do not count. What
+slaves copy in one frame fits it: beyond `BYTES_MAX` no commit adds a queue. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import orjson
 
+from broker.tables.offsetresets import Key, OffsetResets
 from remoting.bodies.offsets import ConsumerOffsetWrapper
 
 CONSUMER_OFFSETS_FILE = "config/consumerOffset.json"
@@ -23,44 +26,53 @@ NO_ROOM = (
 
 
 class ConsumerOffsets:
-    """Committed offsets by topic and group, then by queue id."""
+    """Committed offsets by topic and group, then by queue id; `resets` says who was moved."""
 
-    def __init__(self) -> None:
+    def __init__(self, resets: OffsetResets | None = None) -> None:
         self._wrapper = ConsumerOffsetWrapper()
-        self._resets: dict[tuple[str, str, int], int] = {}
+        self._resets = resets if resets is not None else OffsetResets()
         self._doubtful = False  # somebody may have deleted what stands here
         self._bytes = 0
         self.commits = 0
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
         """`group` goes on at `offset`, unless it was moved and does not know yet. False where there is no room for it."""
-        return (group, topic, queue_id) in self._resets or self._put(group, topic, queue_id, offset)
-
-    def reset(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
-        """An administrator moves `group` to `offset`. False where there is no room for it."""
-        if not self._put(group, topic, queue_id, offset):
+        if self._resets.find(group, topic, queue_id) not in (None, offset):
+            return True
+        queues = self._wrapper.offset_table.get(f"{topic}{SEPARATOR}{group}", {})
+        if queue_id not in queues and self._bytes >= BYTES_MAX:
             return False
-        self._resets[group, topic, queue_id] = offset
+        self._put(group, topic, queue_id, offset)
         return True
 
-    def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """Where `group` was moved to, for the pull that tells it; None when it was not."""
-        return self._resets.pop((group, topic, queue_id), None) if self._resets else None
+    def reset(self, moves: Mapping[Key, int]) -> None:
+        """An administrator moves groups to these offsets."""
+        self.moved(moves)
+        self._resets.put(moves)
 
-    def _put(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
+    def moved(self, moves: Mapping[Key, int]) -> None:
+        """The master's groups were moved to these offsets."""
+        for key, offset in moves.items():
+            self._put(*key, offset)
+
+    def pulled(self, group: str, topic: str, queue_id: int, offset: int) -> int | None:
+        """Where `group`, which pulls at `offset`, is to go on instead; None where it may go on."""
+        return self._resets.pulled(group, topic, queue_id, offset)
+
+    def _put(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         key = f"{topic}{SEPARATOR}{group}"
         queues = self._wrapper.offset_table.get(key)
-        if queues is None or queue_id not in queues:
-            if self._bytes >= BYTES_MAX:
-                return False
-            self._bytes += QUEUE_BYTES + (_cost(key) if queues is None else 0)
         if queues is None:
             queues = self._wrapper.offset_table[key] = {}
+            self._bytes += _cost(key)
+        self._bytes += 0 if queue_id in queues else QUEUE_BYTES
         queues[queue_id] = offset
         self.commits += 1
-        return True
 
     def find(self, group: str, topic: str, queue_id: int) -> int | None:
+        moved_to = self._resets.find(group, topic, queue_id)
+        if moved_to is not None:
+            return moved_to
         return self._wrapper.offset_table.get(f"{topic}{SEPARATOR}{group}", {}).get(queue_id)
 
     def topics_of(self, group: str) -> list[str]:
@@ -81,13 +93,11 @@ class ConsumerOffsets:
     def remove_group(self, group: str) -> int:
         """Forget a group in all topics; in how many it stood."""
         suffix = SEPARATOR + group
-        self._resets = {key: at for key, at in self._resets.items() if key[0] != group}
         return self._remove([key for key in self._wrapper.offset_table if key.endswith(suffix)])
 
     def remove_topic(self, topic: str) -> int:
         """Forget a topic in all groups; in how many it stood."""
         prefix = topic + SEPARATOR
-        self._resets = {key: at for key, at in self._resets.items() if key[1] != topic}
         return self._remove([key for key in self._wrapper.offset_table if key.startswith(prefix)])
 
     def _remove(self, keys: list[str]) -> int:
@@ -103,7 +113,6 @@ class ConsumerOffsets:
 
     def adopt(self, wrapper: ConsumerOffsetWrapper) -> bool:
         """Each topic and group that the master knows replaces ours as a whole; False when nothing is new."""
-        self._resets.clear()  # a master's own affair
         table = self._wrapper.offset_table
         gone = table.keys() - wrapper.offset_table.keys() if self._doubtful else set()
         self._doubtful = False
@@ -117,12 +126,14 @@ class ConsumerOffsets:
 
     def encode(self) -> bytes:
         """The content of consumerOffset.json and the reply to 43."""
+        self._wrapper.offset_resets = self._resets.wrapper()
         return self._wrapper.encode()
 
     def decode(self, data: bytes) -> None:
         """Take in consumerOffset.json. Raises BodyError."""
         self._wrapper = ConsumerOffsetWrapper.decode(data)
         self._weigh()
+        self._resets.adopt(self._wrapper.offset_resets)
 
     def _weigh(self) -> None:
         table = self._wrapper.offset_table

@@ -1,9 +1,9 @@
-"""The broker's tables and their files: topics, consumer groups, consumer offsets, delay offsets, deletions, queue
-ends, queue locks, filters.
+"""The broker's tables and their files: topics, consumer groups, consumer offsets and moves of them, delay offsets, deletions,
+queue ends, queue locks, filters.
 
 Invariant: a change of topics or groups is written at once, of offsets within `flushConsumerOffsetInterval`, and all of
 them at a graceful stop. A disk that takes nothing delays the writing; it does not stop the broker. Each change of topics,
-groups, deletions or holders of locks made here is a version of its own. A deletion is on disk only behind what it took
+groups, deletions, moves or holders of locks made here is a version of its own. A deletion is on disk only behind what it took
 away: a copy that breaks off between them is made again."""
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from broker.tables.consumeroffsets import CONSUMER_OFFSETS_FILE, ConsumerOffsets
 from broker.tables.delayoffsets import DELAY_OFFSETS_FILE, DelayOffsets
 from broker.tables.deletions import DELETIONS_FILE, GROUP, OFFSETS, TOPIC, Deletions
 from broker.tables.holders import TablesVersion
+from broker.tables.offsetresets import OffsetResets
 from broker.tables.queueends import QUEUE_ENDS_FILE, QueueEnds
 from broker.tables.queuelocks import QUEUE_LOCKS_FILE, QueueLocks
 from broker.tables.savedtable import SavedTable
@@ -75,13 +76,15 @@ class Tables:
             settings.broker_name,
             auto_create=settings.auto_create_topic_enable,
             queue_nums=settings.default_topic_queue_nums,
+            trace_topic=settings.msg_trace_topic_name if settings.trace_topic_enable else "",
         )
         self.topics = Topics(clock, system, self._topics_changed, self._led)
         self.topics.auto_create = settings.auto_create_topic_enable
         self.groups = SubscriptionGroups(
             clock, auto_create=settings.auto_create_subscription_group, on_change=self._groups_changed
         )
-        self.offsets = ConsumerOffsets()
+        self.resets = OffsetResets(self._resets_changed)
+        self.offsets = ConsumerOffsets(self.resets)
         self.delays = DelayOffsets()
         self.deletions = Deletions(clock, self._deletions_changed)
         self.locks = QueueLocks(clock, self._locks_changed)
@@ -153,6 +156,7 @@ class Tables:
         """The topic and every offset in it; messages of it that stand beyond `log_end` make it anew."""
         self.deletions.note(TOPIC, name, self.topics.epoch, log_end)
         self.topics.remove(name)
+        self.resets.remove_topic(name)
         self._took_away(self.offsets.remove_topic(name))
 
     def delete_group(self, name: str, *, clean_offset: bool) -> None:
@@ -161,6 +165,7 @@ class Tables:
         self.groups.remove(name)
         if clean_offset:
             self.deletions.note(OFFSETS, name, self.topics.epoch)
+            self.resets.remove_group(name)
             self._took_away(self.offsets.remove_group(name))
 
     def cover(self, log: Log, topic: str, queue_id: int) -> None:
@@ -175,10 +180,15 @@ class Tables:
     # -- what slaves copy
 
     def copy(self) -> TablesCopy:
-        """Topics, groups, deletions, queues that were emptied and holders of locks, as they are."""
+        """Topics, groups, deletions, queues that were emptied, holders of locks and moved groups, as they are."""
         ends = QueueEndTable([QueueEnd(*emptied) for emptied in self._queues.emptied_queues()])
         return TablesCopy(
-            self.topics.wrapper(), self.groups.wrapper, self.deletions.wrapper(), ends, self.locks.wrapper()
+            self.topics.wrapper(),
+            self.groups.wrapper,
+            self.deletions.wrapper(),
+            ends,
+            self.locks.wrapper(),
+            self.resets.wrapper(),
         )
 
     def copied_anew(self) -> None:
@@ -212,6 +222,9 @@ class Tables:
                 self._took_away(self.offsets.remove_group(deletion.name))
         if missed:
             self.offsets.doubt()
+        if (moves := self.resets.adopt(copy.offset_resets)) is not None:
+            self.offsets.moved(moves)
+            self.saved_offsets.changed()
 
     async def save_facts(self) -> None:
         """Topics, groups, holders of locks and deletions, with the offsets that these took away, are on disk. OSError."""
@@ -234,8 +247,11 @@ class Tables:
 
     async def _load_stamp(self) -> None:
         """That there are no tables is on disk before there are any: else half of a first copy would count for old ones."""
-        if not await self._saved_stamp.load():
-            self.stamp.version = OLDEST if await self.saved_topics.load() else None
+        if await self._saved_stamp.load():
+            return
+        if await self.saved_topics.load():
+            self.stamp.version = OLDEST
+        else:
             self._saved_stamp.changed()
             await self._saved_stamp.save()
 
@@ -293,6 +309,9 @@ class Tables:
 
     def _locks_changed(self) -> None:
         self._changed(self._saved_locks)
+
+    def _resets_changed(self) -> None:
+        self._changed(self.saved_offsets)
 
     def _filters_changed(self) -> None:
         """With the next round of saving: nobody else is told."""

@@ -35,9 +35,10 @@ TOPIC_BYTES = 128
 
 
 def system_topics(
-    cluster_name: str, broker_name: str, *, auto_create: bool, queue_nums: int
+    cluster_name: str, broker_name: str, *, auto_create: bool, queue_nums: int, trace_topic: str = ""
 ) -> list[TopicConfig]:
-    """What a 5.3 broker creates for itself; name servers also refuse a broker whose first table has one topic."""
+    """What a 5.3 broker creates for itself; name servers also refuse a broker whose first table has one topic. `trace_topic`
+    is where clients write what became of messages, "" for nowhere."""
     table = [
         (SELF_TEST_TOPIC, 1, PERM_READ_WRITE),
         (BENCHMARK_TOPIC, 1024, PERM_READ_WRITE),
@@ -51,6 +52,8 @@ def system_topics(
     ]
     if auto_create:
         table.append((AUTO_CREATE_TOPIC, queue_nums, PERM_ALL))
+    if trace_topic:
+        table.append((trace_topic, 1, PERM_READ_WRITE))
     return [TopicConfig(name, queues, queues, perm) for name, queues, perm in table]
 
 

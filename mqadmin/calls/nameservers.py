@@ -4,7 +4,7 @@ nothing."""
 from __future__ import annotations
 
 from mqadmin.admin import AdminClient, split_addresses
-from mqadmin.errors import AdminError, ReplyMalformed
+from mqadmin.errors import AdminError, ReplyMalformed, RequestRefused
 from remoting.codes import RequestCode, ResponseCode
 from remoting.errors import HeaderError
 from remoting.headers.header import Header
@@ -56,6 +56,21 @@ async def get_kv(client: AdminClient, namesrv: str, namespace: str, key: str) ->
     if value is None:
         raise AdminError(f"{namespace}/{key} has no value")
     return value
+
+
+async def add_to_order_conf(client: AdminClient, namesrv: str, topic: str, queues: dict[str, int]) -> str:
+    """The order conf of a topic with these broker sets' queue numbers, whatever others it names; it is put so."""
+    try:
+        known = await get_kv(client, namesrv, ORDER_TOPIC_CONFIG, topic)
+    except RequestRefused as error:
+        if error.code != ResponseCode.QUERY_NOT_FOUND:
+            raise
+        known = ""
+    parts = {part.partition(":")[0]: part for part in known.split(";") if part}
+    parts |= {name: f"{name}:{count}" for name, count in queues.items()}
+    conf = ";".join(parts.values())
+    await put_kv(client, namesrv, ORDER_TOPIC_CONFIG, topic, conf)
+    return conf
 
 
 async def _everywhere(client: AdminClient, namesrv: str, code: RequestCode, header: Header) -> list[str]:

@@ -19,8 +19,8 @@ HALF_TOPIC, SCHEDULE_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC", "SCHEDULE_TOPIC_XXXX"
 
 
 def rate(text: str | None) -> float:
-    """The first of the three numbers that a broker gives."""
-    return float((text or "0").split()[0])
+    """The first of the three numbers that a broker gives; a Java one gives none in its first seconds."""
+    return float(next(iter((text or "").split()), 0))
 
 
 def day_count(info: dict[str, str], what: str) -> int:

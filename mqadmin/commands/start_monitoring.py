@@ -5,7 +5,7 @@ others nothing."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mqadmin.admin import AdminClient
 from mqadmin.calls import clients, groups, topics
@@ -54,6 +54,16 @@ def undone_of(group: str, progress: Progress, now_ms: int) -> list[Undone]:
         total = sum(left for _, left in behind if left > 0)
         found.append(Undone(group, topic, total, max(left for _, left in behind), max(delays, default=0)))
     return found
+
+
+def as_json(row: Undone) -> dict[str, Any]:
+    """One row for scripts, named as upstream's object names them."""
+    return {
+        "topic": row.topic,
+        "undoneMsgsTotal": row.total,
+        "undoneMsgsSingleMQ": row.most_in_one_queue,
+        "undoneMsgsDelayTimeMills": row.delay_ms,
+    }
 
 
 @admin_command(
@@ -105,4 +115,4 @@ async def _look_at(client: AdminClient, report: Report, masters: list[str], grou
         notices += [f"ClientId: {name}, {line}" for line in troubles(name, info, now_ms)]
     for notice in notices:
         report.text(f"{NOTIFY}reportConsumerRunningInfo: ConsumerGroup: {group}, {notice}\n")
-    report.add("groups", {"group": group, "undone": [row._asdict() for row in undone], "notices": notices})
+    report.add("groups", {"group": group, "undone": [as_json(row) for row in undone], "notices": notices})

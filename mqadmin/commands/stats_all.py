@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mqadmin.admin import AdminClient
 from mqadmin.calls import brokerstats, groups, topics
@@ -41,6 +41,19 @@ def format_flow(row: Flow) -> str:
     )
 
 
+def as_json(row: Flow) -> dict[str, Any]:
+    """One row for scripts."""
+    return {
+        "topic": row.topic,
+        "group": row.group,
+        "accumulation": row.accumulation,
+        "inTps": row.in_tps,
+        "outTps": row.out_tps,
+        "in24Hour": row.in_day,
+        "out24Hour": row.out_day,
+    }
+
+
 @admin_command(
     "statsAll",
     Argument("a", "activeTopic", "print active topic only", is_flag=True),
@@ -67,7 +80,7 @@ def command(namesrvaddr: str | None, activetopic: bool, topic: str | None) -> No
             for row in flows:
                 if not activetopic or row.in_day or row.out_day:
                     report.text(format_flow(row))
-                    report.add("topics", row._asdict() | {"in24Hour": row.in_day, "out24Hour": row.out_day})
+                    report.add("topics", as_json(row))
 
     run(calls)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from mqadmin.admin import AdminClient
-from mqadmin.command import Argument, UsageWanted, admin_command, boolean, one_wanted, run
+from mqadmin.calls import nameservers
+from mqadmin.command import Argument, UsageWanted, admin_command, boolean, one_wanted, required_namesrv, run
+from mqadmin.errors import AdminError
 from mqadmin.replies import TopicSettings
 from mqadmin.report import Report, java_map, java_text
 from mqadmin.wanted import wanted_masters
@@ -56,6 +58,32 @@ def attribute_changes(option: str, text: str | None) -> dict[str, str]:
     return changes
 
 
+async def _order(
+    client: AdminClient,
+    report: Report,
+    namesrv: str | None,
+    addresses: list[str],
+    cluster: str | None,
+    topic: TopicSettings,
+) -> None:
+    """Tells name servers how many queues of an ordered topic each broker set has: of a cluster all at once, or of one."""
+    known = required_namesrv(namesrv)
+    sets = (await client.cluster_info(known)).sets_of(cluster)
+    names = [row.broker_name for row in sets if cluster or set(addresses) & set(row.addresses.values())]
+    if not names:
+        raise AdminError(
+            f"{known} knows no broker {', '.join(addresses)}: it has the topic, which has no order conf"
+        )
+    queues = dict.fromkeys(names, topic.write_queues)
+    conf = ";".join(f"{name}:{count}" for name, count in queues.items())
+    if cluster:
+        await nameservers.put_kv(client, known, nameservers.ORDER_TOPIC_CONFIG, topic.name, conf)
+    else:
+        await nameservers.add_to_order_conf(client, known, topic.name, queues)
+    report.text(f"set {'cluster' if cluster else 'broker'} orderConf. isOrder=true, orderConf=[{conf}]\n")
+    report.put(order_conf=conf)
+
+
 @admin_command(
     "updateTopic",
     Argument("b", "brokerAddr", "create topic to which broker"),
@@ -93,6 +121,10 @@ def command(
             await client.create_topic(address, settings)
             report.text(format_created(address))
             report.add("brokers", address)
+        if settings.order:
+            await _order(
+                client, report, namesrvaddr, addresses, clustername if not brokeraddr else None, settings
+            )
         report.text(format_topic(settings))
         report.put(topic=settings)
 

@@ -9,13 +9,32 @@ from remoting.bodies.dataversion import DataVersion
 from remoting.wirefields import I32, I64
 
 
+@dataclass(frozen=True, slots=True)
+class OffsetReset(Body):
+    """An administrator moved `group` in this queue to `offset`, and it does not go on there yet."""
+
+    group: str
+    topic: str
+    queue_id: I32
+    offset: I64
+
+
+@dataclass(slots=True)
+class OffsetResetTable(Body):
+    """Which groups were moved where."""
+
+    resets: list[OffsetReset] = field(default_factory=list)
+
+
 @dataclass(slots=True)
 class ConsumerOffsetWrapper(Body):
-    """Reply to 43: `topic@group` -> queue id -> next offset to consume."""
+    """Reply to 43: `topic@group` -> queue id -> next offset to consume. `offset_resets` is there while some stand; upstream's
+    brokers know no such thing."""
 
     offset_table: dict[str, dict[I32, I64]] = field(default_factory=dict)
     data_version: DataVersion = field(default_factory=DataVersion)
     group_topic_map: dict[str, list[str]] | None = None
+    offset_resets: OffsetResetTable | None = None
 
 
 @dataclass(slots=True)

@@ -124,6 +124,49 @@ class ResetOffsetBody(Body):
     offset_table: dict[MessageQueue, I64] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class QueueOffset(Body):
+    """An offset in one queue."""
+
+    topic: str
+    broker_name: str
+    queue_id: I32
+    offset: I64
+
+
+@dataclass(slots=True)
+class ResetOffsetListBody(Body):
+    """Body of 220 as the C++ library reads it."""
+
+    offset_table: list[QueueOffset] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class QueryAssignmentBody(Body):
+    """Body of 400: which queues of a topic a consumer is to read."""
+
+    topic: str
+    consumer_group: str
+    client_id: str
+    strategy_name: str = ""
+    message_model: str = "CLUSTERING"
+
+
+@dataclass(slots=True)
+class QueueAssignment(Body):
+    """One queue, and how it is read: PULL or POP."""
+
+    message_queue: MessageQueue
+    mode: str
+
+
+@dataclass(slots=True)
+class QueryAssignmentResponseBody(Body):
+    """Reply to 400."""
+
+    message_queue_assignments: list[QueueAssignment] = field(default_factory=list)
+
+
 @dataclass(slots=True)
 class ConsumeQueueData(Body):
     """One entry of a queue; `eval` says whether the asking group's subscription takes it."""

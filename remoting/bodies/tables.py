@@ -9,6 +9,7 @@ import orjson
 
 from remoting.bodies.body import Body
 from remoting.bodies.groups import SubscriptionGroupWrapper
+from remoting.bodies.offsets import OffsetResetTable
 from remoting.bodies.topics import TopicConfigWrapper
 from remoting.errors import BodyError
 from remoting.wirefields import I32, I64
@@ -126,10 +127,12 @@ def _queue_lock(row: Any, where: str) -> QueueLock:
 
 @dataclass(slots=True)
 class TablesCopy(Body):
-    """Reply to COPY_TABLES; one of an older version names no queue ends and no locks."""
+    """Reply to COPY_TABLES; one of an older version names no queue ends and no locks. `offset_resets` is there while some
+    stand."""
 
     topics: TopicConfigWrapper
     groups: SubscriptionGroupWrapper
     deletions: DeletionTable
     queue_ends: QueueEndTable = field(default_factory=QueueEndTable)
     queue_locks: QueueLockTable = field(default_factory=QueueLockTable)
+    offset_resets: OffsetResetTable | None = None

@@ -1,4 +1,4 @@
-"""Headers of the send requests 10, 310, 320 and of the reply-message ones 324, 325.
+"""Headers of the send requests 10, 310, 320 and of the reply-message ones 324, 325, 326.
 
 Codes 310, 320 and 325 write one-letter names for the same fields.
 """
@@ -63,3 +63,23 @@ class SendMessageResponseHeader(Header):
     recall_handle: str | None = None
     msg_region: str = wire("MSG_REGION", default="DefaultRegion")
     trace_on: bool = wire("TRACE_ON", default=True)
+
+
+@dataclass(slots=True)
+class ReplyMessageHeader(Header):
+    """326: the reply to a request, on its way to the client that asked; hosts are "ip:port", times ms."""
+
+    producer_group: str
+    topic: str
+    default_topic: str
+    default_topic_queue_nums: I32
+    queue_id: I32
+    sys_flag: I32
+    born_timestamp: I64
+    flag: I32
+    born_host: str
+    store_host: str
+    store_timestamp: I64
+    properties: str | None = None
+    reconsume_times: I32 | None = None
+    unit_mode: bool | None = False

@@ -35,7 +35,7 @@ class JavaLoad(PeerProcess):
         super().__init__(["java", *MEMORY, f"-Duser.home={home}", "-cp", path, str(PROGRAM)])
 
     def load(self, what: str, namesrv: str, topic: str, seconds: float, *more: int) -> JavaOutcome:
-        """`async`, `sync`, `pull`, `push` or `order`, as java/Load.java has them."""
+        """`async`, `sync`, `deals`, `pull`, `push` or `order`, as java/Load.java has them."""
         outcome = JavaOutcome(**self.ask(what, namesrv, topic, seconds, *more))
         if not outcome.messages:
             why = outcome.last_refusal or f"nothing within {UNANSWERED_S_MAX:g} s"

@@ -47,6 +47,8 @@ class Table:
 
     def lines(self, sides: list[str]) -> Iterator[str]:
         for title, values in (("what", self.values), ("multiples of the probe", self.multiples)):
+            if not values:
+                continue
             yield f"\n| {title} | {' | '.join(sides)} |\n|---|{'---|' * len(sides)}"
             for name, row in values.items():
                 cells = (cell(row[side]) if row.get(side) else "–" for side in sides)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from simulation.cluster.dealers import NAME, TOPICS
 from simulation.cluster.machines import Machines
 from simulation.cluster.members import QUEUES_OF
 from simulation.cluster.violation import Violation
@@ -17,6 +18,8 @@ NAMES_EACH = 3
 """A group has a retry topic, and one of dead letters."""
 NAMES_OF_THEIR_OWN = 16
 """Topics and groups that brokers and clients have without anybody's asking: upstream's, the retry topics, the consumers."""
+HISTORIES_EACH = 3
+"""What came to a topic, what went to a group of it, and what that gave back."""
 ELECTIONS_TOLD = 10
 """As upstream's tools show them, of each set."""
 ENTRIES_IN_MEMORY = 2_000
@@ -50,6 +53,8 @@ class ClusterBounds:
         indexes = sum(path.startswith("index/") for path in files)
         of_queues = Counter(path.rpartition("/")[0] for path in files if path.startswith("consumequeue/"))
         names = NAMES_EACH * len(self.machines.facts.all) + len(QUEUES_OF) + NAMES_OF_THEIR_OWN
+        if self.machines.done[NAME]:
+            names += len(TOPICS)
         queues = names + sum(QUEUES_OF.values())
         ids = max(self.ids, default=0) + len(self.machines.servers)
         return {
@@ -67,6 +72,11 @@ class ClusterBounds:
             "QueueTable._told_ends": queues,
             "Walked.next_offsets": queues,
             "Topics._table": names,
+            "Totals.stored": names,
+            "Totals.sizes": names,
+            "Totals.found": names,
+            "Totals.sent_back": names,
+            "RecentTotals._histories": HISTORIES_EACH * names,
             "Tables._emptied": names,
             "Deletions._table": names,
             "RouteTable.topics": names,

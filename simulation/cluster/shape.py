@@ -36,6 +36,9 @@ RESYNCED = 11, 5
 IN_ORDER = 8, 7
 """Of so many this one has clients that consume in order."""
 
+TRANSACTED = 15, 0
+"""Of so many this one has producers of messages in transactions."""
+
 LULLS = 23, frozenset({0, 15, 17, 18, 19, 20, 21, 22})
 """Of so many, those that leave these have a time without faults in the midst of their run."""
 
@@ -53,6 +56,7 @@ class Shape:
     has_resyncs: bool = False
     has_lulls: bool = False
     reads_in_order: bool = False
+    has_transactions: bool = False
 
     @staticmethod
     def of(seed: int) -> Shape:
@@ -71,6 +75,7 @@ class Shape:
             has_resyncs=of(RESYNCED, seed) and not is_unclean,
             has_lulls=seed % LULLS[0] in LULLS[1],
             reads_in_order=of(IN_ORDER, seed) and not is_unclean,
+            has_transactions=of(TRANSACTED, seed) and not is_unclean,
         )
 
     def settings(self) -> dict[str, object]:

@@ -32,13 +32,23 @@ from messagestore.log import commitlog
 from messagestore.store import MessageStore
 from mqruntime.segments import RESERVE_STEP_BYTES
 from nativepath import presence
-from simulation.cluster import boundsbugs, catchupbugs, lockbugs, members, retentionbugs, sealbugs  # noqa: F401  their bugs join the others
+from simulation.cluster import (  # noqa: F401  their bugs join the others
+    boundsbugs,
+    catchupbugs,
+    lockbugs,
+    members,
+    movebugs,
+    retentionbugs,
+    sealbugs,
+    transactionbugs,
+)
 from simulation.cluster.appends import Appends
 from simulation.cluster.blocks import log_has_blocks
 from simulation.cluster.bounds import ClusterBounds
 from simulation.cluster.check import ClusterCheck
 from simulation.cluster.clientjudge import ClientJudge
 from simulation.cluster.crashes import AllLosePower
+from simulation.cluster.dealers import SETTINGS
 from simulation.cluster.delaycheck import all_delivered
 from simulation.cluster.factcheck import FactCheck
 from simulation.cluster.fault import Fault
@@ -64,6 +74,7 @@ from simulation.cluster.service import Service
 from simulation.cluster.shape import Shape
 from simulation.cluster.sickdisks import SickDisks
 from simulation.cluster.totals import Totals
+from simulation.cluster.transactors import Transactors
 from simulation.cluster.violation import Violation
 from simulation.cluster.votes import VotesOnDisk
 from simulation.kernel import seeds
@@ -125,6 +136,7 @@ class ClusterWorld:
         self.pacing = Pacing(self.machines, on=self.shape.is_limited)
         self.resyncs: Resyncs | None = None
         self.readers: OrderedReaders | None = None
+        self.transactors: Transactors | None = None
         self.lost_for_good = LostForGood(self.machines)
         self.faults = Faults(self.machines, *self.besides())
         self.hand_overs = CleanHandOvers(self.machines, seed)
@@ -196,9 +208,13 @@ class ClusterWorld:
                     timers=self.timers,
                     segment_bytes=self.segment_bytes,
                     contract=self.contract,
-                    besides=self.retention.settings() | self.pacing.settings() | self.shape.settings(),
+                    besides=self.told_besides(),
                 )
             )
+
+    def told_besides(self) -> dict[str, object]:
+        transacting = {} if self.transactors is None else SETTINGS
+        return self.retention.settings() | self.pacing.settings() | self.shape.settings() | transacting
 
     @contextmanager
     def appended(self) -> Iterator[None]:
@@ -250,6 +266,10 @@ class ClusterWorld:
         if self.shape.reads_in_order:
             self.readers = OrderedReaders(self.machines, self.world.node("readers", members.READERS_HOST))
             yield self.readers
+        if self.shape.has_transactions and self.contract.waits:
+            node = self.world.node("transactors", members.TRANSACTIONS_HOST)
+            self.transactors = Transactors(self.machines, node, keeps=not self.retention.on)
+            yield self.transactors
         if self.shape.has_operator:
             self.operator = Operator(self.machines, self.world.node("operator", members.OPERATOR_HOST))
             yield self.operator
@@ -362,6 +382,8 @@ class ClusterWorld:
     def judge(self) -> None:
         """The client stops; logs become equal; what it was told is compared with what is there."""
         self.client.run(self.client.app.stop_sending())
+        if self.transactors is not None:
+            self.transactors.settle()
         self.retention.stop()
         machines = self.machines
 
@@ -385,6 +407,9 @@ class ClusterWorld:
         if self.shape.is_sealed and not self.check.forked:
             sealed = all_sealed(self.check.confirmed, brokers[0].store.segment_size_bytes)
             self.totals.counts["records with their own CRC"] += sealed
+        if self.transactors is not None:
+            self.transactors.at_the_end(self.check.confirmed, brokers[0].store.segment_size_bytes)
+            self.totals.counts["transactions"] += len(self.transactors.dealers.deals)
         self.world.run_for_ms(COPIED_MS)
         self.bounds.at_the_end()
         begins = max(broker.store.min_offset() for broker in brokers)

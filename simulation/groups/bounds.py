@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from simulation.cluster.administration import VALUE_MAX
+from simulation.cluster.dealers import TOPICS
 from simulation.cluster.violation import Violation
 from simulation.groups.clients import QUEUES_OF
 from simulation.kernel.bounds import Bounds, Numbers
@@ -25,14 +26,20 @@ NOTES_OF_A_MOMENT = 2 * 1_000 // 50 + 2
 ENTRIES_IN_MEMORY = 4_000
 """Of the log: all of a run this long."""
 
+HISTORIES_EACH = 3
+"""What came to a topic, what went to a group of it, and what that gave back."""
+
 
 class GroupBounds:
     """Looks each LOOK_MS."""
 
-    def __init__(self, world: World, nodes: Sequence[Node], names: Callable[[], int]) -> None:
+    def __init__(
+        self, world: World, nodes: Sequence[Node], names: Callable[[], int], *, has_deals: bool
+    ) -> None:
         """`names()` were asked for by administrators, retry topics of groups among them."""
         self.world = world
         self.names = names
+        self.own_names = NAMES_OF_THEIR_OWN + (len(TOPICS) if has_deals else 0)
         self.bounds = Bounds(world, list(nodes), Violation)
         self.due_ms = LOOK_MS
 
@@ -52,7 +59,7 @@ class GroupBounds:
         indexes = sum(path.startswith("index/") for path in files)
         of_queues = Counter(path.rpartition("/")[0] for path in files if path.startswith("consumequeue/"))
         asked = self.names()
-        names = len(QUEUES_OF) + NAMES_OF_THEIR_OWN + asked
+        names = len(QUEUES_OF) + self.own_names + asked
         queues = names + sum(QUEUES_OF.values()) + asked * VALUE_MAX
         return {
             "FileList.files": ledger,
@@ -71,6 +78,11 @@ class GroupBounds:
             "QueueTable._queues": queues,
             "QueueTable._told_ends": queues,
             "Topics._table": names,
+            "Totals.stored": names,
+            "Totals.sizes": names,
+            "Totals.found": names,
+            "Totals.sent_back": names,
+            "RecentTotals._histories": HISTORIES_EACH * names,
             "Tables._emptied": names,
             "Deletions._table": names,
             "RouteTable.topics": names,

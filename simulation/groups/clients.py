@@ -17,6 +17,7 @@ from mqadmin.replies import TopicSettings
 from mqclient.client import Client
 from mqclient.errors import PullFailed, RouteUnknown, SendOutcomeUnknown, SendRefused
 from mqclient.message import OutgoingMessage
+from mqruntime.clock import Clock
 from mqruntime.runtime import Runtime
 from simulation.cluster.delays import GROUP, LATER, DelayedWork
 from simulation.cluster.members import ReaderNotes
@@ -80,6 +81,24 @@ class Batches:
             self.attempts.append(Attempt(key, body_hash(body), outcome, began_ms, ended_ms, place, why))
 
 
+async def made(admin: AdminClient, topic: str, queues: int, master_address: Callable[[], str | None]) -> None:
+    """The topic, on the master, until the name server routes it."""
+    while True:
+        try:
+            await admin.create_topic(master_address() or "", TopicSettings(topic, queues, queues))
+            await admin.topic_route(NAMESRV, topic)
+            break
+        except AdminError:
+            await asyncio.sleep(0.2)
+
+
+async def topic_made(topic: str, master_address: Callable[[], str | None], clock: Clock) -> None:
+    """The same of one queue, by a client of its own."""
+    admin = AdminClient(clock)
+    await made(admin, topic, 1, master_address)
+    await admin.close()
+
+
 class ClientApp:
     """`master_address()` is where topics are made, which is done before anything else."""
 
@@ -124,14 +143,7 @@ class ClientApp:
     async def start(self) -> None:
         admin = AdminClient(self.client.clock)
         for topic, queues in QUEUES_OF.items():
-            while True:
-                try:
-                    settings = TopicSettings(topic, queues, queues)
-                    await admin.create_topic(self._master_address() or "", settings)
-                    await admin.topic_route(NAMESRV, topic)
-                    break
-                except AdminError:
-                    await asyncio.sleep(0.2)
+            await made(admin, topic, queues, self._master_address)
         await admin.close()
         for load in self.loads:
             load.start()

@@ -17,6 +17,7 @@ from mqruntime.runtime import Runtime
 from namesrv.server import NamesrvApp
 from namesrv.settings import NamesrvSettings
 from raftstore.member import ledger_settings
+from simulation.cluster.dealers import SETTINGS
 from simulation.kernel.node import Node
 
 NAMESRV_HOST = "10.0.0.1"
@@ -25,6 +26,9 @@ HOSTS = ("10.0.2.1", "10.0.2.2", "10.0.2.3", "10.0.2.4", "10.0.2.5")
 BROKER_PORT = 10911
 BROKER_SET = "broker-a"
 CLIENT_HOST = "10.0.3.1"
+DEALERS_HOST = "10.0.3.2"
+DEALT = 8, 3
+"""Of so many seeds this one has producers of messages in transactions."""
 NAME_SERVER_MS = 30_000
 INDEX_FILE_BYTES = 32 * 256
 FACTS = 5, 3
@@ -46,6 +50,7 @@ class Kind:
     """Bits flip on disks at the end; the log is scrubbed all the time, and its files are small."""
     has_facts: bool
     """Administrators and clients that consume in order are at work."""
+    has_deals: bool
 
     @property
     def ids(self) -> list[str]:
@@ -77,6 +82,7 @@ def kind_of(seed: int) -> Kind:
         pushes=drawn.choice((1, 8)),
         rots=rots,
         has_facts=seed % FACTS[0] == FACTS[1],
+        has_deals=seed % DEALT[0] == DEALT[1],
     )
 
 
@@ -116,6 +122,8 @@ def broker_app(number: int, kind: Kind, runtime: Runtime) -> BrokerApp:
         }
     if kind.rots:
         settings |= {"scrubInterval": 1_000}
+    if kind.has_deals:
+        settings |= SETTINGS
     return BrokerApp(BrokerSettings.model_validate(settings), runtime)
 
 

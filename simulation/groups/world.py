@@ -28,6 +28,7 @@ from namesrv.server import NamesrvApp
 from raftstore import member as raftmember
 from remoting.codes import ResponseCode
 from simulation.cluster.clientjudge import found_in_queue
+from simulation.cluster.dealers import DEALS, Dealers
 from simulation.cluster.loggedbugs import LoggedBugs
 from simulation.cluster.looks import BrokerLook
 from simulation.cluster.members import ReaderNotes
@@ -38,7 +39,7 @@ from simulation.groups import factbugs, members  # noqa: F401  its bugs join the
 from simulation.groups.bounds import GroupBounds
 from simulation.groups.bugs import BUGS, planted
 from simulation.groups.check import GroupCheck
-from simulation.groups.clients import PLAIN, QUEUES_OF, SINGLE, ClientApp
+from simulation.groups.clients import PLAIN, QUEUES_OF, SINGLE, ClientApp, topic_made
 from simulation.groups.delivered import all_delivered, judge_delayed_ones, messages_in
 from simulation.groups.faults import GroupFaults
 from simulation.groups.members import BROKER_PORT, BROKER_SET, HOSTS, Look, broker_on, kind_of
@@ -46,7 +47,7 @@ from simulation.groups.retention import GroupRetention
 from simulation.groups.rot import Rot
 from simulation.kernel import seeds
 from simulation.kernel.garbage import seldom_collected
-from simulation.kernel.node import Node
+from simulation.kernel.node import Node, SimulatedClock
 from simulation.kernel.world import World
 
 T = TypeVar("T")
@@ -97,10 +98,28 @@ class GroupWorld:
         )  # fmt: skip
         self.tables = self.table_clients() if self.kind.has_facts else None
         self.bounds = GroupBounds(
-            self.world, [*self.nodes, self.namesrv], lambda: self.tables.names if self.tables else 0
+            self.world,
+            [*self.nodes, self.namesrv],
+            lambda: self.tables.names if self.tables else 0,
+            has_deals=self.kind.has_deals,
         )
+        self.dealers = self.made_dealers() if self.kind.has_deals else None
         self.known_looks: dict[str, Look] = {}
         self.looked_us = 0
+
+    def made_dealers(self) -> Dealers:
+        node = self.world.node("dealers", members.DEALERS_HOST)
+        return Dealers(
+            node,
+            self.nodes,
+            seed=self.world.seed,
+            namesrv=members.NAMESRV,
+            master=self.leader,
+            kill=self.faults.end,
+            create_topic=lambda: topic_made(DEALS, self.master_address, SimulatedClock(node)),
+            done=self.faults.done,
+            keeps=self.kind.kept_s is None,
+        )
 
     def run(self) -> None:
         """Raises Violation, or what the world raises for a bug."""
@@ -229,6 +248,8 @@ class GroupWorld:
             self.check.look_at_role(look)
             self.check.look_at_queues(look)
             self.retention.look(look)
+        if self.dealers is not None and self.client_is_ready():
+            self.dealers.look()
         if self.tables is not None and self.client_is_ready():
             self.tables.look(self.broker_looks())
         if self.check.broken is not None:
@@ -241,6 +262,8 @@ class GroupWorld:
     def heal(self) -> None:
         """No faults any more: the set serves within the limit, and again when its leader is killed once more."""
         self.faults.heal()
+        if self.dealers is not None:
+            self.dealers.healed = True
         if self.tables is not None:
             self.tables.heal()
         self.become_whole()
@@ -315,6 +338,8 @@ class GroupWorld:
             self.tables.at_the_end(self.broker_looks)
             self.totals.counts["locks of queues answered"] += self.tables.locks.answered
             self.totals.counts["facts"] += self.tables.facts.answers
+        if self.dealers is not None:
+            self.dealers.settle(self.world)
         self.retention.stop(self.looks())
 
         def delivered() -> bool:
@@ -334,6 +359,9 @@ class GroupWorld:
             self.check.all_listed(look)
         self.world.run_for_ms(COPIED_MS)
         self.bounds.at_the_end()
+        if self.dealers is not None:
+            self.dealers.judge(messages_in(self.check.decided))
+            self.totals.counts["transactions"] += len(self.dealers.deals)
         self.ask(self.client.finds_master(BROKER_SET))
         ever = self.ever_decided()
         strange = [found for found in self.notes.seen.values() if ever.get(found.place) != found]

@@ -28,7 +28,7 @@ CLIENT_HOST = "10.0.3.1"
 TOPIC = "pairs"
 QUEUES = 3
 SEND_TIMEOUT_MS = 2_500
-FACTS = 5, 3
+FACTS = 10, 7
 """Of so many seeds this one has administrators and clients that lock queues."""
 BROKER_SET = "broker-a"
 

@@ -13,10 +13,13 @@ from localcluster.cluster import Cluster
 from tests.interop.javapeer import JavaClient
 from tests.waits import NOBODY_IS_LATE, WAIT_MS
 
+ASKED_SOON = {"transactionTimeOut": "500", "transactionCheckInterval": "1000"}
 BROKER_SETTINGS = {
     "messageDelayLevel": "1s 1s 1s 1s 1s",
     "slaveSyncInterval": "500",
+    "traceTopicEnable": "true",
     "enablePropertyFilter": "true",
+    **ASKED_SOON,
     **NOBODY_IS_LATE,
 }
 

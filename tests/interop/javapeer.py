@@ -20,6 +20,9 @@ PEERS = Path(os.environ.get("AUTOSWITCH_PEERS") or DEFAULT_PEERS).expanduser()
 JARS = PEERS / "jars"
 BROKER_JARS = PEERS / "broker-jars"
 CONTROLLER_JARS = PEERS / "controller-jars"
+NAMESRV_JARS = PEERS / "namesrv-jars"
+OLD_CLIENT = "4.9.8"
+OLD_CLIENT_JARS = PEERS / f"client-{OLD_CLIENT}-jars"
 QUICK_START = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 SERVER = [*QUICK_START, "-Dtls.server.mode=disabled"]
 """Its servers make a key and a certificate at each start else, for connections that nobody opens: most of the time it takes."""
@@ -50,6 +53,22 @@ def controller_missing() -> str | None:
     return missing()
 
 
+def namesrv_missing() -> str | None:
+    """Why no Java name server can run here."""
+    if not (NAMESRV_JARS / "rocketmq-namesrv-5.3.3.jar").exists():
+        return (
+            f"no name server of RocketMQ 5.3.3 in {NAMESRV_JARS}: run scripts/fetch-peers, which needs Maven"
+        )
+    return missing()
+
+
+def old_client_missing() -> str | None:
+    """Why no Java client of 4.9 can run here."""
+    if not (OLD_CLIENT_JARS / f"rocketmq-client-{OLD_CLIENT}.jar").exists():
+        return f"no client of RocketMQ {OLD_CLIENT} in {OLD_CLIENT_JARS}: run scripts/fetch-peers, which needs Maven"
+    return missing()
+
+
 def java_broker(file: Path) -> list[str]:
     """What starts a Java broker with the properties file `file`, in whose folder its logs go."""
     memory = ["-Xms192m", "-Xmx192m", "-XX:MaxDirectMemorySize=256m"]
@@ -60,7 +79,7 @@ def java_broker(file: Path) -> list[str]:
 
 def compiled(sources: Sequence[Path], jars: Path) -> Path:
     """The folder with the classes of `sources`, which need `jars`."""
-    content = b"".join(path.read_bytes() for path in sources)
+    content = jars.name.encode() + b"".join(path.read_bytes() for path in sources)
     classes = PEERS / "classes" / hashlib.sha256(content).hexdigest()[:16]
     if not classes.exists():
         classes.parent.mkdir(exist_ok=True)
@@ -73,6 +92,19 @@ def compiled(sources: Sequence[Path], jars: Path) -> Path:
             shutil.rmtree(fresh)
             assert classes.exists()
     return classes
+
+
+def default_clients(
+    jars: Path, namesrv: str, topic: str, home: Path, poll_ms: int | None = None
+) -> PeerProcess:
+    """java/handover/HandOver.java, with the client that `jars` hold and, but for `poll_ms`, its default settings."""
+    classes = compiled([SOURCES / "handover/HandOver.java"], jars)
+    path = os.pathsep.join([str(classes), str(SOURCES), f"{jars}/*"])
+    # 4.9 has a logger of its own, which no file of ours silences
+    silent = [f"-Duser.home={home}", "-Drocketmq.client.logLevel=WARN"]
+    more = [] if poll_ms is None else [str(poll_ms)]
+    command = ["java", "-Xmx256m", *QUICK_START, *silent, "-cp", path, "HandOver", namesrv, topic, *more]
+    return PeerProcess(command)
 
 
 class JavaClient(PeerProcess):

@@ -107,6 +107,7 @@ def test_what_one_changes_the_other_shows(both: Both, tmp_path: Path) -> None:
     both.agree("updateOrderConf", "-t", TOPIC, "-m", "put", "-v", f"{broker_name}:{QUEUES}")
     assert f"orderConf=[{broker_name}:{QUEUES}]" in both.agree("updateOrderConf", "-t", TOPIC, "-m", "get")[0]
     both.agree("updateOrderConf", "-t", TOPIC, "-m", "delete")
+    both.agree("updateTopic", "-b", both.master(), "-t", "AdminBothOrdered", "-w", 4, "-o", "true")
     both.agree("updateNamesrvConfig", "-k", "orderMessageEnable", "-v", "false")
     of_cluster = ("-c", CLUSTER_NAME, "-t", TOPIC, "-p")
     assert "from 6 to 4" in both.upstream("updateTopicPerm", *of_cluster, 4)

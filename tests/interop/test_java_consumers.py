@@ -12,6 +12,8 @@ import pytest
 
 from localcluster.cluster import Cluster
 from localcluster.layout import BROKER_SET, CLUSTER_NAME
+from localcluster.waiting import NotYet, wait_for
+from mqclient import Client, StoredMessage
 from remoting.codes import ResponseCode
 from tests.interop.javapeer import JavaClient, missing
 from tests.interop.slavereads import all_know, reads_old_messages_from_a_slave_and_new_ones_from_the_master
@@ -58,6 +60,15 @@ def send(java: JavaClient, topic: str, count: int, *, tag: str = "Tag") -> None:
 def acked(java: JavaClient, topic: str) -> list[int]:
     """The keys of all messages that were acknowledged, in order."""
     return sorted(java.ask("acked", topic)["keys"])
+
+
+def elect_another(java: JavaClient, cluster: Cluster) -> str:
+    """The address of a slave that is elected."""
+    before = asyncio.run(cluster.wait_whole(timeout_ms=WAIT_MS))
+    chosen = next(replica for replica in before.in_sync if replica.broker_id != before.master_id)
+    where = ("-a", cluster.layout.address("controller-0"), "-b", chosen.broker_id)
+    java.admin("electMaster", *where, "-bn", BROKER_SET, "-c", CLUSTER_NAME)
+    return str(chosen.address)
 
 
 def once(*consumed: dict[str, Any]) -> list[int]:
@@ -171,14 +182,11 @@ def test_consumers_in_order_take_each_queue_in_order_through_a_hand_over_and_a_k
     assert java.ask("assigned", "second", QUEUES // 2) == {"queues": QUEUES // 2}
     java.ask("stream", "Ordered")
     java.ask("await", 50)
-    before = asyncio.run(cluster.wait_whole(timeout_ms=WAIT_MS))
-    chosen = next(replica for replica in before.in_sync if replica.broker_id != before.master_id)
-    where = ("-a", cluster.layout.address("controller-0"), "-b", chosen.broker_id)
-    java.admin("electMaster", *where, "-bn", BROKER_SET, "-c", CLUSTER_NAME)
+    chosen = elect_another(java, cluster)
     java.ask("await", 50)
-    assert master_address(cluster) == chosen.address
+    assert master_address(cluster) == chosen
     java.ask("await", 50)
-    master = cluster.layout.name_of(chosen.address)
+    master = cluster.layout.name_of(chosen)
     assert master is not None
     cluster.kill([master])
     java.ask("await", 50)
@@ -208,7 +216,6 @@ def test_what_is_not_supported_is_refused_with_a_code(java: JavaClient, cluster:
     def code(*words: object) -> ResponseCode:
         return ResponseCode(java.ask(*words)["code"])
 
-    assert code("transaction", "Refused") is ResponseCode.NO_PERMISSION
     assert code("sql92", "Refused", "number>>1") is ResponseCode.SUBSCRIPTION_PARSE_FAILED
     for request in (POP_MESSAGE, ACK_MESSAGE, CHANGE_INVISIBLE_TIME):
         assert code("request", request, address) is ResponseCode.REQUEST_CODE_NOT_SUPPORTED
@@ -241,3 +248,81 @@ def test_a_group_goes_on_where_it_was_on_the_next_master(java: JavaClient, clust
     assert once(first, java.ask("close", "after")) == acked(java, "GoneOn")
     cluster.start([killed])
     asyncio.run(cluster.wait_whole(timeout_ms=WAIT_MS))
+
+
+# Those below elect masters: for half a minute after that a former one asks its successor where groups are, so that
+# `all_know` says nothing of its own table.
+
+
+def test_consumers_whose_queues_the_broker_assigns_share_them(java: JavaClient, cluster: Cluster) -> None:
+    create_topic(java, cluster, "Assigned")
+    for name in ("assigned", "another"):
+        java.ask("assign", name, "Assigned", "InteropAssigned")
+    for name in ("assigned", "another"):
+        assert java.ask("assigned", name, QUEUES // 2) == {"queues": QUEUES // 2}
+    send(java, "Assigned", 40)
+    half = java.ask("seen", "assigned", 20)
+    assert once(half, java.ask("seen", "another", 20)) == acked(java, "Assigned")
+    java.ask("close", "assigned")
+    java.ask("close", "another")
+
+
+async def traces_of(cluster: Cluster, topic: str, wanted: set[str], events: int) -> list[StoredMessage]:
+    """Once they say so many things about the messages with ids `wanted`, nothing else being traced there."""
+
+    async def all_told() -> list[StoredMessage]:
+        found: list[StoredMessage] = []
+        consumer = client.consumer("InteropTraceReader")
+        for queue in await consumer.queues(topic):
+            start, end = await consumer.min_offset(queue), await consumer.max_offset(queue)
+            found += [message async for message in consumer.read(queue, start, end)]
+        lines = [line for message in found for line in message.plain_body().decode().split("\x02") if line]
+        if len(lines) < events:
+            raise NotYet(f"{len(lines)} of {events} events in {topic}")
+        assert {key for message in found for key in message.properties["KEYS"].split(" ")} >= wanted
+        return found
+
+    async with Client(cluster.layout.namesrv) as client:
+        return await wait_for(f"traces in {topic}", all_told, WAIT_MS)
+
+
+def test_clients_trace_what_becomes_of_messages(java: JavaClient, cluster: Cluster) -> None:
+    """In the system's topic, which the setting makes, and in one of their own: sent, given to a listener, and back."""
+    create_topic(java, cluster, "OwnTraces")
+    for group, own in (("InteropTraced", ()), ("InteropOwnTraces", ("OwnTraces",))):
+        create_topic(java, cluster, group)
+        ids = java.ask("traced", group, group, 3, *own)["ids"]
+        found = asyncio.run(traces_of(cluster, (*own, "RMQ_SYS_TRACE_TOPIC")[0], set(ids), 9))
+        lines = [line for each in found for line in each.plain_body().decode().split("\x02") if line]
+        kinds = Counter(line.split("\x01")[0] for line in lines)
+        assert kinds == {"Pub": 3, "SubBefore": 3, "SubAfter": 3}
+        assert {line.split("\x01")[5] for line in lines if line.startswith("Pub")} == set(ids)
+
+
+def test_a_group_that_is_moved_while_it_consumes_goes_on_there_under_the_next_master(
+    java: JavaClient, cluster: Cluster
+) -> None:
+    create_topic(java, cluster, "Moved")
+    consume(java, "moved", "Moved", "InteropMoved")
+    send(java, "Moved", 20)
+    java.ask("seen", "moved", 20)
+    asyncio.run(all_know(cluster, "InteropMoved", "Moved", 20))
+    where = ("-n", cluster.layout.namesrv, "-g", "InteropMoved", "-t", "Moved")
+    assert "broker-a" in java.admin("resetOffsetByTime", *where, "-s", 0)
+    elect_another(java, cluster)
+    java.ask("seen", "moved", 40)
+    again = java.ask("close", "moved")
+    assert Counter(again["keys"]) == dict.fromkeys(acked(java, "Moved"), 2)
+    asyncio.run(all_know(cluster, "InteropMoved", "Moved", 20))
+
+
+def test_requests_are_answered_also_by_a_master_that_the_asker_has_not_heard_of(
+    java: JavaClient, cluster: Cluster
+) -> None:
+    create_topic(java, cluster, "Asked")
+    java.ask("answer", "Asked", "InteropAnswer")
+    assert java.ask("askings", "Asked", 20) == {"answered": 20}
+    assert java.ask("forsaken", "Asked") == {"code": ResponseCode.SYSTEM_ERROR}
+    elect_another(java, cluster)
+    assert java.ask("askings", "Asked", 20) == {"answered": 20}
+    assert java.ask("silent") == {"refused": 0}

@@ -5,13 +5,19 @@ Each test starts a JVM or two; files of the log are compared byte for byte."""
 from __future__ import annotations
 
 import shutil
+import signal
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
+from click.testing import CliRunner
 
 from messagestore.record import FIXED_PARTS
 from messagestore.recordcrc import HEAD
+from mqadmin.cli import admin
+from mqclient.errors import ClientError
 from mqclient.producer import SendStatus
 from tests.interop.javapeer import broker_missing, java_broker
 from tests.realpair import SEGMENT_BYTES, TOPIC, RealPair, bodies, ours
@@ -29,6 +35,7 @@ JAVA = {
     "sendMessageThreadPoolNums": 2,
     "slaveTimeout": 500,
     "flushDiskType": "ASYNC_FLUSH",
+    "slaveReadEnable": "true",
 }
 
 
@@ -67,6 +74,42 @@ def test_our_slave_follows_a_java_master_through_kills_of_either(tmp_path: Path)
         assert {message.body for message in pair.read()} >= {*sent, *missed, *after}
         pair.wait_for(lambda: level(pair))
         pair.wait_for(lambda: has_topic(pair, 1))
+        our_mqadmin_works_with_a_java_broker(pair, tmp_path)
+        pair.kill("broker-0")
+        pair.wait_for(partial(holds, pair, {*after}, number=1))
+
+
+def our_mqadmin_works_with_a_java_broker(pair: RealPair, folder: Path) -> None:
+    """What ours asks brokers for, a Java one answers as ours do."""
+
+    def told(line: str) -> dict[str, Any]:
+        result = CliRunner().invoke(admin, [*line.split(), "-n", pair.namesrv, "--json"], prog_name="mqadmin")
+        assert result.exit_code == 0, result.output
+        return dict(orjson.loads(result.stdout))
+
+    master, (cluster, name) = pair.address(0), ("DefaultCluster", "broker-a")
+    topics, groups = folder / "topics.json", folder / "groups.json"
+    topics.write_text('[{"topicName": "Listed", "readQueueNums": 2, "writeQueueNums": 2, "perm": 6}]')
+    groups.write_text('[{"groupName": "Listed"}]')
+    assert told(f"updateTopicList -b {master} -f {topics}")["brokers"] == [master]
+    assert told(f"updateSubGroupList -b {master} -f {groups}")["brokers"] == [master]
+    assert told("getConsumerConfig -g Listed")["configs"][0]["groupName"] == "Listed"
+    [changed] = told(f"updateTopicPerm -c {cluster} -t {TOPIC} -p 4")["brokers"]
+    assert (changed["permBefore"], changed["perm"]) == (6, 4)
+    told(f"updateTopicPerm -c {cluster} -t {TOPIC} -p 6")
+    assert told(f"queryCq -t {TOPIC} -q 0 -i 0 -c 2 -b {master}")["maxQueueIndex"] > 0
+    messages = told(f"printMsgByQueue -t {TOPIC} -a {name} -i 0 -p true")["messages"]
+    assert told(f"queryMsgByUniqueKey -t {TOPIC} -i {messages[0]['msgId']}")["messages"][0]["topic"] == TOPIC
+    told(f"resetOffsetByTime -g Listed -t {TOPIC} -s now")
+    told(f"cloneGroupOffset -s Listed -d Cloned -t {TOPIC}")
+    assert told(f"skipAccumulatedMessage -g Listed -t {TOPIC}")["queues"]
+    assert told(f"brokerConsumeStats -b {master}")["totalDiff"] >= 0
+    assert told(f"statsAll -t {TOPIC}")["topics"][0]["topic"] == TOPIC
+    assert "groups" in told(f"producer -b {master}")
+    assert told(f"exportMetadata -c {cluster} -f {folder}")["topicConfigTable"].keys() >= {TOPIC, "Listed"}
+    assert told(f"exportMetrics -c {cluster} -f {folder}")["evaluateReport"].keys() == {name}
+    assert told(f"exportConfigs -c {cluster} -f {folder}")["clusterScale"]["masterBrokerSize"] == 1
+    assert told("clusterRT -a 2 --once")["brokers"][0]["success"] == 2
 
 
 def test_a_java_slave_follows_our_master_through_kills_of_either(tmp_path: Path) -> None:
@@ -92,6 +135,10 @@ def test_a_java_slave_follows_our_master_through_kills_of_either(tmp_path: Path)
         pair.wait_for(lambda: has_topic(pair, 1))
         table = orjson.loads((pair.store(1) / "config/topics.json").read_bytes())["topicConfigTable"]
         assert table[TOPIC]["writeQueueNums"] == 2
+        held = {message.body for message in pair.read()}
+        pair.kill("broker-0")
+        pair.wait_for(partial(holds, pair, {*after}, number=1))
+        assert pair.read_at(1) <= held
 
 
 def test_our_slave_stays_out_when_a_java_master_comes_back_with_another_log(tmp_path: Path) -> None:
@@ -111,6 +158,49 @@ def test_our_slave_stays_out_when_a_java_master_comes_back_with_another_log(tmp_
                 result.status for result in pair.send(*bodies("second", 10, 1_000))
             }
         assert pair.log(1) == held
+
+
+TURNS = [(java_broker, None), (ours, signal.SIGKILL), (java_broker, signal.SIGTERM), (ours, signal.SIGTERM)]
+"""Who has the store, and how the one before ended; at last Java's again."""
+
+
+def test_a_java_store_goes_on_in_ours_and_in_javas_again(tmp_path: Path) -> None:
+    with RealPair(tmp_path / "pair", [java_broker], **{**JAVA, "brokerRole": "ASYNC_MASTER"}) as pair:
+        sent: list[bytes] = []
+        for turn, (command, ending) in enumerate([*TURNS, (java_broker, signal.SIGKILL)]):
+            before: dict[tuple[int, int], bytes] = {}
+            if ending is not None:
+                before = places(pair)
+                pair.kill("broker-0", ending)
+            pair.commands[0] = command
+            pair.start(0)
+            if turn == 0:
+                pair.create_topic()
+            pair.wait_for(partial(is_as, pair, before))
+            more = bodies(f"turn {turn}", 90)  # longer than a file of the log
+            pair.send_until_acknowledged(*more)
+            sent += more
+        held = places(pair)
+        assert {*held.values()} == {*sent}
+        for queue_id in (0, 1):
+            offsets = sorted(offset for queue, offset in held if queue == queue_id)
+            assert offsets == list(range(len(offsets)))
+
+
+def holds(pair: RealPair, bodies: set[bytes], number: int = 0) -> bool:
+    return pair.read_at(number) >= bodies
+
+
+def is_as(pair: RealPair, before: dict[tuple[int, int], bytes]) -> bool:
+    return places(pair) == before
+
+
+def places(pair: RealPair) -> dict[tuple[int, int], bytes]:
+    """Body by queue and offset; nothing while clients know no way."""
+    try:
+        return {(message.queue_id, message.queue_offset): message.body for message in pair.read()}
+    except ClientError:
+        return {}
 
 
 @pytest.mark.parametrize("rotten", [False, True])

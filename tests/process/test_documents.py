@@ -59,6 +59,13 @@ COMMANDS: dict[str, Run | Elsewhere] = {
     UP: Elsewhere("the fixture `cluster`"),
     DOWN: Elsewhere("the fixture `cluster`"),
     "scripts/cluster status --dir run/demo": Run("controller-2"),
+    "mqadmin --version": Run("mqadmin "),
+    "systemctl enable --now mqnamesrv mqcontroller mqbroker@a": Elsewhere(
+        "machines with systemd; tests/unit/localcluster/test_three_machines_page.py loads the files"
+    ),
+    "mqadmin watch --once -n '10.0.0.11:9876;10.0.0.12:9876;10.0.0.13:9876'": Run(
+        "master", instead=(("'10.0.0.11:9876;10.0.0.12:9876;10.0.0.13:9876'", "NAMESRV"),)
+    ),
     TOPIC: Elsewhere("the test of programs for Python"),
     "scripts/drill kill --count 5 --dir run/demo": Run("lost 0", instead=(("--count 5", "--count 1"),)),
     "scripts/drill kill --count 20": Elsewhere(
@@ -84,6 +91,19 @@ COMMANDS: dict[str, Run | Elsewhere] = {
         )
         for line in ("add n3-HOST:PORT", "remove n2")
     },
+    **{
+        line: Elsewhere("tests/interop/test_java_fleets.py runs docs/migration.md")
+        for line in (
+            "cp -a --sparse=always STORE STORE.java",
+            "python -m dledger inspect STORES",
+            "mqadmin clusterList -n NAMESRV",
+            "mqadmin getSyncStateSet -a CONTROLLERS -b broker-a",
+            "mqreplay verify STORE",
+        )
+    },
+    "scripts/interop --readme": Elsewhere("takes half an hour; tests/interop has what it does, in short"),
+    "scripts/interop --only migration": Elsewhere("tests/interop/test_java_fleets.py, once"),
+    "python -m scripts.bench.handover": Run("--sets", "--help"),
     "scripts/soak --hours 1": Elsewhere("tests/process/test_soak.py, for seconds"),
     "scripts/soak --hours 1 --seed 20261123": Elsewhere("tests/process/test_soak.py, for seconds"),
     "scripts/soak --hours N --seed S --out FILE": Elsewhere("tests/process/test_soak.py"),
@@ -166,8 +186,17 @@ COMMANDS: dict[str, Run | Elsewhere] = {
     "python -m scripts.bench.send --only pull,push --runs 1 --seconds 8 --warm-up 12 --sides ours-c,java-a": Run(
         "--only", "--help"
     ),
-    'python -m scripts.bench.send --sides ours-raft,java-raft --only "256 in flight" --runs 1 --seconds 8 --warm-up 16': Run(
+    "python -m scripts.bench.send --sides ours-raft,java-raft --only 256 --runs 3 --seconds 6 --warm-up 15": Run(
         "--sides", "--help"
+    ),
+    "python -m scripts.bench.filters": Run("--runs", "--help"),
+    "python -m scripts.bench.handback": Run("usage", "--help"),
+    "python -m scripts.comparefilters": Run("--seed", "--help"),
+    "scripts/fuzz --seconds 60 --seed 1": Elsewhere(
+        "tests/simulation/test_fuzz.py, for 150 inputs a decoder"
+    ),
+    "scripts/soak --mode raft --hours 0.1667 --seed 20261124 --segment 8388608": Elsewhere(
+        "tests/process/test_soak.py, for seconds"
     ),
     "mqadmin watch": Run("--once", "--help"),
     "mqreplay scan": Run("mqreplay scan", "--help"),
@@ -190,12 +219,18 @@ COMMANDS: dict[str, Run | Elsewhere] = {
     "mqadmin watch -n NAMESRV --once": Run("broker-a of DefaultCluster"),
     "mqadmin getControllerMetaData -a CONTROLLER": Run("#ControllerLeaderId"),
     "mqadmin getSyncStateSet -a CONTROLLER -b broker-a": Run("#SyncStateSetNums"),
+    "mqadmin haStatus": Run("usage: mqadmin haStatus", "--help"),
     "mqadmin haStatus -n NAMESRV -c DefaultCluster": Run("#MasterCommitLogMaxOffset"),
+    "mqadmin updateBrokerConfig -k enablePropertyFilter -v true": Run(
+        "success", "-n NAMESRV -c DefaultCluster"
+    ),
     "mqadmin getBrokerEpoch -n NAMESRV -b broker-a": Run("#Epoch: EpochEntry{epoch=1"),
     "mqadmin deleteExpiredCommitLog -n NAMESRV -c DefaultCluster": Run("success"),
     "mqadmin cleanExpiredCQ -n NAMESRV -c DefaultCluster": Run("success"),
     "mqadmin resyncBroker -b REPLICA -d": Elsewhere("test_admin_on_a_cluster.py"),
     "mqadmin resyncBroker -b REPLICA": Elsewhere("test_admin_on_a_cluster.py"),
+    "mqadmin brokerStatus -b BROKER": Run("openTransactions"),
+    "mqadmin consumeMessage -n NAMESRV -t RMQ_SYS_TRANS_HALF_TOPIC": Run("RMQ_SYS_TRANS_HALF_TOPIC"),
     "mqadmin leadershipTransfer -a CONTROLLERS": Run("#FormerLeaderId"),
     "mqadmin removeController -a CONTROLLERS -i n2": Elsewhere("test_replaced_controllers.py"),
     "mqadmin addController -a CONTROLLERS -m n3-HOST:PORT": Elsewhere("test_replaced_controllers.py"),
@@ -316,7 +351,7 @@ def test_the_programs_for_python_do_what_they_say(folder: Path, cluster: Cluster
     programs = [
         body for kind, body in BLOCK.findall((ROOT / "docs/clients.md").read_text()) if kind == "python"
     ]
-    assert len(programs) == 2
+    assert len(programs) == 4
     made = run(folder, TOPIC.replace("NAMESRV", cluster.layout.namesrv))
     assert made.returncode == 0, made.stderr
     said = []
@@ -326,9 +361,13 @@ def test_the_programs_for_python_do_what_they_say(folder: Path, cluster: Cluster
         done = run(folder, f"python {file}")
         assert (done.returncode, done.stderr) == (0, ""), done.stderr
         said.append(done.stdout.splitlines())
-    sent, read = said
+    sent, read, replied, ended = said
     assert [line.split()[-1] for line in sent] == ["SEND_OK"] * 10
     assert sorted(line.split(" ", 1)[1] for line in read) == sorted(f"order {number}" for number in range(10))
+    assert replied == ["yes, is order 7 there?"]
+    assert ended == [
+        f"booking-{number} is {'rolled back' if number % 2 else 'committed'}" for number in range(4)
+    ]
 
 
 def test_the_live_view_draws_on_a_terminal_until_it_is_interrupted(folder: Path, cluster: Cluster) -> None:

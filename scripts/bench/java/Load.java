@@ -21,9 +21,12 @@ import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.SendStatus;
+import org.apache.rocketmq.client.producer.TransactionListener;
+import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
@@ -37,10 +40,11 @@ import org.apache.rocketmq.common.message.MessageQueue;
  * <pre>
  * async NAMESRV TOPIC SECONDS SIZE IN_FLIGHT     single messages, so many without an answer at once
  * sync NAMESRV TOPIC SECONDS SIZE THREADS BATCH  each thread waits for each answer; batches where BATCH is not 1
+ * deals NAMESRV TOPIC SECONDS SIZE THREADS       messages in transactions, each committed at once; each thread waits for each
  * pull NAMESRV TOPIC SECONDS                     32 at a time, a thread a queue, from begin to end and again
  * push NAMESRV TOPIC SECONDS                     a new group from the first message on; seconds from the first to the last
  * order NAMESRV TOPIC SECONDS                    the same in order, each queue locked
- * leave NAMESRV                                  ends the producer, if there is one
+ * leave NAMESRV                                  ends its producers, if there are any
  * </pre>
  */
 public final class Load {
@@ -48,6 +52,7 @@ public final class Load {
     private static final int TIMEOUT_MS = 30_000;
     private static final int PAUSE_MS = 2;
     private static final double NS = 1e9;
+    private static final String DEALS = "deals of ";
 
     private final Map<String, DefaultMQProducer> producers = new HashMap<>();
     private final AtomicReference<String> lastRefusal = new AtomicReference<>("");
@@ -70,17 +75,38 @@ public final class Load {
 
     private DefaultMQProducer producer(String namesrv) throws Exception {
         DefaultMQProducer producer = producers.get(namesrv);
+        return producer != null ? producer : started(namesrv, namesrv, new DefaultMQProducer("BenchProducer"));
+    }
+
+    private TransactionMQProducer dealer(String namesrv) throws Exception {
+        DefaultMQProducer producer = producers.get(DEALS + namesrv);
         if (producer == null) {
-            producer = new DefaultMQProducer("BenchProducer");
-            producer.setNamesrvAddr(namesrv);
-            producer.setInstanceName(namesrv);
-            producer.setRetryTimesWhenSendFailed(0);
-            producer.setRetryTimesWhenSendAsyncFailed(0);
-            producer.setSendMsgTimeout(TIMEOUT_MS);
-            producer.setCompressMsgBodyOverHowmuch(Integer.MAX_VALUE);
-            producer.start();
-            producers.put(namesrv, producer);
+            TransactionMQProducer dealer = new TransactionMQProducer("BenchDealer");
+            dealer.setTransactionListener(new TransactionListener() {
+                @Override
+                public LocalTransactionState executeLocalTransaction(Message message, Object argument) {
+                    return LocalTransactionState.COMMIT_MESSAGE;
+                }
+
+                @Override
+                public LocalTransactionState checkLocalTransaction(MessageExt message) {
+                    return LocalTransactionState.COMMIT_MESSAGE;
+                }
+            });
+            producer = started(DEALS + namesrv, namesrv, dealer);
         }
+        return (TransactionMQProducer) producer;
+    }
+
+    private <P extends DefaultMQProducer> P started(String name, String namesrv, P producer) throws Exception {
+        producer.setNamesrvAddr(namesrv);
+        producer.setInstanceName(name);
+        producer.setRetryTimesWhenSendFailed(0);
+        producer.setRetryTimesWhenSendAsyncFailed(0);
+        producer.setSendMsgTimeout(TIMEOUT_MS);
+        producer.setCompressMsgBodyOverHowmuch(Integer.MAX_VALUE);
+        producer.start();
+        producers.put(name, producer);
         return producer;
     }
 
@@ -172,6 +198,34 @@ public final class Load {
                         times.add(System.nanoTime() - asked);
                         note(result, ok, refused, batch);
                     }
+                } catch (Exception error) {
+                    refuse(refused, error.toString());
+                    Thread.sleep(PAUSE_MS);
+                }
+            }
+        });
+        return said(ok, refused, System.nanoTime() - began, all);
+    }
+
+    private String deals(String namesrv, String topic, double seconds, int size, int threads) throws Exception {
+        TransactionMQProducer producer = dealer(namesrv);
+        byte[] body = body(size);
+        LongAdder ok = new LongAdder();
+        LongAdder refused = new LongAdder();
+        List<Times> all = new ArrayList<>();
+        long began = System.nanoTime();
+        each(threads, number -> {
+            Times times = new Times();
+            synchronized (all) {
+                all.add(times);
+            }
+            while (System.nanoTime() - began < seconds * NS) {
+                try {
+                    Message message = new Message(topic, body);
+                    long asked = System.nanoTime();
+                    SendResult result = producer.sendMessageInTransaction(message, null);
+                    times.add(System.nanoTime() - asked);
+                    note(result, ok, refused, 1);
                 } catch (Exception error) {
                     refuse(refused, error.toString());
                     Thread.sleep(PAUSE_MS);
@@ -292,6 +346,8 @@ public final class Load {
             case "sync":
                 return sync(words[1], words[2], Double.parseDouble(words[3]), Integer.parseInt(words[4]), Integer.parseInt(words[5]),
                     Integer.parseInt(words[6]));
+            case "deals":
+                return deals(words[1], words[2], Double.parseDouble(words[3]), Integer.parseInt(words[4]), Integer.parseInt(words[5]));
             case "pull":
                 return pull(words[1], words[2], Double.parseDouble(words[3]));
             case "push":
@@ -299,9 +355,11 @@ public final class Load {
             case "order":
                 return push(words[1], words[2], Double.parseDouble(words[3]), true);
             case "leave":
-                DefaultMQProducer left = producers.remove(words[1]);
-                if (left != null) {
-                    left.shutdown();
+                for (String name : List.of(words[1], DEALS + words[1])) {
+                    DefaultMQProducer left = producers.remove(name);
+                    if (left != null) {
+                        left.shutdown();
+                    }
                 }
                 return "{}";
             default:

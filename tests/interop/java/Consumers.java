@@ -29,6 +29,8 @@ import org.apache.rocketmq.remoting.protocol.heartbeat.MessageModel;
  * consume NAME TOPIC GROUP MODEL EXPRESSION FAILS MAX
  *                        starts a push consumer that fails each message FAILS times; the broker gives it up after MAX retries;
  *                        EXPRESSION is of tags, or SQL92 behind "sql:"
+ * assign NAME TOPIC GROUP
+ *                        starts a push consumer whose queues the broker assigns
  * order NAME TOPIC GROUP FAILS
  *                        starts a push consumer that takes each queue in order, and each message only at the FAILS + 1st time
  * ordered TOPIC COUNT    waits until its consumers in order have taken COUNT messages; {"offsets": of each queue, in the order in
@@ -219,6 +221,12 @@ final class Consumers {
                 Consumer made = new Consumer(name, words[2], words[3]);
                 consumers.put(name, made);
                 made.take(words[4], words[5], Integer.parseInt(words[6]), Integer.parseInt(words[7]));
+                return "{}";
+            case "assign":
+                Consumer assigned = new Consumer(name, words[2], words[3]);
+                consumers.put(name, assigned);
+                assigned.client.setClientRebalance(false);
+                assigned.take("CLUSTERING", "*", 0, 16);
                 return "{}";
             case "order":
                 Consumer inOrder = new Consumer(name, words[2], words[3]);

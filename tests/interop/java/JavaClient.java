@@ -51,7 +51,7 @@ import org.apache.rocketmq.tools.command.MQAdminStartup;
  * admin ARGUMENT...                   runs an mqadmin command; {"out", "err"}
  * </pre>
  *
- * {@link Consumers} and {@link Refusals} understand more.
+ * {@link Consumers}, {@link Transactions}, {@link Requests}, {@link Traces} and {@link Refusals} understand more.
  */
 public final class JavaClient {
     private static final int BATCH = 32;
@@ -74,6 +74,9 @@ public final class JavaClient {
     private final AtomicInteger numbers = new AtomicInteger();
     private final Consumers consumers;
     private final Refusals refusals;
+    private final Transactions transactions;
+    private final Requests requests;
+    private final Traces traces;
     private Stream stream;
     private DefaultMQPushConsumer consumer;
     private Reading consumed;
@@ -88,7 +91,10 @@ public final class JavaClient {
         producer.setRetryTimesWhenSendAsyncFailed(0);
         producer.start();
         consumers = new Consumers(namesrv, producer);
+        requests = new Requests(namesrv);
+        traces = new Traces(namesrv);
         refusals = new Refusals(namesrv, producer.getDefaultMQProducerImpl().getMqClientFactory().getMQClientAPIImpl());
+        transactions = new Transactions(namesrv);
     }
 
     private static byte[] body(int number, int size) {
@@ -424,13 +430,25 @@ public final class JavaClient {
             case "consume":
             case "order":
             case "ordered":
+            case "assign":
             case "assigned":
             case "exists":
             case "seen":
             case "close":
             case "litepull":
                 return consumers.perform(words);
-            case "transaction":
+            case "tx":
+            case "txlater":
+            case "txchecked":
+            case "txclose":
+                return transactions.perform(words);
+            case "answer":
+            case "askings":
+            case "forsaken":
+            case "silent":
+                return requests.perform(words);
+            case "traced":
+                return traces.perform(words);
             case "sql92":
             case "request":
                 return refusals.perform(words);

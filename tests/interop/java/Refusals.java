@@ -5,18 +5,12 @@ import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.exception.MQBrokerException;
 import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.impl.MQClientAPIImpl;
-import org.apache.rocketmq.client.producer.LocalTransactionState;
-import org.apache.rocketmq.client.producer.TransactionListener;
-import org.apache.rocketmq.client.producer.TransactionMQProducer;
-import org.apache.rocketmq.common.message.Message;
-import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.remoting.protocol.RemotingCommand;
 
 /**
  * What a broker may not support, tried as applications try it; every answer is {"code"}, the broker's, 0 where it went well.
  *
  * <pre>
- * transaction TOPIC        sends a message in a transaction
  * sql92 TOPIC EXPRESSION   starts a push consumer with an SQL92 expression
  * request CODE ADDR        sends a request without content
  * </pre>
@@ -30,29 +24,6 @@ final class Refusals {
     Refusals(String namesrv, MQClientAPIImpl api) {
         this.namesrv = namesrv;
         this.api = api;
-    }
-
-    private int transaction(String topic) throws Exception {
-        TransactionMQProducer producer = new TransactionMQProducer("InteropTransactions");
-        producer.setNamesrvAddr(namesrv);
-        producer.setTransactionListener(new TransactionListener() {
-            @Override
-            public LocalTransactionState executeLocalTransaction(Message message, Object argument) {
-                return LocalTransactionState.COMMIT_MESSAGE;
-            }
-
-            @Override
-            public LocalTransactionState checkLocalTransaction(MessageExt message) {
-                return LocalTransactionState.COMMIT_MESSAGE;
-            }
-        });
-        producer.start();
-        try {
-            producer.sendMessageInTransaction(new Message(topic, "half".getBytes()), null);
-            return 0;
-        } finally {
-            producer.shutdown();
-        }
     }
 
     private int sql92(String topic, String expression) throws Exception {
@@ -71,8 +42,6 @@ final class Refusals {
 
     private int codeOf(String[] words) throws Exception {
         switch (words[0]) {
-            case "transaction":
-                return transaction(words[1]);
             case "sql92":
                 return sql92(words[1], words[2]);
             default:

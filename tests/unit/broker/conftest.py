@@ -1,4 +1,4 @@
-"""A set of brokers for each test that asks one."""
+"""A set of brokers for each test that asks one, or a world to make one in."""
 
 from __future__ import annotations
 
@@ -33,3 +33,9 @@ def small_ledgers(monkeypatch: pytest.MonkeyPatch) -> None:
 def served() -> Iterator[Served]:
     with World(31) as world:
         yield Served(world)
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    with World(31) as made:
+        yield made

@@ -19,7 +19,7 @@ from tests.unit.broker.served import Served
 
 def test_what_this_broker_does_not_know_is_answered_with_code_3(served: Served) -> None:
     for code, what in (
-        (RequestCode.QUERY_ASSIGNMENT, "; not built here: queues assigned by the broker"),
+        (RequestCode.SET_MESSAGE_REQUEST_MODE, "; not built here: POP consumption"),
         (3001, "; not built here: access control"),
         (9999, ""),
     ):
@@ -30,11 +30,11 @@ def test_what_this_broker_does_not_know_is_answered_with_code_3(served: Served) 
 def test_an_operator_hears_once_what_a_client_asks_for_that_is_not_built(
     served: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for code in (RequestCode.END_TRANSACTION, RequestCode.END_TRANSACTION, 200_050, 9999, 9999):
+    for code in (RequestCode.RECALL_MESSAGE, RequestCode.RECALL_MESSAGE, 200_050, 9999, 9999):
         served.ask(code, ConsumerGroupHeader("CG"))
     told = [record for record in caplog.records if record.name == "broker.unserved"]
     assert [record.getMessage().rpartition(": ")[2] for record in told] == [
-        "transactions",
+        "timer messages",
         "POP consumption",
         "request 9999",
     ]

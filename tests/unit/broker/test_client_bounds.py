@@ -146,7 +146,6 @@ def test_offsets_are_kept_while_slaves_can_copy_them(monkeypatch: pytest.MonkeyP
     kept = [table.commit("G", "T", queue_id, 5) for queue_id in range(6)]
     assert kept == [True, True, True, True, False, False]
     assert table.commit("G", "T", 3, 6) and table.find("G", "T", 3) == 6
-    assert not table.reset("G", "T", 9, 1) and table.take_reset("G", "T", 9) is None
     copied = ConsumerOffsets()
     copied.decode(table.encode())
     assert not copied.commit("H", "T", 0, 1)

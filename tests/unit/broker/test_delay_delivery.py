@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from broker.metrics.totals import Totals
 from broker.sends.delaydelivery import IN_FLIGHT_MAX, RETRY_MS, SIGHTINGS_PER_DELAY, DelayDelivery
 from broker.sends.scheduling import scheduled
 from broker.tables.delayoffsets import DelayOffsets
@@ -97,6 +98,7 @@ class Bench:
         self.log = ScriptedLog(self.clock)
         self.role = ScriptedRole()
         self.offsets = DelayOffsets()
+        self.totals = Totals(with_sizes=False)
         self.delivery = DelayDelivery(
             store=self.log,
             role=self.role,
@@ -104,6 +106,7 @@ class Bench:
             offsets=self.offsets,
             clock=self.clock,
             levels_ms=LEVELS_MS,
+            totals=self.totals,
         )
 
     def after(self, ms: int) -> int | None:
@@ -129,6 +132,7 @@ def test_each_level_is_delivered_when_its_head_is_due_and_one_timer_knows_the_ne
     assert (bench.after(4_000), bench.delivered) == (None, [b"one", b"five"])
     (message, _) = bench.log.put
     assert (message.topic, message.queue_id) == ("orders", 3)
+    assert bench.totals.stored["orders"].messages == 2, "they came to the topic now"
     assert [bench.offsets.next_offset(level) for level in (1, 2)] == [1, 1]
 
 

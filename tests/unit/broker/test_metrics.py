@@ -75,6 +75,8 @@ def cluster() -> Iterator[Cluster]:
         cluster.app(cluster.master).tables.offsets.commit("readers", "orders", 0, 1)
         cluster.run(give_up_one(cluster))
         cluster.run(create_group(cluster))
+        for committed in (True, True, False):
+            cluster.app(cluster.master).requests.transactions.totals.ended("orders", committed=committed)
         yield cluster
 
 
@@ -142,6 +144,13 @@ def assert_declared(shown: dict[str, Shown], base: Sequence[str], figures: Seque
     for figure in figures:
         assert shown[figure.name].kind == figure.kind, figure
         assert shown[figure.name].labels == {*base, *figure.labels}, figure
+
+
+def test_transactions_are_counted_where_they_end(cluster: Cluster) -> None:
+    master, slave = broker_page(cluster), broker_page(cluster, of_master=False)
+    assert master.value("rocketmq_commit_messages_total", topic="orders") == 2
+    assert master.value("rocketmq_rollback_messages_total", topic="orders") == 1
+    assert master.value("rocketmq_open_transactions") == slave.value("rocketmq_open_transactions") == 0
 
 
 def declared(module: ModuleType) -> list[Figure]:

@@ -12,6 +12,7 @@ import pytest
 from broker.clients.groups import ConsumerGroups
 from broker.clients.refusals import REJECTED
 from broker.clients.subscription import tag_filter
+from broker.clients.unserved import Unserved
 from broker.pulls.admission import PullAdmission
 from broker.pulls.direction import Answer, Direction
 from broker.pulls.foundframe import frame_of
@@ -143,6 +144,7 @@ class Bench:
             polling=self.limits,
             renewal=cast(Any, self.renewal),
             tasks=Tasks(self.fatal.append),
+            unserved=Unserved(),
         )
 
     def pull(self, **fields: Any) -> RemotingCommand | None:

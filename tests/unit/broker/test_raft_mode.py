@@ -15,9 +15,12 @@ from messagestore.brokerstore import BrokerStore
 from remoting.bodies.epochs import EpochCache, EpochSpan
 from remoting.bodies.routes import KVTable
 from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.headers.offsets import ResetOffsetHeader
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
 from tests.unit.broker.groupset import MEMBERS, GroupSet
+from tests.unit.broker.test_retries_in_process import heartbeat, read, send_back, wait_for
 
 
 @pytest.fixture
@@ -66,6 +69,36 @@ def test_what_is_acknowledged_is_read_from_every_leader(world: World) -> None:
     group.master.kill()
     group.wait_for_master()
     assert bodies_of(group) == sorted(sent)
+
+
+def test_what_consumers_hand_back_and_who_was_moved_outlive_the_leader_that_answered(world: World) -> None:
+    group = started(world)
+    sent = messages("bad", 8)
+    group.run(group.send_all(sent))
+    former = group.master
+
+    async def hand_back_and_move() -> None:
+        address = group.app(former).address
+        async with group.client() as client:
+            call = client.remoting.call
+            assert (await call(address, heartbeat("CG"))).code == 0
+            failed = await read(client, "orders")
+            answers = await asyncio.gather(*(call(address, send_back("CG", each, -1)) for each in failed))
+            assert [answer.code for answer in answers] == [0] * len(sent)
+            header = ResetOffsetHeader("orders", "CG", 0, queue_id=1, offset=1)
+            question = RemotingCommand.request(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
+            moved = await call(address, question)
+            assert moved.code == 0, moved.remark
+
+    async def given_up() -> list[bytes]:
+        async with group.client() as client:
+            return [message.body for message in await wait_for(client, "%DLQ%CG", len(sent))]
+
+    group.run(hand_back_and_move())
+    former.kill()
+    group.wait_for_master()
+    assert sorted(group.run(given_up())) == sorted(sent)
+    assert group.app(group.master).tables.offsets.find("CG", "orders", 1) == 1
 
 
 def test_all_members_hold_the_same_bytes_and_queues(world: World) -> None:

@@ -36,6 +36,7 @@ class Scene:
     hour: int = 5
     read_from: int | None = None
     undelivered: int | None = None
+    open_half: int | None = None
     prefixes: list[int] = field(default_factory=list)
 
     async def open(self) -> None:
@@ -57,6 +58,7 @@ class Scene:
             clock=self.clock,
             local_hour=lambda now_ms: self.hour,
             undelivered=lambda: self.undelivered,
+            open_half=lambda: self.open_half,
             on_trimmed=lambda: None,
         )
 
@@ -133,6 +135,15 @@ async def test_delayed_messages_stay_until_they_are_delivered(s: Scene) -> None:
     s.hour, s.undelivered = 4, 2 * SEGMENT + 7
     assert await s.clean() == 2 * SEGMENT
     s.undelivered = None
+    assert await s.clean() == 5 * SEGMENT
+
+
+@scene
+async def test_half_messages_stay_until_they_are_ended(s: Scene) -> None:
+    s.hour, s.open_half = 4, 3 * SEGMENT + 7
+    assert await s.clean() == 3 * SEGMENT
+    assert s.cleaner.held is not None and "transaction" in s.cleaner.held.why
+    s.open_half = None
     assert await s.clean() == 5 * SEGMENT
 
 

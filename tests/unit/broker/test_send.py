@@ -13,6 +13,7 @@ from broker.sends.pending import PendingSends
 from broker.sends.processor import SendProcessor
 from broker.sends.request import read_send_request
 from broker.sends.writegate import WriteGate
+from broker.settings.transactions import TransactionSettings
 from broker.tables.subscriptiongroups import SubscriptionGroups
 from broker.tables.topics import Topics, system_topics
 from messagestore.messages import Appended, MessageToStore, PutStatus
@@ -90,6 +91,8 @@ class Bench:
         self.groups = SubscriptionGroups(self.clock, auto_create=False, on_change=lambda: None)
         self.groups.put(SubscriptionGroupConfig("CG", retry_max_times=2))
         self.peer = RecordingPeer()
+        self.settings = TransactionSettings()
+        self.halves: list[tuple[MessageToStore, Appended]] = []
         self.processor = SendProcessor(
             log=self.log,
             admission=SendAdmission(
@@ -100,7 +103,9 @@ class Bench:
                 random=random.Random(1),
                 cluster_name="DefaultCluster",
                 delay_levels=18,
+                settings=self.settings,
             ),
+            half_stored=lambda message, appended: self.halves.append((message, appended)),
             gate=WriteGate(self.replication, self.replication, self.pending, self.clock, wait_ms=3_000),
         )
 
@@ -294,7 +299,11 @@ def test_sends_beyond_the_limit_of_waiting_ones_are_refused_before_they_are_stor
         ({"b": "%RETRY%CG", "e": "0", "l": "many"}, ResponseCode.SYSTEM_ERROR),
         ({"i": "DELAY\x013\x02", "m": "true"}, ResponseCode.MESSAGE_ILLEGAL),
         ({"i": "TIMER_DELAY_SEC\x013\x02"}, ResponseCode.MESSAGE_ILLEGAL),
-        ({"i": "TRAN_MSG\x01true\x02"}, ResponseCode.NO_PERMISSION),
+        ({"i": "TRAN_MSG\x01true\x02DELAY\x013\x02"}, ResponseCode.MESSAGE_ILLEGAL),
+        ({"i": "TRAN_MSG\x01TRUE\x02", "m": "true"}, ResponseCode.MESSAGE_ILLEGAL),
+        ({"f": "4"}, ResponseCode.NO_PERMISSION),
+        ({"f": "8"}, ResponseCode.NO_PERMISSION),
+        ({"i": f"TRAN_MSG\x01true\x02x\x01{'y' * 32_500}\x02"}, ResponseCode.MESSAGE_ILLEGAL),
     ],
 )
 def test_a_send_that_cannot_be_stored_is_refused_alone(fields: dict[str, str], code: int) -> None:
@@ -435,3 +444,32 @@ def test_what_a_slave_might_have_waits_for_it_though_it_is_stored_here() -> None
     bench.send(send())
     bench.pending.acknowledged(0, lambda: RECORD_BYTES)
     assert bench.peer.replies == []
+
+
+def test_a_half_waits_in_a_topic_of_its_own_and_is_told() -> None:
+    bench = Bench()
+    bench.replication.acked = 1 << 40
+    (reply,) = bench.send(send(1, f="4", i="UNIQ_KEY\x01ID\x02TRAN_MSG\x01true\x02PGROUP\x01PG\x02"))
+    ((message, appended),) = bench.halves
+    assert (message.topic, message.queue_id, message.sys_flag) == ("RMQ_SYS_TRANS_HALF_TOPIC", 0, 0)
+    assert parse_properties(message.properties).items() >= {
+        "REAL_TOPIC": "orders", "REAL_QID": "1", "__transactionId__": "ID", "PGROUP": "PG"
+    }.items()  # fmt: skip
+    assert (reply.code, reply.ext["queueId"], reply.ext["transactionId"]) == (0, "1", "ID")
+    assert reply.ext["queueOffset"] == str(appended.queue_offset)
+
+
+def test_halves_are_refused_where_they_are_not_wanted() -> None:
+    bench = Bench()
+    bench.settings.reject_transaction_message = True
+    (reply,) = bench.send(send(1, i="TRAN_MSG\x01true\x02"))
+    assert reply.code == ResponseCode.NO_PERMISSION
+    assert bench.halves == []
+
+
+def test_a_committed_message_that_comes_back_for_a_retry_is_no_half() -> None:
+    bench = Bench()
+    bench.replication.acked = 1 << 40
+    bench.topics.ensure("%RETRY%CG", 1)
+    bench.send(send(1, b="%RETRY%CG", e="0", j="1", i="TRAN_MSG\x01true\x02DELAY\x014\x02"))
+    assert bench.halves == []

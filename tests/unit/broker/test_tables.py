@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -17,12 +18,26 @@ from broker.settings.broker import BrokerSettings
 from broker.tables.consumeroffsets import ConsumerOffsets
 from broker.tables.savedtable import SavedTable, TableUnreadable
 from broker.tables.subscriptiongroups import SubscriptionGroups
+from broker.tables.tables import Tables
 from broker.tables.topics import Topics, system_topics
+from mqclient.message import decode_messages
 from mqruntime.settings import SettingsError
 from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
 from remoting.bodies.offsets import ConsumerOffsetWrapper
 from remoting.bodies.topics import TopicConfig, TopicConfigWrapper
 from tests.unit.doubles import ManualClock, MemoryFiles
+
+VECTORS = Path(__file__).parents[2] / "vectors" / "broker"
+
+
+class NoQueues:
+    """A store without messages."""
+
+    def emptied_queues(self) -> list[tuple[str, int, int]]:
+        return []
+
+    def queue_ends_at_least(self, topic: str, queue_id: int, end: int) -> None:
+        raise AssertionError("nothing is adopted here")
 
 
 def topics(changes: list[int] | None = None) -> Topics:
@@ -37,6 +52,32 @@ def test_a_new_broker_has_more_than_one_topic_to_register() -> None:
     names = topics().names()
     assert {"TBW102", "SELF_TEST_TOPIC", "DefaultCluster", "broker-a"} <= set(names)
     assert len(names) > 1, "name servers refuse a first registration of exactly one topic"
+
+
+@pytest.mark.parametrize(
+    ("settings", "topic"),
+    [
+        ({"traceTopicEnable": True}, "RMQ_SYS_TRACE_TOPIC"),
+        ({"traceTopicEnable": True, "msgTraceTopicName": "OurTraces"}, "OurTraces"),
+        ({}, None),
+    ],
+)
+def test_the_topic_for_traces_is_there_where_the_setting_asks_for_it(
+    settings: dict[str, Any], topic: str | None
+) -> None:
+    tables = Tables(BrokerSettings(**settings), MemoryFiles(), ManualClock(), NoQueues())
+    without = Tables(BrokerSettings(), MemoryFiles(), ManualClock(), NoQueues()).topics.names()
+    found = [tables.topics.find(name) for name in tables.topics.names() if name not in without]
+    assert found == ([TopicConfig(topic, 1, 1, 6)] if topic else [])
+
+
+def test_traces_of_javas_clients_are_messages() -> None:
+    messages = decode_messages((VECTORS / "trace-messages.bin").read_bytes())
+    events = [line for each in messages for line in each.plain_body().decode().split("\x02") if line]
+    assert {each.topic for each in messages} == {"RMQ_SYS_TRACE_TOPIC"}
+    assert sorted(line.split("\x01")[0] for line in events) == [
+        *["Pub"] * 2, *["SubAfter"] * 2, *["SubBefore"] * 2,
+    ]  # fmt: skip
 
 
 def test_every_change_of_a_topic_is_a_new_version_under_the_present_epoch() -> None:

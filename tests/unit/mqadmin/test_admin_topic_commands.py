@@ -220,6 +220,9 @@ def test_exports_are_files_that_hold_users_topics_and_groups(server: ScriptedSer
     quota = metrics["evaluateReport"]["broker-a"]["runtimeQuota"]
     assert (quota["tps"]["normalInTps"], quota["topicSize"], quota["groupSize"]) == (2.5, 1, 1)
     assert metrics["totalData"]["totalTps"]["totalNormalInTps"] == 2.5
+    server.says(RequestCode.GET_BROKER_RUNTIME_INFO, {"table": {"putTps": " "}})
+    young = json.loads(server.run("exportMetrics", "-c", "C", *to, "--json").stdout)
+    assert young["totalData"]["totalTps"]["totalNormalInTps"] == 0
 
 
 def test_an_export_that_cannot_be_written_fails_with_the_path(server: ScriptedServer, tmp_path: Path) -> None:
@@ -245,3 +248,19 @@ def test_an_export_that_cannot_be_written_fails_with_the_path(server: ScriptedSe
 )
 def test_versions_are_named_as_upstream_names_them(number: int, name: str) -> None:
     assert version_name(number) == name
+
+
+def test_an_ordered_topic_has_its_queues_told_to_name_servers(server: ScriptedServer) -> None:
+    server.says(RequestCode.UPDATE_AND_CREATE_TOPIC)
+    server.says(RequestCode.PUT_KV_CONFIG)
+    server.says(RequestCode.GET_KV_CONFIG, ext={"value": "broker-z:2;broker-a:9"})
+    of_cluster = server.run("updateTopic", "-c", "C", "-t", "T", "-w", "4", "-o", "true")
+    assert "set cluster orderConf. isOrder=true, orderConf=[broker-a:4]\n" in of_cluster.stdout
+    of_one = server.run("updateTopic", "-b", server.address, "-t", "T", "-w", "4", "-o", "true")
+    assert "set broker orderConf. isOrder=true, orderConf=[broker-a:4]\n" in of_one.stdout
+    server.says(RequestCode.GET_KV_CONFIG, status=22)
+    assert server.run("updateTopic", "-b", server.address, "-t", "T", "-o", "true").exit_code == 0
+    put = [request.ext["value"] for request in server.requests(RequestCode.PUT_KV_CONFIG)]
+    assert put == ["broker-a:4", "broker-z:2;broker-a:4", "broker-a:8"]
+    stranger = server.run("updateTopic", "-b", server.address, "-t", "T", "-o", "true", "-n", "127.0.0.1:9")
+    assert stranger.exit_code == 1

@@ -13,6 +13,7 @@ from broker.sends.admission import SendAdmission
 from broker.sends.pending import PendingSends
 from broker.sends.processor import SEND_CODES, SendProcessor
 from broker.sends.writegate import WriteGate
+from broker.settings.transactions import TransactionSettings
 from broker.tables.subscriptiongroups import SubscriptionGroups
 from broker.tables.topics import Topics, system_topics
 from dledger.actions import PersistThenSend
@@ -235,6 +236,8 @@ class SendBench:
         self.reader = FrameReader()
         for _ in range(7):
             self.reader._grow()  # so that a receive is one
+        self.settings = TransactionSettings()
+        self.halves: list[object] = []
         self.processor = SendProcessor(
             log=self.store,
             admission=SendAdmission(
@@ -245,7 +248,9 @@ class SendBench:
                 random=random.Random(1),
                 cluster_name="DefaultCluster",
                 delay_levels=18,
+                settings=self.settings,
             ),
+            half_stored=lambda message, appended: self.halves.append((message, appended)),
             gate=WriteGate(self.replication, self.replication, self.pending, self.clock, wait_ms=ANSWERED_MS),
             totals=self.totals,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import zlib
+from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,6 +14,8 @@ from sparkreplay.errors import EpochChanged, LogCorrupted, OptionError, StoreUnr
 from sparkreplay.read.options import read_options
 from sparkreplay.read.reader import plan_read, read_all
 from tests.unit.sparkreplay.storefolder import StoreFolder, record
+
+VECTORS = Path(__file__).parents[2] / "vectors"
 
 
 def rows_of(path: str, **options: str) -> list[dict[str, object]]:
@@ -85,6 +88,22 @@ def test_rows_of_system_topics_and_of_open_transactions_are_left_out_unless_aske
     assert len(rows_of(path)) == 1
     everything = rows_of(path, includeSystemTopics="true", transactions="all")
     assert [row["transaction"] for row in everything] == ["none", "none", "prepared"]
+
+
+def test_of_transactions_the_committed_messages_are_rows(tmp_path: Path) -> None:
+    """The log of a Java broker, see tests/vectors/broker/README.md."""
+    store = StoreFolder(tmp_path, segment_bytes=1 << 20)
+    store.log += (VECTORS / "broker/transactions-5.3.3.log").read_bytes()
+    path = store.write()
+    shown = [
+        (row["topic"], row["body"], row["transaction"], row["prepared_transaction_offset"])
+        for row in rows_of(path)
+    ]
+    assert shown == [("Orders", b"committed", "commit", 0), ("Orders", b"checked", "commit", 3146)]
+    kinds = Counter(row["topic"] for row in rows_of(path, includeSystemTopics="true", transactions="all"))
+    assert kinds == {
+        "RMQ_SYS_TRANS_HALF_TOPIC": 10, "RMQ_SYS_TRANS_OP_HALF_TOPIC": 2, "Orders": 2, "TRANS_CHECK_MAX_TIME_TOPIC": 2
+    }  # fmt: skip
 
 
 def test_topics_and_queues_select_rows(tmp_path: Path) -> None:

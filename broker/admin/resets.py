@@ -1,0 +1,188 @@
+"""Moving a consumer group to other offsets (222), also to where another group is (314).
+
+Invariant: an administrator hears of success once the move is on this broker's disk and every member of the SyncStateSet
+knows of it; from then on nothing but the group's going on from there ends it. Consumers take their offsets from masters, so
+only these move them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from broker.admin.agreement import Agreement
+from broker.clients.groups import Client, ConsumerGroup, ConsumerGroups
+from broker.role.membership import Membership
+from broker.settings.broker import BrokerSettings
+from broker.tables.offsetresets import Key
+from broker.tables.tables import Tables
+from messagestore.brokerstore import BrokerStore
+from remoting.bodies.queues import MessageQueue, QueueOffset, ResetOffsetBody, ResetOffsetListBody
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.headers.admin import CloneGroupOffsetHeader
+from remoting.headers.offsets import ResetOffsetHeader
+from remoting.peer import Peer
+from remoting.router import Router
+
+OnMoved = Callable[[str, str, Iterable[int]], None]
+"""Group, topic, queue ids."""
+RESETS_SINCE = 28
+"""3.0.7, the version of clients from which these understand 220."""
+TOO_MANY = "too many groups that were moved have not gone on since; delete groups that are not used any more"
+
+
+class ResetRequests:
+    """Their handlers; `on_moved` hears of what was moved."""
+
+    def __init__(
+        self,
+        *,
+        settings: BrokerSettings,
+        role: Membership,
+        store: BrokerStore,
+        tables: Tables,
+        consumers: ConsumerGroups,
+        agreement: Agreement,
+        on_moved: OnMoved,
+    ) -> None:
+        self._settings = settings
+        self._role = role
+        self._store = store
+        self._tables = tables
+        self._consumers = consumers
+        self._agreement = agreement
+        self._on_moved = on_moved
+
+    def add_to(self, router: Router) -> None:
+        router.add(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, self._reset)
+        router.add(RequestCode.CLONE_GROUP_OFFSET, self._clone)
+
+    async def _reset(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        header = ResetOffsetHeader.from_ext(command.ext)
+        refusal = self._refusal(command, header)
+        if refusal is not None:
+            return refusal
+        topic = self._tables.topics.find(header.topic)
+        assert topic is not None, "a topic that is not there is refused"
+        queues = [header.queue_id] if header.queue_id >= 0 else range(topic.read_queue_nums)
+        wanted = {queue_id: await self._target(header, queue_id) for queue_id in queues}
+        for queue_id, offset in wanted.items():
+            first = self._store.min_queue_offset(header.topic, queue_id)
+            end = self._store.max_queue_offset(header.topic, queue_id)
+            if not first <= offset <= end:
+                return command.reply(
+                    ResponseCode.SYSTEM_ERROR,
+                    f"Target offset {offset} not in consume queue range [{first}-{end}]",
+                )
+        told: Collection[Client] = ()
+        if not self._settings.use_server_side_reset_offset:
+            group = self._consumers.find(header.group)
+            if (why := _cannot_be_told(command, header, group)) is not None:
+                return why
+            told = group.clients.values() if group is not None else ()
+            if not header.is_force:
+                wanted = self._backwards_only(header, wanted)
+        if not self._tables.resets.takes(len(wanted)):
+            return command.reply(ResponseCode.SYSTEM_ERROR, TOO_MANY)
+        moves = {(header.group, header.topic, queue_id): offset for queue_id, offset in wanted.items()}
+        what = f"group {header.group} was moved in {len(wanted)} queues of {header.topic}"
+        answer = await self._agreement.change(command, what, lambda: self._tables.offsets.reset(moves))
+        if answer.code in (ResponseCode.SUCCESS, ResponseCode.FLUSH_SLAVE_TIMEOUT):
+            self._on_moved(header.group, header.topic, wanted)
+        if answer.code != ResponseCode.SUCCESS:
+            return answer
+        name = self._settings.broker_name
+        table = {MessageQueue(header.topic, name, queue_id): offset for queue_id, offset in wanted.items()}
+        for client in told:
+            client.peer.one_way(_news(client, header, table))
+        return command.reply(body=ResetOffsetBody(table).encode())
+
+    async def _clone(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        """A topic that the source group reads no more is left out, unless it is said to be offline."""
+        header = CloneGroupOffsetHeader.from_ext(command.ext)
+        if not self._role.accepts_sends:
+            return command.reply(ResponseCode.SYSTEM_ERROR, "Can not clone offsets in slave broker")
+        offsets, source, group = (
+            self._tables.offsets,
+            self._consumers.find(header.src_group),
+            header.dest_group,
+        )
+        moves: dict[Key, int] = {}
+        for name in [header.topic] if header.topic else offsets.topics_of(header.src_group):
+            topic = self._tables.topics.find(name)
+            left = source is not None and name not in source.subscriptions and not header.offline
+            for queue_id in range(topic.read_queue_nums if topic is not None and not left else 0):
+                offset = offsets.find(header.src_group, name, queue_id)
+                if offset is not None:
+                    moves[group, name, queue_id] = offset
+        if not self._tables.resets.takes(len(moves)):
+            return command.reply(ResponseCode.SYSTEM_ERROR, TOO_MANY)
+        what = f"group {group} was moved to where {header.src_group} is, in {len(moves)} queues"
+        answer = await self._agreement.change(command, what, lambda: offsets.reset(moves))
+        if answer.code in (ResponseCode.SUCCESS, ResponseCode.FLUSH_SLAVE_TIMEOUT):
+            for _, name, queue_id in moves:
+                self._on_moved(group, name, [queue_id])
+        return answer
+
+    def _refusal(self, command: RemotingCommand, header: ResetOffsetHeader) -> RemotingCommand | None:
+        if not self._role.accepts_sends:
+            return command.reply(ResponseCode.SYSTEM_ERROR, "Can not reset offset in slave broker")
+        topic = self._tables.topics.find(header.topic)
+        if topic is None:
+            return command.reply(ResponseCode.TOPIC_NOT_EXIST, f"Topic {header.topic} does not exist")
+        if self._tables.groups.find(header.group) is None:
+            return command.reply(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {header.group} does not exist"
+            )
+        if header.queue_id >= topic.read_queue_nums:
+            return command.reply(
+                ResponseCode.SYSTEM_ERROR,
+                f"queue {header.queue_id} is none of the {topic.read_queue_nums} of {header.topic}",
+            )
+        return None
+
+    async def _target(self, header: ResetOffsetHeader, queue_id: int) -> int:
+        """Where a queue goes on: the given offset, the end, or the first message stored at or after a time."""
+        if header.queue_id >= 0 and header.offset is not None and header.offset >= 0:
+            return header.offset
+        if header.timestamp < 0:
+            return self._store.max_queue_offset(header.topic, queue_id)
+        return await self._store.offset_by_time(header.topic, queue_id, header.timestamp)
+
+    def _backwards_only(self, header: ResetOffsetHeader, wanted: Mapping[int, int]) -> dict[int, int]:
+        """Without force nobody skips messages."""
+        committed = {
+            queue_id: self._tables.offsets.find(header.group, header.topic, queue_id) for queue_id in wanted
+        }
+        return {
+            queue_id: offset if (at := committed[queue_id]) is None else min(offset, at)
+            for queue_id, offset in wanted.items()
+        }
+
+
+def _cannot_be_told(
+    command: RemotingCommand, header: ResetOffsetHeader, group: ConsumerGroup | None
+) -> RemotingCommand | None:
+    """Why the consumers of a group cannot be told where to go on, if they cannot."""
+    if group is None:
+        return command.reply(
+            ResponseCode.CONSUMER_NOT_ONLINE,
+            f"Consumer not online, so can not reset offset, Group: {header.group} Topic: {header.topic} "
+            f"Timestamp: {header.timestamp}",
+        )
+    oldest = min(client.version for client in group.clients.values())
+    if oldest < RESETS_SINCE:
+        return command.reply(
+            ResponseCode.SYSTEM_ERROR, f"the client does not support this feature. version={oldest}"
+        )
+    return None
+
+
+def _news(client: Client, header: ResetOffsetHeader, table: dict[MessageQueue, int]) -> RemotingCommand:
+    """What a consumer is told; those of the C++ library read a list."""
+    told = ResetOffsetHeader(header.topic, header.group, header.timestamp)
+    if client.language == "CPP":
+        rows = [QueueOffset(each.topic, each.broker_name, each.queue_id, at) for each, at in table.items()]
+        body = ResetOffsetListBody(rows).encode()
+    else:
+        body = ResetOffsetBody(table).encode()
+    return RemotingCommand.request(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, told, body)

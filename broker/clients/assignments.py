@@ -1,0 +1,109 @@
+"""Queues that the broker assigns (400) to consumers that leave it to brokers (`setClientRebalance(false)`), to be pulled from.
+
+Invariant: a consumer is told its share of all queues of its topic, of every broker set, as name servers know them; what was
+asked of these a moment ago is not asked again. Without an answer of theirs nobody is told anything but that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from broker.clients.allocation import STRATEGIES, allocated
+from broker.clients.groups import ConsumerGroups
+from broker.clients.refusals import Refused
+from broker.clients.unserved import Unserved
+from mqruntime.clock import Clock
+from remoting.bodies.queues import (
+    MessageQueue,
+    QueryAssignmentBody,
+    QueryAssignmentResponseBody,
+    QueueAssignment,
+)
+from remoting.bodies.routes import TopicRouteData
+from remoting.bodies.topics import PERM_READ
+from remoting.client import RemotingClient
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.errors import BodyError, RemotingError
+from remoting.headers.nameserver import GetRouteInfoHeader
+from remoting.peer import Peer
+from remoting.router import Router
+
+BROADCASTING, PULL = "BROADCASTING", "PULL"
+KEPT_MS, KEPT_MAX = 5_000, 1_000
+TIMEOUT_MS = 1_000
+QUEUES_MAX = 1 << 15
+
+
+class Assignments:
+    """The handler of 400. `name_servers` are asked over `client`."""
+
+    def __init__(
+        self,
+        consumers: ConsumerGroups,
+        unserved: Unserved,
+        *,
+        client: RemotingClient,
+        name_servers: Sequence[str],
+        clock: Clock,
+    ) -> None:
+        self._consumers = consumers
+        self._unserved = unserved
+        self._client = client
+        self._name_servers = name_servers
+        self._clock = clock
+        self._queues: dict[str, tuple[int, list[MessageQueue]]] = {}
+
+    def add_to(self, router: Router) -> None:
+        router.add(RequestCode.QUERY_ASSIGNMENT, self._query)
+
+    async def _query(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        asked = QueryAssignmentBody.decode(command.body)
+        allocate = STRATEGIES.get(asked.strategy_name)
+        if allocate is None and asked.message_model != BROADCASTING:
+            why = f"queues are assigned by {' and '.join(STRATEGIES)}, not by {asked.strategy_name}"
+            refusal = Refused(ResponseCode.INVALID_PARAMETER, why)
+            self._unserved.refused(peer, command, refusal)
+            return refusal.reply_to(command)
+        queues = await self._queues_of(asked.topic)
+        if queues is None:
+            return command.reply(ResponseCode.SYSTEM_ERROR, f"no name server says where {asked.topic} is")
+        if allocate is not None and asked.message_model != BROADCASTING:
+            group = self._consumers.find(asked.consumer_group)
+            queues = allocated(allocate, asked.client_id, list(group.clients) if group else [], queues)
+        found = [QueueAssignment(queue, PULL) for queue in queues]
+        return command.reply(body=QueryAssignmentResponseBody(found).encode())
+
+    async def _queues_of(self, topic: str) -> list[MessageQueue] | None:
+        """All that are read of a topic, none of one that is nowhere; None where nobody knows."""
+        now_ms = self._clock.monotonic_ms()
+        kept = self._queues.get(topic)
+        if kept is not None and now_ms < kept[0] + KEPT_MS:
+            return kept[1]
+        route = await self._route(topic)
+        if route is None:
+            return None
+        queues = [
+            MessageQueue(topic, each.broker_name, queue_id)
+            for each in route.queue_datas
+            if each.perm & PERM_READ
+            for queue_id in range(min(each.read_queue_nums, QUEUES_MAX))
+        ]
+        self._queues.pop(topic, None)
+        if len(self._queues) >= KEPT_MAX:
+            del self._queues[next(iter(self._queues))]
+        self._queues[topic] = now_ms, queues
+        return queues
+
+    async def _route(self, topic: str) -> TopicRouteData | None:
+        for address in self._name_servers:
+            header = GetRouteInfoHeader(topic, accept_standard_json_only=True)
+            question = RemotingCommand.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
+            try:
+                answer = await self._client.call(address, question, TIMEOUT_MS)
+                if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+                    return TopicRouteData()
+                if answer.code == ResponseCode.SUCCESS:
+                    return TopicRouteData.decode(answer.body)
+            except (RemotingError, BodyError):
+                continue  # the next one may know; the client asks again in 20 s
+        return None

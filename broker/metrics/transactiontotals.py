@@ -1,0 +1,18 @@
+"""How many transactions ended since the start, by topic, and how long they took.
+
+Invariant: an end counts once, at the master that stored it. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+
+class TransactionTotals:
+    """Of one broker."""
+
+    def __init__(self) -> None:
+        self.committed: Counter[str] = Counter()
+        self.rolled_back: Counter[str] = Counter()
+
+    def ended(self, topic: str, *, committed: bool) -> None:
+        (self.committed if committed else self.rolled_back)[topic] += 1

@@ -1,0 +1,39 @@
+"""When producers are asked for what they did not end, and whether messages in transactions are taken at all."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from mqruntime.settings import Settings
+
+
+class TransactionSettings(Settings):
+    """The part of a broker's settings that transactions follow; ms unless a key says otherwise."""
+
+    reject_transaction_message: bool = Field(
+        False, alias="rejectTransactionMessage", description="refuse messages in transactions"
+    )
+    transaction_time_out: int = Field(
+        6_000,
+        alias="transactionTimeOut",
+        ge=0,
+        description="how long a producer has to end a transaction before it is asked",
+    )
+    transaction_check_max: int = Field(
+        15,
+        alias="transactionCheckMax",
+        ge=1,
+        description="how often it is asked; then the message goes to `TRANS_CHECK_MAX_TIME_TOPIC`",
+    )
+    transaction_check_interval: int = Field(
+        30_000,
+        alias="transactionCheckInterval",
+        ge=10,
+        description="time between two looks at open transactions",
+    )
+    transaction_op_batch_interval: int = Field(
+        3_000,
+        alias="transactionOpBatchInterval",
+        ge=0,
+        description="how long it may take until the record of an end is written, which others may share",
+    )

@@ -1,0 +1,1 @@
+"""Messages in transactions: half messages, their ends, and the producers that are asked for them."""

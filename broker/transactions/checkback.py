@@ -1,0 +1,216 @@
+"""Asks producers what became of halves that they did not end (39).
+
+Invariant: only a master that may write asks, and a half is put back, counted, and confirmed before it is asked for; so it is
+asked for transactionCheckMax times at most, whoever is master. One whose group has no producer connected is not counted: it
+waits for fileReservedTime, moved up in its queue when much has come behind it. What nobody ended is kept in a topic of its
+own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from broker.clients.groups import Client
+from broker.sends.writegate import Replicated, Standing
+from broker.settings.broker import BrokerSettings
+from broker.tables.topics import Topics
+from broker.transactions.openhalves import Half
+from broker.transactions.producerturns import ProducerTurns
+from broker.transactions.records import QUEUE_ID, asked_for, facts_of, given_up, put_back
+from broker.transactions.transactions import Log, Transactions
+from messagestore.errors import StoreError
+from messagestore.messages import Appended, MessageToStore
+from messagestore.record import Message, decode
+from messagestore.systemtopics import CHECKED_TOO_OFTEN_TOPIC, HALF_TOPIC
+from mqruntime.clock import Clock
+from mqruntime.log import fields
+from mqruntime.repeatedfailure import RepeatedFailure
+from remoting.codes import RequestCode
+from remoting.command import RemotingCommand
+from remoting.headers.transactions import CheckTransactionStateHeader
+
+logger = logging.getLogger("broker.transactions")
+
+LOOKS_A_TURN = 1_000
+READ_A_TURN = 32
+IN_FLIGHT_MAX = 1_024
+RETRY_MS = 100
+SPAN_MIN = 100_000
+"""A half is moved up when so many came behind it, and twice as many as are open: a new master reads all that came since."""
+
+
+class Asked(NamedTuple):
+    """A half that was put back, to be asked for when that is confirmed."""
+
+    end_offset: int
+    root: int
+    group: str
+    half: Message
+
+
+class CheckBack:
+    """`producers` gives those of a group that are connected."""
+
+    def __init__(
+        self,
+        transactions: Transactions,
+        *,
+        store: Log,
+        role: Standing,
+        replication: Replicated,
+        topics: Topics,
+        producers: Callable[[str], Sequence[Client]],
+        clock: Clock,
+        settings: BrokerSettings,
+    ) -> None:
+        self._transactions = transactions
+        self._store = store
+        self._role = role
+        self._replication = replication
+        self._topics = topics
+        self._turns = ProducerTurns(producers)
+        self._clock = clock
+        self._settings = settings
+        self._asked: deque[Asked] = deque()
+        self._failure = RepeatedFailure()
+
+    def role_taken(self) -> None:
+        self._asked.clear()
+
+    def acknowledged(self) -> None:
+        """More of the log may be confirmed: ask for the halves that were put back below that."""
+        if not self._asked:
+            return
+        end = self._transactions.confirmed_end()
+        while self._asked and self._asked[0].end_offset <= end:
+            asked = self._asked.popleft()
+            table = self._transactions.open
+            half = None if table is None else table.find(asked.root)
+            if half is not None and half.place == asked.half.physical_offset:
+                self._ask(asked)
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.transaction_check_interval / 1000)
+            try:
+                await self.round()
+            except (StoreError, OSError) as error:
+                if self._failure.failed(str(error), self._clock.monotonic_ms()):
+                    logger.error("halves cannot be read, trying on", extra=fields(why=error))
+
+    async def round(self) -> None:
+        """Looks at every half that is open now, once. StoreError, OSError."""
+        transactions, term = self._transactions, self._transactions.term
+        if transactions.open is None:
+            return
+        now_ms, looked = self._clock.monotonic_ms(), 0
+        for number, root in enumerate(transactions.open.roots(), 1):
+            if number % LOOKS_A_TURN == 0 or looked == READ_A_TURN:
+                looked = 0
+                await asyncio.sleep(0)
+            await self._room(term)
+            if transactions.term != term or transactions.open is None or not self._role.accepts_sends:
+                return
+            half = transactions.open.find(root)
+            if half is not None and half.due_ms <= now_ms:
+                looked += await self._look(half, transactions.open.group_name(half), now_ms, term)
+        transactions.note_progress()
+
+    async def _room(self, term: int) -> None:
+        """Until this master may store more, or is none any more."""
+        while True:
+            full = len(self._asked) >= IN_FLIGHT_MAX or not self._replication.enough_in_sync()
+            if not full or self._transactions.term != term or not self._role.accepts_sends:
+                return
+            await asyncio.sleep(RETRY_MS / 1000)
+
+    async def _look(self, half: Half, group: str, now_ms: int, term: int) -> bool:
+        """Whether it was read, which takes time."""
+        is_old = now_ms - half.due_ms >= self._settings.retention.reserved_ms
+        asks = self._turns.has_any(group)
+        if not (asks or is_old or self._lags(half)):
+            return False
+        content = await self._store.message_at(half.place)
+        table = self._transactions.open
+        if self._transactions.term != term or table is None or table.find(half.root) != half:
+            return True  # ended meanwhile, or not ours any more
+        if not self._role.accepts_sends:
+            return True
+        if content is None:
+            logger.error("a half that is open cannot be read", extra=fields(offset=half.place))
+            return True
+        found = decode(content, verify_body=False)
+        if is_old or (
+            asks and facts_of(found.properties).check_times >= self._settings.transaction_check_max
+        ):
+            self._give_up(half, found)
+        else:
+            self._put_back(half, found, group, asks=asks)
+        return True
+
+    def _lags(self, half: Half) -> bool:
+        table = self._transactions.open
+        assert table is not None
+        behind = self._store.next_queue_offset(HALF_TOPIC, QUEUE_ID) - half.queue_offset
+        return behind > SPAN_MIN + 2 * len(table)
+
+    def _give_up(self, half: Half, found: Message) -> None:
+        self._topics.ensure(CHECKED_TOO_OFTEN_TOPIC, 1)
+        appended = self._appended(given_up(found))
+        if appended is None:
+            return
+        facts = facts_of(found.properties)
+        told = fields(
+            group=facts.group, key=facts.key, checks=facts.check_times, topic=CHECKED_TOO_OFTEN_TOPIC
+        )
+        logger.error("a half message was not ended, and is given up", extra=told)
+        self._transactions.ended(half, None, appended.end_offset)
+
+    def _put_back(self, half: Half, found: Message, group: str, *, asks: bool) -> None:
+        message = put_back(found, root=half.root, asks=asks)
+        appended = self._appended(message)
+        if appended is None:
+            return
+        due_ms = self._clock.monotonic_ms() if asks else half.due_ms
+        self._transactions.half_stored(message, appended, due_ms)
+        self._transactions.done_with(half.queue_offset)
+        if asks:
+            again = replace(
+                found,
+                properties=message.properties,
+                queue_offset=appended.queue_offset,
+                physical_offset=appended.physical_offset,
+                store_timestamp=appended.store_timestamp,
+                store_host=self._store.store_host,
+            )
+            self._asked.append(Asked(appended.end_offset, half.root, group, again))
+            self.acknowledged()
+
+    def _appended(self, message: MessageToStore) -> Appended | None:
+        (appended,) = self._store.append([message])
+        if appended.error is None:
+            return appended
+        if self._failure.failed(appended.error, self._clock.monotonic_ms()):
+            logger.error("a half cannot be stored again, trying on", extra=fields(why=appended.error.name))
+        return None
+
+    def _ask(self, asked: Asked) -> None:
+        client = self._turns.next(asked.group)
+        if client is None:
+            return  # gone just now: counted, and asked for in the next round
+        half, key = asked.half, facts_of(asked.half.properties).key
+        header = CheckTransactionStateHeader(
+            half.queue_offset,
+            half.physical_offset,
+            msg_id=key,
+            transaction_id=key,
+            offset_msg_id=half.message_id,
+            topic=half.topic,
+            broker_name=self._settings.broker_name,
+        )
+        request = RemotingCommand.request(RequestCode.CHECK_TRANSACTION_STATE, header, asked_for(half))
+        client.peer.one_way(request)

@@ -1,0 +1,155 @@
+"""END_TRANSACTION (37): a producer says what becomes of a half.
+
+Invariant: an end is answered OK only when it is confirmed. A second one changes nothing: it is answered as the first was if it
+says the same, else with what the first said. What is not answered, or lost on its way, is asked for again."""
+
+from __future__ import annotations
+
+from broker.clients.refusals import PUT_ERRORS, REJECTED, Refused
+from broker.sends.pending import PendingSend
+from broker.sends.writegate import WriteGate
+from broker.transactions.openhalves import Half
+from broker.transactions.outcomes import Outcome
+from broker.transactions.records import committed, facts_of
+from broker.transactions.transactions import Log, Transactions
+from messagestore.record import Message, decode
+from messagestore.systemtopics import HALF_TOPIC
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.headers.transactions import EndTransactionHeader
+from remoting.peer import Peer
+from remoting.router import Router
+
+WAIT_MS_MAX = 2_500
+"""For the half to be confirmed, and for a new master to know which are open."""
+SLAVE = "Message store is slave mode, so end transaction is forbidden. "
+NOT_FOUND = "Find prepared transaction message failed"
+GROUP_WRONG = "The producer group wrong"
+QUEUE_OFFSET_WRONG = "The transaction state table offset wrong"
+ENDED = "the transaction is ended"
+SAYS = {
+    Outcome.COMMIT: ResponseCode.TRANSACTION_SHOULD_COMMIT,
+    Outcome.ROLLBACK: ResponseCode.TRANSACTION_SHOULD_ROLLBACK,
+}
+
+
+class EndTransaction:
+    """The handler of 37."""
+
+    def __init__(self, transactions: Transactions, store: Log, gate: WriteGate) -> None:
+        self._transactions = transactions
+        self._store = store
+        self._gate = gate
+
+    def add_to(self, router: Router) -> None:
+        router.add(RequestCode.END_TRANSACTION, self.handle)
+
+    async def handle(self, peer: Peer, command: RemotingCommand) -> RemotingCommand | None:
+        """Who does not know yet gets no answer, as upstream has it."""
+        header = EndTransactionHeader.from_ext(command.ext)
+        if header.commit_or_rollback not in set(Outcome):
+            return None
+        try:
+            return await self._end(peer, command, header)
+        except Refused as refused:
+            return refused.reply_to(command)
+
+    async def _end(
+        self, peer: Peer, command: RemotingCommand, header: EndTransactionHeader
+    ) -> RemotingCommand | None:
+        self._check_role()
+        transactions, place = self._transactions, header.commit_log_offset
+        if not await transactions.known(0, WAIT_MS_MAX):
+            raise Refused(ResponseCode.SYSTEM_BUSY, REJECTED)
+        asked = await self._half_at(place)
+        _check(asked, header)
+        root = facts_of(asked.properties).root
+        root = asked.queue_offset if root is None else root
+        outcome = Outcome(header.commit_or_rollback)
+        newest = asked
+        while True:
+            self._check_role()
+            if transactions.open is None:
+                raise Refused(ResponseCode.SYSTEM_BUSY, REJECTED)
+            half = transactions.open.find(root)
+            if half is None:
+                return self._ended_before(peer, command, root, outcome)
+            if half.place == newest.physical_offset:
+                return self._ended_now(peer, command, half, newest, outcome)
+            newest = await self._half_at(half.place)  # it was put back since: that one is what is to be ended
+
+    def _check_role(self) -> None:
+        refusal = self._gate.refusal()
+        if refusal is None:
+            return
+        if refusal.code == ResponseCode.SYSTEM_BUSY and self._gate.is_slave:
+            raise Refused(ResponseCode.SLAVE_NOT_AVAILABLE, SLAVE)
+        raise refusal
+
+    async def _half_at(self, place: int) -> Message:
+        """What stands there, once it is confirmed; a contract may have let it be answered before that."""
+        end = self._transactions.stored_end
+        content = await self._store.message_at(place)
+        if content is None and place < end and await self._transactions.known(end, WAIT_MS_MAX):
+            content = await self._store.message_at(place)
+        if content is None:
+            raise Refused(ResponseCode.SYSTEM_ERROR, NOT_FOUND)
+        return decode(content, verify_body=False)
+
+    def _ended_now(
+        self, peer: Peer, command: RemotingCommand, half: Half, found: Message, outcome: Outcome
+    ) -> RemotingCommand | None:
+        transactions = self._transactions
+        message = committed(found)
+        if message is None:
+            raise Refused(ResponseCode.SYSTEM_ERROR, NOT_FOUND)
+        end: int | None = None
+        if outcome is Outcome.COMMIT:
+            (appended,) = self._store.append([message])
+            if appended.error is not None:
+                raise Refused(*PUT_ERRORS[appended.error])
+            end = appended.end_offset
+        transactions.ended(half, outcome, end or 0)
+        transactions.totals.ended(message.topic, committed=outcome is Outcome.COMMIT)
+        if outcome is Outcome.ROLLBACK and not command.is_oneway:
+            end = transactions.tell()
+            if end is None:
+                raise Refused(ResponseCode.SYSTEM_ERROR, "the end could not be stored; it is asked for again")
+        return self._answered_at(end, peer, command)
+
+    def _ended_before(
+        self, peer: Peer, command: RemotingCommand, root: int, outcome: Outcome
+    ) -> RemotingCommand | None:
+        before = self._transactions.outcomes.of(root)
+        if before is outcome:
+            self._transactions.tell()
+            end = max(self._transactions.stored_end, self._gate.pending.last_end)
+            return self._answered_at(end, peer, command)
+        code = ResponseCode.SYSTEM_ERROR if before is None else SAYS[before]
+        raise Refused(code, ENDED if before is None else f"{ENDED}: {before.name.lower()}")
+
+    def _answered_at(self, end: int | None, peer: Peer, command: RemotingCommand) -> RemotingCommand | None:
+        """OK when the log is confirmed up to `end`, which is its end."""
+        if command.is_oneway or end is None:
+            return None
+        gate = self._gate
+        unknown = command.reply(ResponseCode.SYSTEM_ERROR, "FLUSH_SLAVE_TIMEOUT")
+        reply = command.reply()
+        gate.pending.add(PendingSend(end, gate.deadline_ms(), peer, reply, command.code, unknown))
+        gate.settle()
+        return None
+
+
+def _check(half: Message, header: EndTransactionHeader) -> None:
+    """In the order of upstream's checks; and that another half was not put in the place of the one that is meant. Raises
+    Refused."""
+    if half.topic != HALF_TOPIC:
+        raise Refused(ResponseCode.SYSTEM_ERROR, NOT_FOUND)
+    facts = facts_of(half.properties)
+    if facts.group != header.producer_group:
+        raise Refused(ResponseCode.SYSTEM_ERROR, GROUP_WRONG)
+    if half.queue_offset != header.tran_state_table_offset:
+        raise Refused(ResponseCode.SYSTEM_ERROR, QUEUE_OFFSET_WRONG)
+    named = [name for name in (header.msg_id, header.transaction_id) if name]
+    if named and facts.key not in named:
+        raise Refused(ResponseCode.SYSTEM_ERROR, f"{NOT_FOUND}: {named[0]} is not there any more")

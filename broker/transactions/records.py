@@ -1,0 +1,181 @@
+"""The records of a transaction, byte for byte upstream's: the half message, what a commit makes of it, the half that is put
+back before its producer is asked, the record that tells which halves are done with, and what is given up.
+
+Invariant: a half that was put back names its first one (`TRAN_PREPARED_QUEUE_OFFSET`), so all halves of one transaction have
+one `root`, the queue offset of the first. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from broker.sends.scheduling import REAL_QUEUE_ID, REAL_TOPIC
+from messagestore.messages import MessageToStore
+from messagestore.properties import (
+    TAGS,
+    UNIQ_KEY,
+    WAIT,
+    format_properties,
+    java_string_hash,
+    parse_properties,
+)
+from messagestore.record import (
+    BORN_HOST_IPV6,
+    STORE_HOST_IPV6,
+    TRANSACTION_COMMIT,
+    TRANSACTION_MASK,
+    Message,
+    encode,
+)
+from messagestore.systemtopics import CHECKED_TOO_OFTEN_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
+
+QUEUE_ID = 0
+TRANSACTION_ID = "__transactionId__"
+PRODUCER_GROUP = "PGROUP"
+CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
+IMMUNITY_S = "CHECK_IMMUNITY_TIME_IN_SECONDS"
+ROOT = "TRAN_PREPARED_QUEUE_OFFSET"
+DONE_TAG = "d"
+DONE_BYTES_MAX = 4_096  # transactionOpMsgMaxSize
+ADDED_BYTES_MAX = 128
+"""What putting a half back adds to its properties."""
+DECODED_MAP, NEW_MAP = 128, 16
+DIGITS_MAX = 18
+
+
+class HalfFacts(NamedTuple):
+    """What the properties of a half say. `root` is None for a first one; `immune_ms` for one that says nothing."""
+
+    group: str
+    key: str
+    root: int | None
+    check_times: int
+    immune_ms: int | None
+
+
+def facts_of(properties: bytes) -> HalfFacts:
+    """Numbers that are none count as absent, as upstream has it."""
+    pairs = parse_properties(properties)
+    immune_s = _number(pairs.get(IMMUNITY_S))
+    return HalfFacts(
+        pairs.get(PRODUCER_GROUP, ""),
+        pairs.get(UNIQ_KEY, ""),
+        _number(pairs.get(ROOT)),
+        _number(pairs.get(CHECK_TIMES)) or 0,
+        None if immune_s is None else 1000 * immune_s,
+    )
+
+
+def half_of(message: MessageToStore) -> MessageToStore:
+    """`message`, sent in a transaction, as it waits for its end."""
+    pairs = parse_properties(message.properties)
+    if key := pairs.get(UNIQ_KEY):
+        pairs[TRANSACTION_ID] = key
+    pairs |= {REAL_TOPIC: message.topic, REAL_QUEUE_ID: str(message.queue_id)}
+    return replace(
+        message,
+        topic=HALF_TOPIC,
+        queue_id=QUEUE_ID,
+        sys_flag=message.sys_flag & ~TRANSACTION_MASK,
+        properties=format_properties(in_java_order(pairs, DECODED_MAP)),
+    )
+
+
+def committed(half: Message) -> MessageToStore | None:
+    """The message that consumers get; None where the half does not say whose queue it is meant for."""
+    pairs = half.property_map
+    topic, queue_id = pairs.get(REAL_TOPIC, ""), _number(pairs.get(REAL_QUEUE_ID))
+    if half.topic != HALF_TOPIC or not topic or queue_id is None or queue_id >= 1 << 31:
+        return None
+    return replace(
+        _copied(half),
+        topic=topic,
+        queue_id=queue_id,
+        sys_flag=_own_flags(half) | TRANSACTION_COMMIT,
+        prepared_transaction_offset=half.physical_offset,
+    )
+
+
+def put_back(half: Message, *, root: int, asks: bool) -> MessageToStore:
+    """The half that follows `half`; `asks`: a producer will be asked for it."""
+    pairs = half.property_map
+    if asks:
+        pairs[CHECK_TIMES] = str((_number(pairs.get(CHECK_TIMES)) or 0) + 1)
+    pairs[ROOT] = str(root)
+    return replace(_copied(half), properties=format_properties(in_java_order(pairs, DECODED_MAP)))
+
+
+def given_up(half: Message) -> MessageToStore:
+    """What is kept of a half that nobody ended."""
+    return replace(_copied(half), topic=CHECKED_TOO_OFTEN_TOPIC, queue_id=0)
+
+
+def done_records(queue_offsets: Iterable[int], host: bytes, now_ms: int) -> list[MessageToStore]:
+    """What says that these halves are done with, in as few records as there is room for them."""
+    bodies = [""]
+    for queue_offset in queue_offsets:
+        if len(bodies[-1]) >= DONE_BYTES_MAX:
+            bodies.append("")
+        bodies[-1] += f"{queue_offset},"
+    properties = format_properties(in_java_order({TAGS: DONE_TAG, WAIT: "true"}, NEW_MAP))
+    return [
+        MessageToStore(
+            OP_HALF_TOPIC,
+            QUEUE_ID,
+            body.encode(),
+            properties,
+            born_timestamp=now_ms,
+            born_host=host,
+        )
+        for body in bodies
+        if body
+    ]
+
+
+def done_offsets(body: bytes) -> list[int]:
+    """The halves that such a record names; what is no number is none of them."""
+    return [int(part) for part in body.split(b",") if part.isdigit() and len(part) <= DIGITS_MAX]
+
+
+def asked_for(half: Message) -> bytes:
+    """What a producer is shown of a half: a message of its own topic and queue."""
+    pairs = half.property_map
+    shown = replace(half, topic=pairs.get(REAL_TOPIC, ""), queue_id=_number(pairs.get(REAL_QUEUE_ID)) or 0)
+    return encode(shown)
+
+
+def _copied(half: Message) -> MessageToStore:
+    return MessageToStore(
+        half.topic,
+        half.queue_id,
+        half.body,
+        half.properties,
+        half.flag,
+        _own_flags(half),
+        half.born_timestamp,
+        half.born_host,
+        half.reconsume_times,
+    )
+
+
+def _own_flags(half: Message) -> int:
+    return half.sys_flag & ~(BORN_HOST_IPV6 | STORE_HOST_IPV6 | TRANSACTION_MASK)
+
+
+def _number(text: str | None) -> int | None:
+    if text is None or not (text.isascii() and text.isdigit()) or len(text) > DIGITS_MAX:
+        return None
+    return int(text)
+
+
+def in_java_order(pairs: Mapping[str, str], buckets: int) -> dict[str, str]:
+    """`pairs` as a HashMap with so many buckets gives them; upstream stores what it has changed so."""
+    while 4 * len(pairs) > 3 * buckets:
+        buckets *= 2
+    return dict(sorted(pairs.items(), key=lambda pair: _bucket(pair[0], buckets)))
+
+
+def _bucket(key: str, buckets: int) -> int:
+    hashed = java_string_hash(key) & 0xFFFFFFFF
+    return (hashed ^ hashed >> 16) & buckets - 1

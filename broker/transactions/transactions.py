@@ -1,0 +1,336 @@
+"""The transactions that a master knows of.
+
+Invariant: a transaction is ended once, by whoever is first, and what is not among the open halves is ended. An end counts for
+another master only when it is confirmed, and the offsets that say how far the queues are done with move only then. The record
+that tells that a half is done with stands behind its end in the log, so it never says more than the log holds; each one stands
+behind all commits that it, or one before it, tells of, and no open half is older than MARK_BYTES without one: a new master
+looks for commits from the last one on."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from broker.metrics.transactiontotals import TransactionTotals
+from broker.sends.writegate import Replicated, Standing
+from broker.settings.transactions import TransactionSettings
+from broker.tables.consumeroffsets import ConsumerOffsets
+from broker.transactions.donequeue import DoneQueue
+from broker.transactions.openhalves import Half, OpenHalves
+from broker.transactions.outcomes import Outcome, Outcomes
+from broker.transactions.rebuild import Log as ReadLog
+from broker.transactions.rebuild import Rebuild, Span
+from broker.transactions.records import QUEUE_ID, HalfFacts, done_records, facts_of
+from messagestore.errors import StoreError
+from messagestore.messages import Appended, MessageToStore, QueueGrew
+from messagestore.queues.consumequeue import listed_start
+from messagestore.record import Message
+from messagestore.systemtopics import HALF_TOPIC, OP_HALF_TOPIC
+from mqruntime.clock import Clock
+from mqruntime.log import fields
+from mqruntime.repeatedfailure import RepeatedFailure
+from mqruntime.waking import woken
+
+logger = logging.getLogger("broker.transactions")
+
+GROUP = "CID_RMQ_SYS_TRANS"
+RETRY_MS = 1_000
+MARK_BYTES = 64 << 20
+NOBODY = -1  # as a half that is told done: tells of none
+WAITING_MAX = 4_096
+MOVED_A_TURN = 1_000
+
+
+class Log(ReadLog, Protocol):
+    """The part of the message store that is read and written here."""
+
+    store_host: bytes
+
+    def min_queue_offset(self, topic: str, queue_id: int) -> int: ...
+
+    def max_queue_offset(self, topic: str, queue_id: int) -> int: ...
+
+    def next_queue_offset(self, topic: str, queue_id: int) -> int: ...
+
+    def confirm_offset(self) -> int: ...
+
+    def max_offset(self) -> int: ...
+
+    def append(self, messages: Sequence[MessageToStore]) -> list[Appended]: ...
+
+
+class Transactions:
+    """Of one broker; only a master knows any. `begin` starts the tasks that `run` them, when there is the first one."""
+
+    def __init__(
+        self,
+        *,
+        store: Log,
+        role: Standing,
+        replication: Replicated,
+        offsets: ConsumerOffsets,
+        clock: Clock,
+        settings: TransactionSettings,
+        totals: TransactionTotals,
+        begin: Callable[[], None],
+    ) -> None:
+        self.term = 0
+        """Moves with every role: what was begun before an await counts no more behind it."""
+        self.open: OpenHalves | None = None
+        """None while it is not known which halves are."""
+        self.outcomes = Outcomes()
+        self.totals = totals
+        self._store = store
+        self._role = role
+        self._replication = replication
+        self._offsets = offsets
+        self._clock = clock
+        self._settings = settings
+        self._fresh = OpenHalves()  # stored under this role, before `open` is known
+        self._span: Span | None = None
+        self._done = DoneQueue(settings.transaction_op_batch_interval)
+        self._told_end = 0  # of the last record that tells
+        self._stored_end = 0  # of the last record that was stored here
+        self._reached: tuple[int, int] | None = (
+            None  # (half offset, end of the log that must be confirmed for it)
+        )
+        self._waiting: deque[tuple[int | None, asyncio.Future[None]]] = deque()
+        self._wake = asyncio.Event()
+        self._failure = RepeatedFailure()
+        self._begin: Callable[[], None] | None = begin
+
+    # -- what happens
+
+    def role_taken(self, *, leads: bool) -> None:
+        self.term += 1
+        self.open, self._fresh, self.outcomes = None, OpenHalves(), Outcomes()
+        self._stored_end = 0
+        self._done = DoneQueue(self._settings.transaction_op_batch_interval)
+        self._reached = None
+        self._span = self._span_to_read() if leads else None
+        self._release(None)
+        if self._span is not None and self._span.half_from == self._span.half_end:
+            self.open, self._told_end = OpenHalves(), self._span.log_end
+        elif self._span is not None:
+            self._needed()
+        self._wake.set()
+
+    def half_stored(self, message: MessageToStore, appended: Appended, due_ms: int | None = None) -> None:
+        """A half was appended: a new one, or one that is put back, whose producer may be asked from `due_ms` on."""
+        self._needed()
+        self._stored_end = appended.end_offset
+        facts = facts_of(message.properties)
+        table = self._fresh if self.open is None else self.open
+        root = appended.queue_offset if facts.root is None else facts.root
+        if due_ms is None:
+            due_ms = self._clock.monotonic_ms() + self._spared_ms(facts)
+        table.put(root, appended.queue_offset, appended.physical_offset, due_ms, facts.group)
+
+    def acknowledged(self) -> None:
+        """More of the log may be confirmed."""
+        if self._span is None:
+            return
+        end = self.confirmed_end()
+        if self._reached is not None and self._reached[1] <= end:
+            self._advance(self._reached[0])
+            self._reached = None
+        if self._waiting:
+            self._release(end)
+        if self.open is None or (len(self.open) and self._store.max_offset() - self._told_end > MARK_BYTES):
+            self._wake.set()
+
+    def arrived(self, grown: list[QueueGrew]) -> None:
+        """Queues grew."""
+        if self.open is None and any(queue.topic in (HALF_TOPIC, OP_HALF_TOPIC) for queue in grown):
+            self._wake.set()
+
+    # -- what ends and checks ask
+
+    @property
+    def stored_end(self) -> int:
+        """What was ever stored here ends there or below; in Raft mode that is above the log's end for a moment."""
+        return max(self._store.max_offset(), self._stored_end)
+
+    def confirmed_end(self) -> int:
+        return min(self._replication.acked_end(), self._store.confirm_offset())
+
+    async def known(self, end: int, wait_ms: int) -> bool:
+        """Whether the open halves are known and what ends at or below `end` of the log is confirmed, within so long."""
+        deadline_ms, term = self._clock.monotonic_ms() + wait_ms, self.term
+        while self._span is not None and self.term == term:
+            if self.open is not None and end <= self._store.confirm_offset():
+                return True
+            left_ms = deadline_ms - self._clock.monotonic_ms()
+            if left_ms <= 0 or len(self._waiting) >= WAITING_MAX:
+                return False
+            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append((None if self.open is None else end, turn))
+            await asyncio.wait({turn}, timeout=left_ms / 1000)
+            turn.cancel()
+        return False
+
+    def ended(self, half: Half, outcome: Outcome | None, end: int = 0) -> None:
+        """Its end was stored up to `end` (None: it is given up), or is what `tell` stores next."""
+        assert self.open is not None
+        self._stored_end = max(end, self._stored_end)
+        if outcome is not None:
+            self.outcomes.note(half.root, outcome)
+        self.open.close(half.root)
+        self.done_with(half.queue_offset, at_once=outcome is not Outcome.COMMIT)
+
+    def done_with(self, queue_offset: int, *, at_once: bool = False) -> None:
+        """This half needs no look any more, and that is to be told, `at_once` if nothing else in the log says so."""
+        before = self._done.due_ms
+        self._done.add(queue_offset, self._clock.monotonic_ms(), at_once=at_once)
+        if self._done.due_ms != before:
+            self._wake.set()
+
+    def tell(self) -> int | None:
+        """Tells now what is done with; where that ends in the log, None where it could not be stored or there was nothing."""
+        return self._tell(self._done.waiting)
+
+    def note_progress(self) -> None:
+        """The queues are done with as far as they are now, once all of this is confirmed."""
+        if self.open is not None and self._reached is None:
+            first = self.open.first()
+            end = self._store.next_queue_offset(HALF_TOPIC, QUEUE_ID)
+            self._reached = (end if first is None else first.queue_offset), self.stored_end
+            self.acknowledged()
+
+    # -- what others ask
+
+    def first_open(self) -> int | None:
+        """Where the oldest half stands that is not known to be ended, in any role; None without any."""
+        offset = self._from(HALF_TOPIC, self._store.max_queue_offset(HALF_TOPIC, QUEUE_ID))
+        entries = self._store.entries(HALF_TOPIC, QUEUE_ID, offset, 1)
+        return listed_start(entries[0]) if entries else None
+
+    # -- life
+
+    async def run(self) -> None:
+        while True:
+            self._wake.clear()
+            await woken(self._wake, await self._step())
+
+    async def _step(self) -> int | None:
+        """In how many ms there is something to do; None for when it is told."""
+        if self._span is None:
+            return None
+        if self.open is None:
+            return await self._rebuild(self._span)
+        now_ms, due_ms = self._clock.monotonic_ms(), self._done.due_ms
+        if not self._role.accepts_sends:
+            return RETRY_MS if due_ms is not None else None
+        if due_ms is not None:
+            if due_ms > now_ms:
+                return due_ms - now_ms
+            return None if self.tell() is not None else RETRY_MS
+        if len(self.open) and self._store.max_offset() - self._told_end > MARK_BYTES:
+            self._tell([NOBODY])
+        return None
+
+    async def _rebuild(self, span: Span) -> int | None:
+        store, term = self._store, self.term
+        if (
+            store.confirm_offset() < span.log_end
+            or store.max_queue_offset(HALF_TOPIC, QUEUE_ID) < span.half_end
+            or store.max_queue_offset(OP_HALF_TOPIC, QUEUE_ID) < span.done_end
+        ):
+            return None  # confirmed and dispatched soon, which wakes us
+        begun_ms = self._clock.monotonic_ms()
+        done = DoneQueue(self._settings.transaction_op_batch_interval)
+        reading = Rebuild(
+            store, span, done, due_ms=self._due_ms, now_ms=begun_ms, goes_on=lambda: self.term == term
+        )
+        try:
+            if not await reading.run() or self.term != term:
+                return 0
+        except (StoreError, OSError) as error:
+            if self._failure.failed(str(error), self._clock.monotonic_ms()):
+                logger.error("open transactions cannot be read, trying on", extra=fields(why=error))
+            return RETRY_MS
+        self._failure.recovered(self._clock.monotonic_ms())
+        while len(self._fresh) > MOVED_A_TURN:
+            reading.open.take(self._fresh, MOVED_A_TURN)
+            await asyncio.sleep(0)
+            if self.term != term:
+                return 0
+        reading.open.take(self._fresh, MOVED_A_TURN)
+        self.open, self._fresh, self._done = reading.open, OpenHalves(), done
+        self._told_end = span.log_end
+        for half in reading.late:
+            done.add(half, begun_ms)
+        if span.half_end > span.half_from:
+            took_ms = self._clock.monotonic_ms() - begun_ms
+            told = fields(open=len(self.open), read=span.half_end - span.half_from, ms=took_ms)
+            logger.info("open transactions read", extra=told)
+        self._release(self.confirmed_end())
+        self.note_progress()
+        return 0
+
+    # -- parts
+
+    def _needed(self) -> None:
+        if self._begin is not None:
+            begin, self._begin = self._begin, None
+            begin()
+
+    def _span_to_read(self) -> Span:
+        store = self._store
+        half_end = store.next_queue_offset(HALF_TOPIC, QUEUE_ID)
+        done_end = store.next_queue_offset(OP_HALF_TOPIC, QUEUE_ID)
+        half_from, done_from = self._from(HALF_TOPIC, half_end), self._from(OP_HALF_TOPIC, done_end)
+        return Span(half_from, half_end, done_from, done_end, store.max_offset())
+
+    def _from(self, topic: str, end: int) -> int:
+        """A table may be ahead of the queue of a master that was elected without all that was confirmed."""
+        kept = self._offsets.find(GROUP, topic, QUEUE_ID) or 0
+        return max(min(kept, end), self._store.min_queue_offset(topic, QUEUE_ID))
+
+    def _tell(self, halves: list[int]) -> int | None:
+        if not halves or not self._role.accepts_sends:
+            return None
+        records = done_records(halves, self._store.store_host, self._clock.now_ms())
+        appended = self._store.append(records)
+        if any(stored.error is not None for stored in appended):
+            return None  # again, all of them: who reads it twice knows no more
+        if halves != [NOBODY]:
+            self._done.told()
+        for stored in appended:
+            self._done.recorded(stored.queue_offset, halves)
+        self._told_end = self._stored_end = appended[-1].end_offset
+        self.note_progress()
+        return self._told_end
+
+    def _advance(self, half_offset: int) -> None:
+        end = self._store.next_queue_offset(OP_HALF_TOPIC, QUEUE_ID)
+        self._keep(HALF_TOPIC, half_offset)
+        self._keep(OP_HALF_TOPIC, self._done.needed_from(half_offset, end))
+
+    def _keep(self, topic: str, offset: int) -> None:
+        if (self._offsets.find(GROUP, topic, QUEUE_ID) or 0) != offset:
+            self._offsets.commit(GROUP, topic, QUEUE_ID, offset)
+
+    def _release(self, end: int | None) -> None:
+        """Who waits looks again: all, or those whose wish may be fulfilled."""
+        kept: deque[tuple[int | None, asyncio.Future[None]]] = deque()
+        for wanted, turn in self._waiting:
+            if end is not None and wanted is not None and wanted > end and not turn.done():
+                kept.append((wanted, turn))
+            elif not turn.done():
+                turn.set_result(None)
+        self._waiting = kept
+
+    def _spared_ms(self, facts: HalfFacts) -> int:
+        if facts.root is not None:
+            return 0
+        return self._settings.transaction_time_out if facts.immune_ms is None else facts.immune_ms
+
+    def _due_ms(self, half: Message, facts: HalfFacts) -> int:
+        """By the clock of the master that stored it, and never later than it would be if it came now."""
+        spared_ms = self._spared_ms(facts)
+        left_ms = half.store_timestamp + spared_ms - self._clock.now_ms()
+        return self._clock.monotonic_ms() + min(left_ms, spared_ms)

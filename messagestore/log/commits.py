@@ -1,0 +1,71 @@
+"""Which half messages a stretch of the log commits.
+
+Invariant: a look goes from a record boundary to another one, and needs no more of a record than its head. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import Struct
+from typing import NamedTuple
+
+from messagestore.record import (
+    FIXED_PARTS,
+    MAGIC_BLANK,
+    PREFIX,
+    SYS_FLAG,
+    SYS_FLAG_AT,
+    TOPIC_LENGTHS,
+    TRANSACTION_COMMIT,
+    TRANSACTION_MASK,
+    Buffer,
+)
+
+SLICE_BYTES = 256 << 10
+END_OF_FIXED = Struct(">iqi")  # reconsume_times, prepared_transaction_offset, body_length
+HEAD_BYTES = FIXED_PARTS[3].size
+
+
+class CommitsFound(NamedTuple):
+    """`end` is the boundary that the look came to, or None where no head of a record stands there; `halves` are the places of
+    the halves that were committed before it."""
+
+    end: int | None
+    halves: list[int]
+
+
+CommitsIn = Callable[..., CommitsFound]
+"""As `commits_in`, of a log in which records lie as they may."""
+
+
+def committed_half(buffer: Buffer, at: int) -> int | None:
+    """The place of the half that the record at `buffer[at]` commits. A retried copy of a committed message has kept its flag,
+    and names no half: at 0, where a half may stand, only one that was never retried is a commit."""
+    (sys_flag,) = SYS_FLAG.unpack_from(buffer, at + SYS_FLAG_AT)
+    if sys_flag & TRANSACTION_MASK != TRANSACTION_COMMIT:
+        return None
+    end = at + FIXED_PARTS[sys_flag >> 4 & 3].size
+    times, half, _ = END_OF_FIXED.unpack_from(buffer, end - END_OF_FIXED.size)
+    return None if half == 0 and times else int(half)
+
+
+def commits_in(buffer: Buffer, start: int, segment_end: int, limit: int) -> CommitsFound:
+    """Of `buffer`, which holds the log from the record boundary `start` on, in one segment, as far as `limit` at most."""
+    position = start
+    halves: list[int] = []
+    while position < limit:
+        at = position - start
+        if segment_end - position < PREFIX.size:
+            return CommitsFound(segment_end, halves)
+        if len(buffer) - at < PREFIX.size:
+            break
+        size, magic = PREFIX.unpack_from(buffer, at)
+        if magic == MAGIC_BLANK:
+            return CommitsFound(segment_end, halves)
+        if magic not in TOPIC_LENGTHS or size <= 0 or position + size > limit:
+            return CommitsFound(None, halves)
+        if len(buffer) - at < min(HEAD_BYTES, size):
+            break
+        if (half := committed_half(buffer, at)) is not None:
+            halves.append(half)
+        position += size
+    return CommitsFound(position, halves)

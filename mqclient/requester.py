@@ -1,0 +1,210 @@
+"""Requests that wait for a reply, and replies to them.
+
+Invariant: a request is sent at most once, and its call ends with the reply, or with what is known of the request. A reply that
+nobody waits for any more is refused, so that its sender hears of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+
+from mqclient.errors import NotARequest, ReplyFailed, RequestUnanswered, RouteUnknown
+from mqclient.message import OutgoingMessage, StoredMessage, decode_properties, encode_properties
+from mqclient.producer import AUTO_CREATE_QUEUES, AUTO_CREATE_TOPIC, SEND_TIMEOUT_MS, Producer
+from mqclient.route import MessageQueue
+from mqclient.routetable import RouteTable
+from mqruntime.clock import Clock
+from remoting.bodies.heartbeats import HeartbeatData, ProducerData
+from remoting.client import RemotingClient
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.errors import RemotingError
+from remoting.headers.send import ReplyMessageHeader, SendMessageHeader
+from remoting.peer import Peer
+from remoting.router import Router
+
+CORRELATION_ID, REPLY_TO_CLIENT, TTL = "CORRELATION_ID", "REPLY_TO_CLIENT", "TTL"
+CLUSTER, MESSAGE_TYPE = "CLUSTER", "MSG_TYPE"
+HEARTBEAT_MS = 30_000
+"""Brokers forget a client that they do not hear for two minutes."""
+NOWHERE = -1
+
+
+class Awaited:
+    """The replies that one client waits for, by correlation id."""
+
+    def __init__(self) -> None:
+        self._futures: dict[str, asyncio.Future[StoredMessage]] = {}
+
+    def add_to(self, router: Router) -> None:
+        router.add(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, self._arrived)
+
+    @contextmanager
+    def reply_to(self, correlation_id: str) -> Iterator[asyncio.Future[StoredMessage]]:
+        """Its reply, for as long as somebody waits."""
+        future: asyncio.Future[StoredMessage] = asyncio.get_running_loop().create_future()
+        self._futures[correlation_id] = future
+        try:
+            yield future
+        finally:
+            del self._futures[correlation_id]
+
+    def _arrived(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        header = ReplyMessageHeader.from_ext(command.ext)
+        properties = decode_properties(header.properties or "")
+        future = self._futures.get(properties.get(CORRELATION_ID, ""))
+        if future is None or future.done():
+            return command.reply(ResponseCode.SYSTEM_ERROR, "nobody waits for this reply any more")
+        body = bytes(command.body or b"")
+        future.set_result(
+            StoredMessage(
+                topic=header.topic,
+                queue_id=header.queue_id,
+                queue_offset=NOWHERE,
+                physical_offset=NOWHERE,
+                body=body,
+                properties=properties,
+                flag=header.flag,
+                sys_flag=header.sys_flag,
+                born_timestamp_ms=header.born_timestamp,
+                born_host=header.born_host,
+                store_timestamp_ms=header.store_timestamp,
+                store_host=header.store_host,
+                reconsume_times=header.reconsume_times or 0,
+                prepared_transaction_offset=0,
+                size_bytes=len(body),
+            )
+        )
+        return command.reply()
+
+
+class Requester:
+    """Any number of requests and replies may be under way at once. Brokers know the client by `client_id`."""
+
+    def __init__(
+        self,
+        producer: Producer,
+        client_id: str,
+        awaited: Awaited,
+        *,
+        routes: RouteTable,
+        client: RemotingClient,
+        clock: Clock,
+    ) -> None:
+        self._producer = producer
+        self._client_id = client_id
+        self._awaited = awaited
+        self._routes = routes
+        self._client = client
+        self._clock = clock
+        self._heard_ms: dict[str, int] = {}
+        self._requests = 0
+
+    async def request(
+        self,
+        topic: str,
+        body: bytes,
+        *,
+        keys: str = "",
+        tags: str = "",
+        properties: Mapping[str, str] | None = None,
+        timeout_ms: int = SEND_TIMEOUT_MS,
+    ) -> StoredMessage:
+        """Sends one message, once, and waits for the reply to it, `timeout_ms` in all. The reply's offsets are -1: where it is
+        stored is not told.
+
+        Raises `SendRefused`, `SendOutcomeUnknown` and `RequestUnanswered`.
+        """
+        self._requests += 1
+        correlation_id = f"{self._client_id}/{self._producer.group}/{self._requests}"
+        asked = {CORRELATION_ID: correlation_id, REPLY_TO_CLIENT: self._client_id, TTL: str(timeout_ms)}
+        own = {name: text for name, text in (("KEYS", keys), ("TAGS", tags)) if text}
+        message = OutgoingMessage(body, {**own, **(properties or {}), **asked})
+        with self._awaited.reply_to(correlation_id) as reply:
+            try:
+                async with asyncio.timeout(timeout_ms / 1000):
+                    await self._introduced(topic)
+                    await self._producer.send_message(topic, message, timeout_ms=timeout_ms)
+                    return await reply
+            except TimeoutError:
+                raise RequestUnanswered(topic, timeout_ms) from None
+
+    async def reply(
+        self,
+        request: StoredMessage,
+        body: bytes,
+        *,
+        properties: Mapping[str, str] | None = None,
+        timeout_ms: int = SEND_TIMEOUT_MS,
+    ) -> None:
+        """Answers a message that somebody sent as a request; one attempt at each broker set, until one reaches its client.
+
+        Raises `NotARequest` and `ReplyFailed`: that client may have the reply all the same, where no broker said no.
+        """
+        asked = request.properties
+        lacking = [name for name in (CLUSTER, REPLY_TO_CLIENT, CORRELATION_ID) if name not in asked]
+        if lacking:
+            raise NotARequest(request.message_id, lacking)
+        topic = f"{asked[CLUSTER]}_REPLY_TOPIC"
+        try:
+            route = await self._routes.get(topic)
+        except RouteUnknown as error:
+            self._routes.renew(topic)
+            raise ReplyFailed(asked[REPLY_TO_CLIENT], str(error)) from error
+        named = {name: asked[name] for name in (CORRELATION_ID, REPLY_TO_CLIENT, TTL) if name in asked}
+        text = encode_properties({**(properties or {}), **named, MESSAGE_TYPE: "reply"})
+        failure = ReplyFailed(asked[REPLY_TO_CLIENT], f"topic {topic} has no queue to write at a master")
+        queues = {queue.broker_name: queue for queue in route.queues_to_write(None, None)}
+        for queue in queues.values():
+            address = route.master(queue.broker_name)
+            if address is None:
+                continue
+            try:
+                answer = await self._client.call(address, self._command(queue, text, body), timeout_ms)
+            except RemotingError as error:
+                failure = ReplyFailed(asked[REPLY_TO_CLIENT], f"{address}: {error.why}")
+                continue
+            if answer.code == ResponseCode.SUCCESS:
+                return
+            said = " ".join((answer.remark or "").split())
+            failure = ReplyFailed(
+                asked[REPLY_TO_CLIENT], f"{address} answered {answer.code} {said}", answer.code
+            )
+        self._routes.renew(topic)
+        raise failure
+
+    def _command(self, queue: MessageQueue, properties: str, body: bytes) -> RemotingCommand:
+        header = SendMessageHeader(
+            producer_group=self._producer.group,
+            topic=queue.topic,
+            default_topic=AUTO_CREATE_TOPIC,
+            default_topic_queue_nums=AUTO_CREATE_QUEUES,
+            queue_id=queue.queue_id,
+            sys_flag=0,
+            born_timestamp=self._clock.now_ms(),
+            flag=0,
+            properties=properties,
+            reconsume_times=0,
+            unit_mode=False,
+            batch=False,
+            broker_name=queue.broker_name,
+        )
+        return RemotingCommand.request(RequestCode.SEND_REPLY_MESSAGE_V2, header.to_short_ext(), body)
+
+    async def _introduced(self, topic: str) -> None:
+        """The masters of `topic` know this client, which upstream's do by its heartbeats alone."""
+        with suppress(RouteUnknown, RemotingError):  # the send says more
+            route = await self._routes.get(topic)
+            data = HeartbeatData(self._client_id, [ProducerData(self._producer.group)], []).encode()
+            for name in route.addresses:
+                address, now_ms = route.master(name), self._clock.monotonic_ms()
+                if address is None or self._is_introduced(address, now_ms):
+                    continue
+                beat = RemotingCommand.request(RequestCode.HEART_BEAT, None, data)
+                if (await self._client.call(address, beat)).code == ResponseCode.SUCCESS:
+                    self._heard_ms[address] = now_ms
+
+    def _is_introduced(self, address: str, now_ms: int) -> bool:
+        heard_ms = self._heard_ms.get(address)
+        return heard_ms is not None and now_ms < heard_ms + HEARTBEAT_MS and self._client.connected(address)

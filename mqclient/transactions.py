@@ -1,0 +1,231 @@
+"""Messages in transactions: stored first where no consumer sees them, then committed or rolled back.
+
+Invariant: a transaction is ended once, by `commit`, by `rollback` or by what `check` answers a broker that asks; the way a call
+ends says what is known: it returned, `EndRefused` (this end was not applied, and will not be), or `EndOutcomeUnknown`, after
+which the broker asks."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from enum import IntEnum
+from types import TracebackType
+from typing import Self
+
+from mqclient.errors import EndOutcomeUnknown, EndRefused, RouteUnknown
+from mqclient.message import OutgoingMessage, RecordMalformed, StoredMessage, decode_messages
+from mqclient.producer import SEND_TIMEOUT_MS, Producer, SendResult
+from mqclient.routetable import RouteTable
+from remoting.bodies.heartbeats import HeartbeatData, ProducerData
+from remoting.client import RemotingClient
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.errors import HeaderError, RemotingError
+from remoting.headers.transactions import CheckTransactionStateHeader, EndTransactionHeader
+from remoting.peer import Peer
+
+logger = logging.getLogger("mqclient")
+
+HEARTBEAT_MS = 10_000
+"""So often a producer tells masters that it is there to be asked; it may be asked by a new master no sooner."""
+CALL_TIMEOUT_MS = 3_000
+NOT_TAKEN = (ResponseCode.SYSTEM_BUSY, ResponseCode.SLAVE_NOT_AVAILABLE, ResponseCode.SERVICE_NOT_AVAILABLE)
+REFUSED = (ResponseCode.TRANSACTION_SHOULD_COMMIT, ResponseCode.TRANSACTION_SHOULD_ROLLBACK)
+
+
+class TransactionState(IntEnum):
+    """What became of a transaction; the value is that on the wire."""
+
+    UNKNOWN = 0
+    COMMIT = 8
+    ROLLBACK = 12
+
+
+Check = Callable[[StoredMessage], TransactionState | Awaitable[TransactionState]]
+
+
+class Transaction:
+    """One message that waits for its end. Its place is the log's, so it is valid at whoever is master of its set."""
+
+    def __init__(self, producer: TransactionProducer, result: SendResult) -> None:
+        self.result = result
+        self._producer = producer
+
+    async def commit(self, *, timeout_ms: int = CALL_TIMEOUT_MS) -> None:
+        """Consumers get it, once. Raises EndRefused, EndOutcomeUnknown."""
+        await self._producer.end(self.result, TransactionState.COMMIT, timeout_ms)
+
+    async def rollback(self, *, timeout_ms: int = CALL_TIMEOUT_MS) -> None:
+        """No consumer ever gets it. Raises as `commit`."""
+        await self._producer.end(self.result, TransactionState.ROLLBACK, timeout_ms)
+
+
+class TransactionProducer:
+    """One of a group; `check` says of a message of the group what became of its transaction, whoever of the group sent it.
+    Within `async with` it can be asked, about what was sent to `topics`, and to those that it sends to."""
+
+    def __init__(
+        self,
+        group: str,
+        check: Check,
+        *,
+        producer: Producer,
+        client_id: str,
+        topics: Iterable[str],
+        routes: RouteTable,
+        client: RemotingClient,
+        on_close: Callable[[TransactionProducer], None],
+    ) -> None:
+        self.group = group
+        self._check = check
+        self._producer = producer
+        self._client_id = client_id
+        self._topics = dict.fromkeys(topics)
+        self._routes = routes
+        self._client = client
+        self._on_close = on_close
+        self._beating: asyncio.Task[None] | None = None
+
+    async def send(
+        self,
+        topic: str,
+        body: bytes,
+        *,
+        keys: str = "",
+        tags: str = "",
+        properties: dict[str, str] | None = None,
+        timeout_ms: int = SEND_TIMEOUT_MS,
+    ) -> Transaction:
+        """Stores one message that no consumer sees yet. Raises `SendRefused` and `SendOutcomeUnknown`: of one that may be
+        stored the broker asks `check`."""
+        if topic not in self._topics:
+            self._topics[topic] = None
+            await self._introduce(topic)
+        own = {name: text for name, text in (("KEYS", keys), ("TAGS", tags)) if text}
+        marks = {"TRAN_MSG": "true", "PGROUP": self.group}
+        message = OutgoingMessage(body, {**own, **(properties or {}), **marks})
+        return Transaction(self, await self._producer.send_message(topic, message, timeout_ms=timeout_ms))
+
+    async def end(self, result: SendResult, state: TransactionState, timeout_ms: int) -> None:
+        """Ends the transaction of `result`; see Transaction."""
+        topic, name = result.queue.topic, result.queue.broker_name
+        (message_id,) = result.message_ids
+        header = EndTransactionHeader(
+            self.group,
+            result.queue_offset,
+            int(result.offset_message_id[-16:], 16),
+            state,
+            msg_id=message_id,
+            transaction_id=message_id,
+            topic=topic,
+            broker_name=name,
+        )
+        try:
+            address = (await self._routes.get(topic)).master(name)
+            if address is None:
+                self._routes.renew(topic)
+                raise EndOutcomeUnknown(topic, f"broker set {name} has no master at the moment")
+            request = RemotingCommand.request(RequestCode.END_TRANSACTION, header)
+            reply = await self._client.call(address, request, timeout_ms)
+        except (RouteUnknown, RemotingError) as error:
+            self._routes.renew(topic)
+            raise EndOutcomeUnknown(topic, str(error)) from error
+        if reply.code == ResponseCode.SUCCESS:
+            return
+        said = f"{address} answered {reply.code} {' '.join((reply.remark or '').split())}"
+        if reply.code in REFUSED:
+            raise EndRefused(topic, said, reply.code)
+        if reply.code in NOT_TAKEN:
+            self._routes.renew(topic)
+        raise EndOutcomeUnknown(topic, said)
+
+    async def asked(self, message: StoredMessage) -> TransactionState:
+        """What `check` says; what it raises is logged, and the broker asks again."""
+        try:
+            state = self._check(message)
+            return await state if inspect.isawaitable(state) else state
+        except Exception as error:
+            logger.error("the check of a transaction failed: %r", error, exc_info=error)
+            return TransactionState.UNKNOWN
+
+    async def close(self) -> None:
+        """It is asked no more."""
+        self._on_close(self)
+        if self._beating is not None:
+            self._beating.cancel()
+            await asyncio.gather(self._beating, return_exceptions=True)
+            self._beating = None
+
+    async def __aenter__(self) -> Self:
+        self._beating = asyncio.create_task(self._beat(), name=f"heartbeats of {self.group}")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _beat(self) -> None:
+        while True:
+            for topic in list(self._topics):
+                self._routes.renew(topic)
+                await self._introduce(topic)
+            await asyncio.sleep(HEARTBEAT_MS / 1000)
+
+    async def _introduce(self, topic: str) -> None:
+        """Tells the masters of `topic` who this is; one that does not hear it now does later."""
+        body = HeartbeatData(self._client_id, [ProducerData(self.group)]).encode()
+        with suppress(RouteUnknown):
+            route = await self._routes.get(topic)
+            for name in route.addresses:
+                if (address := route.master(name)) is not None:
+                    request = RemotingCommand.request(RequestCode.HEART_BEAT, body=body)
+                    with suppress(RemotingError):
+                        await self._client.call(address, request, CALL_TIMEOUT_MS)
+
+
+class CheckRequests:
+    """Answers brokers that ask (39) for the producers of this client, by group."""
+
+    def __init__(self) -> None:
+        self._producers: dict[str, TransactionProducer] = {}
+
+    def add(self, producer: TransactionProducer) -> None:
+        self._producers[producer.group] = producer
+
+    def remove(self, producer: TransactionProducer) -> None:
+        if self._producers.get(producer.group) is producer:
+            del self._producers[producer.group]
+
+    def producers(self) -> list[TransactionProducer]:
+        return list(self._producers.values())
+
+    async def handle(self, peer: Peer, command: RemotingCommand) -> None:
+        """Over the connection that it came by; where nobody knows, nothing is said, and the broker asks again."""
+        try:
+            header = CheckTransactionStateHeader.from_ext(command.ext)
+            (message,) = decode_messages(command.body or b"")
+        except (HeaderError, RecordMalformed, ValueError) as error:
+            logger.error("%s asks for a transaction that cannot be read: %s", peer.remote_address, error)
+            return
+        producer = self._producers.get(message.properties.get("PGROUP", ""))
+        if producer is None:
+            return
+        state = await producer.asked(message)
+        if state is TransactionState.UNKNOWN:
+            return
+        answer = EndTransactionHeader(
+            producer.group,
+            header.tran_state_table_offset,
+            header.commit_log_offset,
+            state,
+            from_transaction_check=True,
+            msg_id=header.msg_id,
+            transaction_id=header.transaction_id,
+            topic=message.topic,
+            broker_name=header.broker_name,
+        )
+        peer.one_way(RemotingCommand.request(RequestCode.END_TRANSACTION, answer))

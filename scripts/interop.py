@@ -1,0 +1,209 @@
+"""Puts ours together with every client and server of Apache RocketMQ that they have to work with, and prints the matrix.
+
+    scripts/interop [--only clients,sets] [--failovers 20] [--migrations 3] [--readme]
+
+Cells are run one after the other, each on processes of its own. Exits 1 when one fails or cannot be run; the folder of a
+fleet that failed is kept, and named. With --readme README.md's matrix is written anew."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from scripts.bench.options import bounded, options
+from tests.interop.fleet import Fleet, fleet_missing
+from tests.interop.migration import migrated
+from tests.interop.mixes import failovers
+
+ROOT = Path(__file__).resolve().parents[1]
+README = ROOT / "README.md"
+MATRIX = re.compile(r"(?<=<!-- scripts/interop -->\n).*?(?=<!-- end -->)", re.DOTALL)
+TESTS = "tests/interop/"
+START_MS_MAX = 300_000
+JAVA, OLD, CPP = "5.3.3", "4.9.8", "0.4.4"
+CONTROLLERS = ["controller-0", "controller-1", "controller-2"]
+BROKERS = ["broker-0", "broker-1", "broker-2"]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """`counts` is for a person; `why` it failed, if it did."""
+
+    counts: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """`peer` is who is the judge, with its version."""
+
+    group: str
+    peer: str
+    what: str
+    run: Callable[[], Result]
+
+
+def tests(*paths: str) -> Result:
+    """Of a pytest run of its own; a test that is skipped has not shown anything."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        tally = Path(folder) / "tally"
+        command = [sys.executable, "-m", "pytest", "-q", f"--basetemp={folder}/files"]
+        done = subprocess.run(
+            [*command, *(TESTS + path for path in paths)],
+            cwd=ROOT, env={**os.environ, "TALLY_FILE": str(tally)}, capture_output=True, text=True,
+        )  # fmt: skip
+        told = json.loads(tally.read_text()) if tally.exists() else {"counts": {}, "skips": {}}
+    counts = told["counts"]
+    line = f"{counts.get('passed', 0)} tests"
+    if counts.get("failed") or not counts.get("passed") or done.returncode:
+        return Result(line, done.stdout[-3000:])
+    return Result(line, "; ".join(told["skips"]))
+
+
+def of_fleet(java: Iterable[str], contract: str, judge: Callable[[Fleet], tuple[str, list[str]]]) -> Result:
+    """What `judge` says of a fleet that is whole: counts, and faults."""
+    why = fleet_missing()
+    if why is not None:
+        return Result("", why)
+    folder = Path(tempfile.mkdtemp(prefix="autoswitch-mq-interop-"))
+    named = [*java]
+    controllers = 3 if CONTROLLERS[0] in named else 1
+    counts, faults = "", ["it was not whole"]
+    with Fleet.made(
+        folder / "fleet", java=named, controllers=controllers, brokers=3, contract=contract
+    ) as fleet:
+        try:
+            fleet.start()
+            asyncio.run(fleet.wait_whole(timeout_ms=START_MS_MAX))
+            counts, faults = judge(fleet)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this cell's failure and no other's
+            faults = [f"{type(error).__name__}: {error}"]
+        fleet.kill(fleet.layout.names)
+    if faults:
+        return Result(counts, "\n".join([f"its files are in {folder}", *faults]))
+    shutil.rmtree(folder)
+    return Result(counts)
+
+
+def failed_over(fleet: Fleet, *, count: int, facts: bool = False) -> tuple[str, list[str]]:
+    outcome = asyncio.run(failovers(fleet, count, facts=facts))
+    masters = {name for name, times in outcome.masters.items() if times}
+    counts = (
+        f"{count} failovers, {outcome.verdict.acknowledged:,} acknowledged, {len(outcome.verdict.lost)} lost"
+    )
+    idle = [f"{name} was never master" for name in fleet.layout.broker_names if facts and name not in masters]
+    return counts, [*outcome.verdict.faults, *idle]
+
+
+def migrated_times(*, times: int) -> Result:
+    """Each time a set of three, with three controllers."""
+    done: list[str] = []
+    for number in range(times):
+        result = of_fleet(["namesrv", *CONTROLLERS, *BROKERS], "C", partial(migrated_once, seed=number))
+        done.append(result.counts)
+        if result.why:
+            return Result("; ".join(done), result.why)
+    return Result("; ".join(done))
+
+
+def migrated_once(fleet: Fleet, *, seed: int) -> tuple[str, list[str]]:
+    say = partial(print, "   ", flush=True)
+    verdict, unused = asyncio.run(migrated(fleet, seed=seed, say=say))
+    faults = [f"docs/migration.md says {command!r}, and it was not run" for command in unused]
+    return f"{verdict.acknowledged:,} acknowledged, {len(verdict.lost)} lost", [*verdict.faults, *faults]
+
+
+def cells(count: int, times: int) -> list[Cell]:
+    over = partial(failed_over, count=count)
+    mixed = partial(failed_over, count=count, facts=True)
+    java, cpp = f"Java client {JAVA}", f"C++ client {CPP}"
+    pair = "test_java_pairs.py::test_"
+    store = pair + "a_java_store_goes_on_in_ours_and_in_javas_again"
+    return [
+        Cell("clients", java, "sends, reads, retries, order; killed masters",
+             partial(tests, "test_java_client.py", "test_java_consumers.py")),
+        Cell("clients", cpp, "sends, reads, retries, order; killed masters", partial(tests, "test_cpp_client.py")),
+        Cell("clients", f"Java mqadmin {JAVA}", "its commands on ours", partial(tests, "test_java_admin.py")),
+        Cell("hand-over", f"Java clients {JAVA} and {OLD}", "send, read, pull, keep order: defaults, `electMaster`, SIGTERM",
+             partial(tests, "test_java_hand_over.py")),
+        Cell("controllers", f"Java brokers {JAVA}", "under our controllers and name server",
+             partial(of_fleet, BROKERS, "C", over)),
+        Cell("controllers", f"Java controllers and name server {JAVA}", "with our brokers",
+             partial(of_fleet, ["namesrv", *CONTROLLERS], "C", over)),
+        Cell("controllers", f"Java controllers {JAVA}", "their stores go on in ours, and back",
+             partial(tests, "test_java_controllers.py")),
+        Cell("sets", f"Java brokers {JAVA}", "one of Java's and two of ours, contract B",
+             partial(of_fleet, BROKERS[:1], "B", mixed)),
+        Cell("sets", f"Java brokers {JAVA}", "two of Java's and one of ours, contract C",
+             partial(of_fleet, BROKERS[:2], "C", mixed)),
+        Cell("pairs", f"Java brokers {JAVA}", "Java master, our slave, and the reverse; slave reads",
+             partial(tests, *(pair + name for name in PAIRS))),
+        Cell("stores", f"Java brokers {JAVA}", "Java's go on in ours, and back; SIGTERM, SIGKILL", partial(tests, store)),
+        Cell("stores", f"Java brokers {JAVA}", "stores of Raft mode, there and back",
+             partial(tests, "test_java_raft_mode.py", "test_java_raft_mode_and_ours.py", "test_java_raft_stores.py")),
+        Cell("migration", f"all of Java {JAVA}", f"a live set to ours, server by server, and back, {times} times",
+             partial(migrated_times, times=times)),
+    ]  # fmt: skip
+
+
+PAIRS = (
+    "our_slave_follows_a_java_master_through_kills_of_either",
+    "a_java_slave_follows_our_master_through_kills_of_either",
+    "our_slave_stays_out_when_a_java_master_comes_back_with_another_log",
+)
+
+
+def row(cell: Cell, result: Result) -> str:
+    return f"| {cell.peer} | {cell.what} | {'FAIL' if result.why else 'pass'} | {result.counts} |"
+
+
+def main() -> int:
+    parser = options(__doc__)
+    groups = list(dict.fromkeys(cell.group for cell in cells(1, 1)))
+    parser.add_argument("--only", default=",".join(groups), help=f"some of {','.join(groups)}")
+    parser.add_argument("--failovers", type=bounded(2, 200), default=20, help="of each fleet; half are kills")
+    parser.add_argument("--migrations", type=bounded(1, 20), default=3)
+    parser.add_argument(
+        "--readme", action="store_true", help="write the matrix of README.md; needs all cells"
+    )
+    arguments = parser.parse_args()
+    chosen = arguments.only.split(",")
+    unknown = [name for name in chosen if name not in groups]
+    if unknown:
+        parser.error(f"no cells {unknown[0]!r}; there are {', '.join(groups)}")
+    if arguments.readme and set(chosen) != set(groups):
+        parser.error("--readme is of all cells; leave --only out")
+    rows, failed = [], 0
+    for cell in cells(arguments.failovers, arguments.migrations):
+        if cell.group not in chosen:
+            continue
+        print(f"{cell.group}: {cell.peer}, {cell.what} ...", flush=True)
+        began_s = time.monotonic()
+        result = cell.run()
+        failed += bool(result.why)
+        rows.append(row(cell, result))
+        print(
+            f"  {'FAIL ' + result.why if result.why else 'pass'}; {time.monotonic() - began_s:.0f} s",
+            flush=True,
+        )
+    heading = ["| peer | what | result | counts |", "|---|---|---|---|"]
+    table = "\n".join([*heading, *rows]) + "\n"
+    print(f"\n{table}\n{len(rows)} cells, {failed} failed")
+    if arguments.readme:
+        README.write_text(MATRIX.sub(lambda _: table, README.read_text()))
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

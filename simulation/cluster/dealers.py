@@ -1,0 +1,275 @@
+"""Producers of messages in transactions that die at every step, and masters that die with them.
+
+What became of a transaction its producers remember as a database does: a decision is taken once, by whoever lives and is asked
+first, and outlives them. Some ends are sent twice, by two producers, late, to brokers that are no master, and some say the
+opposite of what was answered.
+
+Invariants, judged against the check's own copy of all that was confirmed: E1 a transaction is committed once at most; E2 what
+was answered stays: committed ones are there, others never; E3 what is there was sent so, and decided so; E4 once all is whole
+none waits for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import zlib
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from messagestore.systemtopics import CHECKED_TOO_OFTEN_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
+from mqclient.client import Client
+from mqclient.errors import EndOutcomeUnknown, EndRefused, SendOutcomeUnknown, SendRefused
+from mqclient.message import StoredMessage
+from mqclient.transactions import Transaction, TransactionProducer, TransactionState
+from remoting.codes import RequestCode
+from remoting.command import RemotingCommand
+from remoting.errors import RemotingError
+from remoting.headers.transactions import EndTransactionHeader
+from simulation.cluster.members import BROKER_PORT
+from simulation.cluster.violation import Violation
+from simulation.kernel.node import Node, SimulatedClock
+from simulation.kernel.world import World
+
+NAME = "transaction"
+GROUP = "deals"
+DEALS = "deals"
+SETTINGS: dict[str, object] = {"transactionTimeOut": 1_000, "transactionCheckInterval": 1_500}
+"""Of brokers."""
+TOPICS = (DEALS, f"%RETRY%{DEALS}", HALF_TOPIC, OP_HALF_TOPIC, CHECKED_TOO_OFTEN_TOPIC)
+"""Which are there because of them."""
+PRODUCERS = 2
+STAYS = (0.7, 0.9, 0.97)
+"""That a producer makes one more transaction."""
+SILENT_MS = (100, 3_000)
+PAUSE_MS = (50, 1_500)
+CALL_MS = 1_500
+MASTER_DIES = 0.06
+SPARED_MS = 12_000
+"""Behind each death of a master, for there are other faults."""
+SETTLED_MS = 60_000
+COMMIT, ROLLBACK, UNKNOWN = TransactionState.COMMIT, TransactionState.ROLLBACK, TransactionState.UNKNOWN
+COMMIT_FLAG, FLAGS = 0x8, 0xC
+
+
+@dataclass
+class Deal:
+    """One transaction, as its producers know it. `answered` is the end that was confirmed to one of them, `said` are all that
+    were ever sent for it."""
+
+    crc: int
+    stored: bool = False
+    refused: bool = False
+    decision: TransactionState | None = None
+    answered: TransactionState | None = None
+    said: set[TransactionState] = field(default_factory=set)
+
+
+class Dealers:
+    """On a host that nothing befalls, from a generator of their own. `master()` is the node that leads, `kill(node)` ends it,
+    `create_topic()` makes the topic; `done` counts. `keeps`: the log is kept."""
+
+    def __init__(
+        self,
+        node: Node,
+        brokers: Sequence[Node],
+        *,
+        seed: int,
+        namesrv: str,
+        master: Callable[[], Node | None],
+        kill: Callable[[Node], object],
+        create_topic: Callable[[], Awaitable[None]],
+        done: Counter[str],
+        keeps: bool,
+    ) -> None:
+        self.node = node
+        self.random = random.Random(f"{seed}/transactors")
+        self._brokers = brokers
+        self._namesrv = namesrv
+        self._master = master
+        self._kill = kill
+        self._create_topic = create_topic
+        self._done = done
+        self.deals: dict[str, Deal] = {}
+        self.keeps = keeps
+        self.violation: Violation | None = None
+        self.healed = self.stopping = False
+        self.spared_until_ms = 0
+        self.begun = False
+        self.living = 0
+
+    def look(self) -> None:
+        """Often called. Raises Violation."""
+        if self.violation is not None:
+            raise self.violation
+        if not self.begun:
+            self.begun = True
+            self.node.spawn(self.begin())
+
+    async def begin(self) -> None:
+        await self._create_topic()
+        for _ in range(PRODUCERS):
+            self.living += 1
+            self.node.spawn(self.produce())
+
+    # -- producers
+
+    async def produce(self) -> None:
+        """One process after the other; the last one lives until the end, and is asked."""
+        while not self.stopping:
+            async with (
+                self.client() as client,
+                client.transactions(GROUP, self.decide, topics=[DEALS]) as producer,
+            ):
+                await self.live(client, producer)
+            if not self.healed:
+                await asyncio.sleep(self.random.randint(*SILENT_MS) / 1000)
+        self.living -= 1
+
+    async def live(self, client: Client, producer: TransactionProducer) -> None:
+        stays = self.random.choice(STAYS)
+        while not self.stopping and (self.healed or self.random.random() < stays):
+            if not self.healed:
+                await self.deal(client, producer)
+            await asyncio.sleep(self.random.randint(*PAUSE_MS) / 1000)
+
+    async def deal(self, client: Client, producer: TransactionProducer) -> None:
+        """One transaction, as far as it gets."""
+        key = f"deal-{len(self.deals)}"
+        body = self.random.randbytes(self.random.randint(16, 600))
+        deal = self.deals[key] = Deal(zlib.crc32(body))
+        try:
+            transaction = await producer.send(DEALS, body, keys=key, timeout_ms=CALL_MS)
+        except SendRefused:
+            deal.refused = True
+            return
+        except SendOutcomeUnknown:
+            return
+        deal.stored = transaction.result.acknowledged
+        self._done[NAME] += 1
+        self.let_master_die("a half")
+        fate = self.random.random()
+        if fate < 0.2:
+            return  # it never ends it, or dies before it does
+        if fate < 0.4:
+            await asyncio.sleep(self.random.randint(*PAUSE_MS) / 200)  # asked before it says so by itself
+        state = self.decision(deal)
+        if fate > 0.9:
+            self.tell_anybody(client, transaction, deal, state)
+        await self.end(transaction, deal, state)
+        if fate > 0.7:
+            await self.end(transaction, deal, state)
+        if fate > 0.8 and deal.answered is not None:
+            await self.end(transaction, deal, ROLLBACK if state is COMMIT else COMMIT)
+
+    async def end(self, transaction: Transaction, deal: Deal, state: TransactionState) -> None:
+        if deal.answered is None:
+            deal.said.add(state)
+        before = deal.answered
+        try:
+            if state is COMMIT:
+                await transaction.commit(timeout_ms=CALL_MS)
+            else:
+                await transaction.rollback(timeout_ms=CALL_MS)
+        except (EndOutcomeUnknown, EndRefused):
+            return
+        if before is not None and state is not before:
+            self.broken("E2", f"{transaction.result.message_ids} ended {before.name}, and then {state.name}")
+        deal.answered = state
+        self.let_master_die("an end")
+
+    def tell_anybody(
+        self, client: Client, transaction: Transaction, deal: Deal, state: TransactionState
+    ) -> None:
+        """All brokers, whoever leads, and somewhat later once more."""
+        deal.said.add(state)
+        result = transaction.result
+        place = int(result.offset_message_id[-16:], 16)
+        header = EndTransactionHeader(GROUP, result.queue_offset, place, state, msg_id=result.message_ids[0])
+
+        async def tell() -> None:
+            for delay_ms in (0, self.random.randint(10, 8_000)):
+                await asyncio.sleep(delay_ms / 1000)
+                for broker in self._brokers:
+                    request = RemotingCommand.request(RequestCode.END_TRANSACTION, header)
+                    with suppress(RemotingError):
+                        await client.remoting.one_way(f"{broker.host}:{BROKER_PORT}", request)
+
+        self.node.spawn(tell())
+
+    # -- decisions
+
+    def decide(self, message: StoredMessage) -> TransactionState:
+        """A broker asks."""
+        deal = self.deals.get(message.properties.get("KEYS", ""))
+        if deal is None or message.topic != DEALS or zlib.crc32(message.body) != deal.crc:
+            self.broken("E3", f"asked for what was never sent: {message.topic} {message.properties}")
+            return UNKNOWN
+        if deal.refused:
+            self.broken("E3", f"asked for {message.properties['KEYS']}, which was refused")
+        if not self.healed and self.random.random() < 0.3:
+            return UNKNOWN
+        state = self.decision(deal)
+        deal.said.add(state)
+        return state
+
+    def decision(self, deal: Deal) -> TransactionState:
+        if deal.decision is None:
+            deal.decision = COMMIT if self.random.random() < 0.7 else ROLLBACK
+        return deal.decision
+
+    def let_master_die(self, behind: str) -> None:
+        """Its successor must know what was answered this moment."""
+        master, now_ms = self._master(), self.node.loop.now_us // 1000
+        if self.healed or master is None or now_ms < self.spared_until_ms:
+            return
+        if self.random.random() < MASTER_DIES:
+            self.spared_until_ms = now_ms + SPARED_MS
+            self._kill(master)
+            self._done[f"master dies behind {behind}"] += 1
+
+    def broken(self, rule: str, what: str) -> None:
+        if self.violation is None:
+            self.violation = Violation(rule, what)
+
+    def client(self) -> Client:
+        return Client(
+            self._namesrv, clock=SimulatedClock(self.node), random=random.Random(self.random.getrandbits(32))
+        )
+
+    # -- judgement
+
+    def settle(self, world: World) -> None:
+        """All is whole, and producers are there to be asked. Raises Violation."""
+        self.healed = True
+        world.run_for_ms(SETTLED_MS)
+        self.stopping = True
+        world.run_until(lambda: self.living <= 0, 60_000)
+        self.look()
+
+    def judge(self, ever: Iterable[StoredMessage]) -> None:
+        """`ever` is all that was ever confirmed. Raises Violation."""
+        copies: dict[str, int] = {}
+        for message in ever:
+            if message.topic != DEALS:
+                continue
+            key = message.properties.get("KEYS", "")
+            deal = self.deals.get(key)
+            if deal is None or zlib.crc32(message.body) != deal.crc:
+                raise Violation("E3", f"{key} is there and was never sent")
+            if message.sys_flag & FLAGS != COMMIT_FLAG or COMMIT not in deal.said:
+                raise Violation("E3", f"{key} can be read, and nobody committed it: {deal}")
+            copies[key] = copies.get(key, 0) + 1
+        for key, deal in self.deals.items():
+            count = copies.get(key, 0)
+            if count > 1:
+                raise Violation("E1", f"{key} was committed {count} times")
+            if deal.answered is COMMIT and not count:
+                raise Violation("E2", f"{key} was committed, and is not there")
+            if deal.answered is ROLLBACK and count:
+                raise Violation("E2", f"{key} was rolled back, and is there")
+            if self.keeps and deal.stored and deal.said == {COMMIT} and not count:
+                raise Violation("E4", f"{key} was to be committed, and never was")
+            if self.keeps and deal.stored and not deal.said:
+                raise Violation("E4", f"nobody was ever asked for {key}")

@@ -1,0 +1,66 @@
+"""Bugs of transactions, planted as those of simulation.cluster.bugs are."""
+
+from __future__ import annotations
+
+from broker.transactions.checkback import Asked, CheckBack
+from broker.transactions.ending import EndTransaction
+from broker.transactions.openhalves import OpenHalves
+from broker.transactions.outcomes import Outcome
+from broker.transactions.rebuild import Rebuild
+from broker.transactions.records import done_offsets
+from broker.transactions.transactions import Transactions
+from messagestore.messages import Appended, MessageToStore
+from messagestore.record import Message
+from remoting.command import RemotingCommand
+from remoting.peer import Peer
+from simulation.cluster.bugs import bug
+
+half_stored = Transactions.half_stored
+
+
+@bug("commits-not-looked-for", Rebuild, "_read_commits")
+async def only_what_is_told(self: Rebuild) -> bool:
+    """As upstream's: a half whose commit was not told is open for the next master."""
+    return True
+
+
+@bug("ended-stays-open", OpenHalves, "close")
+def stays(self: OpenHalves, root: int) -> None:
+    """As upstream's: whatever half a producer names is ended as it says."""
+
+
+@bug("stored-while-read-forgotten", Transactions, "half_stored")
+def unless_known(
+    self: Transactions, message: MessageToStore, appended: Appended, due_ms: int | None = None
+) -> None:
+    """What comes while a new master reads its log is not open."""
+    if self.open is not None:
+        half_stored(self, message, appended, due_ms)
+
+
+@bug("asks-nobody", CheckBack, "_ask")
+def silent(self: CheckBack, asked: Asked) -> None:
+    """Halves are put back, and no producer hears of it."""
+
+
+@bug("told-in-part", Rebuild, "_note_told")
+def first_alone(self: Rebuild, queue_offset: int, record: Message) -> None:
+    """Of a record that tells what is done the first half counts."""
+    for half in done_offsets(record.body)[:1]:
+        if 0 <= half - self._span.half_from < len(self._told):
+            self._told[half - self._span.half_from] = 1
+    self._tellers.append((record.store_timestamp, record.physical_offset))
+
+
+@bug("second-end-answered", EndTransaction, "_ended_before")
+def as_asked(
+    self: EndTransaction, peer: Peer, command: RemotingCommand, root: int, outcome: Outcome
+) -> RemotingCommand | None:
+    """Whoever comes second hears what it wants to."""
+    return command.reply()
+
+
+@bug("progress-before-it-is-confirmed", Transactions, "confirmed_end")
+def all_of_it(self: Transactions) -> int:
+    """What the master holds counts as confirmed."""
+    return self._store.max_offset()

@@ -1,0 +1,70 @@
+"""Dealers of a cluster under controllers, as a fault that comes of itself; see simulation.cluster.dealers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+from mqadmin.admin import AdminClient
+from mqadmin.errors import AdminError
+from mqadmin.replies import TopicSettings
+from mqclient.message import StoredMessage, decode_messages
+from simulation.cluster.dealers import DEALS, NAME, Dealers
+from simulation.cluster.fault import Fault
+from simulation.cluster.machines import Machines
+from simulation.cluster.members import BROKER_SET, CONTROLLERS, NAMESRV
+from simulation.cluster.shadow import records_below
+from simulation.kernel.node import Node, SimulatedClock
+
+
+class Transactors(Fault):
+    """`keeps`: the log is kept."""
+
+    name = NAME
+
+    def __init__(self, machines: Machines, node: Node, *, keeps: bool) -> None:
+        super().__init__(machines)
+        self.node = node
+        self.dealers = Dealers(
+            node,
+            machines.brokers,
+            seed=machines.world.seed,
+            namesrv=NAMESRV,
+            master=machines.master,
+            kill=machines.kill,
+            create_topic=self.create_topic,
+            done=machines.done,
+            keeps=keeps,
+        )
+
+    def next_step(self) -> None:
+        """Raises Violation."""
+        self.dealers.look()
+
+    def heal(self) -> None:
+        self.dealers.healed = True
+
+    async def create_topic(self) -> None:
+        admin = AdminClient(SimulatedClock(self.node))
+        while True:
+            try:
+                state = (await admin.sync_states(CONTROLLERS, [BROKER_SET]))[BROKER_SET]
+                await admin.create_topic(state.master_address or "", TopicSettings(DEALS, 1, 1))
+                await admin.topic_route(NAMESRV, DEALS)
+                break
+            except (AdminError, KeyError):
+                await asyncio.sleep(0.2)
+        await admin.close()
+
+    def settle(self) -> None:
+        """Raises Violation."""
+        self.dealers.settle(self.world)
+
+    def at_the_end(self, log: bytearray, segment_bytes: int) -> None:
+        """`log` is all that was ever confirmed. Raises Violation."""
+
+        def ever() -> Iterator[StoredMessage]:
+            for content in records_below(log, len(log), segment_bytes):
+                yield from decode_messages(content)
+
+        self.dealers.judge(ever())

@@ -1,0 +1,58 @@
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
+import org.apache.rocketmq.common.message.Message;
+
+/**
+ * Clients that trace.
+ *
+ * <pre>
+ * traced TOPIC GROUP COUNT [TRACES]   sends and consumes messages, and says what became of them in the topic TRACES, the
+ *                                     system's if it is left out; {"ids"} of the messages
+ * </pre>
+ */
+final class Traces {
+    private static final long WAIT_S = 300;
+
+    private final String namesrv;
+
+    Traces(String namesrv) {
+        this.namesrv = namesrv;
+    }
+
+    String perform(String[] words) throws Exception {
+        String topic = words[1];
+        String group = words[2];
+        int count = Integer.parseInt(words[3]);
+        String traces = words.length > 4 ? words[4] : null;
+        CountDownLatch consumed = new CountDownLatch(count);
+        DefaultMQProducer producer = new DefaultMQProducer(group + "Producer", true, traces);
+        producer.setNamesrvAddr(namesrv);
+        producer.setInstanceName(group);
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group, true, traces);
+        consumer.setNamesrvAddr(namesrv);
+        consumer.setInstanceName(group);
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.subscribe(topic, "*");
+        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+            messages.forEach(message -> consumed.countDown());
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+        producer.start();
+        Stream.Builder<String> ids = Stream.builder();
+        for (int k = 0; k < count; k++) {
+            ids.add("\"" + producer.send(new Message(topic, "Tag", "key" + k, ("traced " + k).getBytes())).getMsgId() + "\"");
+        }
+        consumer.start();
+        consumed.await(WAIT_S, TimeUnit.SECONDS);
+        consumer.shutdown();
+        producer.shutdown();
+        return String.format("{\"ids\":[%s]}", ids.build().collect(Collectors.joining(",")));
+    }
+}

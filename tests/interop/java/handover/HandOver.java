@@ -1,0 +1,239 @@
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.locks.LockSupport;
+import java.util.stream.Collectors;
+import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.client.ClientConfig;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.client.producer.SendStatus;
+import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageExt;
+
+/**
+ * Unmodified clients with default settings, each a client of its own, told by lines on stdin; every line is answered with one line
+ * of JSON. It is compiled for 5.3.3 and for 4.9.8. Roles: `retries`, a producer as it comes; `once`, one without retries; `push`,
+ * `orderly` and `pull`, consumers of groups that are named for the topic. Arguments: NAMESRV TOPIC [POLL_MS], the last where not the default.
+ *
+ * <pre>
+ * mark           begins to count anew; {}
+ * watch MS       waits until every role has gone on for MS after the mark; as report
+ * report         by role: {"count", "silence": the longest between two events, in ms, "errors", "error": the last one}
+ * drained        ends the producers; waits until each consumer has all that was acknowledged; by consumer {"missing", "disordered"}
+ * </pre>
+ */
+public final class HandOver {
+    private static final int INTERVAL_MS = 20;
+    private static final long WAIT_MS = 300_000;
+
+    private static final Map<String, Role> ROLES = new LinkedHashMap<>();
+    private static final Set<String> ACKED = ConcurrentHashMap.newKeySet();
+    private static final AtomicInteger NUMBERS = new AtomicInteger();
+    private static volatile boolean ending;
+    private static volatile long marked = System.currentTimeMillis();
+
+    private HandOver() { }
+
+    /** What one client has seen since the mark. */
+    private static final class Role {
+        private final boolean sends;
+        private final Set<String> seen = ConcurrentHashMap.newKeySet();
+        private final Map<Integer, Long> ends = new ConcurrentHashMap<>();
+        private int count;
+        private int disordered;
+        private int errors;
+        private String error = "";
+        private long last = System.currentTimeMillis();
+        private long silence;
+
+        private Role(boolean sends) {
+            this.sends = sends;
+        }
+
+        private synchronized void mark(long now) {
+            count = 0;
+            errors = 0;
+            error = "";
+            silence = 0;
+            last = Math.max(last, now - INTERVAL_MS);
+        }
+
+        private synchronized void event() {
+            long now = System.currentTimeMillis();
+            silence = Math.max(silence, now - last);
+            last = now;
+            count++;
+        }
+
+        private synchronized void failed(String text) {
+            errors++;
+            error = text;
+        }
+
+        private synchronized void take(MessageExt message) {
+            if (seen.add(message.getKeys())) {
+                Long end = ends.get(place(message));
+                disordered += end != null && message.getQueueOffset() < end ? 1 : 0;
+                ends.put(place(message), message.getQueueOffset() + 1);
+            }
+            event();
+        }
+
+        private static int place(MessageExt message) {
+            return message.getBrokerName().hashCode() * 31 + message.getQueueId();
+        }
+
+        private synchronized boolean wentOn(long until) {
+            return last >= until;
+        }
+
+        private synchronized String json() {
+            return String.format("{\"count\":%d,\"silence\":%d,\"errors\":%d,\"error\":\"%s\"}", count, silence, errors,
+                error.replaceAll("[^ -~]|[\"\\\\]", " "));
+        }
+
+        private synchronized String drained() {
+            long missing = ACKED.stream().filter(key -> !seen.contains(key)).count();
+            return String.format("{\"missing\":%d,\"disordered\":%d}", missing, disordered);
+        }
+    }
+
+    private static Role role(String name, boolean sends) {
+        Role role = new Role(sends);
+        ROLES.put(name, role);
+        return role;
+    }
+
+    private static <C extends ClientConfig> C named(C client, String name, String[] arguments) {
+        client.setInstanceName(name);
+        client.setNamesrvAddr(arguments[0]);
+        if (arguments.length > 2) {
+            client.setPollNameServerInterval(Integer.parseInt(arguments[2]));
+        }
+        return client;
+    }
+
+    private static void produce(String name, String[] arguments, boolean retries) throws Exception {
+        DefaultMQProducer producer = named(new DefaultMQProducer(arguments[1] + "Producer"), name, arguments);
+        if (!retries) {
+            producer.setRetryTimesWhenSendFailed(0);
+        }
+        producer.start();
+        Role role = role(name, true);
+        Thread thread = new Thread(() -> {
+            while (!ending) {
+                String key = Integer.toString(NUMBERS.getAndIncrement());
+                try {
+                    SendResult result = producer.send(new Message(arguments[1], "Tag", key, new byte[100]));
+                    if (result.getSendStatus() == SendStatus.SEND_OK) {
+                        ACKED.add(key);
+                        role.event();
+                    } else {
+                        role.failed(result.getSendStatus().toString());
+                    }
+                } catch (Exception error) {
+                    role.failed(error.toString());
+                }
+                LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(INTERVAL_MS));
+            }
+        }, name);
+        thread.setDaemon(true);
+        thread.start();
+    }
+
+    private static void consume(String[] arguments) throws Exception {
+        DefaultMQPushConsumer push = named(new DefaultMQPushConsumer(arguments[1] + "Push"), "push", arguments);
+        Role pushed = role("push", false);
+        push.subscribe(arguments[1], "*");
+        push.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+            messages.forEach(pushed::take);
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+        push.start();
+        DefaultMQPushConsumer orderly = named(new DefaultMQPushConsumer(arguments[1] + "Orderly"), "orderly", arguments);
+        Role ordered = role("orderly", false);
+        orderly.subscribe(arguments[1], "*");
+        orderly.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
+            messages.forEach(ordered::take);
+            return ConsumeOrderlyStatus.SUCCESS;
+        });
+        orderly.start();
+        DefaultLitePullConsumer pull = named(new DefaultLitePullConsumer(arguments[1] + "Pull"), "pull", arguments);
+        Role pulled = role("pull", false);
+        pull.subscribe(arguments[1], "*");
+        pull.start();
+        Thread thread = new Thread(() -> {
+            while (true) {
+                pull.poll(100).forEach(pulled::take);
+            }
+        }, "pull");
+        thread.setDaemon(true);
+        thread.start();
+    }
+
+    /** Waits until everybody has had an event at `moment` or later. */
+    private static void await(long moment) throws InterruptedException {
+        long until = System.currentTimeMillis() + WAIT_MS;
+        while (!ROLES.values().stream().allMatch(role -> role.wentOn(moment)) && System.currentTimeMillis() < until) {
+            Thread.sleep(10);
+        }
+    }
+
+    private static String told(boolean drained) {
+        return ROLES.entrySet().stream().filter(each -> !drained || !each.getValue().sends)
+            .map(each -> String.format("\"%s\":%s", each.getKey(), drained ? each.getValue().drained() : each.getValue().json()))
+            .collect(Collectors.joining(",", "{", "}"));
+    }
+
+    private static String perform(String[] words) throws Exception {
+        switch (words[0]) {
+            case "mark":
+                marked = System.currentTimeMillis();
+                ROLES.values().forEach(role -> role.mark(marked));
+                return "{}";
+            case "watch":
+                await(marked + Long.parseLong(words[1]));
+                return told(false);
+            case "report":
+                return told(false);
+            case "drained":
+                ending = true;
+                Thread.sleep(500); // the last answers
+                long until = System.currentTimeMillis() + WAIT_MS;
+                while (told(true).matches(".*\"missing\":[1-9].*") && System.currentTimeMillis() < until) {
+                    Thread.sleep(50);
+                }
+                return told(true);
+            default:
+                throw new IllegalArgumentException(words[0]);
+        }
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        consume(arguments);
+        produce("retries", arguments, true);
+        produce("once", arguments, false);
+        BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
+        for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+            String answer;
+            try {
+                answer = perform(line.split(" "));
+            } catch (Exception error) {
+                answer = String.format("{\"error\":\"%s\"}", error.toString().replaceAll("[^ -~]|[\"\\\\]", " "));
+            }
+            System.out.println(answer);
+        }
+        System.exit(0);
+    }
+}

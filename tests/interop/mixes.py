@@ -1,0 +1,175 @@
+"""What a fleet of Java's servers and ours is put through: failovers under load, and what its replicas then know.
+
+Invariant: what was acknowledged is judged by what can be read at the end, and what replicas know by their own files."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+import signal
+import subprocess
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import orjson
+
+from localcluster.drill import Kind, drill_once, elect_another
+from localcluster.history import Verdict, judge
+from localcluster.load import Load, read_back
+from localcluster.processes import command_of, environment
+from localcluster.waiting import NotYet, wait_for
+from mqadmin.replies import SyncState
+from mqclient.client import Client
+from mqclient.producer import SendStatus
+from mqruntime.clock import SystemClock
+from tests.interop.fleet import Fleet
+from tests.waits import WAIT_MS
+
+TOPIC = "Mixed"
+QUEUES = 4
+QUIET_MS = 300
+DELAYED = {"DELAY": "1"}
+COMMITTED = 3
+BARE_KEY = re.compile(r"([{,]\s*)(\d+)\s*:")
+"""Upstream's JSON has numbers for names."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """`masters`: how often each process took over. Nothing was lost where `verdict` holds."""
+
+    verdict: Verdict
+    masters: Counter[str] = field(default_factory=Counter)
+    outages_ms: list[int] = field(default_factory=list)
+
+
+@asynccontextmanager
+async def under_load(fleet: Fleet, seed: int, judged: list[Verdict]) -> AsyncIterator[Load]:
+    """A producer sends all the time; at the end everything is read back, and the verdict goes to `judged`."""
+    chance = random.Random(seed)
+    clock = SystemClock()
+    await fleet.create_topic(TOPIC, QUEUES)
+    async with Client(fleet.layout.namesrv, clock=clock, random=chance) as client:
+        producer = client.producer("MixedProducers")
+        load = Load(producer, TOPIC, queues=QUEUES, clock=clock, random=chance, interval_ms=10)
+        load.start()
+        try:
+            yield load
+        finally:
+            await load.stop()
+    async with Client(fleet.layout.namesrv, clock=clock, random=chance) as reader:
+        found = await read_back(reader.consumer("MixedReaders"), TOPIC, load.attempts, WAIT_MS)
+    judged.append(judge(load.attempts, found))
+
+
+async def failovers(fleet: Fleet, count: int, *, seed: int = 1, facts: bool = False) -> Outcome:
+    """Kills the master and hands over in turn, `count` times in all, to each broker in turn; with `facts` each master is told
+    something that every replica has to learn."""
+    judged: list[Verdict] = []
+    masters: Counter[str] = Counter()
+    outages: list[int] = []
+    told = set[str]()
+    async with under_load(fleet, seed, judged) as load:
+        for number in range(count):
+            kind = Kind.ELECT if number % 2 else Kind.KILL
+            done = await drill_once(fleet, kind, load, QUIET_MS, partial(strike, fleet, kind, masters))
+            masters[done.new_master] += 1
+            outages.append(done.outage_ms or 0)
+            if facts and done.new_master not in told:
+                told.add(done.new_master)
+                await tell_facts(fleet, number)
+    return Outcome(judged[0], masters, outages)
+
+
+async def strike(fleet: Fleet, kind: Kind, masters: Counter[str], state: SyncState, master: str) -> None:
+    """On the master; elected is who was least often."""
+    if kind is Kind.KILL:
+        fleet.kill([master], signal.SIGKILL)
+        return
+    others = [replica for replica in state.in_sync if replica.broker_id != state.master_id]
+    await elect_another(
+        fleet, min(others, key=lambda each: masters[fleet.layout.name_of(each.address) or ""])
+    )
+
+
+async def tell_facts(fleet: Fleet, number: int) -> None:
+    """Topic, group, committed and delay offset, told to the master; waits until all replicas have them in their files."""
+    state = await fleet.wait_whole(timeout_ms=WAIT_MS)
+    topic, group, clock = f"Facts{number}", f"FactReaders{number}", SystemClock()
+    admin = partial(mqadmin, "-b", str(state.master_address))
+    await admin("updateTopic", "-t", topic, "-r", "2", "-w", "2")
+    await admin("updateSubGroup", "-g", group, "-r", "7")
+    async with Client(fleet.layout.namesrv, clock=clock, random=random.Random(number)) as client:
+
+        async def committed() -> None:
+            try:
+                producer = client.producer("FactProducers")
+                for _ in range(COMMITTED):
+                    sent = await producer.send(topic, b"told", queue_id=1, properties=DELAYED)
+                    if sent.status is not SendStatus.SEND_OK:
+                        raise NotYet(sent.status.name)
+                consumer = client.consumer(group)
+                queue = (await consumer.queues(topic))[1]
+                await consumer.commit(queue, COMMITTED)
+            except Exception as error:  # a route that is not there yet, a master that is just leaving
+                raise NotYet(str(error)) from error
+
+        await wait_for("facts told", committed, WAIT_MS)
+    master = fleet.layout.broker_names.index(fleet.layout.name_of(state.master_address or "") or "")
+
+    async def known() -> None:
+        due = known_to(fleet, master)
+        for replica in range(fleet.layout.brokers):
+            held = known_to(fleet, replica)
+            if topic not in held["topics"] or held["groups"].get(group) != 7:
+                raise NotYet(f"broker-{replica} lacks {topic} or {group}")
+            if held["offsets"].get(f"{topic}@{group}") != {"1": COMMITTED}:
+                raise NotYet(f"broker-{replica} has offsets {held['offsets']}")
+            if held["delays"].get("1", 0) < COMMITTED or held["delays"] != due["delays"]:
+                raise NotYet(
+                    f"broker-{replica} has delay offsets {held['delays']}, its master {due['delays']}"
+                )
+
+    await wait_for("facts at each replica", known, WAIT_MS)
+
+
+def known_to(fleet: Fleet, replica: int) -> dict[str, Any]:
+    """From the files of a replica, as upstream lays them out."""
+
+    def table(file: str, name: str) -> dict[str, Any]:
+        path = fleet.store(replica) / "config" / file
+        try:
+            text = path.read_text()
+            return dict(orjson.loads(BARE_KEY.sub(r'\1"\2":', text))[name])
+        except (FileNotFoundError, orjson.JSONDecodeError):  # not written yet, or just being
+            return {}
+
+    groups = table("subscriptionGroup.json", "subscriptionGroupTable")
+    return {
+        "topics": table("topics.json", "topicConfigTable"),
+        "groups": {name: each["retryMaxTimes"] for name, each in groups.items()},
+        "offsets": table("consumerOffset.json", "offsetTable"),
+        "delays": table("delayOffset.json", "offsetTable"),
+    }
+
+
+async def mqadmin(*arguments: str) -> str:
+    """What our mqadmin printed; asked again until it succeeds. The command comes behind the options that all share."""
+    shared, command, rest = arguments[:2], arguments[2], arguments[3:]
+
+    def asked() -> subprocess.CompletedProcess[str]:
+        line = command_of("mqadmin", [command, *shared, *rest])
+        return subprocess.run(line, env=environment(), capture_output=True, text=True, check=False)
+
+    async def probe() -> str:
+        done = await asyncio.to_thread(asked)
+        if done.returncode:
+            raise NotYet(done.stderr)
+        return done.stdout
+
+    return await wait_for(command, probe, WAIT_MS)

@@ -1,0 +1,89 @@
+"""Java clients of 5.3.3 and 4.9.8 with default settings, which ask for routes each 30 s, through planned hand-overs.
+
+What it costs them in time is measured by `python -m scripts.bench.handover`; here nothing may fail, be lost or out of order."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from localcluster.cluster import Cluster
+from localcluster.drill import elect_another, other_members
+from tests.interop.javapeer import JARS, OLD_CLIENT_JARS, default_clients, old_client_missing
+from tests.interop.peerprocess import PeerProcess
+from tests.waits import NOBODY_IS_LATE, WAIT_MS
+
+pytestmark = [
+    pytest.mark.skipif(old_client_missing() is not None, reason=str(old_client_missing())),
+]
+
+TOPICS = {"HandedOver": JARS, "OldHandedOver": OLD_CLIENT_JARS}
+"""Each client has its own."""
+SENDERS, CONSUMERS = ("retries", "once"), ("push", "orderly", "pull")
+CALM_MS = 2_000
+POLLS_MS = 32_000
+"""Every client has asked for routes by then."""
+
+
+@pytest.fixture(scope="module")
+def handed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster whose brokers stay to forward what clients send them."""
+    directory = tmp_path_factory.mktemp("handed") / "cluster"
+    settings = {"shutdownForwardSeconds": "35", **NOBODY_IS_LATE}
+    with Cluster.create(directory, controllers=1, broker_settings=settings) as cluster:
+        cluster.start()
+        asyncio.run(cluster.wait_whole(timeout_ms=WAIT_MS))
+        for topic in TOPICS:
+            asyncio.run(cluster.create_topic(topic))
+        yield cluster
+
+
+def test_clients_as_they_come_notice_no_planned_hand_over(handed: Cluster, tmp_path: Path) -> None:
+    with ExitStack() as opened:
+        both = [
+            opened.enter_context(default_clients(jars, handed.layout.namesrv, topic, tmp_path / topic))
+            for topic, jars in TOPICS.items()
+        ]
+        for clients in both:
+            fine(clients, CALM_MS)
+        state = asyncio.run(handed.wait_whole(timeout_ms=WAIT_MS))
+        asyncio.run(elect_another(handed, other_members(state)[0]))
+        for clients in both:
+            fine(clients, CALM_MS, marked=True)
+        state = asyncio.run(handed.wait_whole(timeout_ms=WAIT_MS))
+        master = handed.layout.name_of(state.master_address or "")
+        assert master is not None
+        for clients in both:
+            clients.ask("mark")
+        handed.kill([master], signal.SIGTERM)
+        for clients in both:
+            fine(clients, POLLS_MS, marked=True)
+        for clients in both:
+            complete(clients)
+        handed.stop([master])
+        handed.start([master])
+        asyncio.run(handed.wait_whole(timeout_ms=WAIT_MS))
+
+
+def fine(clients: PeerProcess, during_ms: int, *, marked: bool = False) -> None:
+    """Nobody is told of anything wrong, and nobody stands still until routes are asked for."""
+    if not marked:
+        clients.ask("watch", 0)  # all have begun
+        clients.ask("mark")
+    report = clients.ask("watch", during_ms)
+    assert set(report) == {*SENDERS, *CONSUMERS}
+    for role, seen in report.items():
+        assert (seen["errors"], seen["error"]) == (0, ""), role
+        assert seen["count"] > 0
+
+
+def complete(clients: PeerProcess) -> None:
+    """Every consumer has what was acknowledged; who reads in order has it in order."""
+    report = clients.ask("drained")
+    assert {role: seen["missing"] for role, seen in report.items()} == dict.fromkeys(CONSUMERS, 0)
+    assert report["orderly"]["disordered"] == 0

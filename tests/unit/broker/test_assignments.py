@@ -1,0 +1,100 @@
+"""Queues that the broker assigns to consumers (400), beside what upstream's strategies give."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from broker.clients.allocation import STRATEGIES, allocated
+from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, SubscriptionData
+from remoting.bodies.queues import MessageQueue, QueryAssignmentBody
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from simulation.kernel.world import World
+from tests.unit.broker.brokerset import Cluster
+
+QUEUES = [MessageQueue("T", f"broker-{name}", queue_id) for name in "ba" for queue_id in range(4)]
+
+
+def shares(strategy: str, consumers: int) -> list[list[str]]:
+    ids = [f"c{number}" for number in range(consumers)]
+    found = [allocated(STRATEGIES[strategy], each, ids[::-1], QUEUES) for each in ids]
+    return [[f"{queue.broker_name[-1]}{queue.queue_id}" for queue in share] for share in found]
+
+
+def test_neighbours_go_to_one_consumer_and_one_more_to_the_first() -> None:
+    assert shares("AVG", 3) == [["a0", "a1", "a2"], ["a3", "b0", "b1"], ["b2", "b3"]]
+    assert shares("AVG", 10)[6:] == [["b2"], ["b3"], [], []]
+
+
+def test_in_a_circle_each_gets_the_next_one() -> None:
+    assert shares("AVG_BY_CIRCLE", 3) == [["a0", "a3", "b2"], ["a1", "b0", "b3"], ["a2", "b1"]]
+
+
+def test_who_is_not_in_the_group_gets_none() -> None:
+    assert allocated(STRATEGIES["AVG"], "x", ["a", "b"], QUEUES) == []
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Any:
+    with World(81) as world:
+        cluster = Cluster(world, 2)
+        cluster.start_up()
+        yield cluster
+
+
+def assigned(cluster: Cluster, asked: QueryAssignmentBody) -> RemotingCommand:
+    """The master's answer, while consumers one and two of group CG are connected."""
+
+    async def scenario() -> RemotingCommand:
+        master = cluster.app(cluster.master).address
+        async with cluster.client() as one, cluster.client() as two:
+            for name, client in (("one", one), ("two", two)):
+                consumer = ConsumerData("CG", subscription_data_set=[SubscriptionData("orders")])
+                beat = HeartbeatData(name, consumer_data_set=[consumer]).encode()
+                await client.remoting.call(
+                    master, RemotingCommand.request(RequestCode.HEART_BEAT, None, beat)
+                )
+            question = RemotingCommand.request(RequestCode.QUERY_ASSIGNMENT, None, asked.encode())
+            return await one.remoting.call(master, question)
+
+    answer: RemotingCommand = cluster.run(scenario())
+    return answer
+
+
+def queue_ids(answer: RemotingCommand) -> list[int]:
+    assert answer.code == 0, answer.remark
+    rows = json.loads(bytes(answer.body or b""))["messageQueueAssignments"]
+    assert all(row["mode"] == "PULL" and row["messageQueue"]["brokerName"] == "broker-a" for row in rows)
+    return [row["messageQueue"]["queueId"] for row in rows]
+
+
+def test_a_consumer_is_told_its_share_of_the_topic(cluster: Cluster) -> None:
+    asked = QueryAssignmentBody("orders", "CG", "two", "AVG")
+    assert queue_ids(assigned(cluster, asked)) == [2, 3]
+    asked.strategy_name = "AVG_BY_CIRCLE"
+    assert queue_ids(assigned(cluster, asked)) == [1, 3]
+    asked.message_model = "BROADCASTING"
+    assert queue_ids(assigned(cluster, asked)) == [0, 1, 2, 3]
+
+
+def test_who_is_unknown_and_what_is_nowhere_has_no_queues(cluster: Cluster) -> None:
+    assert queue_ids(assigned(cluster, QueryAssignmentBody("orders", "nobody", "two", "AVG"))) == []
+    assert queue_ids(assigned(cluster, QueryAssignmentBody("nowhere", "CG", "two", "AVG"))) == []
+
+
+def test_another_strategy_is_refused_and_told_of(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    answer = assigned(cluster, QueryAssignmentBody("orders", "CG", "two", "MACHINE_ROOM"))
+    assert answer.code == ResponseCode.INVALID_PARAMETER
+    assert answer.remark == "queues are assigned by AVG and AVG_BY_CIRCLE, not by MACHINE_ROOM"
+    [told] = [record for record in caplog.records if record.name == "broker.unserved"]
+    assert getattr(told, "fields", {}).get("group") == "CG"
+
+
+def test_without_a_name_server_nothing_is_said(cluster: Cluster) -> None:
+    cluster.world.nodes["namesrv"].kill()
+    answer = assigned(cluster, QueryAssignmentBody("other", "CG", "two", "AVG"))
+    assert (answer.code, answer.remark) == (1, "no name server says where other is")
+    cluster.start_namesrv()

@@ -1,0 +1,323 @@
+"""Groups that administrators move (222) while they consume: the move outlives masters, restarts and late commits."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from broker.tables.consumeroffsets import ConsumerOffsets
+from broker.tables.offsetresets import RESETS_MAX, TELLINGS_MAX, OffsetResets
+from mqclient.client import Client
+from remoting.bodies.groups import SubscriptionGroupConfig
+from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, SubscriptionData
+from remoting.bodies.offsets import OffsetReset, OffsetResetTable
+from remoting.bodies.queues import ConsumerStatusBody, MessageQueue, ResetOffsetBody
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.headers.admin import ConsumerStatusHeader
+from remoting.headers.offsets import (
+    QueryConsumerOffsetHeader,
+    ResetOffsetHeader,
+    UpdateConsumerOffsetHeader,
+)
+from remoting.peer import Peer
+from remoting.router import Router
+from simulation.kernel.node import Node
+from simulation.kernel.world import World
+from tests.unit.broker.brokerset import Cluster
+
+MOVE = ResetOffsetHeader("orders", "CG", 0, queue_id=1, offset=0)
+SUSPEND = "2"
+OLD_CPP = 27
+
+
+async def ask(
+    client: Client, address: str, code: int, header: object, body: bytes | None = None
+) -> RemotingCommand:
+    return await client.remoting.call(address, RemotingCommand.request(code, header, body))  # type: ignore[arg-type]
+
+
+async def pull(
+    client: Client, address: str, offset: int, *, suspend_ms: int = 0, queue_id: int = 1
+) -> RemotingCommand:
+    ext = {
+        "consumerGroup": "CG", "topic": "orders", "queueId": str(queue_id), "queueOffset": str(offset),
+        "maxMsgNums": "32", "sysFlag": str(4 + (2 if suspend_ms else 0)), "commitOffset": "0",
+        "suspendTimeoutMillis": str(suspend_ms), "subscription": "*", "subVersion": "0",
+    }  # fmt: skip
+    return await client.remoting.call(address, RemotingCommand.request(RequestCode.PULL_MESSAGE, ext), 30_000)
+
+
+async def commit(client: Client, address: str, offset: int) -> None:
+    header = UpdateConsumerOffsetHeader("CG", "orders", 1, offset)
+    assert (await ask(client, address, RequestCode.UPDATE_CONSUMER_OFFSET, header)).code == 0
+
+
+async def committed(client: Client, address: str) -> int:
+    header = QueryConsumerOffsetHeader("CG", "orders", 1)
+    return int((await ask(client, address, RequestCode.QUERY_CONSUMER_OFFSET, header)).ext["offset"])
+
+
+async def prepare(client: Client, address: str) -> None:
+    """Group CG has consumed the three messages of queue 1."""
+    producer = client.producer("PG")
+    for body in (b"one", b"two", b"three"):
+        await producer.send("orders", body, queue_id=1)
+    group = SubscriptionGroupConfig("CG").encode()
+    await ask(client, address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, group)
+    await commit(client, address, 3)
+
+
+async def move(client: Client, address: str, header: ResetOffsetHeader = MOVE) -> RemotingCommand:
+    return await ask(client, address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
+
+
+async def goes_on_from_the_beginning(client: Client, address: str) -> None:
+    """The running consumer of CG, which was at the end and commits late, hears of the move and goes on."""
+    await commit(client, address, 3)
+    assert await committed(client, address) == 0
+    told = await pull(client, address, 3)
+    assert (told.code, told.remark) == (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET")
+    assert told.ext["nextBeginOffset"] == "0"
+    await commit(client, address, 3)
+    assert await committed(client, address) == 0
+    assert (await pull(client, address, 0)).code == 0
+    await commit(client, address, 2)
+    assert await committed(client, address) == 2
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    with World(51) as world:
+        cluster = Cluster(world, 3)
+        cluster.start_up()
+        yield cluster
+
+
+def test_a_move_outlives_the_master_that_answered_it(cluster: Cluster) -> None:
+    old: Node = cluster.master
+
+    async def moved() -> None:
+        address = cluster.app(old).address
+        async with cluster.client() as client:
+            await prepare(client, address)
+            assert (await move(client, address)).code == 0
+        old.kill()
+
+    cluster.run(moved())
+    cluster.brokers.remove(old)
+    cluster.wait_in_sync(2, 20_000)
+
+    async def consumed() -> None:
+        async with cluster.client() as client:
+            await goes_on_from_the_beginning(client, cluster.app(cluster.master).address)
+
+    cluster.run(consumed())
+    cluster.world.run_for_ms(500)
+    assert [cluster.app(node).tables.resets.wrapper() for node in cluster.brokers] == [None, None]
+
+
+def test_a_move_outlives_a_restart_of_everybody(cluster: Cluster) -> None:
+    async def moved() -> None:
+        address = cluster.app(cluster.master).address
+        async with cluster.client() as client:
+            await prepare(client, address)
+            assert (await move(client, address)).code == 0
+
+    cluster.run(moved())
+    for node in cluster.brokers:
+        node.kill()
+    for node in cluster.brokers:
+        cluster.start(node)
+    cluster.wait_in_sync(3, 60_000)
+
+    async def consumed() -> None:
+        async with cluster.client() as client:
+            await goes_on_from_the_beginning(client, cluster.app(cluster.master).address)
+
+    cluster.run(consumed())
+
+
+def test_who_waits_for_messages_hears_of_the_move_at_once(cluster: Cluster) -> None:
+    async def scenario() -> int:
+        address = cluster.app(cluster.master).address
+        async with cluster.client() as waiting, cluster.client() as client:
+            await prepare(client, address)
+            began_ms = client.clock.monotonic_ms()
+            pulling = asyncio.ensure_future(pull(waiting, address, 3, suspend_ms=20_000))
+            await asyncio.sleep(0.1)
+            await move(client, address)
+            told = await pulling
+            assert (told.code, told.ext["nextBeginOffset"]) == (ResponseCode.PULL_OFFSET_MOVED, "0")
+            return client.clock.monotonic_ms() - began_ms
+
+    assert cluster.run(scenario()) < 1_000
+
+
+def test_a_consumer_that_goes_elsewhere_is_told_so_often_and_no_more() -> None:
+    offsets = ConsumerOffsets()
+    offsets.reset({("CG", "orders", 1): 7})
+    told = [offsets.pulled("CG", "orders", 1, 100) for _ in range(TELLINGS_MAX + 2)]
+    assert told == [7] * TELLINGS_MAX + [None, None]
+    offsets.commit("CG", "orders", 1, 101)
+    assert offsets.find("CG", "orders", 1) == 101
+
+
+def test_a_deleted_group_is_not_moved_any_more(cluster: Cluster) -> None:
+    app = cluster.app(cluster.master)
+    app.tables.offsets.reset({("CG", "orders", 1): 0, ("CG", "other", 0): 5, ("G2", "orders", 1): 1})
+    app.tables.delete_topic("orders", 0)
+    assert app.tables.resets.wrapper() == OffsetResetTable([OffsetReset("CG", "other", 0, 5)])
+    app.tables.delete_group("CG", clean_offset=True)
+    assert app.tables.resets.wrapper() is None
+
+
+def test_moves_that_nobody_takes_are_bounded(cluster: Cluster) -> None:
+    async def scenario() -> RemotingCommand:
+        address = cluster.app(cluster.master).address
+        async with cluster.client() as client:
+            await prepare(client, address)
+            resets = cluster.app(cluster.master).tables.resets
+            resets.adopt(OffsetResetTable([OffsetReset("x", "y", n, 0) for n in range(RESETS_MAX)]))
+            return await move(client, address)
+
+    answer = cluster.run(scenario())
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert "too many groups" in (answer.remark or "")
+
+
+def test_moves_are_saved_and_copied_as_they_are() -> None:
+    resets, copy = OffsetResets(), OffsetResets()
+    offsets = ConsumerOffsets(resets)
+    assert "offsetResets" not in json.loads(offsets.encode())
+    offsets.reset({("CG", "orders", 1): 7})
+    written = json.loads(offsets.encode())
+    assert written["offsetTable"] == {"orders@CG": {"1": 7}}
+    assert written["offsetResets"] == {
+        "resets": [{"group": "CG", "offset": 7, "queueId": 1, "topic": "orders"}]
+    }
+    ConsumerOffsets(copy).decode(offsets.encode())
+    assert copy.find("CG", "orders", 1) == 7
+    assert copy.adopt(resets.wrapper()) is None
+    assert copy.adopt(None) == {} and copy.find("CG", "orders", 1) is None
+
+
+class Consumer:
+    """A consumer of CG, of some language and version, that keeps what it is told and says how far it is."""
+
+    def __init__(self) -> None:
+        self.told: list[RemotingCommand] = []
+        self.router = Router()
+        self.router.add(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, self._told)
+        self.router.add(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, self._status)
+
+    def _told(self, peer: Peer, command: RemotingCommand) -> None:
+        self.told.append(command)
+
+    def _status(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        self.told.append(command)
+        return command.reply(
+            body=ConsumerStatusBody(message_queue_table={MessageQueue("orders", "broker-a", 1): 3}).encode()
+        )
+
+    async def beat(self, client: Client, address: str, name: str, language: str, version: int) -> None:
+        data = HeartbeatData(
+            name, [], [ConsumerData("CG", subscription_data_set=[SubscriptionData("orders")])]
+        )
+        beat = RemotingCommand.request(RequestCode.HEART_BEAT, None, data.encode())
+        beat.language, beat.version = language, version
+        assert (await client.remoting.call(address, beat)).code == 0
+
+
+def test_consumers_are_told_by_themselves_where_the_setting_says_so(cluster: Cluster) -> None:
+    java, cpp = Consumer(), Consumer()
+
+    async def scenario() -> None:
+        app = cluster.app(cluster.master)
+        app.settings.use_server_side_reset_offset = False
+        address = app.address
+        async with (
+            cluster.client() as admin,
+            cluster.client(java.router) as first,
+            cluster.client(cpp.router) as second,
+        ):
+            await prepare(admin, address)
+            nobody = await move(admin, address)
+            assert nobody.code == ResponseCode.CONSUMER_NOT_ONLINE
+            assert nobody.remark == (
+                "Consumer not online, so can not reset offset, Group: CG Topic: orders Timestamp: 0"
+            )
+            await java.beat(first, address, "java", "JAVA", 479)
+            await cpp.beat(second, address, "cpp", "CPP", OLD_CPP)
+            old = await move(admin, address)
+            assert (old.code, old.remark) == (1, "the client does not support this feature. version=27")
+            assert java.told == [] and await committed(admin, address) == 3
+            await cpp.beat(second, address, "cpp", "CPP", 333)
+            moved = await move(
+                admin, address, ResetOffsetHeader("orders", "CG", 0, is_force=True, queue_id=1)
+            )
+            queue = MessageQueue("orders", "broker-a", 1)
+            assert ResetOffsetBody.decode(moved.body).offset_table == {queue: 0}
+            await asyncio.sleep(0.1)
+            for consumer in (java, cpp):
+                [told] = consumer.told
+                assert told.ext == {
+                    "topic": "orders", "group": "CG", "timestamp": "0", "isForce": "false", "queueId": "-1",
+                }  # fmt: skip
+            assert ResetOffsetBody.decode(java.told[0].body).offset_table == {queue: 0}
+            row = {"brokerName": "broker-a", "offset": 0, "queueId": 1, "topic": "orders"}
+            assert json.loads(bytes(cpp.told[0].body or b"")) == {"offsetTable": [row]}
+
+    cluster.run(scenario())
+
+
+def test_without_force_nobody_who_is_told_skips_messages(cluster: Cluster) -> None:
+    java = Consumer()
+
+    async def scenario() -> None:
+        app = cluster.app(cluster.master)
+        app.settings.use_server_side_reset_offset = False
+        async with cluster.client() as admin, cluster.client(java.router) as consumer:
+            await prepare(admin, app.address)
+            await commit(admin, app.address, 1)
+            await java.beat(consumer, app.address, "java", "JAVA", 479)
+            for force, offset in ((False, 1), (True, 3)):
+                header = ResetOffsetHeader("orders", "CG", -1, is_force=force, queue_id=1)
+                table = ResetOffsetBody.decode((await move(admin, app.address, header)).body).offset_table
+                assert table == {MessageQueue("orders", "broker-a", 1): offset}
+
+    cluster.run(scenario())
+
+
+def test_consumers_say_how_far_they_are(cluster: Cluster) -> None:
+    first, second = Consumer(), Consumer()
+
+    async def scenario() -> None:
+        address = cluster.app(cluster.master).address
+
+        async def status(client_id: str | None = None) -> RemotingCommand:
+            header = ConsumerStatusHeader("orders", "CG", client_id)
+            return await ask(admin, address, RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, header)
+
+        async with (
+            cluster.client() as admin,
+            cluster.client(first.router) as one,
+            cluster.client(second.router) as two,
+        ):
+            nobody = await status()
+            assert (nobody.code, nobody.remark) == (1, "No Any Consumer online in the consumer group: [CG]")
+            await first.beat(one, address, "first", "JAVA", 479)
+            await second.beat(two, address, "second", "JAVA", 479)
+            at = {MessageQueue("orders", "broker-a", 1): 3}
+            assert ConsumerStatusBody.decode((await status()).body).consumer_table == {
+                "first": at,
+                "second": at,
+            }
+            assert ConsumerStatusBody.decode((await status("second")).body).consumer_table == {"second": at}
+            assert ConsumerStatusBody.decode((await status("third")).body).consumer_table == {}
+            assert first.told[0].ext == {"topic": "orders", "group": "CG"}
+
+    cluster.run(scenario())

@@ -1,0 +1,145 @@
+"""Records of transactions beside those that a broker of Apache RocketMQ 5.3.3 wrote (tests/vectors/broker/README.md)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from broker.transactions.records import (
+    HalfFacts,
+    asked_for,
+    committed,
+    done_offsets,
+    done_records,
+    facts_of,
+    given_up,
+    half_of,
+    in_java_order,
+    put_back,
+)
+from messagestore.log.commits import commits_in
+from messagestore.messages import MessageToStore
+from messagestore.record import Message, decode, encode
+from mqclient.message import decode_messages
+
+VECTOR = Path(__file__).parents[2] / "vectors/broker/transactions-5.3.3.log"
+LOG = VECTOR.read_bytes()
+HOST = decode(LOG).store_host
+
+FIRST, ROLLED_BACK, COMMIT, IMMUNE, CHECKED, NEVER = 0, 425, 842, 1249, 1691, 2102
+DONE, IMMUNE_AGAIN, CHECKED_AGAIN, NEVER_AGAIN = 2509, 2648, 3146, 3583
+LATE_COMMIT, DONE_LATE, IMMUNE_GIVEN_UP, NEVER_GIVEN_UP = 4016, 4435, 5503, 6003
+
+
+def at(place: int) -> Message:
+    return decode(LOG, place)
+
+
+def stored(message: MessageToStore, like: Message) -> bytes:
+    """`message` as it stands in the log where `like` does."""
+    return encode(
+        replace(
+            like, topic=message.topic, queue_id=message.queue_id, body=bytes(message.body), flag=message.flag,
+            properties=message.properties, sys_flag=message.sys_flag, born_timestamp=message.born_timestamp,
+            born_host=message.born_host, reconsume_times=message.reconsume_times,
+            prepared_transaction_offset=message.prepared_transaction_offset,
+        )
+    )  # fmt: skip
+
+
+def bytes_at(place: int) -> bytes:
+    return LOG[place : place + at(place).total_size]
+
+
+@pytest.mark.parametrize(("place", "queue_id"), [(FIRST, 0), (ROLLED_BACK, 1), (IMMUNE, 0)])
+def test_a_half_is_stored_byte_for_byte(place: int, queue_id: int) -> None:
+    half = at(place)
+    own = {"REAL_TOPIC", "REAL_QID", "__transactionId__"}
+    sent = "".join(
+        f"{name}\x01{value}\x02" for name, value in half.property_map.items() if name not in own
+    ).encode()
+    message = MessageToStore(
+        "Orders", queue_id, half.body, sent, 0, 4, half.born_timestamp, half.born_host, 0, 0
+    )
+    assert stored(half_of(message), half) == bytes_at(place)
+
+
+@pytest.mark.parametrize(("half", "commit"), [(FIRST, COMMIT), (CHECKED_AGAIN, LATE_COMMIT)])
+def test_a_commit_is_stored_byte_for_byte(half: int, commit: int) -> None:
+    message = committed(at(half))
+    assert message is not None
+    assert stored(message, at(commit)) == bytes_at(commit)
+
+
+@pytest.mark.parametrize(("place", "halves"), [(DONE, [0, 1]), (DONE_LATE, [6])])
+def test_what_is_done_is_told_byte_for_byte(place: int, halves: list[int]) -> None:
+    (message,) = done_records(halves, HOST, at(place).born_timestamp)
+    assert stored(message, at(place)) == bytes_at(place)
+    assert done_offsets(at(place).body) == halves
+
+
+def test_a_half_is_put_back_with_the_name_of_its_first_one() -> None:
+    again = put_back(at(CHECKED), root=3, asks=True)
+    expected = at(CHECKED_AGAIN)
+    assert decode(stored(again, expected)).property_map == expected.property_map | {
+        "TRAN_PREPARED_QUEUE_OFFSET": "3"
+    }
+    assert stored(replace(again, properties=expected.properties), expected) == bytes_at(CHECKED_AGAIN)
+    # upstream names it within its time of immunity: all bytes but those of WAIT, which it sets there
+    immune, expected = put_back(at(IMMUNE), root=2, asks=True), at(IMMUNE_AGAIN)
+    assert immune.properties.replace(b"WAIT\x01true", b"WAIT\x01false") == expected.properties
+    third = put_back(decode(stored(again, at(CHECKED_AGAIN))), root=3, asks=True)
+    assert b"TRANSACTION_CHECK_TIMES\x012\x02" in third.properties
+    uncounted = put_back(at(NEVER), root=4, asks=False)
+    assert b"TRANSACTION_CHECK_TIMES" not in uncounted.properties
+
+
+def test_what_is_given_up_is_stored_byte_for_byte() -> None:
+    assert stored(given_up(at(5070)), at(NEVER_GIVEN_UP)) == bytes_at(NEVER_GIVEN_UP)
+
+
+def test_the_facts_of_halves() -> None:
+    key = "FD000000000000000000000000000002409D4E0E2F2A78FF3D0A0002"
+    assert facts_of(at(IMMUNE).properties) == HalfFacts("PG", key, None, 0, 8_000)
+    assert facts_of(at(IMMUNE_AGAIN).properties) == HalfFacts("PG", key, 2, 1, 8_000)
+    bad = b"CHECK_IMMUNITY_TIME_IN_SECONDS\x01-1\x02TRANSACTION_CHECK_TIMES\x01x\x02"
+    assert facts_of(bad) == HalfFacts("", "", None, 0, None)
+
+
+def test_a_producer_is_shown_the_message_that_it_sent() -> None:
+    (shown,) = decode_messages(asked_for(at(CHECKED_AGAIN)))
+    assert (shown.topic, shown.queue_id, shown.body) == ("Orders", 1, b"checked")
+    assert (shown.queue_offset, shown.physical_offset) == (6, CHECKED_AGAIN)
+
+
+def test_commits_are_found_in_the_log() -> None:
+    size = 1 << 20
+    assert commits_in(LOG, 0, size, len(LOG)) == (len(LOG), [FIRST, CHECKED_AGAIN])
+    assert commits_in(LOG[LATE_COMMIT:], LATE_COMMIT, size, len(LOG)) == (len(LOG), [CHECKED_AGAIN])
+    assert commits_in(LOG[COMMIT : COMMIT + 60], COMMIT, size, len(LOG)) == (COMMIT, [])
+    assert commits_in(b"\0" * 100, 0, size, 100) == (None, [])
+    assert commits_in(b"\0" * 100, size - 4, size, size) == (size, [])
+
+
+def test_a_copy_for_a_retry_commits_nothing() -> None:
+    copy = encode(replace(at(COMMIT), reconsume_times=1, physical_offset=0))
+    assert commits_in(copy, 0, 1 << 20, len(copy)) == (len(copy), [])
+
+
+def test_many_done_halves_share_records() -> None:
+    messages = done_records(range(2_000), HOST, 1)
+    assert [len(message.body) for message in messages] == [4_100, 4_100, 690]
+    assert [offset for each in messages for offset in done_offsets(bytes(each.body))] == list(range(2_000))
+    assert done_offsets(b"1,x,,-5,99999999999999999999,7") == [1, 7]
+
+
+def test_the_order_of_a_map_with_more_pairs_than_buckets() -> None:
+    assert list(in_java_order({"TAGS": "d", "WAIT": "true"}, 16)) == ["WAIT", "TAGS"]
+    # as JDK 17 prints a HashMap of these, made with its own 16 buckets
+    names = [f"k{number}" for number in range(20)]
+    assert (
+        "".join(in_java_order(dict.fromkeys(names, "v"), 16))
+        == "k0k1k2k3k4k5k11k6k10k7k13k8k12k9k15k14k17k16k19k18"
+    )

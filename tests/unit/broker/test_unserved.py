@@ -1,0 +1,114 @@
+"""No client waits in silence: what is not built is answered with a code, and an operator hears who waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from broker.clients.unserved import SMALL_BODY, TOLD_MAX, Unserved
+from remoting.bodies.groups import SubscriptionGroupConfig
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from simulation.kernel.world import World
+from tests.unit.broker.recordingpeer import RecordingPeer
+from tests.unit.broker.served import Served
+
+IN_BODY = b'{"clientId":"c1","consumerGroup":"CG","messageModel":"CLUSTERING","strategyName":"AVG","topic":"orders"}'
+POP_EXT = {"consumerGroup": "CG", "topic": "orders", "queueId": "0"}
+NO_CODE_BUT_3 = [
+    (RequestCode.SET_MESSAGE_REQUEST_MODE, {}, IN_BODY, "POP consumption"),
+    (RequestCode.RECALL_MESSAGE, {"producerGroup": "CG", "topic": "orders"}, None, "timer messages"),
+    (200_050, POP_EXT, None, "POP consumption"),
+    (200_051, POP_EXT, None, "POP consumption"),
+    (200_052, POP_EXT, None, "POP consumption"),
+    (200_053, POP_EXT, None, "POP consumption"),
+    (200_054, POP_EXT, None, "POP consumption"),
+    (200_055, POP_EXT, None, "POP consumption"),
+    (200_151, POP_EXT, None, "POP consumption"),
+    (353, {"group": "CG", "topic": "orders"}, None, "groups that are forbidden to read a topic"),
+]
+"""What clients of 5.3.3 and the C++ library send and a broker does not serve; 353 comes from tools."""
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Served]:
+    with World(61) as world:
+        yield Served(world)
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[tuple[str, object]]:
+    """(sentence, group) of what the operator heard."""
+    return [
+        (record.getMessage(), getattr(record, "fields", {}).get("group"))
+        for record in caplog.records
+        if record.name == "broker.unserved"
+    ]
+
+
+@pytest.mark.parametrize(("code", "ext", "body", "feature"), NO_CODE_BUT_3)
+def test_what_is_not_built_ends_with_a_code_and_is_told_once_with_its_group(
+    broker: Served,
+    caplog: pytest.LogCaptureFixture,
+    code: int,
+    ext: dict[str, str],
+    body: bytes | None,
+    feature: str,
+) -> None:
+    broker.master.requests.router.on_unserved = Unserved().asked
+    for _ in range(2):
+        assert broker.ask(code, ext, body).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    [(sentence, group)] = warnings(caplog)
+    assert sentence.startswith(f"a client asks for what is not built: {feature}")
+    assert group == "CG"
+
+
+def test_a_consumer_whose_pulls_are_refused_for_good_is_told_of_once(
+    broker: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its application hears nothing: the client logs the answer and pulls again."""
+    pull = {
+        "consumerGroup": "Stopped", "topic": "orders", "queueId": "1", "queueOffset": "0", "maxMsgNums": "32",
+        "sysFlag": "4", "commitOffset": "0", "suspendTimeoutMillis": "0", "subscription": "*", "subVersion": "0",
+    }  # fmt: skip
+    group = SubscriptionGroupConfig("Stopped", consume_enable=False).encode()
+    assert broker.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, group).code == 0
+    for _ in range(2):
+        assert broker.ask(RequestCode.PULL_MESSAGE, pull).code == ResponseCode.NO_PERMISSION
+    broker.master.settings.lite_pull_message_enable = False
+    assert broker.ask(RequestCode.LITE_PULL_MESSAGE, pull).code == ResponseCode.NO_PERMISSION
+    sentence = "a consumer waits for what it is refused: "
+    assert warnings(caplog) == [
+        (sentence + "subscription group no permission, Stopped", "Stopped"),
+        (sentence + "lite pull is disabled on this broker", "Stopped"),
+    ]
+
+
+def test_pulls_that_may_be_served_next_time_are_not_told_of(
+    broker: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    pull = {
+        "consumerGroup": "CG", "topic": "orders", "queueId": "1", "queueOffset": "0", "maxMsgNums": "32",
+        "sysFlag": "0", "commitOffset": "0", "suspendTimeoutMillis": "0", "subVersion": "0",
+    }  # fmt: skip
+    assert broker.ask(RequestCode.PULL_MESSAGE, pull).code == ResponseCode.SUBSCRIPTION_NOT_EXIST
+    assert broker.ask(RequestCode.PULL_MESSAGE, pull, slave=True).code == ResponseCode.SYSTEM_BUSY
+    assert warnings(caplog) == []
+
+
+@pytest.mark.parametrize(
+    "body", [None, b"", b"{", b"[1]", b'{"consumerGroup":7}', b" " * SMALL_BODY + IN_BODY]
+)
+def test_a_body_that_names_no_group_is_told_of_without_one(
+    caplog: pytest.LogCaptureFixture, body: bytes | None
+) -> None:
+    Unserved().asked(RecordingPeer(), RemotingCommand(RequestCode.QUERY_ASSIGNMENT, body=body))  # type: ignore[arg-type]
+    [(_, group)] = warnings(caplog)
+    assert group is None
+
+
+def test_a_broker_does_not_warn_without_end(caplog: pytest.LogCaptureFixture) -> None:
+    unserved, peer = Unserved(), RecordingPeer()
+    for number in range(TOLD_MAX + 5):
+        unserved.asked(peer, RemotingCommand(200_050, ext={"consumerGroup": f"CG{number}"}))  # type: ignore[arg-type]
+    assert len(warnings(caplog)) == TOLD_MAX
