@@ -105,6 +105,11 @@ class ConsumerGroups:
         found = self._groups.get(group)
         return found.subscriptions.get(topic) if found else None
 
+    def subscribed(self, group: str, topic: str) -> SubscriptionData | None:
+        """What clients of the group said that they want of `topic`."""
+        found = self.subscription(group, topic)
+        return None if found is None else found.data
+
     def groups_of(self, topic: str) -> list[str]:
         """The groups that subscribe to `topic`."""
         return [name for name, group in self._groups.items() if topic in group.subscriptions]
