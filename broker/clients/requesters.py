@@ -8,6 +8,7 @@ by their requests, each while its connection is open."""
 
 from __future__ import annotations
 
+from broker.clients.bounds import NAME_LENGTH_MAX
 from broker.clients.groups import ConsumerGroups
 from remoting.peer import Peer
 
@@ -27,7 +28,7 @@ class Requesters:
     def asked(self, client_id: str, peer: Peer) -> None:
         """A request of this client came over `peer`."""
         before = self._asked.get(client_id)
-        if before is peer:
+        if before is peer or len(client_id) > NAME_LENGTH_MAX:
             return
         if before is not None:
             self._forget(client_id)

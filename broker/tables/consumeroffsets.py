@@ -1,17 +1,28 @@
 """How far each consumer group is in each queue.
 
 Invariant: keys read `topic@group`; an offset is the next queue offset to consume, as the group committed it last or as
-an administrator moved it. From such a move until the group goes on there its commits of other offsets do not count. Pure."""
+an administrator moved it. From such a move until the group goes on there its commits of other offsets do not count. What
+slaves copy in one frame fits it: beyond `BYTES_MAX` no commit adds a queue. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+
+import orjson
 
 from broker.tables.offsetresets import Key, OffsetResets
 from remoting.bodies.offsets import ConsumerOffsetWrapper
 
 CONSUMER_OFFSETS_FILE = "config/consumerOffset.json"
 SEPARATOR = "@"
+BYTES_MAX = 12 << 20
+"""Of the table as it is copied (43), about. Groups that nobody has are made up faster than any broker can copy them."""
+QUEUE_BYTES = 16
+"""Of a queue's id and offset, about."""
+NO_ROOM = (
+    "offsets of so many groups are kept that slaves could not copy more; delete groups that are gone "
+    "(deleteSubGroup -r true)"
+)
 
 
 class ConsumerOffsets:
@@ -21,12 +32,18 @@ class ConsumerOffsets:
         self._wrapper = ConsumerOffsetWrapper()
         self._resets = resets if resets is not None else OffsetResets()
         self._doubtful = False  # somebody may have deleted what stands here
+        self._bytes = 0
         self.commits = 0
 
-    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """`group` goes on at `offset`, unless it was moved and does not know yet."""
-        if self._resets.find(group, topic, queue_id) in (None, offset):
-            self._put(group, topic, queue_id, offset)
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
+        """`group` goes on at `offset`, unless it was moved and does not know yet. False where there is no room for it."""
+        if self._resets.find(group, topic, queue_id) not in (None, offset):
+            return True
+        queues = self._wrapper.offset_table.get(f"{topic}{SEPARATOR}{group}", {})
+        if queue_id not in queues and self._bytes >= BYTES_MAX:
+            return False
+        self._put(group, topic, queue_id, offset)
+        return True
 
     def reset(self, moves: Mapping[Key, int]) -> None:
         """An administrator moves groups to these offsets."""
@@ -43,7 +60,13 @@ class ConsumerOffsets:
         return self._resets.pulled(group, topic, queue_id, offset)
 
     def _put(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        self._wrapper.offset_table.setdefault(f"{topic}{SEPARATOR}{group}", {})[queue_id] = offset
+        key = f"{topic}{SEPARATOR}{group}"
+        queues = self._wrapper.offset_table.get(key)
+        if queues is None:
+            queues = self._wrapper.offset_table[key] = {}
+            self._bytes += _cost(key)
+        self._bytes += 0 if queue_id in queues else QUEUE_BYTES
+        queues[queue_id] = offset
         self.commits += 1
 
     def find(self, group: str, topic: str, queue_id: int) -> int | None:
@@ -80,6 +103,7 @@ class ConsumerOffsets:
     def _remove(self, keys: list[str]) -> int:
         for key in keys:
             del self._wrapper.offset_table[key]
+        self._weigh()
         self.commits += len(keys)
         return len(keys)
 
@@ -96,6 +120,8 @@ class ConsumerOffsets:
             del table[key]
         news = {key: queues for key, queues in wrapper.offset_table.items() if table.get(key) != queues}
         table.update(news)
+        if news or gone:
+            self._weigh()
         return bool(news or gone)
 
     def encode(self) -> bytes:
@@ -106,4 +132,13 @@ class ConsumerOffsets:
     def decode(self, data: bytes) -> None:
         """Take in consumerOffset.json. Raises BodyError."""
         self._wrapper = ConsumerOffsetWrapper.decode(data)
+        self._weigh()
         self._resets.adopt(self._wrapper.offset_resets)
+
+    def _weigh(self) -> None:
+        table = self._wrapper.offset_table
+        self._bytes = sum(_cost(key) + QUEUE_BYTES * len(queues) for key, queues in table.items())
+
+
+def _cost(key: str) -> int:
+    return len(orjson.dumps(key)) + 4
