@@ -12,6 +12,7 @@ from broker.admin.status import StatusRequests
 from broker.admin.tables import add_table_requests
 from broker.clients.groups import ConsumerGroups
 from broker.clients.lockrequests import LockRequests
+from broker.clients.passedpulls import say_what_they_want
 from broker.clients.renewal import SubscriptionRenewal
 from broker.clients.requesters import Requesters
 from broker.clients.requests import ClientRequests
@@ -49,6 +50,7 @@ from messagestore.delaylevels import delay_levels_ms
 from mqruntime.clock import Clock
 from mqruntime.tasks import Tasks
 from remoting.codes import RequestCode
+from remoting.command import RemotingCommand
 from remoting.peer import Peer
 from remoting.router import Router
 
@@ -178,7 +180,13 @@ class Requests:
             stores=lambda: settings.store_reply_message_enable,
             totals=self.totals,
         )
-        forwarding.on_reply, forwarding.on_passing = replies.passed_back, replies.passed_on
+        forwarding.on_reply = replies.passed_back
+
+        def passing(peer: Peer, commands: list[RemotingCommand]) -> None:
+            replies.passed_on(peer, commands)
+            say_what_they_want(commands, self.consumers.subscribed)
+
+        forwarding.on_passing = passing
         send_back = SendBack(
             store=store,
             topics=tables.topics,

@@ -35,6 +35,9 @@ from remoting.headers.controller import (
 
 NAME_CHARS_MAX = 255
 BROKER_ID_MAX = 2**63 - 1
+SETS_MAX, MEMBERS_MAX = 10_000, 1_000
+"""Broker sets that controllers know, and ids granted in one: each stays in snapshots and in memory, also when nobody comes for
+it, until an administrator cleans it (cleanBrokerMetadata)."""
 
 
 def alter_sync_state_set(
@@ -134,6 +137,9 @@ def apply_broker_id(
     harmless."""
     header = ApplyBrokerIdResponseHeader(cluster_name, broker_name)
     invalid = ResponseCode.CONTROLLER_BROKER_ID_INVALID
+    if len(check_code) > NAME_CHARS_MAX:
+        why = f"a registerCheckCode has {NAME_CHARS_MAX} characters at most"
+        return Decision(ResponseCode.SYSTEM_ERROR, why, header)
     for name in (cluster_name, broker_name):
         if not name or len(name) > NAME_CHARS_MAX or not name.isprintable():
             return Decision(
@@ -144,6 +150,9 @@ def apply_broker_id(
         if broker_id != FIRST_BROKER_ID:
             why = f"Broker-set: {broker_name} hasn't been registered in controller"
             return Decision(invalid, f"{why}, but broker try to apply brokerId: {broker_id}", header)
+        if len(state.replicas) >= SETS_MAX:
+            why = f"{SETS_MAX} broker sets are registered; clean those that are gone (cleanBrokerMetadata)"
+            return Decision(invalid, why, header)
     else:
         replicas, _ = known
         if replicas.cluster_name != cluster_name:
@@ -151,6 +160,9 @@ def apply_broker_id(
         held = replicas.by_id.get(broker_id)
         if held is not None and held.check_code == check_code:
             return Decision(header=header)
+        if len(replicas.by_id) >= MEMBERS_MAX:
+            why = f"{MEMBERS_MAX} ids are granted in {broker_name}; clean those that are gone (cleanBrokerMetadata)"
+            return Decision(invalid, why, header)
         used = any(replica.check_code == check_code for replica in replicas.by_id.values())
         if held is not None or used or not FIRST_BROKER_ID <= broker_id <= BROKER_ID_MAX:
             return Decision(
@@ -190,6 +202,9 @@ def register_broker(
     why = _why_unknown(replicas, broker_name, broker_id, check_code)
     if why is not None:
         return Decision(unregistered, why, header)
+    if len(address) > NAME_CHARS_MAX:
+        why = f"a brokerAddress has {NAME_CHARS_MAX} characters at most"
+        return Decision(ResponseCode.SYSTEM_ERROR, why, header)
     events: list[Event] = []
     if replicas.by_id[broker_id].address != address and not is_late:
         events.append(UpdateBrokerAddress(replicas.cluster_name, broker_name, broker_id, address))

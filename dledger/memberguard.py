@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
 
@@ -115,6 +115,25 @@ class MemberGuard:
             why = f"it comes from {remote_address}, and {sender} is listed at {listed_at}"
             return self._refuse(sender, Refusal.ADDRESS, why)
         return self._judge_term(sender, request)
+
+    async def speaks_for(self, member: str, remote_addresses: Sequence[str]) -> bool:
+        """Whether who asks from outside of the members' conversation, over a connection that comes from one of these, may be
+        that member."""
+        listed_at = self.address_of(member)
+        if listed_at is None:
+            return False
+        host = listed_at.rpartition(":")[0]
+        if not self._checks_addresses:
+            return True
+        for address in remote_addresses:
+            if await self._addresses.is_host(host, address):
+                return True
+        why = (
+            f"{remote_addresses[0]} asks in its name for the tables, and it is listed at {listed_at}; stop what runs there, "
+            "or, if that is the member and it comes over another network, set haSlaveHostCheck=false on all members"
+        )
+        self._refuse(member, Refusal.ADDRESS, why)
+        return False
 
     def judge_response(self, sender: str, response: Message, theirs: TheirList) -> Refusal | None:
         """None when the answer of `sender`, got at its address, counts."""

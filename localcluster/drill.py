@@ -16,6 +16,7 @@ from functools import partial
 from itertools import repeat
 
 from localcluster.cluster import Cluster
+from localcluster.ends import EndsVerdict
 from localcluster.history import Found, Verdict, judge, longest_outage, longest_wait_ms
 from localcluster.inorder import InOrderReaders
 from localcluster.layout import BROKER_SET, CLUSTER_NAME
@@ -25,6 +26,7 @@ from localcluster.order import OrderVerdict
 from localcluster.partitions import ELECTION_MS_MAX, Partition, Roles, Shape, draw, shapes
 from localcluster.raftset import HandOverFailed, transfer
 from localcluster.relayprocess import RelayProcess
+from localcluster.transacting import Transacting
 from mqadmin.admin import AdminClient
 from mqadmin.errors import AdminError
 from mqadmin.replies import Replica, SyncState
@@ -34,6 +36,8 @@ from mqruntime.clock import SystemClock
 QUEUES = 4
 STEADY_ACKNOWLEDGEMENTS = 50
 RECOVERY_TIMEOUT_MS = 60_000
+ENDS_MS_MAX = 120_000
+"""Some rounds in which brokers ask, as shipped."""
 LOCKS_MS_MAX = 90_000
 """A lease and a half: after a failover a queue may wait for one that its reader gave up and no master heard of."""
 
@@ -132,6 +136,8 @@ class DrillReport:
     failure: str | None = None
     order: OrderVerdict | None = None
     """Of readers in order, where there were some."""
+    ends: EndsVerdict | None = None
+    """Of transactions, where there were some."""
 
     @property
     def passed(self) -> bool:
@@ -140,6 +146,7 @@ class DrillReport:
             and self.verdict is not None
             and self.verdict.holds
             and (self.order is None or self.order.holds)
+            and (self.ends is None or self.ends.holds)
             and all(result.served for result in self.drills)
         )
 
@@ -159,14 +166,15 @@ async def run_drills(
     only: Shape | None = None,
     asks_after_failures: bool = True,
     in_order: bool = False,
+    in_transactions: bool = False,
 ) -> DrillReport:
     """`count` drills of one kind under load on `topic`, which is created; then everything is read back, by a
     consumer or by `read`.
 
     `seed` decides bodies, pauses between drills, who is elected, and what is cut unless `only` does. Partitions need
     the cluster's `relay`. The client `asks_after_failures` for routes, or every 30 s only. With `in_order` a group of
-    readers with locks reads along. Raises what `Cluster.wait_whole` raises before the first drill; later failures are
-    in the report.
+    readers with locks reads along; with `in_transactions` there are some on a topic beside it. Raises what
+    `Cluster.wait_whole` raises before the first drill; later failures are in the report.
     """
     chance = random.Random(seed)
     report = DrillReport()
@@ -193,6 +201,7 @@ async def run_drills(
             interval_ms=interval_ms,
         )
         readers = InOrderReaders(client, topic, clock) if in_order else None
+        transacting = await _transacting(cluster, client, topic, seed) if in_transactions else None
         if readers is not None:
             await readers.start()
         load.start()
@@ -211,6 +220,8 @@ async def run_drills(
             report.failure = str(error)
         finally:
             await load.stop()
+        if transacting is not None:
+            report.ends = await transacting.stop(ENDS_MS_MAX)
         if readers is not None:
             report.order = await readers.stop(LOCKS_MS_MAX)
         if read is not None:
@@ -221,6 +232,15 @@ async def run_drills(
             found = await read_back(consumer, topic, load.attempts, RECOVERY_TIMEOUT_MS)
     report.verdict = judge(load.attempts, found)
     return report
+
+
+async def _transacting(cluster: Cluster, client: Client, topic: str, seed: int) -> Transacting:
+    """On a topic of its own; decisions are drawn apart from what the load draws."""
+    beside = f"{topic}_transactions"
+    await cluster.create_topic(beside, QUEUES)
+    transacting = Transacting(client, beside, random.Random(seed))
+    await transacting.start()
+    return transacting
 
 
 async def drill_once(

@@ -23,6 +23,7 @@ from localcluster.partitions import OF_CONTROLLERS, Shape
 from localcluster.ports import PortsTaken
 from localcluster.processes import BooksDamaged
 from localcluster.relayprocess import RelayProcess
+from localcluster.transacting import QUICK_CHECKS
 from localcluster.waiting import WaitExpired
 from mqadmin.errors import AdminError
 from mqclient.errors import ClientError
@@ -63,6 +64,11 @@ JAVA_DEFAULT = "java-default"
 @click.option(
     "--in-order", is_flag=True, help="Readers in order read along, which lock their queues and swap them."
 )
+@click.option(
+    "--transactions",
+    is_flag=True,
+    help="Messages in transactions beside it, some of which brokers must ask for.",
+)
 @click.option("--keep", is_flag=True, help="Leave a new cluster's directory behind.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write the whole report there.")
 def drill(
@@ -77,6 +83,7 @@ def drill(
     interval_ms: int,
     client: str,
     in_order: bool,
+    transactions: bool,
     keep: bool,
     json_file: Path | None,
 ) -> None:
@@ -94,7 +101,8 @@ def drill(
     A drill fails where an acknowledged message is lost, changed or moved, or where the set was without an acknowledging
     master for longer than 15 s while two of its members could have one among them (20 s where the master has to drop a
     slave that it does not hear). With --in-order also where two readers had one queue at once, or a message was handled before
-    one in front of it, or never.
+    one in front of it, or never; with --transactions where one that was committed is not there once, or one that was rolled
+    back is there.
     """
     try:
         if json_file is not None:
@@ -107,6 +115,7 @@ def drill(
             Shape[shape.upper().replace("-", "_")] if shape else None,
             asks_after_failures=client != JAVA_DEFAULT,
             in_order=in_order,
+            in_transactions=transactions,
         )
         if directory is not None:
             if plan.kind is Kind.PARTITION:
@@ -153,6 +162,12 @@ class Plan:
     shape: Shape | None
     asks_after_failures: bool
     in_order: bool
+    in_transactions: bool
+
+    def broker_settings(self) -> dict[str, str]:
+        """Of a new cluster."""
+        forwards = {} if self.asks_after_failures else {"shutdownForwardSeconds": "35"}
+        return forwards | (QUICK_CHECKS if self.in_transactions else {})
 
 
 def _on(cluster: Cluster, plan: Plan, relay: RelayProcess | None = None) -> DrillReport:
@@ -170,6 +185,7 @@ def _on(cluster: Cluster, plan: Plan, relay: RelayProcess | None = None) -> Dril
             only=plan.shape,
             asks_after_failures=plan.asks_after_failures,
             in_order=plan.in_order,
+            in_transactions=plan.in_transactions,
         )
     )
 
@@ -185,7 +201,7 @@ def _on_new_cluster(mode: Mode, controllers: int, brokers: int, keep: bool, plan
         brokers=brokers,
         bind_host=HOST_BEHIND_RELAY if relayed else HOST,
         mode=mode,
-        broker_settings=None if plan.asks_after_failures else {"shutdownForwardSeconds": "35"},
+        broker_settings=plan.broker_settings(),
     )
     try:
         cluster.start()
@@ -231,6 +247,14 @@ def summary(report: DrillReport) -> list[str]:
             f"two readers at once {len(order.at_once)} · out of order {len(order.out_of_order)} · never {len(order.never)}"
         )
         lines += _shortened(order.faults)
+    ends = report.ends
+    if ends is not None:
+        lines.append(
+            f"transactions: committed {ends.committed} · rolled back {ends.rolled_back} · half unknown {ends.unknown} · "
+            f"lost {len(ends.lost)} · twice {len(ends.twice)} · there uninvited {len(ends.uninvited)} · "
+            f"contradicted {len(ends.contradicted)}"
+        )
+        lines += _shortened(ends.faults)
     if report.failure is not None:
         lines.append(f"not all drills were done: {report.failure}")
     return lines

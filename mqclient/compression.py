@@ -54,14 +54,15 @@ def _open_lz4(body: bytes) -> bytes:
 
 
 def _open_zstd(body: bytes) -> bytes:
+    """A stream of the library's knows no greatest size, and 32 KB may be a gigabyte; a call in one piece does."""
     import zstandard
 
-    stream = zstandard.ZstdDecompressor(max_window_size=OPENED_BYTES_MAX).decompressobj()
+    library = zstandard.ZstdDecompressor(max_window_size=OPENED_BYTES_MAX)
     try:
         named = zstandard.get_frame_parameters(body).content_size
         if named != zstandard.CONTENTSIZE_UNKNOWN and named > OPENED_BYTES_MAX:
             raise ValueError(f"its body names {named} bytes, more than {OPENED_BYTES_MAX}")
-        return _whole(stream.decompress(body), ended=stream.eof)
+        return library.decompress(body, max_output_size=OPENED_BYTES_MAX, allow_extra_data=False)
     except zstandard.ZstdError as error:
         raise ValueError(f"its body cannot be opened: {error}") from error
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from mqruntime.changedsettings import ChangeRefused, change
 from namesrv import views
-from namesrv.kvconfig import KVConfig
-from namesrv.routes import RouteTable
+from namesrv.kvconfig import KVConfig, KVConfigFull
+from namesrv.routes import RouteTable, TableFull
 from namesrv.settings import NamesrvSettings
 from remoting.bodies.body import Body
 from remoting.bodies.routes import KVTable, TopicRouteData
@@ -81,7 +81,10 @@ class AdminHandlers:
 
     async def put_kv(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
         header = PutKVConfigHeader.from_ext(request.ext)
-        await self._kv.put(header.namespace, header.key, header.value)
+        try:
+            await self._kv.put(header.namespace, header.key, header.value)
+        except KVConfigFull as full:
+            return request.reply(ResponseCode.SYSTEM_ERROR, str(full))
         return request.reply()
 
     async def delete_kv(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
@@ -137,7 +140,10 @@ class AdminHandlers:
     def register_topic(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
         topic = TopicHeader.from_ext(request.ext).topic
         if request.body:
-            self._table.add_topic(topic, TopicRouteData.decode(request.body).queue_datas)
+            try:
+                self._table.add_topic(topic, TopicRouteData.decode(request.body).queue_datas)
+            except TableFull as full:
+                return request.reply(ResponseCode.SYSTEM_ERROR, f"topic {topic[:255]} not registered: {full}")
         return request.reply()
 
     def show_settings(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:

@@ -1,6 +1,7 @@
 """The name server's key-value store: namespaces of text, kept in one small file.
 
-Invariant: what `get` shows is on disk; changes run one after the other. The file is upstream's kvConfig.json.
+Invariant: what `get` shows is on disk; changes run one after the other. The file is upstream's kvConfig.json, which each change
+writes anew, so it has `BYTES_MAX` at most.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from remoting.bodies.body import Body
 from remoting.errors import BodyError
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
+BYTES_MAX = 4 << 20
 
 
 @dataclass(slots=True)
@@ -29,6 +31,10 @@ class KVConfigUnreadable(Exception):
         super().__init__(
             f"{name}: {why}; restore it, remove it to start without order settings, or name another kvConfigPath"
         )
+
+
+class KVConfigFull(Exception):
+    """A value is not taken."""
 
 
 class KVConfig:
@@ -58,7 +64,7 @@ class KVConfig:
         return dict(self._table.get(namespace, {}))
 
     async def put(self, namespace: str, key: str, value: str) -> None:
-        """Sets one value; durable on return. Raises OSError and then changes nothing."""
+        """Sets one value; durable on return. Raises OSError, KVConfigFull and then changes nothing."""
         await self._change(namespace, key, value)
 
     async def delete(self, namespace: str, key: str) -> None:
@@ -75,5 +81,10 @@ class KVConfig:
                 values[key] = value
             if not values:
                 del changed[namespace]
-            await self._files.replace(self._name, KVConfigFile(changed).encode())
+            data = KVConfigFile(changed).encode()
+            if value is not None and len(data) > BYTES_MAX:
+                raise KVConfigFull(
+                    f"the configuration would have {len(data)} bytes, {BYTES_MAX} are kept; delete what nobody uses"
+                )
+            await self._files.replace(self._name, data)
             self._table = changed

@@ -2,7 +2,7 @@
 
 Invariant: a topic is listed only for a group that has an address; an address is under one id of its group;
 id 0 of a group is never taken by an address whose state version (the master epoch) is lower than the live
-holder's.
+holder's; there are no more brokers, and rows of topics, than the limits say, whoever makes them up.
 
 Times are monotonic milliseconds, given by the caller. `channel` is any token for the connection that a
 registration came over. Pure.
@@ -19,6 +19,9 @@ from remoting.bodies.topics import PERM_READ, PERM_WRITE, TopicConfig
 
 MASTER_ID = 0
 LIVE_MS_DEFAULT = 120_000  # of a registration that does not say how long it is good for
+BROKERS_MAX = 10_000
+ROWS_MAX = 1_000_000
+"""Topics of groups: a topic counts once for each group that has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,10 @@ class OneTopicRefused(Exception):
     """A first registration with exactly one topic: upstream takes it for an update of an unknown broker."""
 
 
+class TableFull(Exception):
+    """There is no room for so many more; the text says of what."""
+
+
 @dataclass(slots=True)
 class LiveBroker:
     """The newest registration of one address."""
@@ -70,9 +77,10 @@ class RouteTable:
     clusters: dict[str, dict[str, None]] = field(default_factory=dict)  # cluster -> group names, ordered
     topics: dict[str, dict[str, QueueData]] = field(default_factory=dict)  # topic -> group name -> queues
     live: dict[tuple[str, str], LiveBroker] = field(default_factory=dict)  # by (cluster, address)
+    _rows: int = 0
 
     def register(self, new: Registration, now_ms: int, *, only_these_topics: bool = False) -> Registered:
-        """Takes over what a broker says; with `only_these_topics`, a master's others go. Raises OneTopicRefused."""
+        """Takes over what a broker says; with `only_these_topics`, a master's others go. Raises OneTopicRefused, TableFull."""
         group = self.groups.get(new.broker_name)
         if self._is_stale(group, new):
             self._forget_address(new.broker_name, new.broker_addr, except_id=None)
@@ -81,6 +89,7 @@ class RouteTable:
         holder = group.broker_addrs.get(new.broker_id) if group is not None else None
         if holder is None and len(new.topics) == 1:
             raise OneTopicRefused
+        self._check_room(new)
         group = self._joined(new)
         self._forget_address(new.broker_name, new.broker_addr, except_id=new.broker_id)
         group.broker_addrs[new.broker_id] = new.broker_addr
@@ -145,14 +154,29 @@ class RouteTable:
         for name in list(queues):
             if cluster is None or name in self.clusters.get(cluster, {}):
                 del queues[name]
+                self._rows -= 1
         if not queues:
             self.topics.pop(topic, None)
 
     def add_topic(self, topic: str, queue_datas: Iterable[QueueData]) -> None:
-        """Adds a topic's queues on those groups that are known."""
+        """Adds a topic's queues on those groups that are known. Raises TableFull."""
         for data in queue_datas:
             if data.broker_name in self.groups:
-                self.topics.setdefault(topic, {})[data.broker_name] = data
+                if self._rows >= ROWS_MAX:
+                    raise TableFull(f"{ROWS_MAX} topics of broker groups are registered")
+                self._put(topic, data)
+
+    def _put(self, topic: str, data: QueueData) -> None:
+        queues = self.topics.setdefault(topic, {})
+        self._rows += data.broker_name not in queues
+        queues[data.broker_name] = data
+
+    def _check_room(self, new: Registration) -> None:
+        if len(self.live) >= BROKERS_MAX and (new.cluster, new.broker_addr) not in self.live:
+            raise TableFull(f"{BROKERS_MAX} brokers are registered")
+        news = (name for name in new.topics if new.broker_name not in self.topics.get(name, ()))
+        if self._rows + sum(1 for _ in news) > ROWS_MAX:
+            raise TableFull(f"{ROWS_MAX} topics of broker groups are registered")
 
     def _is_stale(self, group: BrokerData | None, new: Registration) -> bool:
         """Whether another live address holds the id under a higher master epoch."""
@@ -191,15 +215,10 @@ class RouteTable:
         changed = first or self.version_of(new.cluster, new.broker_addr) != new.data_version
         read_only = is_prime_slave and group.enable_acting_master
         for name, config in new.topics.items():
-            queues = self.topics.setdefault(name, {})
-            if changed or new.broker_name not in queues:
-                queues[new.broker_name] = QueueData(
-                    new.broker_name,
-                    config.read_queue_nums,
-                    config.write_queue_nums,
-                    config.perm & ~PERM_WRITE if read_only else config.perm,
-                    config.topic_sys_flag,
-                )
+            if changed or new.broker_name not in self.topics.get(name, ()):
+                perm = config.perm & ~PERM_WRITE if read_only else config.perm
+                queues = config.read_queue_nums, config.write_queue_nums
+                self._put(name, QueueData(new.broker_name, *queues, perm, config.topic_sys_flag))
 
     def _answer(self, group: BrokerData, new: Registration) -> Registered:
         if new.broker_id == MASTER_ID:
@@ -231,6 +250,6 @@ class RouteTable:
             self._remove_queues(topic, broker_name)
 
     def _remove_queues(self, topic: str, broker_name: str) -> None:
-        self.topics[topic].pop(broker_name, None)
+        self._rows -= self.topics[topic].pop(broker_name, None) is not None
         if not self.topics[topic]:
             del self.topics[topic]

@@ -15,7 +15,7 @@ from mqruntime.log import fields
 from mqruntime.runtime import Runtime
 from namesrv import admin
 from namesrv.kvconfig import ORDER_TOPIC_CONFIG, KVConfig
-from namesrv.routes import LIVE_MS_DEFAULT, OneTopicRefused, Registration, RouteTable
+from namesrv.routes import LIVE_MS_DEFAULT, OneTopicRefused, Registration, RouteTable, TableFull
 from namesrv.settings import NamesrvSettings
 from namesrv.views import route_of
 from remoting.bodies.dataversion import DataVersion
@@ -137,6 +137,8 @@ class NamesrvApp:
             )
         except OneTopicRefused:
             return request.reply(ResponseCode.SYSTEM_ERROR, "register broker failed")
+        except TableFull as full:
+            return request.reply(ResponseCode.SYSTEM_ERROR, f"register broker failed: {full}")
         order = self._kv.namespace(ORDER_TOPIC_CONFIG)
         return request.reply(
             header=RegisterBrokerResponseHeader(result.ha_server_addr, result.master_addr),

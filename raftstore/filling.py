@@ -13,7 +13,6 @@ from dledger.keyvalues import BadKeyValues
 from messagestore.errors import StoreError
 from mqruntime.clock import Clock
 from mqruntime.log import fields
-from raftstore.divide import Divide, decode_divide
 from raftstore.formerlog import FormerLog
 from raftstore.member import Member, PieceRefused
 from raftstore.queueends import QueueEndsUnreadable
@@ -55,7 +54,7 @@ class Filling:
 
     async def _fill(self, member: str) -> None:
         try:
-            told = await self._told_by(member)
+            told = await self._member.told_before(member)
             logger.info("gets the log from before Raft mode", extra=fields(member=member, ends=told.at))
 
             async def piece(offset: int, size: int) -> bytes:
@@ -69,6 +68,3 @@ class Filling:
         else:
             logger.info("has the log from before Raft mode, and opens its store anew")
             self._restart()
-
-    async def _told_by(self, member: str) -> Divide:
-        return decode_divide(f"what {member} tells", await self._member.piece(member, 0, 0))

@@ -22,6 +22,7 @@ from mqruntime.clock import Clock
 from mqruntime.runtime import Runtime
 from mqruntime.tasks import Tasks
 from raftstore.decidedlately import DecidedLately
+from raftstore.divide import Divide, decode_divide
 from raftstore.framing import position_told
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
@@ -93,6 +94,7 @@ class Member:
         """`why_no_members` as of DLedgerNode."""
         self.address = peers[self_id]
         """Where this one is listed: for as long as the group takes it in and when it was removed, too."""
+        self.group = group
         self._preferred = frozenset(preferred)
         self._clock: Clock = runtime.clock
         self._tasks = Tasks(on_fatal)
@@ -273,11 +275,9 @@ class Member:
             raise PieceRefused("it gives nothing")
         return bytes(reply.body)
 
-    def check_before(self, index: int) -> int:
-        """The check value of the entry before. Raises LogDamaged."""
-        log = self.node.store.log
-        assert log is not None
-        return log.check_of(index - 1)
+    async def told_before(self, member: str) -> Divide:
+        """What that member has before its ledger. As `piece`; BadKeyValues, QueueEndsUnreadable."""
+        return decode_divide(f"what {member} tells", await self.piece(member, 0, 0))
 
     def end_of(self, index: int) -> int:
         """Where entry `index`, which is on this disk, ends; the log's beginning for one before it."""

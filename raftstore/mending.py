@@ -40,9 +40,9 @@ def closed(left: int) -> bytes:
     return BLANK.pack(BLANK_MAGIC, left)
 
 
-def mended(own: bytes, theirs: bytes, unit: IndexUnit, previous_check: int) -> bytes | None:
+def mended(own: bytes, theirs: bytes, unit: IndexUnit, checks_around: tuple[int, int]) -> bytes | None:
     """The entry that `unit` tells of as it was written here, of what `own` and `theirs` are now; None where that is not proven.
-    `previous_check` is that of the entry before."""
+    `checks_around` are those of the entries before and behind: where one has any, this one had, too."""
     body = theirs[ENTRY_HEADER_BYTES:]
     if len(theirs) != unit.size or len(own) != unit.size:
         return None
@@ -50,7 +50,7 @@ def mended(own: bytes, theirs: bytes, unit: IndexUnit, previous_check: int) -> b
         return None
     made = theirs[:CHECK_START] + own[CHECK_START:OWN_END] + theirs[OWN_END:]
     told = stored_check(own)
-    if told and told != check_of(made, previous_check):
+    if told != check_of(made, checks_around[0]) and (told or any(checks_around)):
         return None
     return made
 

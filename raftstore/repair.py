@@ -11,6 +11,7 @@ import logging
 
 from dledger.entry import BLANK, ENTRY_HEADER_BYTES
 from dledger.errors import LogDamaged
+from dledger.keyvalues import BadKeyValues
 from messagestore.errors import OffsetOutOfRange, RecordDamaged
 from messagestore.record import PREFIX
 from messagestore.scrub.soundness import Damage
@@ -20,6 +21,8 @@ from mqruntime.repeatedfailure import RepeatedFailure
 from raftstore.ledgerstore import LedgerStore
 from raftstore.member import Member, PieceRefused
 from raftstore.mending import closed, entry_told, is_closed, mended, plain_mended
+from raftstore.ownindex import OwnIndex
+from raftstore.queueends import QueueEndsUnreadable
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.errors import HeaderError, RemotingError
@@ -42,6 +45,7 @@ class LedgerRepair:
     def __init__(self, store: LedgerStore, member: Member, clock: Clock) -> None:
         self._store = store
         self._member = member
+        self._index = OwnIndex(member.node)
         self._clock = clock
         self._runs = False
         self._failure = RepeatedFailure()
@@ -72,6 +76,8 @@ class LedgerRepair:
                     RemotingError,
                     OffsetOutOfRange,
                     LogDamaged,
+                    BadKeyValues,
+                    QueueEndsUnreadable,
                     OSError,
                 ) as error:
                     why.append(f"{member}: {error}")
@@ -96,6 +102,8 @@ class LedgerRepair:
 
     async def _plain(self, offset: int, member: str) -> tuple[bytes, int]:
         """What is to be written there, and how much of the log that is."""
+        if (await self._member.told_before(member)).told != self._member.node.guard.origin:
+            raise NotRepaired("its log from before Raft mode is another one")
         left = self._store.left_at(offset)
         whole = PREFIX.unpack(await self._piece(member, offset, PREFIX.size))[0]
         theirs = await self._piece(member, offset, PREFIX.size if whole == left else whole)
@@ -107,14 +115,14 @@ class LedgerRepair:
     async def _entry(self, position: int, member: str) -> tuple[bytes, int]:
         left = self._store.left_at(position)
         head = await self._piece(member, position, min(ENTRY_HEADER_BYTES, left), least=BLANK.size)
-        if is_closed(head, left):
+        if is_closed(head, left) and self._index.closes_at(position, left):
             return closed(left), left
         unit = entry_told(head, position)
-        if unit is None:
-            raise NotRepaired("no entry stands there")
+        if unit is None or not self._index.has(unit):
+            raise NotRepaired("no entry stands there, or another one than here")
         theirs = await self._piece(member, position, unit.size)
         own = await self._store.own_piece(position, unit.size)
-        found = mended(own, theirs, unit, self._member.check_before(unit.index))
+        found = mended(own, theirs, unit, self._index.checks_around(unit.index))
         if found is None:
             raise NotRepaired("what stands there is not proven to be what was written here")
         return found, unit.size

@@ -10,7 +10,7 @@ from typing import Any
 from epochfile.history import EpochHistory
 from ha.counters import HACounters
 from ha.errors import EpochFenced
-from ha.master.admittance import Why
+from ha.master.admittance import LOOPBACK, Why, newcomer_of
 from ha.master.gate import Asker
 from raftstore.ledgerstore import LedgerStore
 from raftstore.member import Member
@@ -147,8 +147,19 @@ class GroupReplication:
         """There is no file of epochs."""
 
     async def why_not(self, asker: Asker, broker_id: int) -> Why | None:
-        """Members are known by the list that all of them were given."""
-        return None
+        """Members are known by the list that all of them were given, and speak from where it has them; on this machine under
+        any of its addresses."""
+        member = next(
+            (each for each in self._member.members() if self._broker_id_of(each) == broker_id), None
+        )
+        if member is None:
+            return Why.NO_MEMBER
+        comes_from = [asker.address]
+        if newcomer_of(broker_id, asker.peer_host, asker.own_host).on_this_machine:
+            comes_from += [
+                f"{host}:0" for host in (LOOPBACK, asker.own_host, self.address.rpartition(":")[0])
+            ]
+        return None if await self._member.node.guard.speaks_for(member, comes_from) else Why.NO_MEMBER
 
     def set_master_ha_address(self, address: str, epoch: int) -> None:
         """Members find each other by their list."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from broker.tables.consumeroffsets import ConsumerOffsets
+from broker.tables.consumeroffsets import NO_ROOM, ConsumerOffsets
+from broker.tables.subscriptiongroups import NAME_LENGTH_MAX
 from broker.tables.topics import Topics
 from messagestore.brokerstore import BrokerStore
 from remoting.codes import RequestCode, ResponseCode
@@ -23,7 +24,7 @@ UPPER = "UPPER"
 
 
 class OffsetRequests:
-    """Their handlers. Consumer offsets are bounded by nothing: what a group commits is its own affair."""
+    """Their handlers. How far a group says that it is, is its own affair, but not which names and queues there are."""
 
     def __init__(self, store: BrokerStore, topics: Topics, offsets: ConsumerOffsets) -> None:
         self._store = store
@@ -53,9 +54,18 @@ class OffsetRequests:
 
     def _update(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         header = UpdateConsumerOffsetHeader.from_ext(command.ext)
-        if self._topics.find(header.topic) is None:
+        group, topic, queue_id = header.consumer_group, self._topics.find(header.topic), header.queue_id
+        if topic is None:
             return command.reply(ResponseCode.TOPIC_NOT_EXIST, f"Topic {header.topic} not exist!")
-        self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+        if len(group) > NAME_LENGTH_MAX:
+            why = f"a group has {NAME_LENGTH_MAX} characters at most"
+            return command.reply(ResponseCode.INVALID_PARAMETER, why)
+        is_queue = 0 <= queue_id < max(topic.read_queue_nums, topic.write_queue_nums)
+        if not is_queue and self._offsets.find(group, header.topic, queue_id) is None:
+            why = f"queueId[{queue_id}] is none of topic {header.topic}"
+            return command.reply(ResponseCode.INVALID_PARAMETER, why)
+        if not self._offsets.commit(group, header.topic, queue_id, header.commit_offset):
+            return command.reply(ResponseCode.SYSTEM_ERROR, NO_ROOM)
         return command.reply()
 
     async def _search(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from broker.clients.allocation import STRATEGIES, allocated
+from broker.clients.bounds import bounded
 from broker.clients.groups import ConsumerGroups
-from broker.clients.refusals import Refused
+from broker.clients.refusals import TOPIC_LENGTH_MAX, Refused
 from broker.clients.unserved import Unserved
 from mqruntime.clock import Clock
 from remoting.bodies.queues import (
@@ -29,7 +30,7 @@ from remoting.peer import Peer
 from remoting.router import Router
 
 BROADCASTING, PULL = "BROADCASTING", "PULL"
-KEPT_MS, KEPT_MAX = 5_000, 1_000
+KEPT_MS, KEPT_MAX, KEPT_QUEUES_MAX = 5_000, 1_000, 1 << 18
 TIMEOUT_MS = 1_000
 QUEUES_MAX = 1 << 15
 
@@ -52,19 +53,24 @@ class Assignments:
         self._name_servers = name_servers
         self._clock = clock
         self._queues: dict[str, tuple[int, list[MessageQueue]]] = {}
+        self._kept = 0
+        """Queues of all these topics."""
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.QUERY_ASSIGNMENT, self._query)
 
     async def _query(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
-        asked = QueryAssignmentBody.decode(command.body)
+        asked = QueryAssignmentBody.decode(bounded(command.body))
         allocate = STRATEGIES.get(asked.strategy_name)
         if allocate is None and asked.message_model != BROADCASTING:
             why = f"queues are assigned by {' and '.join(STRATEGIES)}, not by {asked.strategy_name}"
             refusal = Refused(ResponseCode.INVALID_PARAMETER, why)
             self._unserved.refused(peer, command, refusal)
             return refusal.reply_to(command)
-        queues = await self._queues_of(asked.topic)
+        try:
+            queues = await self._queues_of(asked.topic)
+        except Refused as refused:
+            return refused.reply_to(command)
         if queues is None:
             return command.reply(ResponseCode.SYSTEM_ERROR, f"no name server says where {asked.topic} is")
         if allocate is not None and asked.message_model != BROADCASTING:
@@ -74,7 +80,8 @@ class Assignments:
         return command.reply(body=QueryAssignmentResponseBody(found).encode())
 
     async def _queues_of(self, topic: str) -> list[MessageQueue] | None:
-        """All that are read of a topic, none of one that is nowhere; None where nobody knows."""
+        """All that are read of a topic, none of one that is nowhere; None where nobody knows. Raises Refused for more than are
+        assigned."""
         now_ms = self._clock.monotonic_ms()
         kept = self._queues.get(topic)
         if kept is not None and now_ms < kept[0] + KEPT_MS:
@@ -82,17 +89,26 @@ class Assignments:
         route = await self._route(topic)
         if route is None:
             return None
+        read = [each for each in route.queue_datas if each.perm & PERM_READ]
+        if sum(min(each.read_queue_nums, QUEUES_MAX) for each in read) > KEPT_QUEUES_MAX:
+            name = topic[:TOPIC_LENGTH_MAX]
+            why = f"name servers say that {name} has more queues than the {KEPT_QUEUES_MAX} that are assigned"
+            raise Refused(ResponseCode.SYSTEM_ERROR, why)
         queues = [
             MessageQueue(topic, each.broker_name, queue_id)
-            for each in route.queue_datas
-            if each.perm & PERM_READ
+            for each in read
             for queue_id in range(min(each.read_queue_nums, QUEUES_MAX))
         ]
-        self._queues.pop(topic, None)
-        if len(self._queues) >= KEPT_MAX:
-            del self._queues[next(iter(self._queues))]
+        self._forget(topic)
         self._queues[topic] = now_ms, queues
+        self._kept += len(queues)
+        while len(self._queues) > KEPT_MAX or self._kept > KEPT_QUEUES_MAX:
+            self._forget(next(iter(self._queues)))
         return queues
+
+    def _forget(self, topic: str) -> None:
+        _, queues = self._queues.pop(topic, (0, []))
+        self._kept -= len(queues)
 
     async def _route(self, topic: str) -> TopicRouteData | None:
         for address in self._name_servers:

@@ -1,17 +1,26 @@
 """Clients that are connected now: consumers by group with their subscriptions, producers by group.
 
 Invariant: a client stands here exactly while the connection of its last heartbeat is open; a group without clients
-does not exist. Filters are computed from the subscription's text, never taken from the client."""
+does not exist. What all of them said is bounded, and who says more is refused whole. Filters are computed from the
+subscription's text, never taken from the client."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from broker.clients.bounds import (
+    JOINED_MAX,
+    KEPT_CHARACTERS_MAX,
+    check_names,
+    of_member,
+    of_subscription,
+)
 from broker.clients.subscription import is_tag_type, property_filter, tag_filter
 from broker.tables.consumerfilters import ConsumerFilters
 from filters.errors import FilterError
 from messagestore.messages import PropertyFilter, TagFilter
 from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, SubscriptionData
+from remoting.errors import BodyError
 from remoting.peer import Peer
 
 
@@ -48,6 +57,8 @@ class ConsumerGroup:
     consume_from_where: str
     clients: dict[str, Client] = field(default_factory=dict)
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
+    characters: int = 0
+    """Of the subscriptions."""
 
 
 @dataclass(slots=True)
@@ -66,6 +77,7 @@ class ConsumerGroups:
         self._groups: dict[str, ConsumerGroup] = {}
         self._producers: dict[str, dict[str, Client]] = {}
         self._joined: dict[Peer, _Joined] = {}
+        self._characters = 0
 
     def find(self, group: str) -> ConsumerGroup | None:
         return self._groups.get(group)
@@ -93,6 +105,11 @@ class ConsumerGroups:
         found = self._groups.get(group)
         return found.subscriptions.get(topic) if found else None
 
+    def subscribed(self, group: str, topic: str) -> SubscriptionData | None:
+        """What clients of the group said that they want of `topic`."""
+        found = self.subscription(group, topic)
+        return None if found is None else found.data
+
     def groups_of(self, topic: str) -> list[str]:
         """The groups that subscribe to `topic`."""
         return [name for name, group in self._groups.items() if topic in group.subscriptions]
@@ -103,11 +120,38 @@ class ConsumerGroups:
         clients = found.clients.values() if found else ()
         return next((client.client_id for client in clients if client.peer is peer), None)
 
+    def check_room(self, peer: Peer, data: HeartbeatData) -> None:
+        """Raises BodyError for a heartbeat with names that nobody has, or of one client more than there is room for."""
+        check_names(data)
+        joined, client_id = self._joined.get(peer, _Joined()), data.client_id
+        producers = {(each.group_name, client_id) for each in data.producer_data_set}
+        consumers = {(each.group_name, client_id) for each in data.consumer_data_set}
+        count = len(producers | joined.as_producer.keys()) + len(consumers | joined.as_consumer.keys())
+        if count > JOINED_MAX:
+            raise BodyError(
+                f"a connection brings clients into {JOINED_MAX} groups at most, this one into {count}"
+            )
+        wanted = sum(of_member(*pair) for pair in producers - joined.as_producer.keys())
+        wanted += sum(of_member(*pair) for pair in consumers - joined.as_consumer.keys())
+        wanted += sum(
+            self._wanted(each.group_name, each.subscription_data_set) for each in data.consumer_data_set
+        )
+        if not self._has_room(wanted):
+            raise BodyError("this broker knows so many clients that it takes no others; connect fewer")
+
+    def _wanted(self, group: str, data: list[SubscriptionData]) -> int:
+        """What it would cost to keep what is new in these."""
+        found = self._groups.get(group)
+        return sum(map(of_subscription, _news(found.subscriptions if found is not None else {}, data)))
+
+    def _has_room(self, wanted: int) -> bool:
+        return not wanted or self._characters + wanted <= KEPT_CHARACTERS_MAX
+
     def renew(self, group: str, data: list[SubscriptionData]) -> None:
         """A client of `group` told what it subscribes to. Raises HeaderError for a bad subscription."""
         found = self._groups.get(group)
-        if found is not None:
-            _take_in(found, data)
+        if found is not None and self._has_room(self._wanted(group, data)):
+            self._take_in(found, data)
             self._keep_filters(group, data)
 
     def heartbeat(self, peer: Peer, data: HeartbeatData, language: str, version: int) -> list[str]:
@@ -116,7 +160,10 @@ class ConsumerGroups:
         client = Client(data.client_id, peer, language, version)
         joined = self._joined.setdefault(peer, _Joined())
         for producer in data.producer_data_set:
-            self._producers.setdefault(producer.group_name, {})[client.client_id] = client
+            clients = self._producers.setdefault(producer.group_name, {})
+            if client.client_id not in clients:
+                self._characters += of_member(producer.group_name, client.client_id)
+            clients[client.client_id] = client
             joined.as_producer[producer.group_name, client.client_id] = None
         changed: list[str] = []
         for consumer in data.consumer_data_set:
@@ -153,12 +200,26 @@ class ConsumerGroups:
         group = self._groups.get(data.group_name) or ConsumerGroup(
             data.consume_type, data.message_model, data.consume_from_where
         )
-        reads_more = _take_in(group, data.subscription_data_set)
+        reads_more = self._take_in(group, data.subscription_data_set)
         self._groups[data.group_name] = group
         self._keep_filters(data.group_name, data.subscription_data_set)
         known = group.clients.get(client.client_id)
+        if known is None:
+            self._characters += of_member(data.group_name, client.client_id)
         group.clients[client.client_id] = client
         return known is None or known.peer is not client.peer or reads_more
+
+    def _take_in(self, group: ConsumerGroup, data: list[SubscriptionData]) -> bool:
+        """The newest version of each topic's subscription counts; a bad one of tags changes nothing. True for a new topic."""
+        known, before = len(group.subscriptions), group.characters
+        for subscription in [_subscription(item) for item in _news(group.subscriptions, data)]:
+            old = group.subscriptions.get(subscription.data.topic)
+            if old is None or old.version <= subscription.version:
+                group.subscriptions[subscription.data.topic] = subscription
+                group.characters += of_subscription(subscription.data)
+                group.characters -= of_subscription(old.data) if old is not None else 0
+        self._characters += group.characters - before
+        return len(group.subscriptions) > known
 
     def _keep_filters(self, group: str, data: list[SubscriptionData]) -> None:
         if self._filters is not None:
@@ -168,6 +229,8 @@ class ConsumerGroups:
         """The client, gone now; None where it is not in the group, or there over another connection than `peer`."""
         clients = self._producers.get(group, {})
         dropped = _take_out(clients, client_id, peer)
+        if dropped is not None:
+            self._characters -= of_member(group, client_id)
         if dropped is not None and not clients:
             del self._producers[group]
         return dropped
@@ -176,8 +239,11 @@ class ConsumerGroups:
         """As `_drop_producer`."""
         found = self._groups.get(group)
         dropped = _take_out(found.clients, client_id, peer) if found is not None else None
+        if dropped is not None:
+            self._characters -= of_member(group, client_id)
         if found is not None and dropped is not None and not found.clients:
             del self._groups[group]
+            self._characters -= found.characters
             if self._filters is not None:
                 self._filters.unregister(group)
         return dropped
@@ -190,19 +256,8 @@ def _take_out(clients: dict[str, Client], client_id: str, peer: Peer | None) -> 
     return clients.pop(client_id)
 
 
-def _take_in(group: ConsumerGroup, data: list[SubscriptionData]) -> bool:
-    """The newest version of each topic's subscription counts; a bad one of tags changes nothing. True for a new topic."""
-    known = len(group.subscriptions)
-    news = [
-        item
-        for item in data
-        if (before := group.subscriptions.get(item.topic)) is None or before.data != item
-    ]
-    for subscription in [_subscription(item) for item in news]:
-        before = group.subscriptions.get(subscription.data.topic)
-        if before is None or before.version <= subscription.version:
-            group.subscriptions[subscription.data.topic] = subscription
-    return len(group.subscriptions) > known
+def _news(known: dict[str, Subscription], data: list[SubscriptionData]) -> list[SubscriptionData]:
+    return [item for item in data if (before := known.get(item.topic)) is None or before.data != item]
 
 
 def _subscription(data: SubscriptionData) -> Subscription:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 
+from broker.clients.bounds import bounded
 from broker.clients.groups import ConsumerGroups
 from mqruntime.log import fields
 from mqruntime.tasks import Tasks
@@ -46,7 +47,7 @@ class SubscriptionRenewal:
         try:
             reply = await peer.call(question, ASK_TIMEOUT_MS)
             if reply.code == ResponseCode.SUCCESS:
-                self._consumers.renew(group, ConsumerRunningInfo.decode(reply.body).subscription_set)
+                self._consumers.renew(group, ConsumerRunningInfo.decode(bounded(reply.body)).subscription_set)
             else:
                 logger.info("no subscription told", extra=fields(client_id=client_id, code=reply.code))
         except (RemotingError, BodyError, HeaderError) as error:  # its heartbeat will bring it

@@ -8,13 +8,12 @@ by their requests, each while its connection is open."""
 
 from __future__ import annotations
 
+from broker.clients.bounds import NAME_LENGTH_MAX
 from broker.clients.groups import ConsumerGroups
 from remoting.peer import Peer
 
 ASKED_MAX = 10_000
 FORMER_MAX = 8
-ID_LENGTH_MAX = 1_024
-"""Clients name their address, process and time in theirs."""
 
 
 class Requesters:
@@ -29,7 +28,7 @@ class Requesters:
     def asked(self, client_id: str, peer: Peer) -> None:
         """A request of this client came over `peer`."""
         before = self._asked.get(client_id)
-        if before is peer or len(client_id) > ID_LENGTH_MAX:
+        if before is peer or len(client_id) > NAME_LENGTH_MAX:
             return
         if before is not None:
             self._forget(client_id)

@@ -82,10 +82,16 @@ class GroupTables:
 
     def tells(self, version: TablesVersion) -> bool:
         """Whether the leader that made this version may count on this member for it."""
-        return self._member.counts and self._member.term == version.epoch
+        return self._member.is_bound_to(version.epoch)
 
     def _told(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         header = ReadTablesHeader.from_ext(command.ext)
+        if header.group is not None and (header.group, header.member) != (
+            self._member.group,
+            self._member.self_id,
+        ):
+            why = f"this is {self._member.self_id} of group {self._member.group}"
+            return command.reply(ResponseCode.SERVICE_NOT_AVAILABLE, why)
         if not self._member.is_bound_to(header.term):
             why = f"this member is not, or not durably, in term {header.term}"
             return command.reply(ResponseCode.SERVICE_NOT_AVAILABLE, why)
@@ -141,7 +147,7 @@ class GroupTables:
         """Until it has answered."""
         while True:
             own = self._stamp.version
-            header = ReadTablesHeader(term, None if own is None else str(own))
+            header = ReadTablesHeader(term, None if own is None else str(own), self._member.group, member)
             try:
                 reply = await self._member.ask(
                     member, RemotingCommand.request(RequestCode.READ_TABLES, header), TIMEOUT_MS

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
+from broker.clients.bounds import NAME_LENGTH_MAX
 from broker.clients.refusals import (
     BATCH_DELAYED,
     ENDS_BY_ITSELF,
@@ -34,8 +35,7 @@ from remoting.codes import ResponseCode
 from remoting.command import RemotingCommand
 
 UNIQ_KEY = "UNIQ_KEY\x01"
-GROUP_LENGTH_MAX = 255
-GROUP_TOO_LONG = f"the producer group of a transaction is longer than {GROUP_LENGTH_MAX} characters"
+GROUP_TOO_LONG = f"the producer group of a transaction is longer than {NAME_LENGTH_MAX} characters"
 END_THEM = " (transactionOpenMax): connect their producers, who will be asked for them"
 
 
@@ -131,7 +131,7 @@ class SendAdmission:
     def _half(self, message: MessageToStore) -> MessageToStore:
         """Raises Refused for one that could not be put back later."""
         half = half_of(message)
-        if len(facts_of(half.properties).group) > GROUP_LENGTH_MAX:
+        if len(facts_of(half.properties).group) > NAME_LENGTH_MAX:
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, GROUP_TOO_LONG)
         if len(half.properties) + ADDED_BYTES_MAX > PROPERTIES_BYTES_MAX:
             raise Refused(*PUT_ERRORS[PutStatus.PROPERTIES_SIZE_EXCEEDED])

@@ -1,11 +1,14 @@
 """How far each consumer group is in each queue.
 
 Invariant: keys read `topic@group`; an offset is the next queue offset to consume, as the group committed it last or as
-an administrator moved it. From such a move until the group goes on there its commits of other offsets do not count. Pure."""
+an administrator moved it. From such a move until the group goes on there its commits of other offsets do not count. What
+slaves copy in one frame fits it: beyond `BYTES_MAX` no commit adds a queue. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+
+import orjson
 
 from broker.tables.offsetresets import Key, OffsetResets
 from remoting.bodies.offsets import ConsumerOffsetWrapper
@@ -14,6 +17,14 @@ CONSUMER_OFFSETS_FILE = "config/consumerOffset.json"
 SEPARATOR = "@"
 TRANSACTIONS_GROUP = "CID_RMQ_SYS_TRANS"
 """The broker's own: halves below its offset count as ended."""
+BYTES_MAX = 12 << 20
+"""Of the table as it is copied (43), about. Groups that nobody has are made up faster than any broker can copy them."""
+QUEUE_BYTES = 16
+"""Of a queue's id and offset, about."""
+NO_ROOM = (
+    "offsets of so many groups are kept that slaves could not copy more; delete groups that are gone "
+    "(deleteSubGroup -r true)"
+)
 
 
 class ConsumerOffsets:
@@ -23,12 +34,19 @@ class ConsumerOffsets:
         self._wrapper = ConsumerOffsetWrapper()
         self._resets = resets if resets is not None else OffsetResets()
         self._doubtful = False  # somebody may have deleted what stands here
+        self._bytes = 0
         self.commits = 0
 
-    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """`group` goes on at `offset`, unless it was moved and does not know yet. Nobody commits for the broker itself."""
-        if group != TRANSACTIONS_GROUP and self._resets.find(group, topic, queue_id) in (None, offset):
-            self._put(group, topic, queue_id, offset)
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
+        """`group` goes on at `offset`, unless it was moved and does not know yet. Nobody commits for the broker itself. False
+        where there is no room for it."""
+        if group == TRANSACTIONS_GROUP or self._resets.find(group, topic, queue_id) not in (None, offset):
+            return True
+        queues = self._wrapper.offset_table.get(f"{topic}{SEPARATOR}{group}", {})
+        if queue_id not in queues and self._bytes >= BYTES_MAX:
+            return False
+        self._put(group, topic, queue_id, offset)
+        return True
 
     def keep(self, topic: str, queue_id: int, offset: int) -> None:
         """The broker's transactions are done with this queue below `offset`."""
@@ -49,7 +67,13 @@ class ConsumerOffsets:
         return self._resets.pulled(group, topic, queue_id, offset)
 
     def _put(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        self._wrapper.offset_table.setdefault(f"{topic}{SEPARATOR}{group}", {})[queue_id] = offset
+        key = f"{topic}{SEPARATOR}{group}"
+        queues = self._wrapper.offset_table.get(key)
+        if queues is None:
+            queues = self._wrapper.offset_table[key] = {}
+            self._bytes += _cost(key)
+        self._bytes += 0 if queue_id in queues else QUEUE_BYTES
+        queues[queue_id] = offset
         self.commits += 1
 
     def find(self, group: str, topic: str, queue_id: int) -> int | None:
@@ -86,6 +110,7 @@ class ConsumerOffsets:
     def _remove(self, keys: list[str]) -> int:
         for key in keys:
             del self._wrapper.offset_table[key]
+        self._weigh()
         self.commits += len(keys)
         return len(keys)
 
@@ -106,6 +131,8 @@ class ConsumerOffsets:
         for key, queues in news.items():
             topic, _, group = key.partition(SEPARATOR)
             self._resets.went_on(group, topic, queues)
+        if news or gone:
+            self._weigh()
         return bool(news or gone)
 
     def encode(self) -> bytes:
@@ -116,4 +143,13 @@ class ConsumerOffsets:
     def decode(self, data: bytes) -> None:
         """Take in consumerOffset.json. Raises BodyError."""
         self._wrapper = ConsumerOffsetWrapper.decode(data)
+        self._weigh()
         self._resets.adopt(self._wrapper.offset_resets)
+
+    def _weigh(self) -> None:
+        table = self._wrapper.offset_table
+        self._bytes = sum(_cost(key) + QUEUE_BYTES * len(queues) for key, queues in table.items())
+
+
+def _cost(key: str) -> int:
+    return len(orjson.dumps(key)) + 4

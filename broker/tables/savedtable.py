@@ -31,8 +31,9 @@ class SavedTable:
     def __init__(
         self, files: SmallFiles, name: str, encode: Callable[[], bytes], adopt: Callable[[bytes], None]
     ) -> None:
+        self.name = name
         self._files = files
-        self._name = name
+        self._stands = False
         self._encode = encode
         self._adopt = adopt
         self._lock = asyncio.Lock()
@@ -50,10 +51,15 @@ class SavedTable:
     def dirty(self) -> bool:
         return self._version != self._saved_version
 
+    @property
+    def stands(self) -> bool:
+        """Whether the disk has a file of it, no older one's backup, or will with the next `save_facts`."""
+        return self._stands or self._fact_version > self._saved_version
+
     async def load(self) -> bool:
         """Take in the file; False when there is none. Raises TableUnreadable, OSError."""
         failure: BodyError | None = None
-        for name in (self._name, self._name + BACKUP_SUFFIX):
+        for name in (self.name, self.name + BACKUP_SUFFIX):
             data = await self._files.read(name)
             if not data:
                 continue
@@ -62,9 +68,10 @@ class SavedTable:
             except BodyError as error:
                 failure = failure or error
             else:
+                self._stands = name == self.name
                 return True
         if failure is not None:
-            raise TableUnreadable(self._name, str(failure))
+            raise TableUnreadable(self.name, str(failure))
         return False
 
     def taken(self) -> tuple[int, bytes] | None:
@@ -90,5 +97,6 @@ class SavedTable:
                 await self._write(*taken)
 
     async def _write(self, version: int, data: bytes) -> None:
-        await self._files.replace(self._name, data)
+        await self._files.replace(self.name, data)
+        self._stands = True
         self._saved_version = version

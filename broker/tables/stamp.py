@@ -1,7 +1,7 @@
 """Which version of its group's tables a Raft-mode broker has: the term of the leader who made it, and that leader's count.
 
-Invariant: it never goes back; on disk it stands only behind tables that are no older. A broker whose tables are gone has none,
-and knows that before it has written any: what it says counts in no majority of copies. Pure."""
+Invariant: it never goes back; on disk it stands only behind tables that are no older. A broker whose tables, or some of them,
+are gone has none, and knows that before it has written any: what it says counts in no majority of copies. Pure."""
 
 from __future__ import annotations
 
@@ -21,15 +21,20 @@ class Stamp(Body):
     """The content of tablesVersion.json."""
 
     tables_version: str | None = None
+    files: str = ""
+    """Of the tables that it stands for, parted by ;."""
 
 
 class CopyStamp:
-    """`on_change` runs after each change."""
+    """`on_change` runs after each change; `files()` has its tables on disk, or will before it."""
 
-    def __init__(self, on_change: Callable[[], None]) -> None:
+    def __init__(self, on_change: Callable[[], None], files: Callable[[], list[str]] = list) -> None:
         self._on_change = on_change
+        self._files = files
         self._leads = False
         self.version: TablesVersion | None = None
+        self.stood_on: list[str] = []
+        """The files that it told of when it was read."""
 
     def may_take(self, version: TablesVersion) -> bool:
         return self.version is None or version >= self.version
@@ -59,13 +64,18 @@ class CopyStamp:
         self._set(OLDEST)
 
     def encode(self) -> bytes:
-        return Stamp(None if self.version is None else str(self.version)).encode()
+        return Stamp(None if self.version is None else str(self.version), ";".join(self._files())).encode()
 
     def decode(self, data: bytes) -> None:
         """Raises BodyError."""
-        self.version = TablesVersion.parse(Stamp.decode(data).tables_version)
+        stamp = Stamp.decode(data)
+        self.version, self.stood_on = TablesVersion.parse(stamp.tables_version), stamp.files.split(";")
 
-    def _set(self, version: TablesVersion) -> None:
+    def lost(self) -> None:
+        """Tables that it stood for are gone: what is left is no version of them."""
+        self._set(None)
+
+    def _set(self, version: TablesVersion | None) -> None:
         if version != self.version:
             self.version = version
             self._on_change()

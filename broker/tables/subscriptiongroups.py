@@ -1,9 +1,13 @@
-"""The consumer groups that this broker knows, whether or not they have consumers now."""
+"""The consumer groups that this broker knows, whether or not they have consumers now.
+
+Invariant: what clients make by naming it stays so small that slaves can copy it, with topics and locks, in one frame; an
+administrator may make more."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from broker.tables.autocreation import AutoCreation
 from mqruntime.clock import Clock
 from remoting.bodies.dataversion import DataVersion
 from remoting.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupWrapper
@@ -11,6 +15,8 @@ from remoting.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupWra
 SUBSCRIPTION_GROUPS_FILE = "config/subscriptionGroup.json"
 NAME_LENGTH_MAX = 255
 SYSTEM_PREFIX = "CID_RMQ_SYS_"
+GROUP_BYTES = 352
+"""Of a group in the table as it is copied, beside its name, which stands there twice."""
 
 
 def is_system_group(name: str) -> bool:
@@ -27,6 +33,7 @@ class SubscriptionGroups:
         """May change at any time."""
         self._on_change = on_change
         self._wrapper = SubscriptionGroupWrapper()
+        self._room = AutoCreation("consumer groups", "updateSubGroup", GROUP_BYTES)
 
     def find(self, name: str) -> SubscriptionGroupConfig | None:
         return self._wrapper.subscription_group_table.get(name)
@@ -34,17 +41,21 @@ class SubscriptionGroups:
     def find_or_create(self, name: str) -> SubscriptionGroupConfig | None:
         """The group, made with upstream's defaults if that is allowed; None otherwise."""
         group = self.find(name)
-        if group is None and self.auto_create and name.strip() and len(name) <= NAME_LENGTH_MAX:
+        is_name = bool(name.strip()) and len(name) <= NAME_LENGTH_MAX
+        if group is None and self.auto_create and is_name and self._room.takes(name):
             group = SubscriptionGroupConfig(name)
             self.put(group)
         return group
 
     def put(self, group: SubscriptionGroupConfig) -> None:
+        if self.find(group.group_name) is None:
+            self._room.added(group.group_name)
         self._wrapper.subscription_group_table[group.group_name] = group
         self._changed()
 
     def remove(self, name: str) -> None:
         if self._wrapper.subscription_group_table.pop(name, None) is not None:
+            self._room.removed(name)
             self._changed()
 
     @property
@@ -62,6 +73,7 @@ class SubscriptionGroups:
     def replace(self, wrapper: SubscriptionGroupWrapper) -> bool:
         """Take over the master's table, whatever its version. Whether a group differs."""
         former, self._wrapper = self._wrapper, wrapper
+        self._room.are(wrapper.subscription_group_table)
         return (former.subscription_group_table, former.forbidden_table) != (
             wrapper.subscription_group_table,
             wrapper.forbidden_table,
@@ -72,7 +84,7 @@ class SubscriptionGroups:
 
     def decode(self, data: bytes) -> None:
         """Take in subscriptionGroup.json. Raises BodyError."""
-        self._wrapper = SubscriptionGroupWrapper.decode(data)
+        self.replace(SubscriptionGroupWrapper.decode(data))
 
     def _changed(self) -> None:
         version: DataVersion = self._wrapper.data_version

@@ -22,13 +22,14 @@ from broker.tables.holders import TablesVersion
 from broker.tables.offsetresets import OffsetResets
 from broker.tables.queueends import QUEUE_ENDS_FILE, QueueEnds
 from broker.tables.queuelocks import QUEUE_LOCKS_FILE, QueueLocks
-from broker.tables.savedtable import SavedTable
+from broker.tables.savedtable import SavedTable, TableUnreadable
 from broker.tables.stamp import OLDEST, STAMP_FILE, CopyStamp
 from broker.tables.subscriptiongroups import SUBSCRIPTION_GROUPS_FILE, SubscriptionGroups
 from broker.tables.topics import TOPICS_FILE, Topics, system_topics
 from messagestore.messages import QueueEntry
 from mqruntime.clock import Clock
 from mqruntime.diskfull import RetriedWrite
+from mqruntime.log import fields
 from mqruntime.smallfiles import SmallFiles
 from mqruntime.waking import woken
 from remoting.bodies.tables import QueueEnd, QueueEndTable, TablesCopy
@@ -111,12 +112,17 @@ class Tables:
             files, CONSUMER_FILTERS_FILE, self.filters.encode, self.filters.decode
         )
         self._reads_filters = settings.enable_property_filter
-        self.stamp = CopyStamp(self._stamped)
+        self.stamp = CopyStamp(
+            self._stamped, lambda: [table.name for table in self._of_version if table.stands]
+        )
         """Of a Raft group's, where it is kept."""
         self._saved_stamp = SavedTable(files, STAMP_FILE, self.stamp.encode, self.stamp.decode)
         self._is_stamped = settings.raft_group is not None
         self._facts_of_ours = (self._saved_queue_ends, self._saved_locks)
         """Which upstream's brokers do not know, but for deletions, which are saved last."""
+        self._of_version = (
+            self.saved_topics, self.saved_groups, *self._facts_of_ours, self._saved_deletions
+        )  # fmt: skip
         self._commits_saved = 0
         self._advances_saved = 0
 
@@ -242,18 +248,26 @@ class Tables:
             await self._load_stamp()
         for table in (*self.copied_from_master.values(), self._saved_deletions, *self._facts_of_ours):
             await table.load()
+        if lost := [table.name for table in self._of_version if self._stood(table) and not table.stands]:
+            logger.warning("tables are gone, the group's are copied", extra=fields(files=";".join(lost)))
+            self.stamp.lost()
+            await self._saved_stamp.save()
         if self._reads_filters:
             await self._saved_filters.load()
 
     async def _load_stamp(self) -> None:
         """That there are no tables is on disk before there are any: else half of a first copy would count for old ones."""
-        if await self._saved_stamp.load():
-            return
-        if await self.saved_topics.load():
-            self.stamp.version = OLDEST
-        else:
-            self._saved_stamp.changed()
-            await self._saved_stamp.save()
+        try:
+            if await self._saved_stamp.load():
+                return
+            self.stamp.version = OLDEST if await self.saved_topics.load() else None
+        except TableUnreadable as error:
+            logger.warning("the tables' version is unknown, the group's are copied", extra=fields(why=error))
+        self._saved_stamp.changed()
+        await self._saved_stamp.save()
+
+    def _stood(self, table: SavedTable) -> bool:
+        return self._is_stamped and table.name in self.stamp.stood_on
 
     async def run(self) -> None:
         """Keep the files in step."""

@@ -1,7 +1,8 @@
 """The topics of this broker.
 
 Invariant: the data version changes with every change of a topic, and its state version is the masterEpoch under which
-the change was made, so that a newer master's table wins at name servers and slaves."""
+the change was made, so that a newer master's table wins at name servers and slaves. What clients make by naming it stays so
+small that it can be copied and registered (`broker/tables/autocreation.py`)."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from dataclasses import replace
 
 import orjson
 
+from broker.tables.autocreation import AutoCreation
 from messagestore.systemtopics import (
     AUTO_CREATE_TOPIC,
     BENCHMARK_TOPIC,
@@ -28,6 +30,8 @@ from remoting.bodies.topics import PERM_INHERIT, PERM_READ, PERM_WRITE, TopicCon
 TOPICS_FILE = "config/topics.json"
 PERM_ALL = PERM_READ | PERM_WRITE | PERM_INHERIT
 PERM_READ_WRITE = PERM_READ | PERM_WRITE
+TOPIC_BYTES = 128
+"""Of a topic in the table as it is copied, beside its name, which stands there twice."""
 
 
 def system_topics(
@@ -70,6 +74,8 @@ class Topics:
         self._table = {topic.topic_name: topic for topic in system}
         self.system_names = frozenset(self._table)
         self._system = list(self._table.values())
+        self._room = AutoCreation("topics", "updateTopic", TOPIC_BYTES)
+        self._room.are(self._table)
         self._epoch = 0
         self.auto_create = True
         """Whether a send may make a topic after AUTO_CREATE_TOPIC; may change at any time."""
@@ -87,15 +93,21 @@ class Topics:
 
     def put(self, topic: TopicConfig) -> None:
         """Create the topic or replace its configuration."""
+        if topic.topic_name not in self._table:
+            self._room.added(topic.topic_name)
         self._table[topic.topic_name] = topic
         self._changed()
 
     def remove(self, name: str) -> None:
         if self._table.pop(name, None) is not None:
+            self._room.removed(name)
             self._changed()
 
     def create_for_send(self, name: str, default_topic: str, queue_nums: int) -> TopicConfig | None:
-        """The topic of a first send, made after `default_topic` if that may be inherited from; None otherwise."""
+        """The topic of a first send, made after `default_topic` if that may be inherited from, and there is room; None
+        otherwise."""
+        if not self._room.takes(name):
+            return None
         if name.startswith(RETRY_PREFIX):
             return self.ensure(name, 1)
         model = self._table.get(default_topic)
@@ -116,6 +128,7 @@ class Topics:
         self._system = [each for each in self._system if each.topic_name != AUTO_CREATE_TOPIC] + [model]
         self.system_names = frozenset(each.topic_name for each in self._system)
         self._table[AUTO_CREATE_TOPIC] = model
+        self._room.are(self._table)
         if tell:
             self._changed()
 
@@ -166,6 +179,7 @@ class Topics:
         Whether a topic differs."""
         former = self._table
         self._table = {topic.topic_name: topic for topic in self._system} | wrapper.topic_config_table
+        self._room.are(self._table)
         self.data_version = wrapper.data_version
         return self._table != former
 

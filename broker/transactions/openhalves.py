@@ -1,15 +1,16 @@
 """The halves that wait for their end, each transaction once.
 
 Invariant: they stand in the order of their queue offsets, so the first one is as far as the half queue is done with; a half
-that is put back stands at the end. About 170 bytes each. Pure."""
+that is put back stands at the end. About 170 bytes each, and a group of producers is named here while it has one. Pure."""
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import islice
 from struct import Struct
 from typing import NamedTuple
 
-PACKED = Struct("=qqqi")
+PACKED = Struct("=qqqq")
 
 
 class Half(NamedTuple):
@@ -23,23 +24,27 @@ class Half(NamedTuple):
 
 
 class OpenHalves:
-    """By root. Groups of producers are numbers here, each as long as a half of it is open."""
+    """By root. Groups of producers are numbers here, for honest ones are few."""
 
     def __init__(self) -> None:
         self._halves: dict[int, bytes] = {}
         self._numbers: dict[str, int] = {}
-        self._names: list[str] = []
-        self._counts: list[int] = []
-        self._free: list[int] = []
+        self._names: dict[int, str] = {}
+        self._counts: Counter[int] = Counter()
+        """Halves by their group's number."""
+        self._last_number = -1
 
     def __len__(self) -> int:
         return len(self._halves)
 
     def put(self, root: int, queue_offset: int, place: int, due_ms: int, group: str) -> None:
         """A new half, of a new transaction or, put back, of one that is open. Its queue offset is above all others."""
-        number = self._number(group)
+        self.close(root)
+        number = self._numbers.get(group)
+        if number is None:
+            number = self._last_number = self._last_number + 1
+            self._numbers[group], self._names[number] = number, group
         self._counts[number] += 1
-        self._drop(root)
         self._halves[root] = PACKED.pack(queue_offset, place, due_ms, number)
 
     def find(self, root: int) -> Half | None:
@@ -48,7 +53,13 @@ class OpenHalves:
 
     def close(self, root: int) -> None:
         """The transaction is ended."""
-        self._drop(root)
+        packed = self._halves.pop(root, None)
+        if packed is None:
+            return
+        number = PACKED.unpack(packed)[-1]
+        self._counts[number] -= 1
+        if not self._counts[number]:
+            del self._counts[number], self._numbers[self._names.pop(number)]
 
     def first(self) -> Half | None:
         root = next(iter(self._halves), None)
@@ -65,26 +76,4 @@ class OpenHalves:
         for root in list(islice(other._halves, count)):
             queue_offset, place, due_ms, number = PACKED.unpack(other._halves[root])
             self.put(root, queue_offset, place, due_ms, other._names[number])
-            other._drop(root)
-
-    def _drop(self, root: int) -> None:
-        packed = self._halves.pop(root, None)
-        if packed is None:
-            return
-        *_, number = PACKED.unpack(packed)
-        self._counts[number] -= 1
-        if not self._counts[number]:
-            del self._numbers[self._names[number]]
-            self._names[number] = ""
-            self._free.append(number)
-
-    def _number(self, group: str) -> int:
-        number = self._numbers.get(group)
-        if number is None and self._free:
-            number = self._numbers[group] = self._free.pop()
-            self._names[number] = group
-        elif number is None:
-            number = self._numbers[group] = len(self._names)
-            self._names.append(group)
-            self._counts.append(0)
-        return number
+            other.close(root)

@@ -42,6 +42,10 @@ class Why(Enum):
         "controllers know this id at another host; stop what runs there, or, if that is the broker and it comes over another "
         "network or through address translation, set haSlaveHostCheck=false on all brokers of the set"
     )
+    NO_MEMBER = (
+        "the group has no member of this id at this host; stop what runs there, or, if that is the member and it comes over "
+        "another network or through address translation, set haSlaveHostCheck=false on all members"
+    )
     UNCHECKED = (
         "controllers do not say which brokers the set has; it is asked again when it comes again, see that "
         "a majority of controllers runs"

@@ -2,7 +2,7 @@
 
 We write it plain: a 5.3.3 broker that compresses forgets to say so and a 5.3.3 name server then refuses it.
 Read are both, whatever the header says. Invariant: a compressed body is inflated to INFLATED_BYTES_MAX at
-most.
+most, and of no body more than TOPICS_MAX topics are read: a name server that reads serves nobody.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from remoting.bodies.dataversion import DataVersion
 from remoting.bodies.topics import TopicConfig, TopicConfigWrapper
 from remoting.errors import BodyError
 
-INFLATED_BYTES_MAX = 64 << 20
+INFLATED_BYTES_MAX = 32 << 20
+TOPICS_MAX = 100_000
 CRC_MASK = 0x7FFFFFFF
 
 
@@ -40,12 +41,28 @@ def read_register_body(body: bytes | None, *, compressed: bool) -> RegisterBroke
     if compressed:
         return _read_compressed(body)
     try:
-        return RegisterBrokerBody.decode(body)
+        return _read_plain(body)
     except BodyError as plain_error:
         try:
             return _read_compressed(body)
         except BodyError:
             raise plain_error from None
+
+
+def _read_plain(body: bytes) -> RegisterBrokerBody:
+    try:
+        value = fastjson.loads(body)
+    except fastjson.FastJsonError as error:
+        raise BodyError(f"registration is not JSON: {error}") from None
+    wrapper = value.get("topicConfigSerializeWrapper") if isinstance(value, dict) else None
+    topics = wrapper.get("topicConfigTable") if isinstance(wrapper, dict) else None
+    _check_count(len(topics) if isinstance(topics, dict) else 0)
+    return RegisterBrokerBody.from_json(value)
+
+
+def _check_count(topics: int) -> None:
+    if topics > TOPICS_MAX:
+        raise BodyError(f"registration of {topics} topics; {TOPICS_MAX} are taken")
 
 
 def _read_compressed(body: bytes) -> RegisterBrokerBody:
@@ -58,7 +75,9 @@ def _read_compressed(body: bytes) -> RegisterBrokerBody:
         raise BodyError(f"registration inflates to more than {INFLATED_BYTES_MAX} bytes or is cut off")
     parts = _Parts(data)
     wrapper = TopicConfigWrapper(data_version=DataVersion.decode(parts.block()))
-    for _ in range(parts.count()):
+    count = parts.count()
+    _check_count(count)
+    for _ in range(count):
         topic = _topic(parts.text())
         wrapper.topic_config_table[topic.topic_name] = topic
     servers = _json(parts.block())

@@ -33,11 +33,14 @@ class CopyTablesHeader(Header):
 @dataclass(slots=True)
 class ReadTablesHeader(Header):
     """READ_TABLES: the leader of `term` has tables of version `holds`, and asks a member of its group what that one has. The
-    reply names the version of these, if there is any, and has them where they are newer.
+    reply names the version of these, if there is any, and has them where they are newer. Whoever is none of that `group`, or
+    not `member`, refuses: addresses are given to others.
     """
 
     term: I64
     holds: str | None = None
+    group: str | None = None
+    member: str | None = None
 
 
 @dataclass(slots=True)

@@ -22,6 +22,7 @@ from localcluster.layout import BROKER_SET, CLUSTER_NAME
 from localcluster.load import body_hash, read_back
 from localcluster.processes import ProcessTable
 from localcluster.status import StatusRow, status_rows
+from localcluster.transacting import QUICK_CHECKS
 from localcluster.waiting import NotYet, wait_for
 from mqadmin.admin import AdminClient
 from mqadmin.replies import SyncState
@@ -37,7 +38,8 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster.create(tmp_path_factory.mktemp("real processes") / "a cluster") as made:
+    folder = tmp_path_factory.mktemp("real processes") / "a cluster"
+    with Cluster.create(folder, broker_settings=QUICK_CHECKS) as made:
         made.start()
         asyncio.run(made.wait_whole(timeout_ms=WAIT_MS))
         yield made

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from typing import Any
+from collections.abc import Awaitable
+from typing import Any, cast
 
 import pytest
 
+from broker.clients import assignments
 from broker.clients.allocation import STRATEGIES, allocated
+from broker.clients.assignments import Assignments
+from broker.clients.groups import ConsumerGroups
+from broker.clients.unserved import Unserved
 from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, SubscriptionData
 from remoting.bodies.queues import MessageQueue, QueryAssignmentBody
+from remoting.bodies.routes import QueueData, TopicRouteData
+from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
+from remoting.peer import Peer
+from remoting.router import Router
 from simulation.kernel.world import World
 from tests.unit.broker.brokerset import Cluster
+from tests.unit.doubles import ManualClock
 
 QUEUES = [MessageQueue("T", f"broker-{name}", queue_id) for name in "ba" for queue_id in range(4)]
 
@@ -98,3 +109,44 @@ def test_without_a_name_server_nothing_is_said(cluster: Cluster) -> None:
     answer = assigned(cluster, QueryAssignmentBody("other", "CG", "two", "AVG"))
     assert (answer.code, answer.remark) == (1, "no name server says where other is")
     cluster.start_namesrv()
+
+
+class Routes:
+    """Name servers that know every topic, each with four queues; `asked` are the topics they were asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def call(self, address: str, question: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+        self.asked.append(question.ext["topic"])
+        return question.reply(body=TopicRouteData([QueueData("broker-a", 4, 4, 6)]).encode())
+
+
+def test_what_is_kept_of_topics_is_bounded_by_their_queues(monkeypatch: pytest.MonkeyPatch) -> None:
+    routes, router = Routes(), Router()
+    handler = Assignments(
+        ConsumerGroups(),
+        Unserved(),
+        client=cast(RemotingClient, routes),
+        name_servers=["ns:1"],
+        clock=ManualClock(),
+    )
+    handler.add_to(router)
+
+    async def ask(topic: str) -> RemotingCommand:
+        body = QueryAssignmentBody(topic, "CG", "one", "AVG").encode()
+        question = RemotingCommand.request(RequestCode.QUERY_ASSIGNMENT, None, body)
+        answer = router.handlers[question.code](cast(Peer, None), question)
+        return await cast(Awaitable[RemotingCommand], answer)
+
+    async def scenario() -> None:
+        monkeypatch.setattr(assignments, "KEPT_QUEUES_MAX", 7)
+        for topic in ("A", "A", "B", "A", "A"):
+            assert (await ask(topic)).code == 0
+        assert routes.asked == ["A", "B", "A"]
+        monkeypatch.setattr(assignments, "KEPT_QUEUES_MAX", 3)
+        refused = await ask("C")
+        assert refused.code == ResponseCode.SYSTEM_ERROR
+        assert "C has more queues than the 3" in (refused.remark or "")
+
+    asyncio.run(scenario())

@@ -25,7 +25,7 @@ from raftstore.folder import tables_of
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.headers.admin import CreateTopicHeader, TopicHeader
-from remoting.headers.group import ReadTablesHeader
+from remoting.headers.group import CopyTablesHeader, ReadTablesHeader
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
 from tests.unit.broker.groupset import MEMBERS, GroupSet
@@ -204,6 +204,41 @@ def test_a_copy_of_an_older_leader_is_refused_when_it_comes_late(world: World) -
     assert not fence.takes(later) and not fence.tells(version)
     core.term -= 1
     assert fence.takes(later)
+    term_file = app.store._member.node.store.term_file
+    term_file.term -= 1  # a power cut now, and the member follows, and takes copies of, the leader before
+    assert not fence.tells(version)
+    term_file.term += 1
+    assert fence.tells(version)
+
+
+def test_a_stranger_speaks_for_no_member(world: World) -> None:
+    group = started(world)
+    leader, (away, full) = group.master, others(group)
+    full.disk.capacity_bytes = full.disk.used_bytes()
+    away.kill()
+    world.run_for_ms(3_000)
+    app, ids = group.app(leader), [group.brokers.index(node) + 1 for node in (away, full)]
+    codes: list[int] = []
+
+    async def claim() -> None:
+        async with group.client() as client:
+            while not codes:
+                for broker_id in ids:
+                    header = CopyTablesHeader(broker_id, str(app.tables.version), 0)
+                    request = RemotingCommand.request(RequestCode.COPY_TABLES, header)
+                    reply = await client.remoting.call(app.address, request, 1_000)
+                    assert reply.code == ResponseCode.SERVICE_NOT_AVAILABLE
+                await asyncio.sleep(0.05)
+
+    async def make() -> None:
+        made = CreateTopicHeader("made", "TBW102", 5, 5, 6)
+        codes.append((await group.ask(app.address, RequestCode.UPDATE_AND_CREATE_TOPIC, made)).code)
+
+    async def both() -> None:
+        await asyncio.gather(claim(), make())
+
+    group.run(both())
+    assert codes == [ResponseCode.FLUSH_SLAVE_TIMEOUT]
 
 
 def test_a_member_answers_only_the_leader_of_the_term_that_its_disk_has(world: World) -> None:
@@ -211,8 +246,9 @@ def test_a_member_answers_only_the_leader_of_the_term_that_its_disk_has(world: W
     node = others(group)[0]
     member = group.app(node).store._member
 
-    def code(term: int) -> int:
-        request = RemotingCommand.request(RequestCode.READ_TABLES, ReadTablesHeader(term))
+    def code(term: int, group_name: str | None = None, name: str | None = None) -> int:
+        header = ReadTablesHeader(term, None, group_name, name)
+        request = RemotingCommand.request(RequestCode.READ_TABLES, header)
 
         async def ask() -> int:
             async with group.client() as client:
@@ -220,7 +256,9 @@ def test_a_member_answers_only_the_leader_of_the_term_that_its_disk_has(world: W
 
         return group.run(ask())
 
-    assert code(member.term) == ResponseCode.SUCCESS
+    assert code(member.term) == code(member.term, "broker-a", member.self_id) == ResponseCode.SUCCESS
+    for of_another in (("broker-b", member.self_id), ("broker-a", "n7")):
+        assert code(member.term, *of_another) == ResponseCode.SERVICE_NOT_AVAILABLE
     assert code(member.term - 1) == code(member.term + 1) == ResponseCode.SERVICE_NOT_AVAILABLE
     member.node.store.term_file.term -= 1  # not on the disk yet
     assert code(member.term) == ResponseCode.SERVICE_NOT_AVAILABLE
@@ -236,7 +274,8 @@ def test_versions_are_kept_and_tables_without_one_count_as_oldest(world: World) 
     for node in group.brokers:
         said = group.app(node).tables.stamp.version
         node.kill()
-        assert orjson.loads(node.disk.content(STAMP_FILE) or b"") == {"tablesVersion": str(said)}
+        told = orjson.loads(node.disk.content(STAMP_FILE) or b"")
+        assert told["tablesVersion"] == str(said) and "config/topics.json" in told["files"].split(";")
     former = next(node for node in group.brokers if node is not leader)
     former.disk.drop(STAMP_FILE)
     former.disk.drop("config/topics.json")
@@ -245,6 +284,37 @@ def test_versions_are_kept_and_tables_without_one_count_as_oldest(world: World) 
         group.start(node)
     world.run_until(lambda: all(isinstance(node.app, BrokerApp) for node in group.brokers), 5_000)
     group.wait_for_master()
+    world.run_for_ms(3_000)
+    assert [queues_of(group, node, "made") for node in group.brokers] == [5, 5, 5]
+
+
+@pytest.mark.parametrize(
+    ("lost", "left"),
+    [
+        ("config/topics.json", {}),
+        ("config/topics.json", {"": b"rot", ".bak": b'{"dataVersion":{},"topicConfigTable":{}}'}),
+        (STAMP_FILE, {"": b"rot"}),
+    ],
+)
+def test_a_member_that_lost_a_file_of_its_tables_leads_with_those_of_the_others(
+    lost: str, left: dict[str, bytes], world: World
+) -> None:
+    """As an operator removes one that does not parse; what is left of the tables has the newest version."""
+    group = started(world, preferredLeaderIds="n0")
+    away, other = group.brokers[1:]
+    away.kill()
+    world.run_for_ms(3_000)
+    assert asked(group, "made", 5) == ResponseCode.SUCCESS
+    world.run_for_ms(3_000)
+    for node in (group.brokers[0], other):
+        node.kill()
+    group.brokers[0].disk.drop(lost)
+    for suffix, content in left.items():
+        group.brokers[0].disk.put(lost + suffix, content)
+    for node in group.brokers:
+        group.start(node)
+    group.wait_for_master()
+    world.run_until(lambda: group.master is group.brokers[0], 20_000)
     world.run_for_ms(3_000)
     assert [queues_of(group, node, "made") for node in group.brokers] == [5, 5, 5]
 

@@ -11,8 +11,12 @@ from broker.role.passage import Stage
 from mqclient import routetable
 from mqclient.client import Client
 from mqclient.errors import ClientError
+from mqclient.message import decode_messages
 from mqclient.producer import SendStatus
+from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, SubscriptionData
 from remoting.codes import RequestCode
+from remoting.command import RemotingCommand
+from remoting.headers.pull import PullMessageHeader
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
 from tests.unit.broker.brokerset import Cluster
@@ -195,3 +199,42 @@ def test_a_master_that_does_not_know_the_request_is_deposed_as_ever() -> None:
         del cluster.app(old).requests.router.handlers[RequestCode.HAND_OVER]
         cluster.run(cluster.designate(another(cluster)))
         world.run_until(lambda: cluster.masters not in ([], [old]) and cluster.in_sync(3), 10_000)
+
+
+def test_a_consumer_that_the_successor_has_not_heard_yet_reads_on_through_its_former_master() -> None:
+    """One that was started a moment ago knows no consumer, and Java's say what they want each 30 s only."""
+    with World(4) as world:
+        cluster = Cluster(world, 3)
+        cluster.start_up()
+        former = cluster.app(cluster.master).address
+        beat = HeartbeatData(
+            "reader",
+            consumer_data_set=[
+                ConsumerData(
+                    "readers", subscription_data_set=[SubscriptionData("orders", "TagA", sub_version=5)]
+                )
+            ],
+        )
+        pull = PullMessageHeader("readers", "orders", 0, 0, 32, 0, 0, 0, 5)
+
+        async def read_through_a_hand_over() -> RemotingCommand:
+            async with cluster.client() as client:
+                call = client.remoting.call
+                assert (
+                    await call(former, RemotingCommand.request(RequestCode.HEART_BEAT, None, beat.encode()))
+                ).code == 0
+                producer = client.producer("PG")
+                for tag in ("TagA", "TagB", "TagA"):
+                    await producer.send("orders", tag.encode(), tags=tag, queue_id=0)
+                await cluster.designate(another(cluster))
+                while stage_of(former) is not Stage.OPEN:  # noqa: ASYNC110 - the simulated world has no events for tests
+                    await asyncio.sleep(0.005)
+                return await call(former, RemotingCommand.request(RequestCode.PULL_MESSAGE, pull))
+
+        def stage_of(address: str) -> Stage:
+            app = next(cluster.app(node) for node in cluster.brokers if cluster.app(node).address == address)
+            return app.requests.forwarding.passage.stage
+
+        reply = cluster.run(read_through_a_hand_over())
+        assert reply.code == 0, reply.remark
+        assert [message.body for message in decode_messages(reply.body or b"")] == [b"TagA", b"TagA"]

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from zlib import crc32
 
 import pytest
 
 from dledger.entry import ENTRY_HEADER, ENTRY_HEADER_BYTES
+from raftstore.mending import closed
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
 from tests.unit.broker.groupset import GroupSet
 from tests.unit.broker.mixedset import moved, old_files
 
 SCRUB = {"scrubBytesPerSecond": 64 << 20, "scrubInterval": 1_000, "yieldAfterMillis": 60_000}
+MAGIC = bytes.fromhex("daa320a7")
+"""Of a record, behind its size."""
 BODY_AT = 150
 """Of an entry: in the body of its message."""
 
@@ -110,6 +114,78 @@ def test_what_rotted_before_the_divide_is_fetched_too(world: World) -> None:
         world.run_until(lambda node=node: is_sound(group, node), 10_000)
         assert node.disk.durable_part(first, 0, len(kept[first])) == kept[first]
     assert len(group.run(group.read_all())) == 250
+
+
+def test_one_header_that_rotted_keeps_no_member_from_starting(world: World) -> None:
+    """A start asks for the terms of the 1st, 2nd, 4th, 8th entry behind the first, and so on."""
+    group = GroupSet(world, **SCRUB)
+    group.start_up()
+    group.run(group.send_all(messages("some", 300)))
+    world.run_until(group.level, 20_000)
+    world.run_for_ms(10_000)
+    node = next(one for one in group.brokers if one is not group.master)
+    path, was = next(iter(ledger_files(node).items()))
+    node.kill(power_cut=True)
+    node.disk.flip_bit(path, entries_of(was, int(path[-20:]))[8][0] + 29, 2)
+    group.start(node)
+    world.run_until(lambda: node.app is not None and group.app(node).store.soundness.repairs == 1, 60_000)
+    assert ledger_files(node)[path] == was
+
+
+def test_nothing_is_taken_of_a_peer_whose_log_is_another_one(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its address may be that of another group's member by now: what ends a file there is an entry here."""
+    group = GroupSet(world, **SCRUB)
+    group.start_up()
+    group.run(group.send_all(messages("some", 300)))
+    world.run_until(group.level, 20_000)
+    node = next(one for one in group.brokers if one is not group.master)
+    path, was = next(iter(ledger_files(node).items()))
+    at = entries_of(was, int(path[-20:]))[4][0]
+    store = group.app(node).store
+
+    async def closed_there(member: str, offset: int, size: int) -> bytes:
+        return closed(store.left_at(offset))
+
+    honest, store._member.piece = store._member.piece, closed_there
+    node.disk.flip_bit(path, at + BODY_AT, 0)
+    store.soundness.begin_again(store.segment_size_bytes)
+    world.run_until(lambda: "damaged record not repaired, trying on" in caplog.text, 30_000)
+    rotten = bytearray(was)
+    rotten[at + BODY_AT] ^= 1
+    assert ledger_files(node)[path] == rotten
+    store._member.piece = honest
+    world.run_until(lambda: ledger_files(node)[path] == was, 30_000)
+
+
+def test_no_record_of_another_plain_log_is_taken(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """Members whose plain logs differ share no group, and repair nothing of each other."""
+    group = moved(world, messages("before", 250), **SCRUB)
+    rotten, other, away = group.brokers
+    path = max(old_files(other))
+    inode = other.disk.entries[path]
+    at = bytes(inode.data).index(b"xxxxxxxx")
+    start = bytes(inode.data).rindex(MAGIC, 0, at) - 4
+    body = bytes(inode.data).index(b"before ", start)
+    size = int.from_bytes(inode.data[body - 4 : body], "big")
+    content = bytearray(inode.data)
+    content[at : at + 8] = b"yyyyyyyy"
+    content[start + 8 : start + 12] = (crc32(content[body : body + size]) & 0x7FFF_FFFF).to_bytes(4, "big")
+    other.disk.drop(path)
+    other.disk.put(path, bytes(content))
+    group.start(rotten)
+    group.start(other)
+    world.run_for_ms(3_000)
+    was = old_files(rotten)[path]
+    assert was[start + 16 : at] == bytes(content)[start + 16 : at], "the same record, but for its body"
+    rotten.disk.flip_bit(path, at, 0)
+    store = group.app(rotten).store
+    store.soundness.begin_again(store.segment_size_bytes * len(old_files(rotten)))
+    world.run_until(lambda: "damaged record not repaired, trying on" in caplog.text, 30_000)
+    assert (
+        old_files(rotten)[path][start : at + 8] == was[start:at] + bytes([was[at] ^ 1]) + was[at + 1 : at + 8]
+    )
 
 
 def test_what_nobody_else_has_is_told_and_asked_for_again(

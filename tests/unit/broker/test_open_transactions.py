@@ -60,6 +60,26 @@ def test_an_open_half_takes_less_than_200_bytes() -> None:
     assert size / 50_000 < 200
 
 
+def test_groups_that_producers_make_up_are_forgotten_with_their_halves() -> None:
+    table, behind = OpenHalves(), OpenHalves()
+    for offset in range(6):
+        table.put(offset, offset, 0, 0, f"G{offset // 2}")
+    table.put(0, 7, 0, 0, "G9")
+    assert [table.group_name(half) for root in table.roots() if (half := table.find(root))] == [
+        "G0", "G1", "G1", "G2", "G2", "G9",
+    ]  # fmt: skip
+    behind.take(table, 3)
+    for root in table.roots():
+        table.close(root)
+        table.close(root)
+    half = behind.find(1)
+    assert half is not None and behind.group_name(half) == "G0"
+    for root in behind.roots():
+        behind.close(root)
+    for each in (table, behind):
+        assert not any(kept for kept in vars(each).values() if hasattr(kept, "__len__"))
+
+
 def test_outcomes_are_bounded() -> None:
     outcomes = Outcomes()
     for root in range(OUTCOMES_MAX + 1):

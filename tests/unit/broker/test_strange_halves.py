@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from broker.tables.consumeroffsets import TRANSACTIONS_GROUP, ConsumerOffsets
-from broker.transactions.openhalves import OpenHalves
 from broker.transactions.outcomes import Outcome
 from broker.transactions.records import CHECK_TIMES, IMMUNITY_S, ROOT, facts_of, half_of
 from messagestore.messages import Appended, MessageToStore, PutStatus
@@ -70,17 +69,6 @@ def test_an_offset_beyond_the_queue_goes_back_before_halves_are_stored_below_it(
     for _ in range(6):
         stored(bench, sent())
     assert bench.lead() == [0, 1, 2, 3, 4, 5]
-
-
-def test_names_of_groups_are_forgotten_with_their_halves() -> None:
-    table = OpenHalves()
-    for number in range(10_000):
-        table.put(number, number, number, 0, f"G{number}")
-        table.close(number)
-    table.put(10_000, 0, 0, 0, "G")
-    half = table.find(10_000)
-    assert half is not None and table.group_name(half) == "G"
-    assert len(table._names) + len(table._numbers) < 5
 
 
 def test_clients_do_not_move_the_offsets_of_the_broker_itself() -> None:

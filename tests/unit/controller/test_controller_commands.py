@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from controller import commands
 from controller.commands import (
     alter_sync_state_set,
     apply_broker_id,
@@ -387,3 +388,24 @@ def test_ids_that_are_no_numbers_are_refused(ids: str) -> None:
 def test_ids_that_are_not_registered_are_already_clean() -> None:
     assert clean(three_brokers(), alive(), "9") == Decision()
     assert clean(state_of(), alive(), "9").code == 2009
+
+
+def test_controllers_keep_so_many_sets_and_ids_and_no_longer_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commands, "SETS_MAX", 1)
+    monkeypatch.setattr(commands, "MEMBERS_MAX", 2)
+    state = state_of(applied(1))
+
+    def applying(name: str, broker_id: int, check_code: str = "h:1;9") -> Decision:
+        return apply_broker_id(
+            state, cluster_name="c", broker_name=name, broker_id=broker_id, check_code=check_code
+        )
+
+    assert "1 broker sets are registered" in (applying("made-up", 1).remark or "")
+    assert "255 characters" in (applying("a", 2, "c" * 256).remark or "")
+    decision = applying("a", 2)
+    assert decision.code == 0 and decision.events
+    state.apply(decision.events[0])
+    assert "2 ids are granted" in (applying("a", 3, "h:1;10").remark or "")
+    assert applying("a", 2).code == 0
+    late = register_broker(state, alive(), cluster_name="c", broker_name="a", broker_id=1, address="h" * 256)
+    assert not late.events and "255 characters" in (late.remark or "")

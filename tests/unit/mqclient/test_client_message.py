@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from mqclient import compression
 from mqclient.compression import CompressionUnsupported
 from mqclient.message import (
     OutgoingMessage,
@@ -131,3 +132,19 @@ def test_lz4_and_zstd_bodies_are_opened_where_their_libraries_are() -> None:
         [damaged] = decode_messages(record(packed[:-6], sys_flag))
         with pytest.raises(ValueError, match="its (compressed )?body"):
             damaged.plain_body()
+
+
+def test_a_zstd_body_that_names_no_size_is_not_opened_beyond_the_greatest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("zstandard")
+    monkeypatch.setattr(compression, "OPENED_BYTES_MAX", 1 << 20)
+    head, block = bytes.fromhex("28b52ffd0038"), 128 * 1024 << 3 | 1 << 1  # a byte, 131,072 times
+    for count in (4, 5_000):
+        blocks = (block.to_bytes(3, "little") + b"x") * (count - 1) + (block | 1).to_bytes(3, "little") + b"x"
+        [message] = decode_messages(record(head + blocks, 0x201))
+        if count == 4:
+            assert message.plain_body() == b"x" * 4 * 128 * 1024
+            continue
+        with pytest.raises(ValueError, match="cannot be opened"):
+            message.plain_body()

@@ -34,9 +34,13 @@ def test_any_bit_that_is_not_a_members_own_comes_back_with_its_own_checks(body: 
     unit = entry_told(theirs, POSITION)
     assert unit == IndexUnit(POSITION, len(was), 7, 3)
     for at in [*range(CHECK_START), *range(OWN_END, len(was))]:
-        assert mended(flipped(was, at), theirs, unit, PREVIOUS) == was
+        assert mended(flipped(was, at), theirs, unit, (PREVIOUS, 0)) == was
+    for zeroed in (was[:24] + bytes(24) + was[48:], bytes(len(was))):
+        assert mended(zeroed, theirs, unit, (PREVIOUS, 0)) is None, (
+            "one of ours has a check, and those behind go on from it"
+        )
     for at in range(CHECK_START, OWN_END):  # nothing proves what stood there
-        assert mended(flipped(was, at), theirs, unit, PREVIOUS) is None
+        assert mended(flipped(was, at), theirs, unit, (PREVIOUS, 0)) is None
 
 
 def test_what_is_not_proven_mends_nothing() -> None:
@@ -45,14 +49,16 @@ def test_what_is_not_proven_mends_nothing() -> None:
     was = written(body, 2, PREVIOUS)
     unit = entry_told(was, POSITION)
     assert unit is not None
-    assert mended(was, written(encode(other), 0, 99), unit, PREVIOUS) is None, "another message of its size"
-    assert mended(was, flipped(written(body, 0, 99), 150), unit, PREVIOUS) is None, "rotten there, too"
-    assert mended(was, was, unit, PREVIOUS + 1) is None, "the entry before is another"
-    assert mended(was[:-1], was, unit, PREVIOUS) is None
+    assert mended(was, written(encode(other), 0, 99), unit, (PREVIOUS, 0)) is None, (
+        "another message of its size"
+    )
+    assert mended(was, flipped(written(body, 0, 99), 150), unit, (PREVIOUS, 0)) is None, "rotten there, too"
+    assert mended(was, was, unit, (PREVIOUS + 1, 0)) is None, "the entry before is another"
+    assert mended(was[:-1], was, unit, (PREVIOUS, 0)) is None
     assert entry_told(was, POSITION + 1) is None
     by_java = was[:CHECK_START] + bytes(8) + was[OWN_END:]
     assert CHECK_END + 4 == OWN_END
-    assert mended(flipped(by_java, 150), was, unit, PREVIOUS) == by_java, "Java writes no checks"
+    assert mended(flipped(by_java, 150), was, unit, (0, 0)) == by_java, "Java writes no checks"
 
 
 def test_ends_of_files_and_plain_records_come_back_as_they_were() -> None:

@@ -1,0 +1,46 @@
+"""How much clients may say of themselves, and how much of it is kept while they are connected.
+
+Invariant: what is too large is refused before it is read: reading a body takes the time of all other clients. Pure."""
+
+from __future__ import annotations
+
+from remoting.bodies.heartbeats import HeartbeatData, SubscriptionData
+from remoting.command import Body
+from remoting.errors import BodyError
+
+BODY_BYTES_MAX = 1 << 20
+"""Of heartbeats, checks and locks: thousands of groups, topics and queues."""
+NAME_LENGTH_MAX = 255
+"""Of a group or a client id."""
+JOINED_MAX = 2_000
+"""Groups, times client ids, that one connection may bring."""
+KEPT_CHARACTERS_MAX = 64 << 20
+"""Of all that connected clients said."""
+JOIN_CHARACTERS = SUBSCRIPTION_CHARACTERS = 200
+"""What a member, and a subscription, are reckoned at beside their texts."""
+
+
+def bounded(body: Body | None) -> Body | None:
+    """The body of a client's request. Raises BodyError."""
+    if body is not None and len(body) > BODY_BYTES_MAX:
+        raise BodyError(f"a body of {len(body)} bytes; {BODY_BYTES_MAX} are read")
+    return body
+
+
+def check_names(data: HeartbeatData) -> None:
+    """Raises BodyError for a name that no group or client has."""
+    producers = [each.group_name for each in data.producer_data_set]
+    consumers = [each.group_name for each in data.consumer_data_set]
+    if any(len(name) > NAME_LENGTH_MAX for name in (data.client_id, *producers, *consumers)):
+        raise BodyError(f"a group and a client id have {NAME_LENGTH_MAX} characters at most")
+
+
+def of_member(group: str, client_id: str) -> int:
+    """What it costs to keep that a client is in a group."""
+    return JOIN_CHARACTERS + len(group) + len(client_id)
+
+
+def of_subscription(data: SubscriptionData) -> int:
+    """What it costs to keep what a group subscribes to."""
+    texts = len(data.topic) + len(data.sub_string) + len(data.expression_type) + sum(map(len, data.tags_set))
+    return SUBSCRIPTION_CHARACTERS + texts + 8 * len(data.code_set)

@@ -1,0 +1,1 @@
+"""What no honest peer sends, as data: whole connections' worth of bytes, for real ports and for simulated ones."""

@@ -1,0 +1,36 @@
+"""Bytes on a replication port that the master of a set must not believe, whoever claims to send them. Pure."""
+
+from __future__ import annotations
+
+from ha.frames import ACK, ADDRESS_HANDSHAKE, HANDSHAKE, TRANSFER, TransferHeader
+from simulation.hostile.frames import I32_MAX, I64_MAX, OTHER_PROTOCOLS
+
+
+def handshake(broker_id: int, state: int = 1, kind: int = 0) -> bytes:
+    return HANDSHAKE.pack(state, 0, kind, broker_id)
+
+
+def ack(end: int, state: int = 2) -> bytes:
+    return ACK.pack(state, end)
+
+
+def to_masters(stranger: int, master: int) -> dict[str, bytes]:
+    """What a slave may say, and what it may not; `stranger` is nobody's id, `master` that of the master itself."""
+    found = dict(OTHER_PROTOCOLS)
+    for state in (-1, 0, 2, 3, 4, 5, I32_MAX):
+        found[f"handshake in state {state}"] = handshake(stranger, state)
+    for end in (I64_MAX, -1, -I64_MAX - 1, 0, 2**62):
+        found[f"ack of {end} without handshake"] = ack(end)
+        found[f"handshake of a stranger, ack of {end}"] = handshake(stranger) + ack(end)
+        found[f"handshake as the master, ack of {end}"] = handshake(master) + ack(end) * 2
+    for broker_id in (-1, 0, I64_MAX, -I64_MAX - 1):
+        found[f"handshake of {broker_id}"] = handshake(broker_id) + ack(0)
+    found["two handshakes"] = handshake(stranger) * 2
+    found["ack that falls"] = handshake(stranger) + ack(4096) + ack(0)
+    found["unknown kind"] = handshake(stranger, kind=-1)
+    found["half a handshake"] = handshake(stranger)[:11]
+    for size in (-1, I32_MAX, 1_025, 12):
+        found[f"an address of {size} bytes"] = ADDRESS_HANDSHAKE.pack(1, 0, 0, size) + b"\xff/../\0" * 4
+    found["a master's frame"] = TransferHeader(I32_MAX, 0, 1, 0, I64_MAX).encode()
+    found["an empty frame without end"] = TRANSFER.pack(2, 0, 0, -1, -1, -1) * 100
+    return found

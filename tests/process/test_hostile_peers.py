@@ -1,0 +1,269 @@
+"""Strangers say to every port of a real cluster what no honest peer says, while a client sends and reads.
+
+Nothing that was acknowledged is lost, nobody ends, leads or follows anew, and what strangers cost is given back."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import re
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from localcluster.cluster import Cluster
+from localcluster.history import judge
+from localcluster.layout import BROKER_SET, CLUSTER_NAME, CONTROLLER_GROUP, Mode
+from localcluster.load import Load, read_back, read_messages
+from localcluster.waiting import NotYet, wait_for
+from mqadmin.replies import SyncState
+from mqclient.client import Client
+from mqclient.consumer import PullConsumer
+from mqclient.message import SYS_FLAG_COMPRESSED
+from mqruntime.clock import SystemClock
+from remoting.bodies.heartbeats import ConsumerData, HeartbeatData
+from remoting.codes import RequestCode
+from remoting.command import RemotingCommand
+from remoting.headers.send import SendMessageHeader
+from simulation.hostile import frames, links, members, requests
+from tests.process.hostilepeer import HostilePeer
+from tests.process.test_probes import pages_port
+from tests.waits import NOBODY_IS_LATE, WAIT_MS
+
+TOPIC, STRANGE_TOPIC = "Orders", "Strange"
+REAL = {"topic": STRANGE_TOPIC, "b": STRANGE_TOPIC}
+CODES = sorted({*map(int, RequestCode), -5, 999, 40_000} - requests.CHANGE_MUCH)
+IDLE = 2_000
+ELECTIONS_MAX = 20
+GROWTH_MIB, OPEN_MORE = 48, 12
+FAILED = re.compile(r"Traceback|handler failed|never retrieved|was destroyed|page not made")
+HTTP = {
+    "traversal": b"GET /../../etc/passwd HTTP/1.1\r\n\r\n",
+    "encoded traversal": b"GET /%2e%2e/%00 HTTP/1.1\r\n\r\n",
+    "post": b"POST /metrics HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n",
+    "headers without end": b"GET /metrics HTTP/1.1\r\n" + b"X: y\r\n" * 2_000,
+    "half a request": b"GET /metr",
+    "a long target": b"GET /" + b"x" * 7_000 + b" HTTP/1.1\r\n\r\n",
+}
+
+
+def test_a_cluster_under_controllers_bears_strangers(tmp_path: Path) -> None:
+    with Cluster.create(
+        tmp_path / "cluster",
+        brokers=2,
+        broker_settings=NOBODY_IS_LATE,
+        controller_settings={"enableElectUncleanMaster": "false"},
+    ) as cluster:
+        for name in ("broker-0", "controller-0"):
+            conf = cluster.directory / f"{name}.conf"
+            pages = f"metricsExporterType=PROM\nmetricsPromExporterPort={pages_port(cluster, name)}\n"
+            conf.write_text(conf.read_text() + pages)
+        cluster.start()
+        asyncio.run(bears(cluster, [strange_pages, strange_links, strange_brokers, strange_sizes]))
+
+
+def test_a_set_in_raft_mode_bears_strangers(tmp_path: Path) -> None:
+    with Cluster.create(tmp_path / "cluster", mode=Mode.RAFT, segment_bytes=8 << 20) as cluster:
+        cluster.start()
+        asyncio.run(bears(cluster, [strange_sizes]))
+
+
+Attack = Callable[[Cluster, SyncState], Awaitable[None]]
+
+
+async def bears(cluster: Cluster, attacks: list[Attack]) -> None:
+    await cluster.wait_whole(timeout_ms=WAIT_MS)
+    await cluster.create_topic(TOPIC)
+    await cluster.create_topic(STRANGE_TOPIC)
+    async with a_client(cluster) as (load, consumer):
+        assert await load.acknowledged_after(0, WAIT_MS, 20)
+        state = await cluster.wait_whole(timeout_ms=WAIT_MS)
+        before = {name: holds(cluster, name) for name in cluster.layout.names}
+        processes = cluster.states()
+        peers = await strange_connections(cluster)
+        for attack in [strange_requests, strange_members, *attacks]:
+            await attack(cluster, state)
+        now_ms = SystemClock().now_ms()
+        assert await load.acknowledged_after(now_ms, WAIT_MS, 50), "nothing is acknowledged beside strangers"
+        for peer in peers:
+            peer.leave()
+        await wait_for("what it was", lambda: given_back(cluster, before), WAIT_MS)
+        await load.stop()
+        verdict = judge(load.attempts, await read_back(consumer, TOPIC, load.attempts, WAIT_MS))
+        await reads_what_strangers_sent(consumer)
+    assert verdict.faults == []
+    cluster.check_alive()
+    assert cluster.states() == processes
+    after = await cluster.wait_whole(timeout_ms=WAIT_MS)
+    if (
+        cluster.layout.in_raft_mode
+    ):  # members that wait for their turn on a busy machine may elect, but no term is a stranger's
+        assert after.master_epoch <= state.master_epoch + ELECTIONS_MAX
+    else:
+        assert (after.master_id, after.master_epoch) == (state.master_id, state.master_epoch)
+    for name in cluster.layout.names:
+        assert not FAILED.findall(cluster.log_file(name).read_text(errors="replace")), cluster.log_tail(
+            name, 60
+        )
+
+
+@asynccontextmanager
+async def a_client(cluster: Cluster) -> AsyncIterator[tuple[Load, PullConsumer]]:
+    """It sends all the while, and reads one queue."""
+    async with Client(cluster.layout.namesrv, clock=SystemClock(), random=random.Random(5)) as client:
+        load = Load(
+            client.producer("Producers"), TOPIC, queues=4, clock=SystemClock(), random=random.Random(6),
+            interval_ms=20, timeout_ms=10_000,
+        )  # fmt: skip
+        consumer = client.consumer("Readers")
+        load.start()
+        reading = asyncio.create_task(read_along(consumer))
+        try:
+            yield load, consumer
+            assert not reading.done(), "the reader of a queue failed"
+        finally:
+            await load.stop()
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+
+
+async def read_along(consumer: PullConsumer) -> None:
+    queue, at = (await consumer.queues(TOPIC))[0], 0
+    while True:
+        at = (await consumer.pull(queue, at, suspend_ms=1_000)).next_offset
+
+
+async def reads_what_strangers_sent(consumer: PullConsumer) -> None:
+    """Each message can be read, or its body cannot be opened; a bomb takes no memory."""
+    opened, refused = 0, 0
+    async for _, message in read_messages(consumer, STRANGE_TOPIC):
+        try:
+            message.plain_body()
+            opened += 1
+        except ValueError:
+            refused += 1
+    assert opened and refused
+
+
+def remoting_ports(cluster: Cluster) -> list[tuple[str, int]]:
+    """Every port that reads remoting frames: of Raft-mode brokers also that of the members."""
+    layout = cluster.layout
+    found = [(name, port) for name in layout.names for port in layout.ports_of(name)]
+    ha = {layout.ports_of(name)[-1] for name in layout.broker_names if not layout.in_raft_mode}
+    return [(name, port) for name, port in found if port not in ha]
+
+
+async def strange_connections(cluster: Cluster) -> list[HostilePeer]:
+    """What is no frame, on connections that come and go; and those that begin one, or ask and never read, and stay."""
+    peers = []
+    for name, port in remoting_ports(cluster):
+        peer = HostilePeer(port)
+        peers.append(peer)
+        await asyncio.gather(*(peer.say(data) for data in frames.not_frames().values()))
+        for data in frames.begun_frames().values():
+            await peer.hold(data)
+        big = RemotingCommand.request(
+            RequestCode.GET_ALL_TOPIC_CONFIG if "broker" in name else RequestCode.GET_NAMESRV_CONFIG
+        )
+        await peer.hold(frames.whole(big) * 5_000)
+        await peer.hold(count=IDLE if name == "broker-0" and port == cluster.layout.ports_of(name)[1] else 20)
+    return peers
+
+
+async def strange_requests(cluster: Cluster, state: SyncState) -> None:
+    """Each code that a port serves, with all headers and bodies; what it does not serve, once."""
+    for name, port in remoting_ports(cluster):
+        is_fast_port = port + 2 in cluster.layout.ports_of(
+            name
+        )  # it has the router of the broker's other one
+        if not is_fast_port:
+            peer = HostilePeer(port)
+            served = await peer.served(CODES)
+            assert served, f"{name}: {port} serves nothing"
+            answers = await peer.ask(requests.requests(served, REAL))
+            assert {answer.code for answer in answers} > {0, 1}
+
+
+async def strange_members(cluster: Cluster, state: SyncState) -> None:
+    """Of the Raft groups, with their members' names."""
+    layout = cluster.layout
+    group, names = (
+        (BROKER_SET, layout.broker_names)
+        if layout.in_raft_mode
+        else (CONTROLLER_GROUP, layout.controller_names)
+    )
+    for number, name in enumerate(names):
+        sender, receiver = f"n{(number + 1) % len(names)}", f"n{number}"
+        await HostilePeer(layout.ports_of(name)[-1]).ask(members.between_members(group, sender, receiver))
+
+
+async def strange_links(cluster: Cluster, state: SyncState) -> None:
+    """On the replication ports; some stay on as if they were slow."""
+    layout = cluster.layout
+    for name in layout.broker_names:
+        peer = HostilePeer(layout.ports_of(name)[-1])
+        bad = links.to_masters(77, state.master_id or 0)
+        await asyncio.gather(*(peer.say(data) for data in bad.values()))
+        await peer.hold(links.handshake(77)[:11], 20)
+        peer.leave()
+
+
+async def strange_brokers(cluster: Cluster, state: SyncState) -> None:
+    """Who says to controllers that it is a broker of the set."""
+    slave = next(each.broker_id for each in state.in_sync if each.broker_id != state.master_id)
+    for name in cluster.layout.controller_names:
+        claims = members.to_controllers(CLUSTER_NAME, BROKER_SET, state.master_id or 0, slave)
+        await HostilePeer(cluster.layout.ports_of(name)[0]).ask(claims)
+
+
+async def strange_sizes(cluster: Cluster, state: SyncState) -> None:
+    """Bodies that are small until they are opened, or name more than anybody has."""
+    layout = cluster.layout
+    topics = b"".join(
+        len(line).to_bytes(4, "big") + line for line in (b"%d 1 1 6 S" % number for number in range(200_000))
+    )
+    bomb = zlib.compress(b"\0\0\0\2{}" + (200_000).to_bytes(4, "big") + topics + b"\0\0\0\2[]")
+    header = {
+        "brokerName": "x",
+        "brokerAddr": "6.6.6.6:1",
+        "clusterName": "x",
+        "haServerAddr": "",
+        "brokerId": "0",
+    }
+    header |= {"compressed": "true", "bodyCrc32": "0"}
+    zeros = zlib.compress(bytes(100 << 20), 1)
+    bodies = [RemotingCommand.request(RequestCode.REGISTER_BROKER, header, body) for body in (bomb, zeros)]
+    answers = await HostilePeer(layout.ports_of("namesrv")[0]).ask(bodies)
+    assert [answer.code for answer in answers] == [1, 1], answers
+    master = layout.name_of(state.master_address or "") or ""
+    crowd = HeartbeatData("c", [], [ConsumerData(f"Made-up-{number}") for number in range(20_000)]).encode()
+    heartbeat = RemotingCommand.request(RequestCode.HEART_BEAT, None, crowd)
+    send = SendMessageHeader("P", STRANGE_TOPIC, "", 4, 0, SYS_FLAG_COMPRESSED, 0, 0)
+    sent = RemotingCommand.request(RequestCode.SEND_MESSAGE, send, zeros)
+    answers = await HostilePeer(layout.ports_of(master)[1]).ask([heartbeat, sent])
+    assert {answer.opaque: answer.code for answer in answers} == {1: 1, 2: 0}
+
+
+async def strange_pages(cluster: Cluster, state: SyncState) -> None:
+    for name in ("broker-0", "controller-0"):
+        peer = HostilePeer(pages_port(cluster, name))
+        await asyncio.gather(*(peer.say(data) for data in (*HTTP.values(), *frames.OTHER_PROTOCOLS.values())))
+
+
+def holds(cluster: Cluster, name: str) -> tuple[int, int]:
+    """How many files and sockets a process has open, and its memory that no file backs, MiB."""
+    identity = cluster.states()[name]
+    assert identity is not None, f"{name} has ended: {cluster.log_tail(name, 30)}"
+    status = Path(f"/proc/{identity.pid}/status").read_text()
+    [kib] = re.findall(r"RssAnon:\s+(\d+) kB", status)
+    return len(os.listdir(f"/proc/{identity.pid}/fd")), int(kib) // 1024
+
+
+async def given_back(cluster: Cluster, before: dict[str, tuple[int, int]]) -> None:
+    """Raises NotYet."""
+    for name, (had_open, had_mib) in before.items():
+        is_open, mib = holds(cluster, name)
+        if is_open > had_open + OPEN_MORE or mib > had_mib + GROWTH_MIB:
+            raise NotYet(f"{name} has {is_open} files open and {mib} MiB; it had {had_open} and {had_mib}")

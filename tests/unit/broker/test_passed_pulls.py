@@ -1,0 +1,47 @@
+"""A pull that is passed on says what its consumer wants: the successor may have been started a moment ago."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.clients.passedpulls import say_what_they_want
+from remoting.bodies.heartbeats import SubscriptionData
+from remoting.codes import RequestCode
+from remoting.command import RemotingCommand
+
+
+def pull(flags: str, **besides: str) -> RemotingCommand:
+    command = RemotingCommand.request(RequestCode.PULL_MESSAGE)
+    command.ext = {"consumerGroup": "G", "topic": "orders", "sysFlag": flags, **besides}
+    return command
+
+
+def known(group: str, topic: str) -> SubscriptionData | None:
+    return (
+        SubscriptionData("orders", "a > 5", expression_type="SQL92")
+        if (group, topic) == ("G", "orders")
+        else None
+    )
+
+
+def test_what_the_heartbeats_said_goes_along() -> None:
+    command = pull("3")
+    say_what_they_want([command], known)
+    assert command.ext == {
+        "consumerGroup": "G", "topic": "orders", "sysFlag": "7", "subscription": "a > 5", "expressionType": "SQL92",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pull("7", subscription="TagA"),
+        pull("no number"),
+        pull("3", topic="unknown"),
+        RemotingCommand.request(RequestCode.QUERY_CONSUMER_OFFSET),
+    ],
+)
+def test_what_says_it_itself_or_of_whom_nothing_is_known_stays_as_it_is(command: RemotingCommand) -> None:
+    before = dict(command.ext)
+    say_what_they_want([command], known)
+    assert command.ext == before

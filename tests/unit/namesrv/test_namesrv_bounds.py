@@ -1,0 +1,86 @@
+"""What brokers that do not exist say of themselves costs a name server no more than it has room for."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from dataclasses import replace
+
+import pytest
+
+from namesrv import kvconfig, routes
+from namesrv.kvconfig import KVConfig, KVConfigFull
+from namesrv.routes import RouteTable, TableFull
+from remoting.bodies import registration
+from remoting.bodies.registration import RegisterBrokerBody, read_register_body
+from remoting.bodies.routes import QueueData
+from remoting.bodies.topics import TopicConfig, TopicConfigWrapper
+from remoting.errors import BodyError
+from tests.unit.doubles import MemoryFiles
+from tests.unit.namesrv.test_route_table import A, B, C, says, topics
+
+
+def test_there_are_so_many_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routes, "BROKERS_MAX", 2)
+    table = RouteTable()
+    for broker_id, address in ((0, A), (1, B), (0, A)):
+        table.register(says(broker_id, address), now_ms=0)
+    with pytest.raises(TableFull, match="2 brokers"):
+        table.register(says(0, C, name="made-up"), now_ms=0)
+    assert "made-up" not in table.groups
+    table.unregister("DefaultCluster", "broker-a", B)
+    table.register(says(0, C, name="another"), now_ms=0)
+
+
+def test_there_are_so_many_topics_of_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routes, "ROWS_MAX", 4)
+    table, three = RouteTable(), topics(T=6, U=6, V=6)
+    table.register(says(0, A, table=three), now_ms=0)
+    table.register(says(0, A, table=three, counter=2), now_ms=0)
+    more = says(0, B, name="broker-b", table=topics(T=6, U=6))
+    with pytest.raises(TableFull, match="4 topics"):
+        table.register(more, now_ms=0)
+    assert B not in str(table.live)
+    table.add_topic("W", [QueueData("broker-a", 1, 1, 6, 0)])
+    with pytest.raises(TableFull):
+        table.add_topic("X", [QueueData("broker-a", 1, 1, 6, 0)])
+    table.delete_topic("U", None)
+    table.delete_topic("W", None)
+    table.register(more, now_ms=0)
+    table.unregister("DefaultCluster", "broker-a", A)
+    table.register(replace(more, broker_name="broker-c", broker_addr=C), now_ms=0)
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_so_many_topics_are_read_of_a_registration(compressed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registration, "TOPICS_MAX", 2)
+    for count in (2, 3):
+        names = [f"T{number}" for number in range(count)]
+        body = RegisterBrokerBody(TopicConfigWrapper({name: TopicConfig(name) for name in names})).encode()
+        if compressed:
+            lines = [f"{name} 1 1 6 SINGLE_TAG".encode() for name in names]
+            parts = [b"{}", *lines]
+            sized = [len(part).to_bytes(4, "big") + part for part in parts]
+            body = zlib.compress(sized[0] + count.to_bytes(4, "big") + b"".join(sized[1:]) + bytes(4))
+        if count == 2:
+            read = read_register_body(body, compressed=compressed)
+            assert list(read.topic_config_serialize_wrapper.topic_config_table) == names
+            continue
+        with pytest.raises(BodyError, match="3 topics; 2 are taken"):
+            read_register_body(body, compressed=compressed)
+
+
+def test_the_configuration_has_a_greatest_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kvconfig, "BYTES_MAX", 100)
+
+    async def scenario() -> None:
+        config = KVConfig(MemoryFiles(), "kvConfig.json")
+        await config.put("N", "key", "v" * 40)
+        with pytest.raises(KVConfigFull, match="100 are kept"):
+            await config.put("N", "other", "v" * 40)
+        assert config.namespace("N") == {"key": "v" * 40}
+        await config.put("N", "key", "w" * 40)
+        await config.delete("N", "key")
+        await config.put("N", "other", "v" * 40)
+
+    asyncio.run(scenario())
