@@ -233,6 +233,8 @@ class ClusterCheck:
         answered = master.acked_end
         if answered <= self.copied_end:
             return  # a copy may be lost later, once the set went on without it
+        if self.forked and master.master_epoch < self.newest[0]:
+            return  # who acknowledged to it may have been cut since, to the log of an unclean election
         holders = self.holders.of(answered, master) - self.learners
         if len(holders) < self.members_min:
             raise Violation(

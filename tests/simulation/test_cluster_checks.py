@@ -347,3 +347,15 @@ def test_who_lost_memory_is_elected_for_want_of_a_better_one_or_at_an_operators_
         if asked_for:
             machines.asked_for_ms[1] = machines.world.now_ms
         assert machines.elected_for_want_of_better(1, frozenset({1, 2})) is excused
+
+
+def test_copies_are_counted_but_for_an_older_master_behind_an_unclean_election() -> None:
+    """Cluster seed 710003: who had acknowledged to it was cut to the log of the one that was elected meanwhile."""
+    check = ClusterCheck()
+    check.newest, check.members_min = (2, 1), 2
+    with pytest.raises(Violation, match=r"C: sends below 80 may be answered, brokers \[1\] hold them"):
+        check.enough_copies(master(80).look)
+    check.grants.unclean.add(2)
+    check.enough_copies(master(80).look)
+    with pytest.raises(Violation, match="C: sends below 80"):
+        check.enough_copies(master(80, epoch=2).look)
