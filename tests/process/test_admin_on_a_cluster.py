@@ -198,6 +198,63 @@ def test_a_replica_begins_anew_while_its_process_runs_on(admin: Admin) -> None:
     assert address in members()[1].values()
 
 
+def test_topics_groups_and_their_settings_are_told_and_changed_in_lists(admin: Admin, tmp_path: Path) -> None:
+    master = admin.master()
+    topics, groups = tmp_path / "topics.json", tmp_path / "groups.json"
+    topics.write_text('[{"topicName": "AdminListed", "readQueueNums": 2, "writeQueueNums": 2, "perm": 6}]')
+    groups.write_text('[{"groupName": "AdminListed"}]')
+    assert admin.told("updateTopicList", "-b", master, "-f", str(topics))["brokers"] == [master]
+    assert admin.told("updateSubGroupList", "-b", master, "-f", str(groups))["brokers"] == [master]
+    assert admin.told("getConsumerConfig", "-g", "AdminListed")["configs"][0]["groupName"] == "AdminListed"
+    assert CLUSTER_NAME in admin.shown("topicClusterList", "-t", "AdminListed")
+    [changed] = admin.told("updateTopicPerm", "-c", CLUSTER_NAME, "-t", "AdminListed", "-p", "4")["brokers"]
+    assert (changed["permBefore"], changed["perm"]) == (6, 4)
+    for verb in ("wipeWritePerm", "addWritePerm"):
+        assert "OK" in admin.shown(verb, "-b", BROKER_SET)
+    admin.shown("updateOrderConf", "-t", TOPIC, "-m", "put", "-v", f"{BROKER_SET}:2")
+    assert f"{BROKER_SET}:2" in admin.shown("updateOrderConf", "-t", TOPIC, "-m", "get")
+    admin.shown("updateOrderConf", "-t", TOPIC, "-m", "delete")
+    admin.shown("updateKvConfig", "-s", "ADMIN", "-k", "key", "-v", "value")
+    admin.shown("deleteKvConfig", "-s", "ADMIN", "-k", "key")
+    admin.shown("updateNamesrvConfig", "-k", "orderMessageEnable", "-v", "false")
+    assert "orderMessageEnable" in admin.shown("getNamesrvConfig")
+
+
+def test_messages_offsets_and_traffic_are_told(admin: Admin) -> None:
+    master = admin.master()
+    message = admin.told("printMsg", "-t", TOPIC)["messages"][0]
+    assert message["body"] == "hello"
+    by_queue = admin.told("printMsgByQueue", "-t", TOPIC, "-a", BROKER_SET, "-i", "1", "-p", "true")
+    assert by_queue["messages"][0]["msgId"] == message["msgId"]
+    [found] = admin.told("queryMsgByUniqueKey", "-t", TOPIC, "-i", message["msgId"])["messages"]
+    assert found["topic"] == TOPIC
+    assert "no trace" in admin.failed("queryMsgTraceById", "-i", message["msgId"], "-t", TOPIC).lower()
+    cq = admin.told("queryCq", "-t", TOPIC, "-q", "1", "-i", "0", "-c", "1", "-b", master)
+    assert cq["maxQueueIndex"] >= 1
+    admin.shown("cloneGroupOffset", "-s", GROUP, "-d", "AdminCloned", "-t", TOPIC)
+    assert admin.told("skipAccumulatedMessage", "-g", GROUP, "-t", TOPIC)["queues"]
+    assert admin.told("brokerConsumeStats", "-b", master)["totalDiff"] >= 0
+    assert admin.told("statsAll", "-t", TOPIC)["topics"][0]["topic"] == TOPIC
+    assert admin.told("allocateMQ", "-t", TOPIC, "-i", "1,2")["result"].keys() == {"1", "2"}
+    assert admin.shown("checkMsgSendRT", "-t", TOPIC, "-a", "2").count("true") == 2
+    assert admin.shown("sendMsgStatus", "-b", BROKER_SET, "-c", "2").count("SEND_OK") == 2
+    assert admin.told("clusterRT", "-a", "2", "--once")["brokers"][0]["success"] == 2
+
+
+def test_who_is_connected_is_told_and_what_there_is_exported(admin: Admin, tmp_path: Path) -> None:
+    assert "groups" in admin.told("producer", "-b", admin.master())
+    assert "groups" in admin.told("startMonitoring", "--once")
+    for command, what in (
+        ("producerConnection", ("-g", "AdminNobody", "-t", TOPIC)),
+        ("consumerConnection", ("-g", GROUP)),
+        ("consumerStatus", ("-g", GROUP)),
+    ):
+        assert GROUP in (said := admin.failed(command, *what)) or "AdminNobody" in said
+    for command in ("exportMetadata", "exportMetrics", "exportConfigs"):
+        admin.shown(command, "-c", CLUSTER_NAME, "-f", str(tmp_path))
+    assert {path.name for path in tmp_path.iterdir()} >= {"metadata.json", "metrics.json", "configs.json"}
+
+
 def test_topics_and_groups_go_away(admin: Admin) -> None:
     assert "success" in admin.shown("deleteSubGroup", "-c", CLUSTER_NAME, "-g", GROUP, "-r", "true")
     assert "success" in admin.shown("deleteTopic", "-c", CLUSTER_NAME, "-t", TOPIC)
