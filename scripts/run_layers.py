@@ -41,17 +41,17 @@ class Part:
 
 PARTS = [
     Part("interop", 25, ("tests/interop/test_java_pairs.py",)),
-    Part("interop", 40, ("tests/interop/test_java_fleets.py", "tests/interop/test_java_hand_over.py")),
-    Part("process", 50),
+    Part("interop", 20, ("tests/interop/test_java_fleets.py", "tests/interop/test_java_hand_over.py")),
+    Part("process", 40),
     Part("simulation", WORKS),
     Part(
         "interop",
-        40,
+        35,
         ("tests/interop/test_java_raft_mode.py", "tests/interop/test_java_raft_mode_and_ours.py"),
     ),
     Part(
         "process",
-        50,
+        40,
         (
             "tests/process/test_full_disks.py",
             "tests/process/test_live_bound.py",
@@ -75,7 +75,7 @@ PARTS = [
     ),
     Part(
         "process",
-        50,
+        40,
         (
             "tests/process/test_documents.py",
             "tests/process/test_linearizable.py",
@@ -97,8 +97,8 @@ PARTS = [
         ),
     ),
     Part("unit", WORKS, ("tests/unit/messagestore", "tests/unit/sparkreplay")),
-    Part("interop", 40),
-    Part("interop", 40, ("tests/interop/test_java_controllers.py", "tests/interop/test_java_raft_stores.py")),
+    Part("interop", 35),
+    Part("interop", 30, ("tests/interop/test_java_controllers.py", "tests/interop/test_java_raft_stores.py")),
     Part("crash", WORKS),
     Part("crash", WORKS, ("tests/crash/test_ledger_crash_images.py",)),
 ]
@@ -106,8 +106,9 @@ PARTS = [
 
 
 def room() -> int:
-    """What the cores that may be used can take; those of two at least, so that no machine runs part after part."""
-    return 100 * max(2, len(os.sched_getaffinity(0)))
+    """What the cores that may be used can take, a quarter more than they have, for no part is busy all the time; that of two at
+    least, so that no machine runs part after part."""
+    return 125 * max(2, len(os.sched_getaffinity(0)))
 
 
 def arguments(part: Part) -> list[str]:
