@@ -106,9 +106,8 @@ PARTS = [
 
 
 def room() -> int:
-    """What the cores that may be used can take, a quarter more than they have, for no part is busy all the time; that of two at
-    least, so that no machine runs part after part."""
-    return 125 * max(2, len(os.sched_getaffinity(0)))
+    """What the cores that may be used can take; those of two at least, so that no machine runs part after part."""
+    return 100 * max(2, len(os.sched_getaffinity(0)))
 
 
 def arguments(part: Part) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -12,8 +13,10 @@ import pytest
 
 from localcluster.cluster import Cluster
 from localcluster.layout import CLUSTER_NAME
+from localcluster.waiting import NotYet, wait_for
 from tests.interop.javapeer import JavaClient, missing
 from tests.unit.mqadmin.test_admin_page import UPSTREAMS
+from tests.waits import WAIT_MS
 
 pytestmark = [
     pytest.mark.skipif(missing() is not None, reason=str(missing())),
@@ -52,10 +55,16 @@ def test_a_java_consumer_tells_what_it_reads_and_takes_a_message_again(
 
     member = client_id(cluster)
     ip = member.partition("@")[0]
-    rows = told(cluster, "consumerProgress", "-g", GROUP, "-s", "true")["queues"]
-    assert [row["clientIp"] for row in rows] == [ip] * QUEUES
-    upstream = java.admin("consumerProgress", *namesrv, "-g", GROUP, "-s", "true")
-    assert [line.split()[5] for line in upstream.splitlines() if line.startswith(TOPIC)] == [ip] * QUEUES
+
+    async def both_tell_who_reads() -> None:
+        """A consumer that was moved lets its queues go, and takes them again with its next sharing."""
+        rows = told(cluster, "consumerProgress", "-g", GROUP, "-s", "true")["queues"]
+        upstream = java.admin("consumerProgress", *namesrv, "-g", GROUP, "-s", "true")
+        shown = [line.split()[5] for line in upstream.splitlines() if line.startswith(TOPIC)]
+        if not [row["clientIp"] for row in rows] == shown == [ip] * QUEUES:
+            raise NotYet(f"{rows}\n{upstream}")
+
+    asyncio.run(wait_for("queues that are read", both_tell_who_reads, WAIT_MS))
 
     given = ("-t", TOPIC, "-i", sent["msgId"], "-g", GROUP, "-d", member)
     [result] = told(cluster, "queryMsgById", *given)["results"]

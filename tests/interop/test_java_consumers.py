@@ -293,6 +293,7 @@ def test_clients_trace_what_becomes_of_messages(java: JavaClient, cluster: Clust
         create_topic(java, cluster, group)
         ids = java.ask("traced", group, group, 3, *own)["ids"]
         found = asyncio.run(traces_of(cluster, (*own, "RMQ_SYS_TRACE_TOPIC")[0], set(ids), 9))
+        java.ask("untraced", group)
         lines = [line for each in found for line in each.plain_body().decode().split("\x02") if line]
         kinds = Counter(line.split("\x01")[0] for line in lines)
         assert kinds == {"Pub": 3, "SubBefore": 3, "SubAfter": 3}

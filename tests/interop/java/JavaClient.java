@@ -448,6 +448,7 @@ public final class JavaClient {
             case "silent":
                 return requests.perform(words);
             case "traced":
+            case "untraced":
                 return traces.perform(words);
             case "sql92":
             case "request":

@@ -1,3 +1,5 @@
+import java.util.HashMap;
+import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
@@ -15,18 +17,24 @@ import org.apache.rocketmq.common.message.Message;
  * <pre>
  * traced TOPIC GROUP COUNT [TRACES]   sends and consumes messages, and says what became of them in the topic TRACES, the
  *                                     system's if it is left out; {"ids"} of the messages
+ * untraced GROUP                      ends these clients: what a listener did last is told behind its return
  * </pre>
  */
 final class Traces {
     private static final long WAIT_S = 300;
 
     private final String namesrv;
+    private final Map<String, Runnable> ends = new HashMap<>();
 
     Traces(String namesrv) {
         this.namesrv = namesrv;
     }
 
     String perform(String[] words) throws Exception {
+        if (words[0].equals("untraced")) {
+            ends.remove(words[1]).run();
+            return "{}";
+        }
         String topic = words[1];
         String group = words[2];
         int count = Integer.parseInt(words[3]);
@@ -51,8 +59,10 @@ final class Traces {
         }
         consumer.start();
         consumed.await(WAIT_S, TimeUnit.SECONDS);
-        consumer.shutdown();
-        producer.shutdown();
+        ends.put(group, () -> {
+            consumer.shutdown();
+            producer.shutdown();
+        });
         return String.format("{\"ids\":[%s]}", ids.build().collect(Collectors.joining(",")));
     }
 }
