@@ -12,7 +12,7 @@ from typing import Self
 
 from localcluster.cluster import WHOLE_TIMEOUT_MS, Cluster
 from localcluster.layout import Layout
-from localcluster.waiting import WaitExpired
+from localcluster.waiting import NotYet, WaitExpired
 from mqadmin.admin import AdminClient
 from mqadmin.replies import SyncState
 from mqruntime.clock import SystemClock
@@ -80,13 +80,14 @@ class Fleet(Cluster):
         return made
 
     async def wait_whole(self, *, timeout_ms: int = WHOLE_TIMEOUT_MS) -> SyncState:
-        """As a cluster's. A slave of Java's that stays out is started anew, and counted: where a name server named the former
-        master to it, before the new one was registered, it follows that one for good; under upstream's own servers, too."""
+        """As a cluster's. Where all brokers are Java's a slave that stays out is started anew, and counted: one that registered
+        before its new master had was told the former one's HA address, and follows that for good. Beside a broker of ours it
+        might be ours that keeps it out."""
         try:
             return await super().wait_whole(timeout_ms=timeout_ms)
         except WaitExpired:
             left_out = await self._left_out()
-            if not left_out or not left_out <= self.layout.java:
+            if not left_out or not self.layout.java.issuperset(self.layout.broker_names):
                 raise
             self.kill(left_out)
             self.start(left_out)
@@ -98,6 +99,8 @@ class Fleet(Cluster):
         admin = AdminClient(SystemClock())
         try:
             state = await self.sync_state(admin)
+        except NotYet:
+            return frozenset()
         finally:
             await admin.close()
         if state.master_address is None:

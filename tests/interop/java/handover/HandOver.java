@@ -7,6 +7,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.Predicate;
 import java.util.stream.Collectors;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
@@ -21,7 +22,6 @@ import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.SendStatus;
 import org.apache.rocketmq.client.producer.TransactionListener;
 import org.apache.rocketmq.client.producer.TransactionMQProducer;
-import org.apache.rocketmq.client.producer.TransactionSendResult;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 
@@ -144,6 +144,10 @@ public final class HandOver {
         return client;
     }
 
+    private interface Attempt {
+        SendResult send(String key) throws Exception;
+    }
+
     private static <P extends DefaultMQProducer> P sending(P producer) {
         Integer timeout = Integer.getInteger("sendTimeoutMs");
         if (timeout != null) {
@@ -158,14 +162,21 @@ public final class HandOver {
             producer.setRetryTimesWhenSendFailed(0);
         }
         producer.start();
+        keepSending(name, key -> true, key -> producer.send(new Message(arguments[1], "Tag", key, new byte[100])));
+    }
+
+    /** Sends one after the other; those with keys that `counts` accepts must be read once they are acknowledged. */
+    private static void keepSending(String name, Predicate<String> counts, Attempt attempt) {
         Role role = role(name, true);
         Thread thread = new Thread(() -> {
             while (!ending) {
                 String key = Integer.toString(NUMBERS.getAndIncrement());
                 try {
-                    SendResult result = producer.send(new Message(arguments[1], "Tag", key, new byte[100]));
+                    SendResult result = attempt.send(key);
                     if (result.getSendStatus() == SendStatus.SEND_OK) {
-                        ACKED.add(key);
+                        if (counts.test(key)) {
+                            ACKED.add(key);
+                        }
                         role.event();
                     } else {
                         role.failed(result.getSendStatus().toString());
@@ -201,33 +212,13 @@ public final class HandOver {
             }
         });
         producer.start();
-        Role role = role("transactions", true);
-        Thread thread = new Thread(() -> {
-            while (!ending) {
-                String key = Integer.toString(NUMBERS.getAndIncrement());
-                boolean commits = stateOf(key) == LocalTransactionState.COMMIT_MESSAGE;
-                if (!commits) {
-                    ROLLED_BACK.add(key);
-                }
-                try {
-                    TransactionSendResult result = producer.sendMessageInTransaction(
-                        new Message(arguments[1], OF_TRANSACTION, key, new byte[100]), null);
-                    if (result.getSendStatus() == SendStatus.SEND_OK) {
-                        if (commits) {
-                            ACKED.add(key);
-                        }
-                        role.event();
-                    } else {
-                        role.failed(result.getSendStatus().toString());
-                    }
-                } catch (Exception error) {
-                    role.failed(error.toString());
-                }
-                LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(INTERVAL_MS));
+        Predicate<String> commits = key -> stateOf(key) == LocalTransactionState.COMMIT_MESSAGE;
+        keepSending("transactions", commits, key -> {
+            if (!commits.test(key)) {
+                ROLLED_BACK.add(key);
             }
-        }, "transactions");
-        thread.setDaemon(true);
-        thread.start();
+            return producer.sendMessageInTransaction(new Message(arguments[1], OF_TRANSACTION, key, new byte[100]), null);
+        });
     }
 
     private static void consume(String[] arguments) throws Exception {
