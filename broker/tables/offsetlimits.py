@@ -3,8 +3,8 @@
 A master that was elected without all that was confirmed (`enableElectUncleanMaster`) has a table that may be ahead of its log,
 and so may its slaves, until they have copied its table. An offset beyond the queue would pass over what is sent there next.
 
-Invariant: an offset that is believed leads to no message behind the log that the table's master had, or to the
-queue's end."""
+Invariant: an offset that is believed leads to no message behind the log that the table's master had, or to the queue's end.
+Pure."""
 
 from __future__ import annotations
 
