@@ -99,7 +99,6 @@ class SlaveSync:
             return False  # it may have what was deleted since, or say that more is delivered than stands in this log
         if code == RequestCode.GET_ALL_DELAY_OFFSET:
             return self._tables.delays.adopt(DelayOffsetWrapper.decode(reply.body))
-        self._tables.offsets_epoch = self._membership.master_epoch
         return self._tables.offsets.adopt(ConsumerOffsetWrapper.decode(reply.body))
 
     def _counts(self, code: RequestCode, version: str | None) -> bool:

@@ -75,8 +75,6 @@ class RoleSwitch:
             self._tables.deletions.log_ends_at(self._store.max_offset())
             for topic, queue_id in self._store.queues():
                 self._tables.cover(self._store, topic, queue_id)
-            if former is not Role.MASTER:
-                self._tables.correct_offsets(self._store, self._ha.history)
         self._requests.role_taken(
             became_master=role is Role.MASTER and former is not Role.MASTER,
             grant=grant if role is Role.SLAVE else None,

@@ -6,7 +6,7 @@ slaves copy in one frame fits it: beyond `BYTES_MAX` no commit adds a queue. Pur
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import orjson
 
@@ -134,18 +134,6 @@ class ConsumerOffsets:
         if news or gone:
             self._weigh()
         return bool(news or gone)
-
-    def correct(self, limit_of: Callable[[str, int], int]) -> int:
-        """Take back what leads beyond the limit of its queue; how many offsets did. The broker's own are its transactions'."""
-        corrected = 0
-        for key, queues in self._wrapper.offset_table.items():
-            topic, _, group = key.partition(SEPARATOR)
-            for queue_id, offset in queues.items() if group != TRANSACTIONS_GROUP else ():
-                if offset > (limit := limit_of(topic, queue_id)):
-                    queues[queue_id] = limit
-                    corrected += 1
-        self.commits += corrected
-        return corrected
 
     def encode(self) -> bytes:
         """The content of consumerOffset.json and the reply to 43."""

@@ -19,7 +19,6 @@ from broker.tables.consumeroffsets import CONSUMER_OFFSETS_FILE, ConsumerOffsets
 from broker.tables.delayoffsets import DELAY_OFFSETS_FILE, DelayOffsets
 from broker.tables.deletions import DELETIONS_FILE, GROUP, OFFSETS, TOPIC, Deletions
 from broker.tables.holders import TablesVersion
-from broker.tables.offsetlimits import OffsetLimits, common_end
 from broker.tables.offsetresets import OffsetResets
 from broker.tables.queueends import QUEUE_ENDS_FILE, QueueEnds
 from broker.tables.queuelocks import QUEUE_LOCKS_FILE, QueueLocks
@@ -27,7 +26,6 @@ from broker.tables.savedtable import SavedTable, TableUnreadable
 from broker.tables.stamp import OLDEST, STAMP_FILE, CopyStamp
 from broker.tables.subscriptiongroups import SUBSCRIPTION_GROUPS_FILE, SubscriptionGroups
 from broker.tables.topics import TOPICS_FILE, Topics, system_topics
-from epochfile.history import EpochHistory
 from messagestore.messages import QueueEntry
 from mqruntime.clock import Clock
 from mqruntime.diskfull import RetriedWrite
@@ -43,11 +41,7 @@ logger = logging.getLogger("broker.tables")
 class Log(Protocol):
     """What is asked about messages."""
 
-    def next_queue_offset(self, topic: str, queue_id: int) -> int: ...
-
     def max_queue_offset(self, topic: str, queue_id: int) -> int: ...
-
-    def min_queue_offset(self, topic: str, queue_id: int) -> int: ...
 
     def entries(
         self, topic: str, queue_id: int, queue_offset: int, count_max: int
@@ -92,8 +86,6 @@ class Tables:
         )
         self.resets = OffsetResets(self._resets_changed)
         self.offsets = ConsumerOffsets(self.resets)
-        self.offsets_epoch: int | None = None
-        """Of the master whose consumer offsets these are; None where they were read from the file."""
         self.delays = DelayOffsets()
         self.deletions = Deletions(clock, self._deletions_changed)
         self.locks = QueueLocks(clock, self._locks_changed)
@@ -164,8 +156,6 @@ class Tables:
         """What is here is what this broker says under that epoch from now on, if it leads."""
         self.stamp.leads_no_more()  # first: the next version is of another term
         self.topics.led_under(master_epoch)
-        if leads:
-            self.offsets_epoch = master_epoch
         if self._is_stamped and leads:
             self.stamp.led(self.version)
 
@@ -193,12 +183,6 @@ class Tables:
             if not last or last[0].physical_offset < deleted.log_end:
                 return
         self.topics.cover(topic, queue_id)
-
-    def correct_offsets(self, log: Log, history: EpochHistory) -> None:
-        """This broker has become master, with `log`: consumers are to begin at no offset beyond it."""
-        limits = OffsetLimits(log, common_end(history, self.offsets_epoch))
-        if corrected := self.offsets.correct(limits.of):
-            logger.warning("consumer offsets beyond the log taken back", extra=fields(count=corrected))
 
     # -- what slaves copy
 
