@@ -6,11 +6,12 @@ an entry whose place is known before the body is made; in the plain log records 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from dledger.blocks import HEAD, Block, block_to_fill
 from dledger.entry import BLANK, BLANK_MAGIC, ENTRY_HEADER_BYTES
-from dledger.errors import NotLeader, TooManyProposals
+from dledger.errors import LogDamaged, NotLeader, TooManyProposals
 from dledger.node import DLedgerNode
 from messagestore.errors import LogReplaced, LogTakesNothing, OffsetOutOfRange
 from messagestore.log.commitlog import plain_boundary
@@ -21,6 +22,8 @@ from mqruntime.segments import SegmentFile
 from raftstore.entrywalk import CLOSED, entry_at, is_message
 from raftstore.framing import physical_offset
 from raftstore.oldlog import OldLog
+
+logger = logging.getLogger("raftstore.log")
 
 HEAD_BYTES = ENTRY_HEADER_BYTES + FIXED_PARTS[3].size
 """Of an entry and as much of its record as tells when that was stored."""
@@ -199,5 +202,8 @@ class LedgerLog(LogFiles):
         """Nothing before the node knows as decided what the store vouches for: after a start the next leader tells it."""
         gone = [] if self._old is None else await self._old.delete_below(self._first)
         if self._node.log_begin() < self._first <= self._node.readable()[1]:
-            await self._node.begin_at(self._first, self._queue_ends())
+            try:
+                await self._node.begin_at(self._first, self._queue_ends())
+            except LogDamaged as error:  # the next round tries again, and what rotted is mended meanwhile
+                logger.warning("files before %d stay for now: %s", self._first, error)
         return gone

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from dledger.actions import Load, PersistThenSend, Vote
+from dledger.beginnings import Beginnings
 from dledger.entry import INDEX_UNIT, Entry
-from dledger.errors import EntryUnreadable
+from dledger.errors import EntryUnreadable, LogDamaged
 from dledger.installing import Unreadable
 from dledger.messages import HeartBeatResponse, ResultCode
 from dledger.oldentries import read_entries
@@ -82,3 +83,29 @@ def test_a_follower_that_lacks_what_cannot_be_read_is_tried_again_when_it_is_hea
     beat = HeartBeatResponse(raft.term, ResultCode.SUCCESS, 0, False, -1)
     again = [action for action in raft.receive("b", beat, raft.now_ms + 10) if isinstance(action, Load)]
     assert [(load.peer, load.first_index) for load in again] == [("b", 5)]
+
+
+def test_a_beginning_that_rotted_is_told_to_who_asked_for_it_and_can_be_asked_for_again(
+    tmp_path: Path,
+) -> None:
+    async def run() -> None:
+        settings = replace(SETTINGS, same_positions=True, data_file_bytes=256, entry_bytes_max=100)
+        store = Store(RealSmallFiles(tmp_path), RealSegmentDirectory(tmp_path), "n", settings, ["n"])
+        await store.open()
+        log, beginnings, begun = store.log, Beginnings(store), list[int]()
+        assert log is not None
+        written = tuple(Entry(index, 1, b"body %d" % index) for index in range(20))
+        await store.persist([PersistThenSend(Vote(1), None, written, (), None)])
+        log.data.rest_of_file(256)[3] ^= 1
+        asked = beginnings.ask()
+        await beginnings.perform(256, b"", begun.append)
+        with pytest.raises(LogDamaged):
+            await asked
+        assert (log.begin.position, begun) == (0, [])
+        log.data.rest_of_file(256)[3] ^= 1
+        asked = beginnings.ask()
+        await beginnings.perform(256, b"", begun.append)
+        await asked
+        assert log.begin.position == 256 and begun == [log.begin.index]
+
+    asyncio.run(run())
