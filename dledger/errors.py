@@ -56,6 +56,19 @@ class LogDamaged(Exception):
         self.why = why
 
 
+class EntryUnreadable(LogDamaged):
+    """Entry `index` is not as it was written, or its index unit is not; or its check value goes on from another one than the
+    entry before has, which then may be the one that rotted."""
+
+    def __init__(self, where: str, index: int) -> None:
+        super().__init__(
+            where,
+            f"entry {index}, which was durable, or its index unit cannot be read; stop this member and remove its folder "
+            "index, which it makes anew: if it still ends like this, its data is damaged",
+        )
+        self.index = index
+
+
 class EntryMisplaced(Exception):
     """Entry `index`, or a log that begins with it, says that it stands at `position` of the data files, and its place here is
     `wanted`: whoever names it by its position would not find it. It was not written."""

@@ -18,12 +18,14 @@ from dledger.entry import (
     INDEX_UNIT,
     Entry,
     IndexUnit,
+    decode_entry,
+    encode_index_unit,
     index_unit_of,
     put_entries,
     read_index_unit,
     stored_check,
 )
-from dledger.errors import EntryMisplaced, LogDamaged
+from dledger.errors import EntryMisplaced, EntryUnreadable, LogDamaged
 from dledger.filelist import FileList
 from dledger.membership import is_members
 from dledger.settings import DLedgerSettings
@@ -128,7 +130,19 @@ class EntryLog:
 
     def end_of(self, index: int) -> int:
         """Where entry `index` ends, which may be the one that the log begins after. Raises LogDamaged."""
-        return self.begin.position if index == self.begin.index else self.stored_unit(index).end
+        return self.begin.position if index == self.begin.index else self.believed_unit(index).end
+
+    def believed_unit(self, index: int) -> IndexUnit:
+        """As `stored_unit`, but one header that rotted stops nobody, who has to run to have it mended: the index counts where
+        it is right about both neighbours. Raises LogDamaged."""
+        try:
+            return self.stored_unit(index)
+        except LogDamaged:
+            unit, before, behind = self.unit(index), self.stored_unit(index - 1), self.stored_unit(index + 1)
+            fits = unit is not None and before.end <= unit.position and unit.end <= behind.position
+            if unit is None or not (fits and before.term <= unit.term <= behind.term):
+                raise
+            return unit
 
     def check_of(self, index: int) -> int:
         """The check value from which that of the entry behind `index` starts. Raises LogDamaged."""
@@ -136,12 +150,24 @@ class EntryLog:
             return self.begin.check
         return stored_check(self.data.rest_of_file(self.stored_unit(index).position))
 
-    def unreadable(self, index: int) -> LogDamaged:
-        return LogDamaged(
-            self.where,
-            f"entry {index}, which was durable, or its index unit cannot be read; stop this member and remove its folder "
-            "index, which it makes anew: if it still ends like this, its data is damaged",
-        )
+    def unreadable(self, index: int) -> EntryUnreadable:
+        return EntryUnreadable(self.where, index)
+
+    def unit_made_anew(self, index: int) -> bool:
+        """Whether the entry stands where it follows the one before, sound, and its index unit said otherwise, which says so
+        now: the index is derived."""
+        try:
+            position = self.skip_blank(self.end_of(index - 1))
+            stored = decode_entry(self.data.rest_of_file(position), position, self.check_of(index - 1))
+        except LogDamaged:
+            return False
+        if stored is None or stored.entry.index != index:
+            return False
+        unit = self.unit(index)
+        if unit is not None and unit == index_unit_of(self.data.rest_of_file(position)):
+            return False
+        self.rewrite_index_units(index, encode_index_unit(stored.entry, position))
+        return True
 
     # Writing
 

@@ -179,7 +179,7 @@ class Proposing:
     @property
     def data(self) -> FileList:
         """The data files of the log that is open. Their bytes from `log_begin` up to what is `readable` stay as they are, until
-        `begin_at` deletes a file, or a snapshot all: before `on_restarted` tells of that."""
+        `begin_at` deletes a file, or a snapshot all, of which `on_replaced` tells first."""
         assert self.store.log is not None, "it is open"
         return self.store.log.data
 

@@ -61,8 +61,12 @@ class Store:
         settings: DLedgerSettings,
         members: Iterable[str],
         stands_at: StandsAt = nowhere,
+        on_replaced: Callable[[int], None] | None = None,
     ) -> None:
+        """`on_replaced(position)` hears that a durable snapshot of another member stands for the log, and what follows begins
+        there, before the first file goes."""
         self.name = name
+        self.on_replaced = on_replaced
         self.stands_at = stands_at
         self.settings = settings
         self.root = segments
@@ -224,6 +228,8 @@ class Store:
         self.snapshot_index = snapshot.last_index
         self.take_note(snapshot)
         self.history.restart(snapshot.stated)
+        if self.on_replaced is not None:
+            self.on_replaced(begin.position)
         await log.restart(begin)
         if behind.replaces_files:
             begun = replace(behind, replaces_files=False)

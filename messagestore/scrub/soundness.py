@@ -71,6 +71,10 @@ class Soundness:
         """All below `end` is to be checked once more."""
         self.unchecked.add(self._log.min_offset, end)
 
+    def doubt(self, start: int, end: int) -> None:
+        """What stands there, between two boundaries, was found damaged by somebody else: it is to be checked once more."""
+        self.unchecked.add(start, end)
+
     def cut(self, offset: int) -> None:
         """To be called before the log is cut to `offset`."""
         self.unchecked.cut(offset)

@@ -26,6 +26,8 @@ NOTES_OF_A_MOMENT = 2 * 1_000 // 50 + 2
 ENTRIES_IN_MEMORY = 4_000
 """Of the log: all of a run this long."""
 
+WALKS_ENDED = 16
+"""Of the log, and with which check values."""
 HISTORIES_EACH = 3
 """What came to a topic, what went to a group of it, and what that gave back."""
 
@@ -91,4 +93,5 @@ class GroupBounds:
             "DecidedLately._notes": NOTES_OF_A_MOMENT,
             "RaftLog._recent": ENTRIES_IN_MEMORY,
             "Placing._ends": ENTRIES_IN_MEMORY,
+            "Chain._ends": WALKS_ENDED,
         }

@@ -31,6 +31,10 @@ DEALT = 8, 3
 """Of so many seeds this one has producers of messages in transactions."""
 NAME_SERVER_MS = 30_000
 INDEX_FILE_BYTES = 32 * 256
+LAGS = 29, 22
+"""Of so many seeds this one has followers that lack what rots at their leader, and any byte of an entry rots."""
+OVERTAKEN = 23, 17
+"""Of so many seeds this one has followers that stand still for longer than the log is kept."""
 FACTS = 5, 3
 """Of so many seeds this one has administrators and clients that lock queues."""
 
@@ -51,6 +55,9 @@ class Kind:
     has_facts: bool
     """Administrators and clients that consume in order are at work."""
     has_deals: bool
+    overtaken: bool
+    lags: bool
+    """Bits flip as where it `rots`, in any byte, and where a follower needs it."""
 
     @property
     def ids(self) -> list[str]:
@@ -71,18 +78,26 @@ def kind_of(seed: int) -> Kind:
     kept_s = drawn.choice((3, 6)) if drawn.random() < 0.4 else None
     prefers = drawn.random() < 0.3
     rots = seed % 11 == 10
+    overtaken = seed % OVERTAKEN[0] == OVERTAKEN[1]
+    if overtaken:
+        brokers, kept_s = 3, 3
+    lags = seed % LAGS[0] == LAGS[1]
+    if lags:
+        kept_s = None
     segment_bytes = 16_384 if kept_s else drawn.choice((16_384, 65_536))
     return Kind(
         brokers=brokers,
-        segment_bytes=16_384 if rots else segment_bytes,
+        segment_bytes=16_384 if rots or lags else segment_bytes,
         preferred=tuple(sorted(drawn.sample(["n0", "n1", "n2"], drawn.choice((1, 2))))) if prefers else (),
         kept_s=kept_s,
-        recent_bytes=drawn.choice((10_000, 4 << 20)),
+        recent_bytes=10_000 if lags else drawn.choice((10_000, 4 << 20)),
         push_bytes=drawn.choice((8_000, 1 << 20)),
         pushes=drawn.choice((1, 8)),
         rots=rots,
         has_facts=seed % FACTS[0] == FACTS[1],
         has_deals=seed % DEALT[0] == DEALT[1],
+        overtaken=overtaken and not lags,
+        lags=lags,
     )
 
 
@@ -120,7 +135,7 @@ def broker_app(number: int, kind: Kind, runtime: Runtime) -> BrokerApp:
             "cleanResourceInterval": 500,
             "slaveCatchupReserveBytes": 40_000,
         }
-    if kind.rots:
+    if kind.rots or kind.lags:
         settings |= {"scrubInterval": 1_000}
     if kind.has_deals:
         settings |= SETTINGS

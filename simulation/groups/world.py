@@ -22,6 +22,7 @@ from broker.role.membership import Role
 from broker.sends.pending import PendingSends, Waiting
 from dledger.actions import Role as RaftRole
 from localcluster.history import Found, Outcome, Place, judge
+from messagestore.queues import dispatchloop
 from mqclient.errors import PullFailed
 from mqclient.route import MessageQueue
 from namesrv.server import NamesrvApp
@@ -61,6 +62,8 @@ DELIVERY_LIMIT_MS = 30_000
 REGISTERED_LIMIT_MS = 10_000
 """Less than brokers wait before they register without a cause."""
 LOOK_MS = 50
+GATHER_S = 0.03
+"""In sets whose followers are overtaken: there is something to dispatch when another member's log comes."""
 PACE_MS = (400, 2_500)
 SEND_INTERVALS_MS = (40, 90, 150)
 ACKNOWLEDGED_MIN = 50
@@ -88,12 +91,17 @@ class GroupWorld:
         self.retention = GroupRetention(self.kind.kept_s, self.check.decided)
         self.notes = ReaderNotes()
         self.faults = GroupFaults(
-            self.world, self.nodes, leader=self.leader, level=self.level, depose=self.depose
+            self.world,
+            self.nodes,
+            leader=self.leader,
+            level=self.level,
+            depose=self.depose,
+            overtakes=self.kind.overtaken,
         )
         self.rot = Rot(
             self.world, self.nodes,
             entries=lambda: self.check.decided.entries, looks=self.looks, 
-            level=lambda: self.level(None), rotten=self.check.rotten,
+            level=lambda: self.level(None), rotten=self.check.rotten, leader=self.leader, lags=self.kind.lags,
             end=lambda node, power_cut: self.faults.end(node, power_cut=power_cut),
         )  # fmt: skip
         self.tables = self.table_clients() if self.kind.has_facts else None
@@ -125,7 +133,10 @@ class GroupWorld:
         """Raises Violation, or what the world raises for a bug."""
         tapped = patch.object(PendingSends, "_answer", self.noting())
         small = patch.object(raftmember, "ledger_settings", members.small_ledger(self.kind))
-        with seldom_collected(), tapped, small, self.errors.attached(), self.world as world:
+        gathers = patch.object(
+            dispatchloop, "GATHER_S", GATHER_S if self.kind.overtaken else dispatchloop.GATHER_S
+        )
+        with seldom_collected(), tapped, small, gathers, self.errors.attached(), self.world as world:
             world.after_each_step(self.each_step)
             self.namesrv.start(members.namesrv_app)
             world.run_until(self.serves, START_LIMIT_MS)
@@ -247,7 +258,7 @@ class GroupWorld:
         for look in self.looks():
             self.check.look_at_role(look)
             self.check.look_at_queues(look)
-            self.retention.look(look)
+        self.retention.look(self.looks())
         if self.dealers is not None and self.client_is_ready():
             self.dealers.look()
         if self.tables is not None and self.client_is_ready():
@@ -272,7 +283,7 @@ class GroupWorld:
         self.faults.end(leader)
         self.world.run_for_ms(self.random.choice((1_000, 3_000)))
         self.become_whole()
-        if self.kind.rots:
+        if self.kind.rots or self.kind.lags:
             self.rot.play()
             self.become_whole()
 
