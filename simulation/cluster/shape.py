@@ -42,6 +42,9 @@ TRANSACTED = 15, 0
 CHOOSES = 20, 19
 """Of so many this one has consumers that choose by SQL92 expressions, and are moved to other offsets."""
 
+STRANGE = 20, 0
+"""Of so many this one has strangers who say what the tables of hostile bytes have."""
+
 LULLS = 23, frozenset({0, 15, 17, 18, 19, 20, 21, 22})
 """Of so many, those that leave these have a time without faults in the midst of their run."""
 
@@ -61,6 +64,7 @@ class Shape:
     reads_in_order: bool = False
     has_transactions: bool = False
     has_choosers: bool = False
+    has_strangers: bool = False
 
     @staticmethod
     def of(seed: int) -> Shape:
@@ -81,6 +85,7 @@ class Shape:
             reads_in_order=of(IN_ORDER, seed) and not is_unclean,
             has_transactions=of(TRANSACTED, seed) and not is_unclean,
             has_choosers=of(CHOOSES, seed) and not is_unclean,
+            has_strangers=of(STRANGE, seed),
         )
 
     def settings(self) -> dict[str, object]:

@@ -42,6 +42,7 @@ from simulation.cluster import (  # noqa: F401  their bugs join the others
     movebugs,
     retentionbugs,
     sealbugs,
+    strangerbugs,
     transactionbugs,
 )
 from simulation.cluster.appends import Appends
@@ -60,6 +61,7 @@ from simulation.cluster.handoverbugs import BUGS, planted
 from simulation.cluster.handovers import CleanHandOvers
 from simulation.cluster.hindrances import GreatBurst
 from simulation.cluster.hostileframes import HostileFrames
+from simulation.cluster.hostiletables import HostileTables
 from simulation.cluster.learnerfaults import LearnerTrouble
 from simulation.cluster.loggedbugs import LoggedBugs
 from simulation.cluster.looks import broker_on
@@ -267,6 +269,8 @@ class ClusterWorld:
         if self.shape.is_harsh:
             yield HostileFrames(self.machines, self.world.node("hostile", members.HOSTILE_HOST))
             yield GreatBurst(self.machines)
+        if self.shape.has_strangers:
+            yield HostileTables(self.machines, self.world.node("strangers", members.HOSTILE_TABLES_HOST))
         if self.shape.has_resyncs:
             self.resyncs = Resyncs(self.machines, self.world.node("resyncs", members.RESYNC_HOST))
             yield self.resyncs
