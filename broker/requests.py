@@ -138,6 +138,7 @@ class Requests:
             store=store,
             role=writing,
             replication=delivered,
+            followed=acknowledgement.replicated_end,
             offsets=tables.offsets,
             clock=clock,
             settings=settings,

@@ -81,6 +81,10 @@ class PairFaults:
         self.restart_at_ms[node.name] = self.world.now_ms + self._random.choice(BACK_MS)
         return True
 
+    def end_master(self, master: Node) -> bool:
+        """Whatever it takes with it."""
+        return self._random.random() < 0.5 and self._master_power_cut() or self.end(master)
+
     def _stop(self) -> bool:
         node = self._one()
         app = node.app

@@ -207,12 +207,14 @@ class ScriptedRole:
 class Bench:
     def __init__(self) -> None:
         self.clock = ManualClock()
+        self.followed = 1 << 62
         self.log = ScriptedLog(self.clock)
         self.offsets = ConsumerOffsets()
         self.transactions = Transactions(
             store=self.log,
             role=ScriptedRole(),
             replication=ScriptedRole(),
+            followed=lambda: self.followed,
             offsets=self.offsets,
             clock=self.clock,
             settings=TransactionSettings(),
@@ -324,11 +326,38 @@ def test_progress_is_kept_only_of_what_is_confirmed() -> None:
     assert (bench.kept(HALF_TOPIC), bench.kept(OP_HALF_TOPIC)) == (1, 1)
 
 
-def test_an_offset_beyond_the_queue_or_below_it_is_no_place_to_begin() -> None:
+def test_progress_that_slaves_copy_waits_for_them_and_retention_does_not() -> None:
+    bench = Bench()
+    bench.followed = 0
+    half = bench.log.half(b"a")
+    bench.lead()
+    bench.log.commit(half)
+    bench.transactions.ended(replace_half(bench, 0), Outcome.COMMIT)
+    bench.transactions.tell()
+    bench.transactions.acknowledged()
+    assert (bench.kept(HALF_TOPIC), bench.transactions.first_open()) == (None, None)
+    bench.followed = len(bench.log.bytes)
+    bench.transactions.acknowledged()
+    bench.transactions.note_progress()
+    assert (bench.kept(HALF_TOPIC), bench.kept(OP_HALF_TOPIC)) == (1, 1)
+
+
+@pytest.mark.parametrize("topic", [HALF_TOPIC, OP_HALF_TOPIC])
+def test_a_table_that_tells_of_ends_beyond_the_log_is_not_believed(topic: str) -> None:
+    bench = Bench()
+    halves = [bench.log.half(name) for name in (b"a", b"b", b"c")]
+    bench.lead()
+    bench.log.commit(halves[1])
+    bench.transactions.ended(replace_half(bench, 1), Outcome.COMMIT)
+    bench.transactions.tell()
+    bench.offsets.keep(HALF_TOPIC, 0, 2)
+    bench.offsets.keep(topic, 0, 9)
+    assert bench.lead() == [0, 2]
+
+
+def test_an_offset_below_the_queue_is_no_place_to_begin() -> None:
     bench = Bench()
     bench.log.half(b"a")
-    bench.offsets.keep(HALF_TOPIC, 0, 9)
-    assert bench.lead() == []
     bench.offsets.keep(HALF_TOPIC, 0, 0)
     bench.log.half(b"b")
     bench.log.first = 1

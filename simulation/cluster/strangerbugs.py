@@ -1,0 +1,13 @@
+"""Bugs of readers that strangers find, planted as those of simulation.cluster.bugs are."""
+
+from __future__ import annotations
+
+from remoting.headers import header
+from remoting.wirefields import IntegerRange
+from simulation.cluster.bugs import bug
+
+
+@bug("numbers-are-believed", header, "parse_integer")
+def whatever_it_is(text: str, allowed: IntegerRange) -> int | None:
+    """A field that is no number is a failure of the server that was asked."""
+    return int(text)
