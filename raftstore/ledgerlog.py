@@ -6,11 +6,12 @@ the plain log records stand side by side, and nothing is written."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from dledger.blocks import HEAD, Block, block_to_fill
 from dledger.entry import BLANK, BLANK_MAGIC, ENTRY_HEADER_BYTES
-from dledger.errors import NotLeader, TooManyProposals
+from dledger.errors import LogDamaged, NotLeader, TooManyProposals
 from dledger.node import DLedgerNode
 from messagestore.errors import LogTakesNothing, OffsetOutOfRange
 from messagestore.log.commitlog import plain_boundary
@@ -21,6 +22,8 @@ from mqruntime.segments import SegmentFile
 from raftstore.entrywalk import CLOSED, entry_at, is_message
 from raftstore.framing import physical_offset
 from raftstore.oldlog import OldLog
+
+logger = logging.getLogger("raftstore.ledgerlog")
 
 HEAD_BYTES = ENTRY_HEADER_BYTES + FIXED_PARTS[3].size
 """Of an entry and as much of its record as tells when that was stored."""
@@ -191,8 +194,12 @@ class LedgerLog(LogFiles):
         self._first = offset
 
     async def delete_former(self) -> list[SegmentFile]:
-        """Nothing before the node knows as decided what the store vouches for: after a start the next leader tells it."""
+        """Nothing before the node knows as decided what the store vouches for: after a start the next leader tells it. Where an
+        entry has rotted that the log would begin with, or behind, it stays until that is mended or a later file is old."""
         gone = [] if self._old is None else await self._old.delete_below(self._first)
         if self._node.log_begin() < self._first <= self._node.readable()[1]:
-            await self._node.begin_at(self._first, self._queue_ends())
+            try:
+                await self._node.begin_at(self._first, self._queue_ends())
+            except LogDamaged as error:
+                logger.warning("old files stay for now: %s", error)
         return gone
