@@ -11,11 +11,17 @@ from simulation.cluster.administration import VALUE_MAX
 from simulation.cluster.dealers import TOPICS
 from simulation.cluster.violation import Violation
 from simulation.groups.clients import QUEUES_OF
-from simulation.kernel.bounds import Bounds, Numbers
+from simulation.groups.members import BROKER_PORT, RAFT_PORT
+from simulation.kernel.bounds import Bounds, Numbers, Ports
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
 
 LOOK_MS = 10_000
+PORTS = Ports(links={RAFT_PORT: 1, BROKER_PORT: 2}, proven=RAFT_PORT, formers_max=2)
+"""Between members: one for Raft, where each proves by its words which it is, so that a newer connection on which it does so
+ends the one before. Two may be left of one host: the last one on which it did, and one that had asked for tables only when it
+was lost, for followers have a word of Raft with each other at elections. To the broker port one goes for tables and one for
+what is passed on: six of both ways between two members."""
 NAMES_OF_THEIR_OWN = 16
 """Topics and groups that brokers and clients have without anybody's asking."""
 KINDS_OF_CALLS = 16
@@ -40,7 +46,7 @@ class GroupBounds:
         self.world = world
         self.names = names
         self.own_names = NAMES_OF_THEIR_OWN + (len(TOPICS) if has_deals else 0)
-        self.bounds = Bounds(world, list(nodes), Violation)
+        self.bounds = Bounds(world, list(nodes), Violation, PORTS)
         self.due_ms = LOOK_MS
 
     def look(self) -> None:

@@ -23,7 +23,7 @@ from simulation.kernel.node import Node
 NAMESRV_HOST = "10.0.0.1"
 NAMESRV = f"{NAMESRV_HOST}:9876"
 HOSTS = ("10.0.2.1", "10.0.2.2", "10.0.2.3", "10.0.2.4", "10.0.2.5")
-BROKER_PORT = 10911
+BROKER_PORT, RAFT_PORT = 10911, 40911
 BROKER_SET = "broker-a"
 CLIENT_HOST = "10.0.3.1"
 DEALERS_HOST = "10.0.3.2"
@@ -58,7 +58,7 @@ class Kind:
 
     @property
     def peers(self) -> str:
-        return ";".join(f"{name}-{host}:40911" for name, host in zip(self.ids, HOSTS, strict=False))
+        return ";".join(f"{name}-{host}:{RAFT_PORT}" for name, host in zip(self.ids, HOSTS, strict=False))
 
     @property
     def quorum(self) -> int:

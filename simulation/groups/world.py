@@ -35,7 +35,7 @@ from simulation.cluster.members import ReaderNotes
 from simulation.cluster.tableclients import TableClients, look_at
 from simulation.cluster.totals import Totals
 from simulation.cluster.violation import Violation
-from simulation.groups import factbugs, members  # noqa: F401  its bugs join the others
+from simulation.groups import factbugs, linkbugs, members  # noqa: F401  their bugs join the others
 from simulation.groups.bounds import GroupBounds
 from simulation.groups.bugs import BUGS, planted
 from simulation.groups.check import GroupCheck
