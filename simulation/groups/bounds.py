@@ -40,11 +40,18 @@ class GroupBounds:
     """Looks each LOOK_MS."""
 
     def __init__(
-        self, world: World, nodes: Sequence[Node], names: Callable[[], int], *, has_deals: bool
+        self,
+        world: World,
+        nodes: Sequence[Node],
+        names: Callable[[], int],
+        *,
+        deals: Callable[[], int],
+        has_deals: bool,
     ) -> None:
-        """`names()` were asked for by administrators, retry topics of groups among them."""
+        """`names()` were asked for by administrators, retry topics of groups among them, and `deals()` transactions begun."""
         self.world = world
         self.names = names
+        self.deals = deals
         self.own_names = NAMES_OF_THEIR_OWN + (len(TOPICS) if has_deals else 0)
         self.bounds = Bounds(world, list(nodes), Violation, PORTS)
         self.due_ms = LOOK_MS
@@ -95,6 +102,7 @@ class GroupBounds:
             "SubscriptionGroupWrapper.subscription_group_table": names,
             "ConsumerOffsetWrapper.offset_table": names,
             "DecidedLately._notes": NOTES_OF_A_MOMENT,
+            "Outcomes._outcomes": self.deals(),
             "RaftLog._recent": ENTRIES_IN_MEMORY,
             "Placing._ends": ENTRIES_IN_MEMORY,
         }

@@ -16,6 +16,7 @@ from dledger.settings import DLedgerSettings
 from mqruntime.runtime import Runtime
 from namesrv.server import NamesrvApp
 from namesrv.settings import NamesrvSettings
+from raftstore.ledgerstore import LedgerStore
 from raftstore.member import ledger_settings
 from simulation.cluster.dealers import SETTINGS
 from simulation.kernel.node import Node
@@ -27,10 +28,13 @@ BROKER_PORT, RAFT_PORT = 10911, 40911
 BROKER_SET = "broker-a"
 CLIENT_HOST = "10.0.3.1"
 DEALERS_HOST = "10.0.3.2"
+FORMER_CLIENT_HOST = "10.0.3.3"
 DEALT = 8, 3
 """Of so many seeds this one has producers of messages in transactions."""
 NAME_SERVER_MS = 30_000
 INDEX_FILE_BYTES = 32 * 256
+MIXED = 7, 4
+"""Of so many seeds this one goes on from a plain log."""
 FACTS = 5, 3
 """Of so many seeds this one has administrators and clients that lock queues."""
 
@@ -51,6 +55,8 @@ class Kind:
     has_facts: bool
     """Administrators and clients that consume in order are at work."""
     has_deals: bool
+    mixed: str
+    """Empty: no plain log is before the DLedger log; else one member's is "equal" to the others', "empty" or "different"."""
 
     @property
     def ids(self) -> list[str]:
@@ -70,7 +76,8 @@ def kind_of(seed: int) -> Kind:
     brokers = drawn.choice((3, 3, 3, 5))
     kept_s = drawn.choice((3, 6)) if drawn.random() < 0.4 else None
     prefers = drawn.random() < 0.3
-    rots = seed % 11 == 10
+    is_mixed = seed % MIXED[0] == MIXED[1]
+    rots = seed % 11 == 10 and not is_mixed
     segment_bytes = 16_384 if kept_s else drawn.choice((16_384, 65_536))
     return Kind(
         brokers=brokers,
@@ -83,6 +90,7 @@ def kind_of(seed: int) -> Kind:
         rots=rots,
         has_facts=seed % FACTS[0] == FACTS[1],
         has_deals=seed % DEALT[0] == DEALT[1],
+        mixed=random.Random(f"{seed}/before").choice(("equal", "empty", "different")) if is_mixed else "",
     )
 
 
@@ -165,10 +173,10 @@ class Look:
 
 
 def broker_on(node: Node, number: int) -> Look | None:
-    """None where none runs, its log is not open yet, or not any more."""
+    """None where none runs, its log is not open yet, or not any more; nor for one without Raft mode."""
     app = node.app
-    if not isinstance(app, BrokerApp):
+    if not isinstance(app, BrokerApp) or not isinstance(app.store, LedgerStore):
         return None
-    log = app.store._member.node  # type: ignore[attr-defined]  # a look
+    log = app.store._member.node  # a look
     look = Look(node.name, number, app, log, (node.name, node.incarnation))
     return look if log.core is not None and look.is_open else None
