@@ -110,6 +110,7 @@ class DLedger:
         self._lock = runtime.lock
         self._failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self._tasks = Tasks(self._fail)
+        self.clock = runtime.clock
         self._role_observers: list[Callable[[Role, int], None]] = []
         self._commit_observers: list[Callable[[int], None]] = []
         self._client = RemotingClient(clock=runtime.clock, connect_timeout_ms=CONNECT_TIMEOUT_MS)

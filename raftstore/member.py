@@ -16,7 +16,6 @@ from dledger.messages import ResultCode
 from dledger.node import DLedgerNode
 from dledger.preference import give_way
 from dledger.settings import DLedgerSettings
-from messagestore.log.appender import RECORD_OVERHEAD_BYTES_MAX
 from messagestore.settings import StoreSettings
 from mqruntime.clock import Clock
 from mqruntime.runtime import Runtime
@@ -61,9 +60,8 @@ def ledger_settings(store: StoreSettings, *, pending_max: int, checks_addresses:
     file_bytes = store.mapped_file_size_commit_log
     return DLedgerSettings(
         data_file_bytes=file_bytes,
-        entry_bytes_max=min(
-            store.max_message_size + RECORD_OVERHEAD_BYTES_MAX, file_bytes - ENTRY_ROOM_BYTES
-        ),
+        entry_bytes_max=file_bytes
+        - ENTRY_ROOM_BYTES,  # the store bounds messages, new ones and those of before
         pending_proposals_max=pending_max,
         checks_addresses=checks_addresses,
         same_positions=True,

@@ -31,7 +31,7 @@ README = ROOT / "README.md"
 MATRIX = re.compile(r"(?<=<!-- scripts/interop -->\n).*?(?=<!-- end -->)", re.DOTALL)
 TESTS = "tests/interop/"
 START_MS_MAX = 300_000
-JAVA, OLD, CPP = "5.3.3", "4.9.8", "0.4.4"
+JAVA, OLD, CPP, DLEDGER = "5.3.3", "4.9.8", "0.4.4", "0.3.1.2"
 CONTROLLERS = ["controller-0", "controller-1", "controller-2"]
 BROKERS = ["broker-0", "broker-1", "broker-2"]
 
@@ -133,9 +133,17 @@ def cells(count: int, times: int) -> list[Cell]:
     return [
         Cell("clients", java, "sends, reads, retries, order; killed masters",
              partial(tests, "test_java_client.py", "test_java_consumers.py")),
+        Cell("clients", java, "transactions; killed masters; a store goes on from Java's broker to ours and back",
+             partial(tests, "test_java_transactions.py")),
+        Cell("clients", java, "a set in Raft mode; its leader killed, its followers read",
+             partial(tests, "test_java_client_in_raft_mode.py")),
+        Cell("clients", f"DLedgerClient {DLEDGER}", "appends, gets, hands over; a group of ours",
+             partial(tests, "test_java_dledger_client.py")),
         Cell("clients", cpp, "sends, reads, retries, order; killed masters", partial(tests, "test_cpp_client.py")),
-        Cell("clients", f"Java mqadmin {JAVA}", "its commands on ours", partial(tests, "test_java_admin.py")),
-        Cell("hand-over", f"Java clients {JAVA} and {OLD}", "send, read, pull, keep order: defaults, `electMaster`, SIGTERM",
+        Cell("clients", f"Java mqadmin {JAVA}", "its commands on ours", 
+             partial(tests, "test_java_admin.py", "test_java_admin_commands.py")),
+        Cell("hand-over", f"Java clients {JAVA} and {OLD}", 
+             "send, read, pull, keep order, transactions: defaults, `electMaster`, SIGTERM",
              partial(tests, "test_java_hand_over.py")),
         Cell("controllers", f"Java brokers {JAVA}", "under our controllers and name server",
              partial(of_fleet, BROKERS, "C", over)),

@@ -27,6 +27,8 @@ LAYERS = {
     "interop": ["tests/interop"],
 }
 WORKS = 100
+SLOWEST = ("--durations=15", "--durations-min=4")
+"""Named by each run, so that who keeps the time finds it."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,7 @@ def start(part: Part, name: str, folder: Path, opened: ExitStack) -> Run:
     said = opened.enter_context((folder / f"{name}.said").open("w+"))
     tally = folder / f"{name}.tally"
     files = folder / f"{name}.files"  # its own: runs side by side would clear away each other's
-    command = [sys.executable, "-m", "pytest", f"--basetemp={files}", *arguments(part)]
+    command = [sys.executable, "-m", "pytest", *SLOWEST, f"--basetemp={files}", *arguments(part)]
     environment = {**os.environ, "TALLY_FILE": str(tally)}
     process = subprocess.Popen(command, env=environment, stdout=said, stderr=said, text=True)
     return Run(part, opened.enter_context(process), said, tally)

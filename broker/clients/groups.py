@@ -105,11 +105,6 @@ class ConsumerGroups:
         found = self._groups.get(group)
         return found.subscriptions.get(topic) if found else None
 
-    def subscribed(self, group: str, topic: str) -> SubscriptionData | None:
-        """What clients of the group said that they want of `topic`."""
-        found = self.subscription(group, topic)
-        return None if found is None else found.data
-
     def groups_of(self, topic: str) -> list[str]:
         """The groups that subscribe to `topic`."""
         return [name for name, group in self._groups.items() if topic in group.subscriptions]
@@ -212,7 +207,7 @@ class ConsumerGroups:
     def _take_in(self, group: ConsumerGroup, data: list[SubscriptionData]) -> bool:
         """The newest version of each topic's subscription counts; a bad one of tags changes nothing. True for a new topic."""
         known, before = len(group.subscriptions), group.characters
-        for subscription in [_subscription(item) for item in _news(group.subscriptions, data)]:
+        for subscription in [subscription_of(item) for item in _news(group.subscriptions, data)]:
             old = group.subscriptions.get(subscription.data.topic)
             if old is None or old.version <= subscription.version:
                 group.subscriptions[subscription.data.topic] = subscription
@@ -260,7 +255,8 @@ def _news(known: dict[str, Subscription], data: list[SubscriptionData]) -> list[
     return [item for item in data if (before := known.get(item.topic)) is None or before.data != item]
 
 
-def _subscription(data: SubscriptionData) -> Subscription:
+def subscription_of(data: SubscriptionData) -> Subscription:
+    """With its filter. Raises HeaderError for a bad one of tags."""
     if is_tag_type(data.expression_type):
         return Subscription(data, tag_filter(data.sub_string, None))
     try:

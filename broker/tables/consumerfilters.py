@@ -118,11 +118,16 @@ class ConsumerFilters:
         return self._wrapper.encode()
 
     def decode(self, data: bytes) -> None:
-        """Take in consumerFilter.json; nobody is connected yet. Raises BodyError."""
+        """Take in consumerFilter.json; what is registered already counts before it. Raises BodyError."""
+        here = list(self._all())
         self._wrapper = ConsumerFilterWrapper.decode(data)
         for each in self._all():
             if each.dead_time == 0:
                 each.dead_time = max(each.born_time, self._clock.now_ms() - SEEN_BEFORE_MS)
+        by_topic = self._wrapper.filter_data_by_topic
+        for each in here:
+            of_topic = by_topic.setdefault(each.topic, FilterDataMapByTopic(each.topic))
+            of_topic.group_filter_data[each.consumer_group] = each
         self._clean()
 
 

@@ -23,7 +23,7 @@ from broker.transactions.openhalves import Half, OpenHalves
 from broker.transactions.outcomes import Outcome, Outcomes
 from broker.transactions.rebuild import Log as ReadLog
 from broker.transactions.rebuild import Rebuild, Span
-from broker.transactions.records import QUEUE_ID, HalfFacts, done_records, facts_of
+from broker.transactions.records import QUEUE_ID, HalfFacts, done_offsets, done_records, facts_of
 from messagestore.errors import StoreError
 from messagestore.messages import Appended, MessageToStore, QueueGrew
 from messagestore.queues.consumequeue import listed_start
@@ -255,7 +255,10 @@ class Transactions:
                 return 0
         except (StoreError, OSError) as error:
             if self._failure.failed(str(error), self._clock.monotonic_ms()):
-                logger.error("open transactions cannot be read, trying on", extra=fields(why=error))
+                logger.error(
+                    "open transactions cannot be read, none is ended meanwhile, trying on",
+                    extra=fields(why=error),
+                )
             return RETRY_MS
         self._failure.recovered(self._clock.monotonic_ms())
         while len(self._fresh) > MOVED_A_TURN:
@@ -298,15 +301,15 @@ class Transactions:
     def _tell(self, halves: list[int]) -> int | None:
         if not halves or not self._role.accepts_sends:
             return None
-        records = done_records(halves, self._store.store_host, self._clock.now_ms())
-        appended = self._store.append(records)
-        if any(stored.error is not None for stored in appended):
-            return None  # again, all of them: who reads it twice knows no more
-        if halves != [NOBODY]:
-            self._done.told()
-        for stored in appended:
-            self._done.recorded(stored.queue_offset, self._mark() if halves == [NOBODY] else halves)
-        self._told_end = self._stored_end = appended[-1].end_offset
+        for record in done_records(halves, self._store.store_host, self._clock.now_ms()):
+            (stored,) = self._store.append([record])
+            if stored.error is not None:
+                return None  # what is told already is not told again: a disk that is full would fill with it
+            named = done_offsets(bytes(record.body))
+            if halves != [NOBODY]:
+                self._done.told(len(named))
+            self._done.recorded(stored.queue_offset, self._mark() if halves == [NOBODY] else named)
+            self._told_end = self._stored_end = stored.end_offset
         self.note_progress()
         return self._told_end
 

@@ -4,9 +4,9 @@
 
 Brokers of ours with shipped settings, three a set. `elect` is a planned hand-over, `term` SIGTERM to a master, `kill` SIGKILL,
 also with the cure, routes each second. With two sets the master of the first is struck. An outage is the longest time without
-an acknowledgement until routes were asked for, or after a kill until one came. Two producers beside consumers: one as it comes
-(two more tries), one without retries. Needs a JDK and scripts/fetch-peers. Exits 1 where the producer as it comes misses a
-target: 0.5 s and no error for `elect` and `term`, 3 s for `kill` with two sets."""
+an acknowledgement until routes were asked for, or after a kill until one came. Three producers beside consumers: one as it
+comes (two more tries), one without retries, one in transactions. Needs a JDK and scripts/fetch-peers. Exits 1 where the first
+misses a target: 0.5 s and no error for `elect` and `term`, 3 s for `kill` with two sets."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from tests.interop.peerprocess import PeerProcess
 TOPIC = "handover"
 SECOND_SET = "broker-b"
 CLIENTS = {"5.3.3": JARS, OLD_CLIENT: OLD_CLIENT_JARS}
-PRODUCERS = {"retries": "as it comes", "once": "without retries"}
+PRODUCERS = {"retries": "as it comes", "once": "without retries", "transactions": "in transactions"}
 STRIKES = ("elect", "term", "kill")
 FORWARD_S = 35  # as shipped; local clusters are told to end at once else
 POLLS_MS = 36_000

@@ -24,6 +24,7 @@ CONTRACTS = {
 FOR_JAVA = {
     "registerNameServerPeriod": "10000",  # a slave learns from the answer where its new master's log is
     "timerWheelEnable": "false",
+    "enablePropertyFilter": "true",
     "mappedFileSizeConsumeQueue": "6000",
     "maxHashSlotNum": "1000",
     "maxIndexNum": "4000",

@@ -10,7 +10,7 @@ import re
 import signal
 import subprocess
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,6 +27,10 @@ from mqadmin.replies import SyncState
 from mqclient.client import Client
 from mqclient.producer import SendStatus
 from mqruntime.clock import SystemClock
+from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, SubscriptionData
+from remoting.client import RemotingClient
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
 from tests.interop.fleet import Fleet
 from tests.waits import WAIT_MS
 
@@ -35,6 +39,7 @@ QUEUES = 4
 QUIET_MS = 300
 DELAYED = {"DELAY": "1"}
 COMMITTED = 3
+EXPRESSION = "kind = 'told'"
 BARE_KEY = re.compile(r"([{,]\s*)(\d+)\s*:")
 """Upstream's JSON has numbers for names."""
 
@@ -74,6 +79,7 @@ async def failovers(fleet: Fleet, count: int, *, seed: int = 1, facts: bool = Fa
     masters: Counter[str] = Counter()
     outages: list[int] = []
     told = set[str]()
+    filters: list[int] = []
     async with under_load(fleet, seed, judged) as load:
         for number in range(count):
             kind = Kind.ELECT if number % 2 else Kind.KILL
@@ -82,7 +88,10 @@ async def failovers(fleet: Fleet, count: int, *, seed: int = 1, facts: bool = Fa
             outages.append(done.outage_ms or 0)
             if facts and done.new_master not in told:
                 told.add(done.new_master)
-                await tell_facts(fleet, number)
+                filters.append(number)
+                await asyncio.gather(tell_facts(fleet, number), filters_kept(fleet, filters))
+            elif filters:
+                await filters_kept(fleet, filters)
     return Outcome(judged[0], masters, outages)
 
 
@@ -156,6 +165,41 @@ def known_to(fleet: Fleet, replica: int) -> dict[str, Any]:
         "offsets": table("consumerOffset.json", "offsetTable"),
         "delays": table("delayOffset.json", "offsetTable"),
     }
+
+
+async def filters_kept(fleet: Fleet, numbers: Sequence[int]) -> None:
+    """A consumer that chooses by SQL92 tells all brokers so, as Java's clients do; waits until each has it in its file, and
+    still has those of the consumers before, who are gone."""
+    client = RemotingClient(clock=SystemClock())
+    topic, group, version = f"Facts{numbers[-1]}", f"Choosers{numbers[-1]}", 7
+    wanted = SubscriptionData(topic, EXPRESSION, sub_version=version, expression_type="SQL92")
+    data = HeartbeatData("chooser", consumer_data_set=[ConsumerData(group, subscription_data_set=[wanted])])
+
+    async def known() -> None:
+        for replica, name in enumerate(fleet.layout.broker_names):
+            heartbeat = RemotingCommand.request(RequestCode.HEART_BEAT, None, data.encode())
+            reply = await client.call(fleet.layout.address(name), heartbeat)
+            if reply.code != ResponseCode.SUCCESS:
+                raise NotYet(f"{name} answers {reply.code}: {reply.remark}")
+            for number in numbers:
+                of_topic = filters_of(fleet, replica).get(f"Facts{number}", {"groupFilterData": {}})
+                held = of_topic["groupFilterData"].get(f"Choosers{number}")
+                if held is None or (held["expression"], held["clientVersion"]) != (EXPRESSION, version):
+                    raise NotYet(f"{name} has for Choosers{number} the filter {held}")
+
+    try:
+        await wait_for("filters at each replica", known, WAIT_MS)
+    finally:
+        await client.close()
+
+
+def filters_of(fleet: Fleet, replica: int) -> dict[str, Any]:
+    """By topic, from the file of a replica."""
+    try:
+        text = (fleet.store(replica) / "config/consumerFilter.json").read_text()
+        return dict(orjson.loads(BARE_KEY.sub(r'\1"\2":', text))["filterDataByTopic"])
+    except (FileNotFoundError, orjson.JSONDecodeError):  # not written yet, or just being
+        return {}
 
 
 async def mqadmin(*arguments: str) -> str:

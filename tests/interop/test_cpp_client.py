@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from localcluster.cluster import Cluster
+from localcluster.drill import elect_another, other_members
+from mqadmin.replies import SyncState
 from tests.interop.peerprocess import PeerProcess
 from tests.waits import WAIT_MS
 
@@ -28,6 +30,10 @@ def started(cluster: Cluster, home: Path) -> PeerProcess:
     """A client whose native logs go to the folder `home`."""
     program = str(Path(__file__).with_name("cppclient.py"))
     return PeerProcess([sys.executable, "-P", program, cluster.layout.namesrv], {"HOME": str(home)})
+
+
+def whole(cluster: Cluster) -> SyncState:
+    return asyncio.run(cluster.wait_whole(timeout_ms=WAIT_MS))
 
 
 @pytest.fixture
@@ -69,11 +75,27 @@ def test_what_a_cpp_listener_could_not_consume_comes_again(
     assert cpp.ask("drained") == all_read(failed=4, Tag=4)
 
 
-def test_a_cpp_consumer_takes_each_queue_in_order(cpp: PeerProcess) -> None:
+def test_a_cpp_consumer_takes_each_queue_in_order_through_a_hand_over_and_a_killed_master(
+    cpp: PeerProcess, cluster: Cluster
+) -> None:
     assert cpp.ask("sync", "CppOrdered", 60, 100, "Tag") == {"acked": 60, "failed": 0}
     cpp.ask("order", "CppOrdered", "CppInOrder")
+    cpp.ask("stream", "CppOrdered")
+    cpp.ask("await", 50)
+    asyncio.run(elect_another(cluster, other_members(whole(cluster))[0]))
+    cpp.ask("await", 50)
+    cpp.ask("finish")
+    master = cluster.layout.name_of(whole(cluster).master_address or "")
+    assert master is not None
+    cluster.kill([master])
+    asyncio.run(cluster.wait_in_sync(2, timeout_ms=WAIT_MS))
+    cpp.ask("reopen")
     assert cpp.ask("sync", "CppOrdered", 60, 100, "Tag") == {"acked": 60, "failed": 0}
-    assert cpp.ask("drained") == all_read(Tag=120) | {"disordered": 0}
+    consumed = cpp.ask("drained")  # an offset that was lost with the master repeats messages
+    assert (consumed["missing"], consumed["changed"], consumed["disordered"]) == (0, 0, 0)
+    assert consumed["read"] - consumed["repeated"] >= 60 + 100 + 60
+    cluster.start([master])
+    whole(cluster)
 
 
 def test_what_cpp_clients_were_promised_outlives_a_killed_master(

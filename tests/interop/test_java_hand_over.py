@@ -14,6 +14,7 @@ import pytest
 
 from localcluster.cluster import Cluster
 from localcluster.drill import elect_another, other_members
+from tests.interop.conftest import ASKED_SOON
 from tests.interop.javapeer import JARS, OLD_CLIENT_JARS, default_clients, old_client_missing
 from tests.interop.peerprocess import PeerProcess
 from tests.waits import NOBODY_IS_LATE, WAIT_MS
@@ -24,7 +25,7 @@ pytestmark = [
 
 TOPICS = {"HandedOver": JARS, "OldHandedOver": OLD_CLIENT_JARS}
 """Each client has its own."""
-SENDERS, CONSUMERS = ("retries", "once"), ("push", "orderly", "pull")
+SENDERS, CONSUMERS = ("retries", "once", "transactions"), ("push", "orderly", "pull")
 CALM_MS = 2_000
 POLLS_MS = 32_000
 """Every client has asked for routes by then."""
@@ -34,7 +35,7 @@ POLLS_MS = 32_000
 def handed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A cluster whose brokers stay to forward what clients send them."""
     directory = tmp_path_factory.mktemp("handed") / "cluster"
-    settings = {"shutdownForwardSeconds": "35", **NOBODY_IS_LATE}
+    settings = {"shutdownForwardSeconds": "35", **ASKED_SOON, **NOBODY_IS_LATE}
     with Cluster.create(directory, controllers=1, broker_settings=settings) as cluster:
         cluster.start()
         asyncio.run(cluster.wait_whole(timeout_ms=WAIT_MS))
@@ -83,7 +84,8 @@ def fine(clients: PeerProcess, during_ms: int, *, marked: bool = False) -> None:
 
 
 def complete(clients: PeerProcess) -> None:
-    """Every consumer has what was acknowledged; who reads in order has it in order."""
+    """Every consumer has what was acknowledged or committed, and that in one place; who reads in order has it in order."""
     report = clients.ask("drained")
-    assert {role: seen["missing"] for role, seen in report.items()} == dict.fromkeys(CONSUMERS, 0)
+    for fault in ("missing", "rolledBack", "twice"):
+        assert {role: seen[fault] for role, seen in report.items()} == dict.fromkeys(CONSUMERS, 0), fault
     assert report["orderly"]["disordered"] == 0

@@ -181,6 +181,8 @@ COMMANDS: dict[str, Run | Elsewhere] = {
     "python -m scripts.bench.dispatch --runs 3": Run("--body", "--help"),
     "python -m scripts.bench.restart --runs 3": Run("--load", "--help"),
     "python -m scripts.bench.slavepath --bytes 256m": Run("--messages", "--help"),
+    "python -m scripts.bench.send --only push --sides ours-c,java-a": Run("--warm-up", "--help"),
+    "python -m scripts.bench.transactions": Run("--threads", "--help"),
     "python -m scripts.bench.sendpath": Run("--groups", "--help"),
     "python -m scripts.bench.pullpath": Run("--pulls", "--help"),
     "python -m scripts.bench.send --only pull,push --runs 1 --seconds 8 --warm-up 12 --sides ours-c,java-a": Run(

@@ -15,10 +15,10 @@ from broker.tables.consumeroffsets import TRANSACTIONS_GROUP, ConsumerOffsets
 from broker.transactions.donequeue import MARKS_MAX, DoneQueue
 from broker.transactions.openhalves import Half, OpenHalves
 from broker.transactions.outcomes import OUTCOMES_MAX, Outcome, Outcomes
-from broker.transactions.records import ROOT, committed, done_records, half_of, put_back
+from broker.transactions.records import ROOT, committed, done_offsets, done_records, half_of, put_back
 from broker.transactions.transactions import MARK_BYTES, Transactions
 from messagestore.log.commits import CommitsFound, commits_in
-from messagestore.messages import Appended, MessageToStore, QueueEntry
+from messagestore.messages import Appended, MessageToStore, PutStatus, QueueEntry
 from messagestore.properties import format_properties, parse_properties
 from messagestore.record import Message, decode, encode, pack_host
 from messagestore.systemtopics import HALF_TOPIC, OP_HALF_TOPIC
@@ -97,7 +97,7 @@ def test_done_halves_are_told_together() -> None:
     for offset in range(1_000_000, 1_000_600):
         done.add(offset, 2_500)
     assert done.due_ms == 0, "a record's worth of them does not wait"
-    done.told()
+    done.told(602)
     assert (done.due_ms, done.waiting) == (None, [])
     done.add(8, 5_000)
     done.add(9, 6_000, at_once=True)
@@ -381,3 +381,37 @@ def test_what_upstream_put_back_stands_for_the_half_before_it() -> None:
     assert bench.lead() == [
         half.queue_offset for half in (third, same_key, open_again, fresh)
     ]  # the same key again is another transaction
+
+
+def test_what_a_full_disk_takes_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    bench.lead()
+    halves = [bench.log.half(b"%d" % number) for number in range(2_000)]
+    for half in halves:
+        bench.transactions.half_stored(half_message(bench, half), half)
+    for root in bench.open:
+        found = bench.transactions.open.find(root) if bench.transactions.open else None
+        assert found is not None
+        bench.transactions.ended(found, Outcome.ROLLBACK)
+    append, room = bench.log._append, [1]
+
+    def until_full(message: MessageToStore) -> Appended:
+        if not room[0]:
+            return Appended(-1, -1, -1, 0, 0, PutStatus.SERVICE_NOT_AVAILABLE)
+        room[0] -= 1
+        return append(message)
+
+    monkeypatch.setattr(bench.log, "_append", until_full)
+    for _ in range(10):
+        assert bench.step() == 1_000
+        bench.clock.ms += 1_000
+    assert len(bench.log.queues[OP_HALF_TOPIC]) == 1, (
+        "the disk is full: what is told already is not told again"
+    )
+    room[0] = 10
+    bench.step()
+    told = [
+        done_offsets(bench.log.at(entry.physical_offset).body) for entry in bench.log.queues[OP_HALF_TOPIC]
+    ]
+    assert len(told) > 2 and sum(told, []) == [half.queue_offset for half in halves]
+    assert bench.lead() == []

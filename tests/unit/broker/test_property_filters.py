@@ -11,7 +11,7 @@ import pytest
 
 from broker.clients.groups import ConsumerGroups
 from broker.tables import consumerfilters
-from broker.tables.consumerfilters import KEPT_MS, SEEN_BEFORE_MS, ConsumerFilters
+from broker.tables.consumerfilters import CONSUMER_FILTERS_FILE, KEPT_MS, SEEN_BEFORE_MS, ConsumerFilters
 from messagestore.errors import RecordDamaged
 from messagestore.messages import GetResult, GetStatus, PropertyFilter, QueueGrew
 from mqclient.consumer import PullStatus
@@ -365,3 +365,40 @@ def test_a_set_that_takes_no_filters_says_so_in_upstreams_words() -> None:
         asked = cluster.ask(cluster.app(cluster.master).address, RequestCode.CHECK_CLIENT_CONFIG, None, body)
         reply = cluster.run(asked)
         assert (reply.code, reply.remark) == (ResponseCode.SYSTEM_ERROR, NOT_SUPPORTED)
+
+
+def test_filters_that_are_turned_on_later_are_kept_with_those_of_before() -> None:
+    with World(6) as world:
+        cluster = Cluster(world, 1, minInSyncReplicas=1, enablePropertyFilter=True)
+        cluster.start_up()
+        (node,) = cluster.brokers
+        cluster.app(node).tables.filters.register("before", [subscription("n > 1")])
+        cluster.run(cluster.app(node).tables.save())
+        before = node.disk.content(CONSUMER_FILTERS_FILE)
+        node.kill()
+        cluster.start(node, enablePropertyFilter=False)
+        cluster.wait_in_sync(1, 30_000)
+        tables = cluster.app(node).tables
+        tables.filters.register("after", [subscription("n > 2")])
+        cluster.run(tables.save())
+        assert node.disk.content(CONSUMER_FILTERS_FILE) == before, "it is not read, so it is not written"
+
+        def turn_on() -> RemotingCommand:
+            text = b"enablePropertyFilter=true\n"
+            address = cluster.app(node).address
+            reply: RemotingCommand = cluster.run(
+                cluster.ask(address, RequestCode.UPDATE_BROKER_CONFIG, None, text)
+            )
+            return reply
+
+        node.disk.put(CONSUMER_FILTERS_FILE, b"no JSON")
+        refused = turn_on()
+        assert refused.code == ResponseCode.SYSTEM_ERROR and CONSUMER_FILTERS_FILE in (refused.remark or "")
+        assert not cluster.app(node).settings.enable_property_filter
+        assert before is not None
+        node.disk.put(CONSUMER_FILTERS_FILE, before)
+        assert turn_on().code == 0
+        assert [tables.filters.find(group, "orders") is None for group in ("before", "after")] == [False] * 2
+        cluster.run(tables.save())
+        content = node.disk.content(CONSUMER_FILTERS_FILE) or b""
+        assert b'"before"' in content and b'"after"' in content

@@ -390,7 +390,7 @@ def frames(draw: st.DrawFn) -> bytes:
     return frame(text, draw(bodies), draw(st.sampled_from([0] * 12 + [1, 2])))
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(
     received=st.lists(st.lists(frames() | st.just(send(3)), max_size=4).map(b"".join), max_size=4),
     damages=st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(0, 255)), max_size=2),

@@ -16,21 +16,27 @@ import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
 import org.apache.rocketmq.client.ClientConfig;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.SendStatus;
+import org.apache.rocketmq.client.producer.TransactionListener;
+import org.apache.rocketmq.client.producer.TransactionMQProducer;
+import org.apache.rocketmq.client.producer.TransactionSendResult;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 
 /**
  * Unmodified clients with default settings, each a client of its own, told by lines on stdin; every line is answered with one line
- * of JSON. It is compiled for 5.3.3 and for 4.9.8. Roles: `retries`, a producer as it comes; `once`, one without retries; `push`,
- * `orderly` and `pull`, consumers of groups that are named for the topic. Arguments: NAMESRV TOPIC [POLL_MS], the last where not the default.
+ * of JSON. It is compiled for 5.3.3 and for 4.9.8. Roles: `retries`, a producer as it comes; `once`, one without retries;
+ * `transactions`, one that rolls each fifth back and commits the others; `push`, `orderly` and `pull`, consumers of groups that are
+ * named for the topic. Arguments: NAMESRV TOPIC [POLL_MS], the last where not the default.
  *
  * <pre>
  * mark           begins to count anew; {}
  * watch MS       waits until every role has gone on for MS after the mark; as report
  * report         by role: {"count", "silence": the longest between two events, in ms, "errors", "error": the last one}
- * drained        ends the producers; waits until each consumer has all that was acknowledged; by consumer {"missing", "disordered"}
+ * drained        ends the producers; waits until each consumer has all that was acknowledged; by consumer {"missing",
+ *                "disordered", "rolledBack": how many of those it was given, "twice": messages of transactions in two places}
  * </pre>
  */
 public final class HandOver {
@@ -39,7 +45,10 @@ public final class HandOver {
 
     private static final Map<String, Role> ROLES = new LinkedHashMap<>();
     private static final Set<String> ACKED = ConcurrentHashMap.newKeySet();
+    private static final Set<String> ROLLED_BACK = ConcurrentHashMap.newKeySet();
     private static final AtomicInteger NUMBERS = new AtomicInteger();
+    private static final int ROLLED_BACK_EACH = 5;
+    private static final String OF_TRANSACTION = "Ended";
     private static volatile boolean ending;
     private static volatile long marked = System.currentTimeMillis();
 
@@ -50,6 +59,8 @@ public final class HandOver {
         private final boolean sends;
         private final Set<String> seen = ConcurrentHashMap.newKeySet();
         private final Map<Integer, Long> ends = new ConcurrentHashMap<>();
+        private final Map<String, String> placesOfEnded = new ConcurrentHashMap<>();
+        private final Set<String> twice = ConcurrentHashMap.newKeySet();
         private int count;
         private int disordered;
         private int errors;
@@ -82,6 +93,13 @@ public final class HandOver {
         }
 
         private synchronized void take(MessageExt message) {
+            if (OF_TRANSACTION.equals(message.getTags())) {
+                String here = place(message) + "@" + message.getQueueOffset();
+                String before = placesOfEnded.putIfAbsent(message.getKeys(), here);
+                if (before != null && !before.equals(here)) {
+                    twice.add(message.getKeys());
+                }
+            }
             if (seen.add(message.getKeys())) {
                 Long end = ends.get(place(message));
                 disordered += end != null && message.getQueueOffset() < end ? 1 : 0;
@@ -105,7 +123,9 @@ public final class HandOver {
 
         private synchronized String drained() {
             long missing = ACKED.stream().filter(key -> !seen.contains(key)).count();
-            return String.format("{\"missing\":%d,\"disordered\":%d}", missing, disordered);
+            long rolledBack = ROLLED_BACK.stream().filter(seen::contains).count();
+            return String.format("{\"missing\":%d,\"disordered\":%d,\"rolledBack\":%d,\"twice\":%d}", missing, disordered,
+                rolledBack, twice.size());
         }
     }
 
@@ -148,6 +168,55 @@ public final class HandOver {
                 LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(INTERVAL_MS));
             }
         }, name);
+        thread.setDaemon(true);
+        thread.start();
+    }
+
+    /** What becomes of a transaction its number says, also to a broker that asks. */
+    private static LocalTransactionState stateOf(String key) {
+        return Integer.parseInt(key) % ROLLED_BACK_EACH == 0
+            ? LocalTransactionState.ROLLBACK_MESSAGE : LocalTransactionState.COMMIT_MESSAGE;
+    }
+
+    private static void transact(String[] arguments) throws Exception {
+        TransactionMQProducer producer = named(new TransactionMQProducer(arguments[1] + "Transactions"), "transactions", arguments);
+        producer.setTransactionListener(new TransactionListener() {
+            @Override
+            public LocalTransactionState executeLocalTransaction(Message message, Object argument) {
+                return stateOf(message.getKeys());
+            }
+
+            @Override
+            public LocalTransactionState checkLocalTransaction(MessageExt message) {
+                return stateOf(message.getKeys());
+            }
+        });
+        producer.start();
+        Role role = role("transactions", true);
+        Thread thread = new Thread(() -> {
+            while (!ending) {
+                String key = Integer.toString(NUMBERS.getAndIncrement());
+                boolean commits = stateOf(key) == LocalTransactionState.COMMIT_MESSAGE;
+                if (!commits) {
+                    ROLLED_BACK.add(key);
+                }
+                try {
+                    TransactionSendResult result = producer.sendMessageInTransaction(
+                        new Message(arguments[1], OF_TRANSACTION, key, new byte[100]), null);
+                    if (result.getSendStatus() == SendStatus.SEND_OK) {
+                        if (commits) {
+                            ACKED.add(key);
+                        }
+                        role.event();
+                    } else {
+                        role.failed(result.getSendStatus().toString());
+                    }
+                } catch (Exception error) {
+                    role.failed(error.toString());
+                }
+                LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(INTERVAL_MS));
+            }
+        }, "transactions");
         thread.setDaemon(true);
         thread.start();
     }
@@ -224,6 +293,7 @@ public final class HandOver {
         consume(arguments);
         produce("retries", arguments, true);
         produce("once", arguments, false);
+        transact(arguments);
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
             String answer;
