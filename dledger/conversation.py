@@ -44,7 +44,7 @@ from mqruntime.tasks import Tasks
 from remoting.client import RemotingClient
 from remoting.command import RemotingCommand
 from remoting.errors import RemotingError
-from remoting.peer import Peer
+from remoting.peer import REPLACED, Peer
 from remoting.router import Router
 
 logger = logging.getLogger(__name__)
@@ -229,8 +229,13 @@ class Conversation:
             self.reads_frames.add(peer)
 
     def spoke(self, peer: Peer, sender: str) -> None:
-        if sender in self.peers and self.spoke_on.get(sender) is not peer:
+        """A member has one connection with this one at a time: where another brings its words, the one before has no end there
+        any more. Of one that lost power nobody would tell."""
+        former = self.spoke_on.get(sender)
+        if sender in self.peers and former is not peer and not peer.closed:
             self.spoke_on[sender] = peer
+            if former is not None:
+                former.cut(REPLACED)
             known = peer.attributes.setdefault(SPEAKERS, set())
             assert isinstance(known, set)
             if sender not in known:

@@ -206,7 +206,8 @@ class Proposing:
         and `note` with it, which whoever gets this log's beginning from here gets, too; nothing where the log begins there or
         later already. Who lacks what went gets a snapshot.
 
-        Raises OSError (of a full disk: nothing has changed), LogDamaged, OutcomeUnknown when this member stops."""
+        Raises OSError (of a full disk: nothing has changed), LogDamaged (what the log would begin with, or behind, has rotted:
+        nothing has changed), OutcomeUnknown when this member stops."""
         assert not position % self.data.file_bytes and position <= self.readable()[1], f"begin at {position}"
         if self._closed:
             raise OutcomeUnknown("this member stopped")

@@ -199,7 +199,8 @@ class LedgerLog(LogFiles):
         self._first = offset
 
     async def delete_former(self) -> list[SegmentFile]:
-        """Nothing before the node knows as decided what the store vouches for: after a start the next leader tells it."""
+        """Nothing before the node knows as decided what the store vouches for: after a start the next leader tells it. Where an
+        entry has rotted that the log would begin with, or behind, it stays until that is mended or a later file is old."""
         gone = [] if self._old is None else await self._old.delete_below(self._first)
         if self._node.log_begin() < self._first <= self._node.readable()[1]:
             try:

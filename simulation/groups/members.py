@@ -16,6 +16,7 @@ from dledger.settings import DLedgerSettings
 from mqruntime.runtime import Runtime
 from namesrv.server import NamesrvApp
 from namesrv.settings import NamesrvSettings
+from raftstore.ledgerstore import LedgerStore
 from raftstore.member import ledger_settings
 from simulation.cluster.dealers import SETTINGS
 from simulation.kernel.node import Node
@@ -23,10 +24,11 @@ from simulation.kernel.node import Node
 NAMESRV_HOST = "10.0.0.1"
 NAMESRV = f"{NAMESRV_HOST}:9876"
 HOSTS = ("10.0.2.1", "10.0.2.2", "10.0.2.3", "10.0.2.4", "10.0.2.5")
-BROKER_PORT = 10911
+BROKER_PORT, RAFT_PORT = 10911, 40911
 BROKER_SET = "broker-a"
 CLIENT_HOST = "10.0.3.1"
 DEALERS_HOST = "10.0.3.2"
+FORMER_CLIENT_HOST = "10.0.3.3"
 DEALT = 8, 3
 """Of so many seeds this one has producers of messages in transactions."""
 NAME_SERVER_MS = 30_000
@@ -35,6 +37,8 @@ LAGS = 29, 22
 """Of so many seeds this one has followers that lack what rots at their leader, and any byte of an entry rots."""
 OVERTAKEN = 23, 17
 """Of so many seeds this one has followers that stand still for longer than the log is kept."""
+MIXED = 7, 4
+"""Of so many seeds this one goes on from a plain log."""
 FACTS = 5, 3
 """Of so many seeds this one has administrators and clients that lock queues."""
 
@@ -58,6 +62,8 @@ class Kind:
     overtaken: bool
     lags: bool
     """Bits flip as where it `rots`, in any byte, and where a follower needs it."""
+    mixed: str
+    """Empty: no plain log is before the DLedger log; else one member's is "equal" to the others', "empty" or "different"."""
 
     @property
     def ids(self) -> list[str]:
@@ -65,7 +71,7 @@ class Kind:
 
     @property
     def peers(self) -> str:
-        return ";".join(f"{name}-{host}:40911" for name, host in zip(self.ids, HOSTS, strict=False))
+        return ";".join(f"{name}-{host}:{RAFT_PORT}" for name, host in zip(self.ids, HOSTS, strict=False))
 
     @property
     def quorum(self) -> int:
@@ -84,6 +90,8 @@ def kind_of(seed: int) -> Kind:
     lags = seed % LAGS[0] == LAGS[1]
     if lags:
         kept_s = None
+    is_mixed = seed % MIXED[0] == MIXED[1] and not lags and not overtaken
+    rots = rots and not is_mixed
     segment_bytes = 16_384 if kept_s else drawn.choice((16_384, 65_536))
     return Kind(
         brokers=brokers,
@@ -98,6 +106,7 @@ def kind_of(seed: int) -> Kind:
         has_deals=seed % DEALT[0] == DEALT[1],
         overtaken=overtaken and not lags,
         lags=lags,
+        mixed=random.Random(f"{seed}/before").choice(("equal", "empty", "different")) if is_mixed else "",
     )
 
 
@@ -180,10 +189,10 @@ class Look:
 
 
 def broker_on(node: Node, number: int) -> Look | None:
-    """None where none runs, its log is not open yet, or not any more."""
+    """None where none runs, its log is not open yet, or not any more; nor for one without Raft mode."""
     app = node.app
-    if not isinstance(app, BrokerApp):
+    if not isinstance(app, BrokerApp) or not isinstance(app.store, LedgerStore):
         return None
-    log = app.store._member.node  # type: ignore[attr-defined]  # a look
+    log = app.store._member.node  # a look
     look = Look(node.name, number, app, log, (node.name, node.incarnation))
     return look if log.core is not None and look.is_open else None

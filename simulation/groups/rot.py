@@ -4,7 +4,8 @@ G8  what rotted is found, and stands again on that disk, durably, byte for byte 
     members die meanwhile
 G9  a leader whose follower lacks what rotted goes on, and the follower gets it
 
-Invariant: a byte rots on one disk at a time, below what every member has sealed in its checkpoint; so a majority is sound."""
+Invariant: a byte rots on one disk at a time, below what its checkpoint has sealed, as that stands on the disk; so a majority is
+sound, and no start reads it: one begins with the last entry that is sealed, and takes a check value from the one before."""
 
 from __future__ import annotations
 
@@ -119,12 +120,12 @@ class Rot:
     def _flip(self, node: Node) -> Rotten | None:
         look = self._look_at(node)
         store = look.app.store
-        sealed = look.raft.store.synced_index
+        sealed = self._sealed(node, f"{look.raft.store.name}/checkpoint")
         found = [
             entry
             for entry in self._entries()
             if store.min_offset() <= entry.position and entry.end < store._log.cold_end  # type: ignore[attr-defined]
-            and entry.number <= sealed and (self._lags or record_in(entry) is not None and len(entry.body) > BODY_AT)
+            and entry.number < sealed - 1 and (self._lags or record_in(entry) is not None and len(entry.body) > BODY_AT)
         ]  # fmt: skip
         return self._flip_one(node, found)
 
@@ -144,6 +145,14 @@ class Rot:
         was = content[begin : begin + entry.end - entry.position]
         node.disk.flip_bit(path, begin + at, self._random.randrange(8))
         return Rotten(node, path, at, was, begin)
+
+    def _sealed(self, node: Node, path: str) -> int:
+        """The last such entry."""
+        size = len(node.disk.content(path) or b"")
+        lines = node.disk.durable_part(path, 0, size).decode().splitlines()
+        return max(
+            (int(line.partition("=")[2]) for line in lines if line.startswith("syncedIndex=")), default=-1
+        )
 
     def _bytes_of(self, entry: Entry) -> Iterator[int]:
         """Some that a look at the record, or at the entry's header, judges; or any, often one of the disk's own."""

@@ -36,14 +36,15 @@ from simulation.cluster.members import ReaderNotes
 from simulation.cluster.tableclients import TableClients, look_at
 from simulation.cluster.totals import Totals
 from simulation.cluster.violation import Violation
-from simulation.groups import factbugs, members  # noqa: F401  its bugs join the others
+from simulation.groups import factbugs, linkbugs, members, mixedbugs  # noqa: F401  their bugs join the others
 from simulation.groups.bounds import GroupBounds
 from simulation.groups.bugs import BUGS, planted
 from simulation.groups.check import GroupCheck
-from simulation.groups.clients import PLAIN, QUEUES_OF, SINGLE, ClientApp, topic_made
+from simulation.groups.clients import QUEUES_OF, SINGLE, ClientApp, topic_made
 from simulation.groups.delivered import all_delivered, judge_delayed_ones, messages_in
 from simulation.groups.faults import GroupFaults
 from simulation.groups.members import BROKER_PORT, BROKER_SET, HOSTS, Look, broker_on, kind_of
+from simulation.groups.mixed import BEFORE, Mixed
 from simulation.groups.retention import GroupRetention
 from simulation.groups.rot import Rot
 from simulation.kernel import seeds
@@ -89,6 +90,7 @@ class GroupWorld:
         self.client_node = self.world.node("client", members.CLIENT_HOST)
         self.check = GroupCheck(self.kind, self.nodes)
         self.retention = GroupRetention(self.kind.kept_s, self.check.decided)
+        self.mixed = self.made_mixed() if self.kind.mixed else None
         self.notes = ReaderNotes()
         self.faults = GroupFaults(
             self.world,
@@ -108,12 +110,17 @@ class GroupWorld:
         self.bounds = GroupBounds(
             self.world,
             [*self.nodes, self.namesrv],
-            lambda: self.tables.names if self.tables else 0,
+            lambda: (self.tables.names if self.tables else 0) + (self.mixed is not None),
+            deals=lambda: len(self.dealers.deals) if self.dealers else 0,
             has_deals=self.kind.has_deals,
         )
         self.dealers = self.made_dealers() if self.kind.has_deals else None
         self.known_looks: dict[str, Look] = {}
         self.looked_us = 0
+
+    def made_mixed(self) -> Mixed:
+        node = self.world.node("client before", members.FORMER_CLIENT_HOST)
+        return Mixed(self.world, self.kind, self.nodes, self.check.decided, node)
 
     def made_dealers(self) -> Dealers:
         node = self.world.node("dealers", members.DEALERS_HOST)
@@ -139,6 +146,12 @@ class GroupWorld:
         with seldom_collected(), tapped, small, gathers, self.errors.attached(), self.world as world:
             world.after_each_step(self.each_step)
             self.namesrv.start(members.namesrv_app)
+            if self.mixed is not None:
+                self.mixed.prepare()
+                self.retention.known.add(self.mixed.end)
+            world.after_each_step(self.each_step)
+            if self.mixed is not None:
+                self.mixed.put_right(self.looks)
             world.run_until(self.serves, START_LIMIT_MS)
             interval_ms = self.random.choice(SEND_INTERVALS_MS)
             self.client_node.start(
@@ -258,6 +271,8 @@ class GroupWorld:
         for look in self.looks():
             self.check.look_at_role(look)
             self.check.look_at_queues(look)
+            if self.mixed is not None:
+                self.mixed.look(look)
         self.retention.look(self.looks())
         if self.dealers is not None and self.client_is_ready():
             self.dealers.look()
@@ -378,11 +393,12 @@ class GroupWorld:
         strange = [found for found in self.notes.seen.values() if ever.get(found.place) != found]
         if strange:
             raise Violation("G1", f"{len(strange)} messages were read and never decided, as {strange[0]}")
-        for topic in PLAIN:
+        attempts = self.client.attempts() | ({} if self.mixed is None else {BEFORE: self.mixed.attempts})
+        for topic in attempts:
             found = self.read(topic)
             places = {message.place for message in found}
             found += [message for message in self.gone(topic) if message.place not in places]
-            verdict = judge(self.client.attempts()[topic], found)
+            verdict = judge(attempts[topic], found)
             if not verdict.holds:
                 raise Violation("G1", f"{len(verdict.faults)} broken promises, first: {verdict.faults[0]}")
         again = judge_delayed_ones(self.ask, self.client, self.check.decided, CLOCKS_MS)
@@ -428,6 +444,7 @@ class GroupWorld:
                 "acknowledged": self.acknowledged(),
                 "masters": len(self.check.served),
                 "beginnings moved up": self.retention.deleted,
+                "seeds behind a plain log": int(self.mixed is not None),
                 "logs begun anew": self.retention.restarted,
                 "rotten records mended": self.rot.mended,
             }

@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections import Counter
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 from simulation.kernel.loop import SimulatedLoop
 from simulation.kernel.process import PROCESS, Process
@@ -24,6 +24,14 @@ SYN_RETRIES_US = (1_000_000, 2_000_000, 4_000_000, 8_000_000, 16_000_000, 32_000
 RETRANSMIT_US_MAX = 1_000_000  # a healed cut is noticed by the next retransmission
 
 Factory = Callable[[], asyncio.BaseProtocol]
+
+
+class Open(NamedTuple):
+    """A connection with `host`, which has `port` here; `lost_us`: since when the other end has it no more."""
+
+    host: str
+    port: int
+    lost_us: int | None
 
 
 class SimulatedServer(asyncio.AbstractServer):
@@ -139,6 +147,14 @@ class SimulatedNetwork(Ways):
             for pipe in self._pipes
             if pipe.source.process is process and not pipe.source.is_gone()
         )
+
+    def open_of(self, process: Process) -> Iterator[Open]:
+        """The connections that a process believes to have."""
+        for pipe in self._pipes:
+            near = pipe.source
+            if near.process is process and not near.is_gone():
+                gone_us = near.peer.gone_us if near.peer.is_gone() else None
+                yield Open(pipe.hosts[1], near.name[1], gone_us)
 
     # -- processes
 

@@ -199,6 +199,8 @@ class SimulatedTransport(_FlowControlMixin, asyncio.Transport):  # type: ignore[
         self._end_received = False
         self._gone = False  # nothing comes in or goes out any more; connection_lost is called or under way
         self._made = False
+        self.gone_us = 0
+        """Since when, once it is."""
 
     # -- called by the protocol
 
@@ -327,6 +329,7 @@ class SimulatedTransport(_FlowControlMixin, asyncio.Transport):  # type: ignore[
         if self._gone:
             return
         self._gone = self._closing = self._ending = True
+        self.gone_us = self._loop.now_us
         self._unsent.clear()
         self._unsent_size = 0
         self._on_gone(self)

@@ -1,0 +1,51 @@
+"""Connections between members: one of each other member, whatever was lost without a word before."""
+
+from __future__ import annotations
+
+from simulation.kernel.node import Node
+from simulation.kernel.world import World
+from tests.unit.broker.groupset import GroupSet
+
+RAFT_PORT = 40911
+
+
+def links(world: World, node: Node, other: Node) -> list[int | None]:
+    """Since when, in us, the connections are lost there that `node` has from `other`; None for those that are whole."""
+    assert node.process is not None
+    return [
+        each.lost_us
+        for each in world.network.open_of(node.process)
+        if each.host == other.host and each.port == RAFT_PORT
+    ]
+
+
+def test_a_members_new_connection_ends_the_one_that_it_lost() -> None:
+    with World(5) as world:
+        group = GroupSet(world)
+        group.start_up()
+        leader = group.master
+        follower = next(node for node in group.brokers if node is not leader)
+        term = group.app(leader).store._member.term
+        for _ in range(3):
+            world.network.half_open(leader.host, follower.host)
+            assert None not in links(world, follower, leader)
+            world.run_for_ms(4_000)
+            assert links(world, follower, leader) == [None]
+        assert group.master is leader and group.app(leader).store._member.term == term
+
+
+def test_a_host_that_lost_power_again_and_again_leaves_one_connection() -> None:
+    with World(6) as world:
+        group = GroupSet(world)
+        group.start_up()
+        for _ in range(3):
+            leader = group.master
+            leader.kill(power_cut=True)
+            world.run_for_ms(4_000)
+            group.start(leader)
+            world.run_for_ms(4_000)
+            group.wait_for_master()
+        world.run_for_ms(5_000)
+        for node in group.brokers:
+            for other in group.brokers:
+                assert node is other or len(links(world, node, other)) <= 2
