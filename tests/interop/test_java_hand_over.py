@@ -1,6 +1,6 @@
 """Java clients of 5.3.3 and 4.9.8 with default settings, which ask for routes each 30 s, through planned hand-overs.
 
-What it costs them in time, with a time-out of their own, too, is measured by `python -m scripts.bench.handover`; here nothing may
+What it costs them in time, their own time-out included, is measured by `python -m scripts.bench.handover`; here nothing may
 fail, be lost or out of order."""
 
 from __future__ import annotations
