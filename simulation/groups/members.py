@@ -39,6 +39,8 @@ OVERTAKEN = 23, 17
 """Of so many seeds this one has followers that stand still for longer than the log is kept."""
 MIXED = 7, 4
 """Of so many seeds this one goes on from a plain log."""
+HANDED_ON = 37, 7
+"""Of so many seeds this one plays what simulation.groups.handedon says."""
 FACTS = 5, 3
 """Of so many seeds this one has administrators and clients that lock queues."""
 
@@ -58,6 +60,8 @@ class Kind:
     """Bits flip on disks at the end; the log is scrubbed all the time, and its files are small."""
     has_facts: bool
     """Administrators and clients that consume in order are at work."""
+    hands_on: bool
+    """Tables go from leader to leader where that is hardest, and members lose their connections, at the end."""
     has_deals: bool
     overtaken: bool
     lags: bool
@@ -90,6 +94,9 @@ def kind_of(seed: int) -> Kind:
     lags = seed % LAGS[0] == LAGS[1]
     if lags:
         kept_s = None
+    hands_on = seed % HANDED_ON[0] == HANDED_ON[1]
+    if hands_on:
+        brokers, kept_s, prefers = 3, None, False
     is_mixed = seed % MIXED[0] == MIXED[1] and not lags and not overtaken
     rots = rots and not is_mixed
     segment_bytes = 16_384 if kept_s else drawn.choice((16_384, 65_536))
@@ -102,7 +109,8 @@ def kind_of(seed: int) -> Kind:
         push_bytes=drawn.choice((8_000, 1 << 20)),
         pushes=drawn.choice((1, 8)),
         rots=rots,
-        has_facts=seed % FACTS[0] == FACTS[1],
+        has_facts=seed % FACTS[0] == FACTS[1] and not hands_on,
+        hands_on=hands_on,
         has_deals=seed % DEALT[0] == DEALT[1],
         overtaken=overtaken and not lags,
         lags=lags,

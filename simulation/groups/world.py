@@ -43,6 +43,7 @@ from simulation.groups.check import GroupCheck
 from simulation.groups.clients import QUEUES_OF, SINGLE, ClientApp, topic_made
 from simulation.groups.delivered import all_delivered, judge_delayed_ones, messages_in
 from simulation.groups.faults import GroupFaults
+from simulation.groups.handedon import HandedOn
 from simulation.groups.members import BROKER_PORT, BROKER_SET, HOSTS, Look, broker_on, kind_of
 from simulation.groups.mixed import BEFORE, Mixed
 from simulation.groups.retention import GroupRetention
@@ -107,10 +108,11 @@ class GroupWorld:
             end=lambda node, power_cut: self.faults.end(node, power_cut=power_cut),
         )  # fmt: skip
         self.tables = self.table_clients() if self.kind.has_facts else None
+        self.handed_on = self.made_handed_on() if self.kind.hands_on else None
         self.bounds = GroupBounds(
             self.world,
             [*self.nodes, self.namesrv],
-            lambda: (self.tables.names if self.tables else 0) + (self.mixed is not None),
+            self.names_asked_for,
             deals=lambda: len(self.dealers.deals) if self.dealers else 0,
             has_deals=self.kind.has_deals,
         )
@@ -121,6 +123,21 @@ class GroupWorld:
     def made_mixed(self) -> Mixed:
         node = self.world.node("client before", members.FORMER_CLIENT_HOST)
         return Mixed(self.world, self.kind, self.nodes, self.check.decided, node)
+
+    def made_handed_on(self) -> HandedOn:
+        def end(node: Node, back_ms: int) -> None:
+            self.faults.end(node)
+            self.faults.restart_at_ms[node.name] = self.world.now_ms + back_ms
+
+        return HandedOn(
+            self.world, self.nodes,
+            master=self.leader, master_address=self.master_address, end=end,
+            level=lambda: self.serves() and self.level(None), done=self.faults.done,
+        )  # fmt: skip
+
+    def names_asked_for(self) -> int:
+        handed_on = len(self.handed_on.facts.all) if self.handed_on else 0
+        return (self.tables.names if self.tables else 0) + handed_on + (self.mixed is not None)
 
     def made_dealers(self) -> Dealers:
         node = self.world.node("dealers", members.DEALERS_HOST)
@@ -144,7 +161,6 @@ class GroupWorld:
             dispatchloop, "GATHER_S", GATHER_S if self.kind.overtaken else dispatchloop.GATHER_S
         )
         with seldom_collected(), tapped, small, gathers, self.errors.attached(), self.world as world:
-            world.after_each_step(self.each_step)
             self.namesrv.start(members.namesrv_app)
             if self.mixed is not None:
                 self.mixed.prepare()
@@ -278,6 +294,8 @@ class GroupWorld:
             self.dealers.look()
         if self.tables is not None and self.client_is_ready():
             self.tables.look(self.broker_looks())
+        if self.handed_on is not None:
+            self.handed_on.look(self.broker_looks())
         if self.check.broken is not None:
             raise self.check.broken
         if self.notes.contradictions:
@@ -298,6 +316,9 @@ class GroupWorld:
         self.faults.end(leader)
         self.world.run_for_ms(self.random.choice((1_000, 3_000)))
         self.become_whole()
+        if self.handed_on is not None:
+            self.handed_on.play()
+            self.become_whole()
         if self.kind.rots or self.kind.lags:
             self.rot.play()
             self.become_whole()
@@ -364,6 +385,8 @@ class GroupWorld:
             self.tables.at_the_end(self.broker_looks)
             self.totals.counts["locks of queues answered"] += self.tables.locks.answered
             self.totals.counts["facts"] += self.tables.facts.answers
+        if self.handed_on is not None:
+            self.handed_on.lease()
         if self.dealers is not None:
             self.dealers.settle(self.world)
         self.retention.stop(self.looks())
@@ -383,6 +406,8 @@ class GroupWorld:
         self.watch()
         for look in self.looks():
             self.check.all_listed(look)
+        if self.handed_on is not None:
+            self.handed_on.lose_links()
         self.world.run_for_ms(COPIED_MS)
         self.bounds.at_the_end()
         if self.dealers is not None:

@@ -104,6 +104,7 @@ class SimulatedNetwork(Ways):
                     transport.lost(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"))
                     transport.out.silence()
             self._astray.clear()
+            self._go_on()
         healed: dict[Way, int] = {}
         for way, since_us in list(self._cut_since_us.items()):
             if (host is None or host in way) and (other is None or other in way):
@@ -114,6 +115,14 @@ class SimulatedNetwork(Ways):
             if lasted_us >= 0:
                 wait_us = int(self._random.random() * min(lasted_us, RETRANSMIT_US_MAX))
                 self.loop.call_at_us(self.loop.now_us + wait_us, pipe.wake, context=self.context)
+
+    def _go_on(self) -> None:
+        """Connections that were stalled are no more."""
+        stalled = [pipe for pipe in self._pipes if self.is_stalled(pipe.source.name, pipe.sink.name)]
+        self._stalled.clear()
+        for pipe in stalled:
+            wait_us = int(self._random.random() * RETRANSMIT_US_MAX)
+            self.loop.call_at_us(self.loop.now_us + wait_us, pipe.wake, context=self.context)
 
     def misdirect(self, host: str, other: str, to: str) -> None:
         """What `host` opens to `other` from now on reaches `to`, as after a change of addresses that it missed."""
@@ -137,8 +146,9 @@ class SimulatedNetwork(Ways):
         return sum(1 for transport in self._between(host, other) if transport.host == host)
 
     def is_whole(self) -> bool:
-        """Nothing is cut, delayed, silent or misdirected; for checkers."""
-        return not (self._cut_since_us or self._delays_us or self._silent_hosts or self._misdirected)
+        """Nothing is cut, stalled, delayed, silent or misdirected; for checkers."""
+        ways = self._cut_since_us, self._stalled, self._delays_us, self._silent_hosts, self._misdirected
+        return not any(ways)
 
     def open_by_host(self, process: Process) -> Counter[str]:
         """How many connections a process believes to have, by the host at the other end."""

@@ -108,6 +108,8 @@ class Pipe:
         ways = self._ways
         if not self._items or not self.sink.is_made() or ways.is_cut(*self.hosts):
             return  # wake() comes with connection_made or when the cut heals
+        if ways.is_stalled(self.source.name, self.sink.name):
+            return  # wake() comes when that heals
         arrives_us, kind, _ = self._items[0]
         if arrives_us > ways.loop.now_us:
             self._arm(arrives_us)
