@@ -46,6 +46,12 @@ class OutcomeUnknown(Exception):
     decided or vanish."""
 
 
+BEGIN_ANEW = (
+    "this disk lost or changed it: once a majority of the other members runs, stop this one, move its folder away, of a "
+    "Raft-mode broker all of storePathRootDir, and start it empty; it gets the log from them"
+)
+
+
 class LogDamaged(Exception):
     """The data files contradict what was durable. Not repaired by itself: remove this member's folder only
     after making sure that a majority of the others is healthy, then start it empty."""

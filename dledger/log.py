@@ -25,7 +25,7 @@ from dledger.entry import (
     read_index_unit,
     stored_check,
 )
-from dledger.errors import EntryMisplaced, EntryUnreadable, LogDamaged
+from dledger.errors import BEGIN_ANEW, EntryMisplaced, EntryUnreadable, LogDamaged
 from dledger.filelist import FileList
 from dledger.membership import is_members
 from dledger.settings import DLedgerSettings
@@ -108,6 +108,12 @@ class EntryLog:
         rest = self.data.rest_of_file(position)
         closed = len(rest) < BLANK.size or BLANK.unpack_from(rest) == (BLANK_MAGIC, len(rest))
         return position + len(rest) if closed else position
+
+    def place(self, position: int) -> str:
+        """For an operator: where in which file what is to stand there would."""
+        position = self.skip_blank(position)
+        at = position % self.data.file_bytes
+        return f"offset {at} of {self.data.where}/{position - at:020d}"
 
     # Where an entry stands
 
@@ -266,14 +272,50 @@ class EntryLog:
             stored_size = ENTRY_HEADER.unpack_from(self.data.rest_of_file(position))[1]
             self.data.rewrite(position, bytes(self.data.rest_of_file(position)[:stored_size]))
 
+    def kept(self, count: int) -> tuple[int, int]:
+        """Where a log ends that keeps the entries before `count`, which it has, and its check value, as the entry that goes on
+        from it, or the last one that is kept, proves it: what comes would go on from one that rotted for good. Raises
+        LogDamaged."""
+        last = count - 1
+        if last == self.begin.index:
+            return self.begin.position, self.begin.check
+        try:
+            unit = self.believed_unit(last)
+            check = stored_check(self.data.rest_of_file(unit.position))
+            if self._goes_on_from(check, count) or self._follows(unit, check):
+                return unit.end, check
+        except LogDamaged as error:
+            raise self._not_kept(last) from error
+        raise self._not_kept(last)
+
+    def _goes_on_from(self, check: int, index: int) -> bool:
+        """Whether entry `index` proves this check value of the one before."""
+        unit = self.unit(index)
+        if unit is None or not check:
+            return False
+        stored = decode_entry(self.data.rest_of_file(unit.position), unit.position, check)
+        return stored is not None and stored.entry.index == index and stored.check != 0
+
+    def _follows(self, unit: IndexUnit, check: int) -> bool:
+        """Whether the entry of `unit` is sound, and has this check value."""
+        rest = self.data.rest_of_file(unit.position)
+        stored = decode_entry(rest, unit.position, self.check_of(unit.index - 1))
+        return stored is not None and index_unit_of(rest) == unit and stored.check == check
+
+    def _not_kept(self, index: int) -> LogDamaged:
+        unit = self.unit(index)
+        where = "its index says nothing of it" if unit is None else self.place(unit.position)
+        what = f"entry {index}, which was durable, cannot be read, and the log is to be cut behind it"
+        return LogDamaged(self.where, f"{what}: {where}; {BEGIN_ANEW}")
+
     async def cut(self, count: int) -> None:
         """Keeps the entries before `count`, and erases all that is known to stand behind them, a blank too: what comes goes
         where it would go if that had never been there. Durable at the next `sync`. Raises LogDamaged, OSError."""
-        self.cuts += 1
         end, units_end = self.end, (self.end_index + 2) * INDEX_UNIT.size
+        kept = self.kept(count) if count <= self.end_index else (end, self.check)
+        self.cuts += 1
         if count <= self.end_index:
-            self.end = self.end_of(count - 1)
-            self.check = self.check_of(count - 1)
+            self.end, self.check = kept
             self.batch_count = max(0, self.batch_count - (self.end_index + 1 - count))
             self.end_index = count - 1
         await self.data.erase(self.end, end + ENTRY_HEADER_BYTES)

@@ -17,7 +17,7 @@ from dledger.entry import (
     encode_index_unit,
     stored_check,
 )
-from dledger.errors import LogDamaged
+from dledger.errors import BEGIN_ANEW, LogDamaged
 from dledger.log import EntryLog
 from dledger.membership import History
 from dledger.raftlog import RaftLog
@@ -107,7 +107,6 @@ def refuse_later_entries(log: EntryLog, last_term: int) -> None:
         stored = entry_at(log, unit.position, check)
         later = stored is not None and stored.entry.index == index and stored.entry.term >= last_term
         if later and stored is not None and index - stored.batch_position > missing:
-            raise LogDamaged(
-                log.where, f"entry {missing} is unreadable, but entry {index}, written later, is intact"
-            )
+            what = f"entry {missing} is unreadable, but entry {index}, written later, is intact"
+            raise LogDamaged(log.where, f"{what}: {log.place(log.end)}; {BEGIN_ANEW}")
         index, before = index + 1, unit

@@ -318,3 +318,26 @@ def test_a_delayed_message_that_rotted_since_it_was_checked_is_delivered_as_it_w
     assert group.master is node and group.app(node).store.soundness.repairs == 1
     assert sorted(bytes(one.body) for one in group.run(group.read_all())) == sorted(sent)
     assert ledger_files(node)[path][: len(was.rstrip(b"\0"))] == was.rstrip(b"\0")
+
+
+def test_a_member_whose_last_sealed_entries_rotted_says_what_to_do_and_that_helps(world: World) -> None:
+    """A start reads those, and no other member can be asked yet."""
+    group = GroupSet(world, **SCRUB)
+    group.start_up()
+    sent = messages("some", 300)
+    group.run(group.send_all(sent))
+    world.run_until(group.level, 20_000)
+    world.run_for_ms(10_000)
+    node = next(one for one in group.brokers if one is not group.master)
+    path, was = next(item for item in ledger_files(node).items() if b"some 299 " in item[1])
+    node.kill(power_cut=True)
+    place = entries_of(was, int(path[-20:]))[-2 if was.endswith(b"\0") else -1][0]
+    node.disk.flip_bit(path, place + 29, 2)
+    group.start(node)
+    world.run_until(lambda: node.failure is not None, 20_000)
+    said = str(node.failure)
+    assert f"offset {place} of {path}" in said and "all of storePathRootDir, and start it empty" in said
+    node.disk.wipe()
+    group.start(node)
+    world.run_until(group.level, 60_000)
+    assert sorted(bytes(one.body) for one in group.run(group.read_all())) == sorted(sent)
