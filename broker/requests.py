@@ -211,6 +211,7 @@ class Requests:
             clock=clock,
             levels_ms=levels_ms,
             totals=self.totals,
+            followed=None if settings.pair is None else acknowledgement.followed_end,
         )
         forwarding.on_release(self.delivery.soon)
         self.clients = ClientRequests(
