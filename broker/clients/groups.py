@@ -6,6 +6,7 @@ subscription's text, never taken from the client."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from broker.clients.bounds import (
@@ -38,10 +39,8 @@ class Subscription:
         the time of all others for 5 s, wanted or not."""
         if not self._is_made:
             self._is_made = True
-            try:
+            with suppress(FilterError):  # its client asked whether it is one (46), and hears it when it pulls
                 self._matching = property_filter(self.data.sub_string, self.data.expression_type)
-            except FilterError:
-                pass  # its client asked whether it is one (46), and hears of it again when it pulls
         return self._matching
 
     @property
