@@ -6,6 +6,7 @@ subscription's text, never taken from the client."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from broker.clients.bounds import (
@@ -26,12 +27,21 @@ from remoting.peer import Peer
 
 @dataclass(slots=True)
 class Subscription:
-    """What a group wants of one topic; the newest version counts. One of another type than tags has no `filter`, and no
-    `matching` either where its expression is none."""
+    """What a group wants of one topic; the newest version counts. One of another type than tags has no `filter`."""
 
     data: SubscriptionData
     filter: TagFilter | None
-    matching: PropertyFilter | None = None
+    _matching: PropertyFilter | None = None
+    _is_made: bool = False
+
+    def matching(self) -> PropertyFilter | None:
+        """By properties; None where the expression is none. Made for the first pull: those that a heartbeat has room for took
+        the time of all others for 5 s, wanted or not."""
+        if not self._is_made:
+            self._is_made = True
+            with suppress(FilterError):  # its client asked whether it is one (46), and hears it when it pulls
+                self._matching = property_filter(self.data.sub_string, self.data.expression_type)
+        return self._matching
 
     @property
     def version(self) -> int:
@@ -259,9 +269,4 @@ def subscription_of(data: SubscriptionData) -> Subscription:
     """With its filter. Raises HeaderError for a bad one of tags."""
     if is_tag_type(data.expression_type):
         return Subscription(data, tag_filter(data.sub_string, None))
-    try:
-        return Subscription(data, None, property_filter(data.sub_string, data.expression_type))
-    except (
-        FilterError
-    ):  # its client asked whether the expression is one (46), and hears of it again when it pulls
-        return Subscription(data, None)
+    return Subscription(data, None)

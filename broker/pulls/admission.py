@@ -137,11 +137,13 @@ class PullAdmission:
             raise Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's group info not exist")
         if subscription.version < header.sub_version:
             raise Refused(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
-        if not is_tag_type(subscription.data.expression_type):
-            if subscription.matching is None:
-                raise Refused(ResponseCode.FILTER_DATA_NOT_EXIST, NO_FILTER)
-            self._check_taken(subscription.data.expression_type)
-        return subscription.filter, subscription.matching
+        if is_tag_type(subscription.data.expression_type):
+            return subscription.filter, None
+        matching = subscription.matching()
+        if matching is None:
+            raise Refused(ResponseCode.FILTER_DATA_NOT_EXIST, NO_FILTER)
+        self._check_taken(subscription.data.expression_type)
+        return None, matching
 
     def _subscription(self, peer: Peer, header: PullMessageHeader) -> Subscription | None:
         """As the group's heartbeats said; where that is older than the pull, as its own client was heard to say."""

@@ -9,7 +9,9 @@ from typing import Any, cast
 import orjson
 import pytest
 
+from broker.clients import groups
 from broker.clients.groups import ConsumerGroups
+from broker.clients.subscription import property_filter
 from broker.tables import consumerfilters
 from broker.tables.consumerfilters import CONSUMER_FILTERS_FILE, KEPT_MS, SEEN_BEFORE_MS, ConsumerFilters
 from messagestore.errors import RecordDamaged
@@ -254,7 +256,7 @@ def test_who_was_there_before_the_start_is_taken_to_have_left() -> None:
 def test_the_table_is_bounded_and_changes_are_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     changes: list[int] = []
     table = ConsumerFilters(ManualClock(), lambda: changes.append(1))
-    monkeypatch.setattr(consumerfilters, "CHARACTERS_MAX", 30)
+    monkeypatch.setattr(consumerfilters, "CHARACTERS_MAX", consumerfilters.FILTER_CHARACTERS + 30)
     table.register("CG", [subscription("a > 1")])
     table.register("CG", [subscription("a > 1")])
     assert len(changes) == 1
@@ -262,6 +264,43 @@ def test_the_table_is_bounded_and_changes_are_told_once(monkeypatch: pytest.Monk
     assert table.find("CG2", "orders") is None and len(changes) == 1
     table.register("CG", [subscription("a > 22", version=6)])
     assert table.find("CG", "orders").expression == "a > 22"
+
+
+def test_many_short_filters_are_bounded_and_a_heartbeat_looks_at_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = ConsumerFilters(ManualClock(), lambda: None)
+    monkeypatch.setattr(consumerfilters, "CHARACTERS_MAX", 10 * consumerfilters.FILTER_CHARACTERS)
+    for number in range(50):
+        table.register(f"G{number}", [subscription("a")])
+    again = filters(ManualClock())
+    again.decode(table.encode())
+    assert len(orjson.loads(again.encode())["filterDataByTopic"]["orders"]["groupFilterData"]) == 9
+    monkeypatch.setattr(table, "_all", lambda: pytest.fail("this costs what strangers left there"))
+    table.register("G1", [subscription("b", topic="others")])
+    assert table.find("G1", "orders").dead_time and not table.find("G2", "orders").dead_time
+
+
+def test_expressions_are_compiled_for_their_first_pull_and_not_for_heartbeats(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A heartbeat has room for 500 of 250 conditions, which took 5 s."""
+    made: list[str] = []
+
+    def compiled(expression: str, expression_type: str) -> PropertyFilter:
+        made.append(expression)
+        return property_filter(expression, expression_type)
+
+    monkeypatch.setattr(groups, "property_filter", compiled)
+    consumers, peer = ConsumerGroups(), RecordingPeer()
+    wanted = [subscription(f"n > {number}", topic=f"T{number}") for number in range(100)]
+    consumers.heartbeat(cast(Any, peer), heartbeat(*wanted, subscription("n >", topic="bad")), "JAVA", 479)
+    assert made == []
+    found, bad = consumers.subscription("CG", "T7"), consumers.subscription("CG", "bad")
+    assert found is not None and bad is not None
+    for _ in range(2):
+        assert found.matching() is not None and bad.matching() is None
+    assert made == ["n > 7", "n >"]
 
 
 def test_a_group_without_clients_has_no_living_filter() -> None:
