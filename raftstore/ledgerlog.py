@@ -39,6 +39,7 @@ class LedgerLog(LogFiles):
         self._node = node
         self._queue_ends = queue_ends
         self._old: OldLog | None = None
+        self._told_first: int | None = None  # it was told that files before it stay
         self._tail: Block | None = None
         """Records that have their places, and are to be filled in."""
         self._replaced = False
@@ -206,5 +207,7 @@ class LedgerLog(LogFiles):
             try:
                 await self._node.begin_at(self._first, self._queue_ends())
             except LogDamaged as error:  # the next round tries again, and what rotted is mended meanwhile
-                logger.warning("files before %d stay for now: %s", self._first, error)
+                if self._told_first != self._first:
+                    logger.warning("files before %d stay for now: %s", self._first, error)
+                self._told_first = self._first
         return gone

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from dledger.entry import ENTRY_HEADER_BYTES
+from dledger.entry import ENTRY_HEADER_BYTES, check_of, index_header, stored_check
 from dledger.errors import (
     LogDamaged,
     LogOfAnother,
@@ -44,7 +44,9 @@ from raftstore.filling import Filling
 from raftstore.formerlog import FormerLog
 from raftstore.ledgerlog import LedgerLog
 from raftstore.member import Member
+from raftstore.ownindex import OwnIndex
 from raftstore.queueends import QueueEnd, QueueEndsUnreadable, decode_queue_ends, encode_queue_ends
+from raftstore.sounddispatch import SoundDispatch
 
 logger = logging.getLogger("raftstore.store")
 
@@ -90,6 +92,10 @@ class LedgerStore(BrokerStore):
         self._restart = restart
         self._progress = asyncio.Event()
         self._chain = Chain()
+        self._own_index = OwnIndex(member.node)
+        self._sound_dispatch = SoundDispatch(
+            self.soundness, others=member.others, doubted=self._entry_doubted
+        )
         self._looks_again = False
         member.tells(
             readable=self._readable_to,
@@ -217,6 +223,46 @@ class LedgerStore(BrokerStore):
         if len(ends) > 1 and ends[-1] <= self._confirm and not self._looks_again:
             self._looks_again = True
             self.runs(self._look_again(ends[0], ends[-1]), "look at what could not be read")
+
+    def _is_as_written(self, content: memoryview, physical_offset: int) -> bool:
+        """Of an entry its check value tells, which covers more than the CRCs of the record in it."""
+        if not super()._is_as_written(content, physical_offset):
+            return False
+        position = self.begin_of(physical_offset)
+        if position == physical_offset:
+            return True
+        log = self._member.node.store.log
+        assert log is not None
+        try:
+            head = bytes(self._log.read(position, ENTRY_HEADER_BYTES))
+            unit, told = index_header(head), stored_check(head)
+            if unit is None or not log.begin.index < unit.index <= log.end_index:
+                return False
+            return told in (0, check_of(head + bytes(content), log.check_of(unit.index - 1)))
+        except (LogDamaged, OffsetOutOfRange):
+            return False
+
+    async def _may_dispatch(self, start: int, end: int) -> bool:
+        return await self._sound_dispatch.may_read(start, end)
+
+    def _dispatch_looks_again(self, position: int) -> bool:
+        return position >= self._log.divided_at and self._sound_dispatch.looks_again(position)
+
+    async def _doubted(self, record_offset: int, size: int) -> tuple[int, int] | None:
+        """With the entry before, whose check value may be what rotted."""
+        if self.is_plain(record_offset):
+            return await super()._doubted(record_offset, size)
+        return self._entry_doubted(self.begin_of(record_offset))
+
+    def _entry_doubted(self, position: int) -> tuple[int, int] | None:
+        try:
+            unit = self._own_index.at(position)
+        except LogDamaged:
+            return None
+        if unit is None or not self._log.min_offset <= position < unit.end <= self._confirm:
+            return None
+        begin = max(self._log.min_offset, self._log.divided_at, self._member.ends_up_to(unit.index)[0])
+        return min(begin, position), unit.end
 
     async def _look_again(self, start: int, end: int) -> None:
         self.soundness.doubt(start, end)

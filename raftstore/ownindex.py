@@ -38,6 +38,14 @@ class OwnIndex:
         behind = self._unit(indexes[number]).position if number < len(indexes) else log.end
         return number > 0 and self._unit(indexes[number - 1]).end == position and behind == position + left
 
+    def at(self, position: int) -> IndexUnit | None:
+        """Of the entry that begins there; None for none. Raises LogDamaged."""
+        log = self._log
+        indexes = range(log.begin.index + 1, log.end_index + 1)
+        number = bisect_left(indexes, position, key=lambda index: self._unit(index).position)
+        unit = self._unit(indexes[number]) if number < len(indexes) else None
+        return unit if unit is not None and unit.position == position else None
+
     def around(self, index: int) -> Around:
         """What is written around entry `index`. Raises LogDamaged."""
         log = self._log

@@ -102,6 +102,8 @@ def failed_over(fleet: Fleet, *, count: int, facts: bool = False) -> tuple[str, 
     counts = (
         f"{count} failovers, {outcome.verdict.acknowledged:,} acknowledged, {len(outcome.verdict.lost)} lost"
     )
+    if fleet.restarts:
+        counts += f"; {fleet.restarts.total()} times a slave of Java's followed a former master and was started anew"
     idle = [f"{name} was never master" for name in fleet.layout.broker_names if facts and name not in masters]
     return counts, [*outcome.verdict.faults, *idle]
 

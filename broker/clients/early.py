@@ -7,7 +7,7 @@ it, and is bounded."""
 
 from __future__ import annotations
 
-from broker.clients.bounds import of_subscription
+from broker.clients.bounds import of_member, of_subscription
 from broker.clients.groups import ConsumerGroups, Subscription, subscription_of
 from remoting.bodies.heartbeats import SubscriptionData
 from remoting.peer import Peer
@@ -27,7 +27,7 @@ class EarlySubscriptions:
     def said(self, peer: Peer, group: str, data: list[SubscriptionData]) -> None:
         """The client behind `peer` reads these for `group`. Raises HeaderError for a bad subscription."""
         self._forget(peer, group)
-        wanted = sum(map(of_subscription, data))
+        wanted = _characters(group, data)
         if peer.closed or self._characters + wanted > KEPT_CHARACTERS_MAX:
             return
         told = {each.topic: subscription_of(each) for each in data}
@@ -35,7 +35,7 @@ class EarlySubscriptions:
             self._told[peer] = {}
             peer.on_close(self._closed)
         self._told[peer][group] = told
-        self._characters += _characters(told)
+        self._characters += _characters(group, [each.data for each in told.values()])
 
     def find(self, peer: Peer, group: str, topic: str) -> Subscription | None:
         """What the client behind `peer` wants of `topic` for `group`."""
@@ -45,21 +45,26 @@ class EarlySubscriptions:
         return self._told.get(peer, {}).get(group, {}).get(topic)
 
     def subscribed(self, peer: Peer, group: str, topic: str) -> SubscriptionData | None:
-        """The same of any client of the group, where heartbeats said it."""
-        found = self._consumers.subscription(group, topic) or self.find(peer, group, topic)
-        return None if found is None else found.data
+        """The newest of that, and of what heartbeats said for the whole group."""
+        known, early = self._consumers.subscription(group, topic), self.find(peer, group, topic)
+        found = [each.data for each in (known, early) if each is not None]
+        return max(found, key=lambda data: data.sub_version, default=None)
 
     def is_known(self, peer: Peer, group: str) -> bool:
         """Whether heartbeats of `group` came over `peer`."""
         return self._consumers.client_id_of(peer, group) is not None
 
     def _forget(self, peer: Peer, group: str) -> None:
-        self._characters -= _characters(self._told.get(peer, {}).pop(group, {}))
+        told = self._told.get(peer, {}).pop(group, None)
+        if told is not None:
+            self._characters -= _characters(group, [each.data for each in told.values()])
 
     def _closed(self, peer: Peer) -> None:
-        for told in self._told.pop(peer, {}).values():
-            self._characters -= _characters(told)
+        for group in list(self._told.get(peer, {})):
+            self._forget(peer, group)
+        self._told.pop(peer, None)
 
 
-def _characters(told: dict[str, Subscription]) -> int:
-    return sum(of_subscription(each.data) for each in told.values())
+def _characters(group: str, data: list[SubscriptionData]) -> int:
+    """A group without any subscription stands here, too."""
+    return of_member(group, "") + sum(map(of_subscription, data))

@@ -56,7 +56,7 @@ class Log(Protocol):
 
     def max_offset(self) -> int: ...
 
-    async def message_at(self, physical_offset: int) -> memoryview | None: ...
+    async def message_at(self, physical_offset: int, size: int = 0) -> memoryview | None: ...
 
     def append(self, messages: Sequence[MessageToStore]) -> list[Appended]: ...
 
@@ -258,7 +258,7 @@ class DelayDelivery:
     async def _message_of(self, entry: QueueEntry) -> MessageToStore | None:
         if is_filler(entry):
             return None
-        content = await self._store.message_at(entry.physical_offset)
+        content = await self._store.message_at(entry.physical_offset, entry.size)
         try:
             message = None if content is None else delivered(decode(content, verify_body=False))
         except RecordError:

@@ -80,7 +80,10 @@ class HostileTables(Fault):
         """To the controller with this number."""
         if self.random.random() < 0.7:
             sender = self.random.choice([number for number in range(3) if number != asked])
-            return list(members.between_members("group1", f"n{sender}", f"n{asked}"))
+            names = "group1", f"n{sender}", f"n{asked}"
+            if self.random.random() < 0.5:
+                return list(members.believable(*names, (members.TERM_NEAR, *members.TERMS_FAR)))
+            return list(members.between_members(*names))
         ids = [look.broker_id or 1 for look in self.machines.broker_looks()] or [1]
         master, slave = self.random.choice(ids), self.random.choice(ids)
         return list(members.to_controllers(CLUSTER_NAME, BROKER_SET, master, slave))

@@ -10,7 +10,7 @@ from simulation.groups.bugs import bug
 @bug("former-links-kept", Conversation, "spoke")
 def beside_the_one_before(self: Conversation, peer: Peer, sender: str) -> None:
     """What a member that lost power left open stays beside its new connection, until it was silent for two minutes."""
-    self.spoke_on.pop(sender, None)
+    self.silent_ms = 120_000
     spoke(self, peer, sender)
 
 

@@ -95,13 +95,19 @@ def compiled(sources: Sequence[Path], jars: Path) -> Path:
 
 
 def default_clients(
-    jars: Path, namesrv: str, topic: str, home: Path, poll_ms: int | None = None
+    jars: Path,
+    namesrv: str,
+    topic: str,
+    home: Path,
+    poll_ms: int | None = None,
+    send_timeout_ms: int | None = None,
 ) -> PeerProcess:
-    """java/handover/HandOver.java, with the client that `jars` hold and, but for `poll_ms`, its default settings."""
+    """java/handover/HandOver.java, with the client that `jars` hold and, but for what is given here, its default settings."""
     classes = compiled([SOURCES / "handover/HandOver.java"], jars)
     path = os.pathsep.join([str(classes), str(SOURCES), f"{jars}/*"])
     # 4.9 has a logger of its own, which no file of ours silences
     silent = [f"-Duser.home={home}", "-Drocketmq.client.logLevel=WARN"]
+    silent += [] if send_timeout_ms is None else [f"-DsendTimeoutMs={send_timeout_ms}"]
     more = [] if poll_ms is None else [str(poll_ms)]
     command = ["java", "-Xmx256m", *QUICK_START, *silent, "-cp", path, "HandOver", namesrv, topic, *more]
     return PeerProcess(command)

@@ -66,7 +66,7 @@ class ScriptedLog:
     def max_offset(self) -> int:
         return self.end
 
-    async def message_at(self, physical_offset: int) -> memoryview | None:
+    async def message_at(self, physical_offset: int, size: int = 0) -> memoryview | None:
         if physical_offset in self.damaged:
             raise RecordDamaged("00000000000000000000", physical_offset, "the body has another CRC")
         record = self.records.get(physical_offset)

@@ -166,3 +166,31 @@ def test_questions_and_what_is_kept_are_bounded(monkeypatch: pytest.MonkeyPatch)
         assert (await master.pull(AskedClient(java))).code == ResponseCode.SUBSCRIPTION_NOT_EXIST
 
     asyncio.run(pulls())
+
+
+def test_what_is_passed_on_is_the_newest_that_the_group_or_the_client_said() -> None:
+    async def pulls() -> None:
+        master, client, heard = NewMaster(), AskedClient(java), RecordingPeer()
+        master.heartbeat(heard, TOLD_VERSION - 1)
+        await master.pull(client)
+        told = master.early.subscribed(cast(Any, client), GROUP, TOPIC)
+        assert told is not None and (told.sub_string, told.sub_version) == ("Tag", TOLD_VERSION)
+        master.heartbeat(heard, TOLD_VERSION + 1)
+        told = master.early.subscribed(cast(Any, client), GROUP, TOPIC)
+        assert told is not None and (told.sub_string, told.sub_version) == ("Other", TOLD_VERSION + 1)
+
+    asyncio.run(pulls())
+
+
+def test_groups_that_subscribe_to_nothing_are_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def said() -> None:
+        early, client = EarlySubscriptions(ConsumerGroups()), AskedClient(java)
+        monkeypatch.setattr(early_module, "KEPT_CHARACTERS_MAX", 1_000)
+        for number in range(50):
+            early.said(cast(Any, client), f"G{number}", [])
+        assert len(early._told[cast(Any, client)]) == 4
+        for closed in client.close_callbacks:
+            closed(client)
+        assert not early._told and early._characters == 0
+
+    asyncio.run(said())

@@ -181,7 +181,7 @@ class ScriptedLog:
     def max_offset(self) -> int:
         return len(self.bytes)
 
-    async def message_at(self, physical_offset: int) -> memoryview | None:
+    async def message_at(self, physical_offset: int, size: int = 0) -> memoryview | None:
         return memoryview(bytes(self.bytes))[physical_offset:]
 
     def begin_of(self, record_offset: int) -> int:

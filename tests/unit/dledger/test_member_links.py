@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from simulation.kernel.node import Node
+import asyncio
+import logging
+
+import pytest
+
+from dledger.messagejson import Envelope, encode_request
+from dledger.messages import HeartBeatRequest, MessageCode
+from remoting.client import RemotingClient
+from remoting.command import RemotingCommand
+from simulation.kernel.node import Node, SimulatedClock
 from simulation.kernel.world import World
-from tests.unit.broker.groupset import GroupSet
+from tests.unit.broker.groupset import MEMBERS, GroupSet
 
 RAFT_PORT = 40911
 
@@ -49,3 +58,36 @@ def test_a_host_that_lost_power_again_and_again_leaves_one_connection() -> None:
         for node in group.brokers:
             for other in group.brokers:
                 assert node is other or len(links(world, node, other)) <= 2
+
+
+def test_two_processes_that_say_they_are_one_member_do_not_end_each_others_links(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """An old one that goes on, and a new one on the same host."""
+    with World(7) as world, caplog.at_level(logging.INFO, "remoting"):
+        group = GroupSet(world)
+        group.start_up()
+        leader = group.master
+        follower = next(node for node in group.brokers if node is not leader)
+        here, there = (f"n{group.brokers.index(node)}" for node in (leader, follower))
+        old_one = world.node("old process", leader.host)
+        heartbeat = encode_request(Envelope("broker-a", here, there), HeartBeatRequest(0))
+        answers: list[object] = []
+
+        async def speak() -> None:
+            client = RemotingClient(clock=SimulatedClock(old_one))
+            while True:
+                command = RemotingCommand.request(MessageCode.HEART_BEAT, body=heartbeat)
+                answers.append((await client.call(MEMBERS[there], command)).code)
+                await asyncio.sleep(0.02)
+
+        caplog.clear()
+        old_one.spawn(speak())
+        world.run_for_ms(3_000)
+        assert len(answers) > 100
+        assert links(world, follower, leader) == [None, None]
+        assert "connection cut" not in caplog.text
+        old_one.kill()
+        world.run_for_ms(3_000)
+        assert links(world, follower, leader) == [None]
+        assert group.master is leader

@@ -144,8 +144,16 @@ public final class HandOver {
         return client;
     }
 
+    private static <P extends DefaultMQProducer> P sending(P producer) {
+        Integer timeout = Integer.getInteger("sendTimeoutMs");
+        if (timeout != null) {
+            producer.setSendMsgTimeout(timeout);
+        }
+        return producer;
+    }
+
     private static void produce(String name, String[] arguments, boolean retries) throws Exception {
-        DefaultMQProducer producer = named(new DefaultMQProducer(arguments[1] + "Producer"), name, arguments);
+        DefaultMQProducer producer = sending(named(new DefaultMQProducer(arguments[1] + "Producer"), name, arguments));
         if (!retries) {
             producer.setRetryTimesWhenSendFailed(0);
         }
@@ -179,7 +187,8 @@ public final class HandOver {
     }
 
     private static void transact(String[] arguments) throws Exception {
-        TransactionMQProducer producer = named(new TransactionMQProducer(arguments[1] + "Transactions"), "transactions", arguments);
+        TransactionMQProducer producer =
+            sending(named(new TransactionMQProducer(arguments[1] + "Transactions"), "transactions", arguments));
         producer.setTransactionListener(new TransactionListener() {
             @Override
             public LocalTransactionState executeLocalTransaction(Message message, Object argument) {
