@@ -134,6 +134,13 @@ class SimulatedNetwork(Ways):
             transport.lost(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"))
             transport.out.silence()
 
+    def hold_up(self, host: str, port: int, late_ms: int) -> None:
+        """What `host` sends from now on over the connections that it has at its `port` arrives so much later; others are not
+        held up."""
+        for pipe in self._pipes:
+            if pipe.source.name == (host, port):
+                pipe.late_us = 1000 * late_ms
+
     def half_open(self, forgetful: str, other: str) -> None:
         """`forgetful` loses its connections with `other`, which learns of it only by a reset when it next sends."""
         for transport in self._between(forgetful, other):

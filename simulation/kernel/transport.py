@@ -58,6 +58,7 @@ class Pipe:
         self._unacknowledged = 0
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
+        self.late_us = 0
 
     def room(self) -> int:
         return WINDOW_BYTES - self._in_flight - self._unacknowledged
@@ -67,7 +68,7 @@ class Pipe:
         if self._closed:
             return
         self._closed = kind == LOSS
-        arrives_us = self._ways.arrival_us(*self.hosts)
+        arrives_us = self._ways.arrival_us(*self.hosts) + self.late_us
         self._items.append((arrives_us, kind, data))
         self._in_flight += len(data)
         self._arm(arrives_us)

@@ -35,6 +35,8 @@ FACTS = 10, 7
 """Of so many seeds this one has administrators and clients that lock queues."""
 DEALT = 8, 5
 """Of so many this one has producers of messages in transactions."""
+DELAYED = 9, 4
+"""Of so many this one has a producer of delayed messages."""
 BROKER_SET = "broker-a"
 
 
@@ -51,6 +53,7 @@ class Kind:
     has_facts: bool
     """Administrators and clients that consume in order are at work."""
     has_deals: bool
+    has_delays: bool
 
 
 def kind_of(seed: int) -> Kind:
@@ -64,6 +67,7 @@ def kind_of(seed: int) -> Kind:
         ha_heartbeat_ms=drawn.choice((500, 5_000)),
         has_facts=seed % FACTS[0] == FACTS[1],
         has_deals=seed % DEALT[0] == DEALT[1],
+        has_delays=seed % DELAYED[0] == DELAYED[1],
     )
 
 

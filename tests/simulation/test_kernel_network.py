@@ -255,6 +255,18 @@ def test_connections_of_a_port_stall_and_go_on_when_that_heals(writer: str) -> N
         assert other.data == b"passes, stalls" and network.is_whole()
 
 
+def test_what_is_held_up_comes_late_and_in_order() -> None:
+    with Link(9) as link:
+        link.world.network.hold_up(SERVER, PORT, 500)
+        link.far.transport.write(b"late")
+        link.world.run_for_ms(400)
+        assert not link.near.data
+        link.world.network.hold_up(SERVER, PORT, 0)
+        link.far.transport.write(b" and behind it")
+        link.world.run_for_ms(200)
+        assert link.near.data == b"late and behind it"
+
+
 def test_what_was_misdirected_is_reset_when_all_is_healed_and_nothing_else() -> None:
     """Cluster 3733224131919919: a slave asked the wrong broker for a second, long after all faults."""
     with Link(12) as link:
