@@ -12,6 +12,7 @@ from typing import Self
 from localcluster.cluster import Cluster
 from localcluster.layout import Layout
 from tests.interop.javapeer import broker_missing, controller_missing, namesrv_missing
+from tests.interop.javaserver import NO_SPIN
 from tests.waits import NOBODY_IS_LATE
 
 JAVA = "tests.interop.javaserver"
@@ -24,6 +25,7 @@ CONTRACTS = {
 FOR_JAVA = {
     "registerNameServerPeriod": "10000",  # a slave learns from the answer where its new master's log is
     "timerWheelEnable": "false",
+    **NO_SPIN,
     "enablePropertyFilter": "true",
     "mappedFileSizeConsumeQueue": "6000",
     "maxHashSlotNum": "1000",
