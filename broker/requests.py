@@ -5,11 +5,13 @@ answered; latencies exist only while metrics are on."""
 
 from __future__ import annotations
 
+from functools import partial
 from random import Random
 
 from broker.admin.agreement import Agreement
 from broker.admin.status import StatusRequests
 from broker.admin.tables import add_table_requests
+from broker.clients.early import EarlySubscriptions
 from broker.clients.groups import ConsumerGroups
 from broker.clients.lockrequests import LockRequests
 from broker.clients.passedpulls import say_what_they_want
@@ -130,11 +132,13 @@ class Requests:
         )
         writing = TakingWrites(membership, forwarding)
         self.consumers = ConsumerGroups(tables.filters)
+        early = EarlySubscriptions(self.consumers)
         requesters = Requesters(self.consumers)
         self.transactions = Transactions(
             store=store,
             role=writing,
             replication=delivered,
+            followed=acknowledgement.replicated_end,
             offsets=tables.offsets,
             clock=clock,
             settings=settings,
@@ -184,7 +188,7 @@ class Requests:
 
         def passing(peer: Peer, commands: list[RemotingCommand]) -> None:
             replies.passed_on(peer, commands)
-            say_what_they_want(commands, self.consumers.subscribed)
+            say_what_they_want(commands, partial(early.subscribed, peer))
 
         forwarding.on_passing = passing
         send_back = SendBack(
@@ -207,6 +211,7 @@ class Requests:
             clock=clock,
             levels_ms=levels_ms,
             totals=self.totals,
+            followed=None if settings.pair is None else acknowledgement.followed_end,
         )
         forwarding.on_release(self.delivery.soon)
         self.clients = ClientRequests(
@@ -221,6 +226,7 @@ class Requests:
                 topics=tables.topics,
                 groups=tables.groups,
                 consumers=self.consumers,
+                early=early,
                 limits=settings,
             ),
             direction=Direction(
@@ -233,7 +239,7 @@ class Requests:
                 lists_former_epochs=lambda: store.dispatched_offset() >= _newest_epoch_start(ha),
             ),
             offsets=tables.offsets,
-            renewal=SubscriptionRenewal(self.consumers, tasks),
+            renewal=SubscriptionRenewal(self.consumers, early, tasks, requesters.is_former),
             held=self._held,
             clock=clock,
             polling=settings,

@@ -34,13 +34,14 @@ class Beginnings:
 
     async def perform(self, position: int, note: bytes, begun: Callable[[int], None]) -> None:
         """The oldest call gets what becomes of it. `begun` hears of the entry that the log begins after from then on, before
-        files go. Raises LogDamaged, OSError, but not that of a full disk: the call has it alone, and nothing has changed."""
+        files go. Raises OSError, but not that of a full disk; the call alone has that, and LogDamaged, where what tells of the
+        new beginning rotted: nothing has changed."""
         done = self._waiting[0]
         try:
             await self._begin(position, note, begun)
         except (OSError, LogDamaged) as error:
             self._end(done, error)
-            if not (isinstance(error, OSError) and error.errno in DISK_FULL):
+            if isinstance(error, OSError) and error.errno not in DISK_FULL:
                 raise
         else:
             self._end(done, None)

@@ -44,13 +44,12 @@ from mqruntime.tasks import Tasks
 from remoting.client import RemotingClient
 from remoting.command import RemotingCommand
 from remoting.errors import RemotingError
-from remoting.peer import Peer
+from remoting.peer import REPLACED, Peer
 from remoting.router import Router
 
 logger = logging.getLogger(__name__)
 
 HEADER_CODE = 200
-SPEAKERS = "members that spoke"
 CALLS_MAX = {
     MessageCode.VOTE: 8,
     MessageCode.HEART_BEAT: 32,
@@ -110,8 +109,9 @@ class Conversation:
         self.unsent = unsent
         self.connection_lost = connection_lost
         self.hand_over = hand_over
-        self.spoke_on: dict[str, Peer] = {}
-        """The connection that brought each peer's newest request."""
+        self.spoke_on: dict[str, dict[Peer, None]] = {}
+        """The open connections that brought each peer's requests, that of the newest one last."""
+        self.silent_ms = settings.election_timeout_max_ms
         self.reads_frames: set[str] = set()
         """The peers that said so last."""
         self.guard = guard
@@ -229,17 +229,28 @@ class Conversation:
             self.reads_frames.add(peer)
 
     def spoke(self, peer: Peer, sender: str) -> None:
-        if sender in self.peers and self.spoke_on.get(sender) is not peer:
-            self.spoke_on[sender] = peer
-            known = peer.attributes.setdefault(SPEAKERS, set())
-            assert isinstance(known, set)
-            if sender not in known:
-                known.add(sender)
-                peer.on_close(lambda gone: self.closed(sender, gone))
+        """A member has one connection with this one at a time: where another brings its words, and nothing comes over the one
+        before for a while, that one has no end there any more. Of one that lost power nobody would tell. While two speak, two
+        processes say that they are this member: neither shall end the other's again and again."""
+        if sender not in self.peers or peer.closed:
+            return
+        links = self.spoke_on.setdefault(sender, {})
+        if peer not in links:
+            peer.on_close(lambda gone: self.closed(sender, gone))
+        links.pop(peer, None)
+        links[peer] = None
+        if len(links) > 1:
+            for former in list(links):
+                if peer.active_at_ms - former.active_at_ms >= self.silent_ms:
+                    former.cut(REPLACED)
 
     def closed(self, sender: str, peer: Peer) -> None:
-        if self.spoke_on.get(sender) is peer:
+        links = self.spoke_on[sender]
+        is_newest = next(reversed(links)) is peer
+        del links[peer]
+        if not links:
             del self.spoke_on[sender]
+        if is_newest:
             self.connection_lost(sender)
 
     async def response_to(self, sender: str, request: Request) -> Response | None:

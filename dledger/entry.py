@@ -143,6 +143,11 @@ def stored_check(view: bytes | memoryview) -> int:
     return int.from_bytes(view[CHECK_START:CHECK_END], "big")
 
 
+def synced_before(view: bytes | memoryview) -> int:
+    """How many entries came before it in its sync, by its header."""
+    return int.from_bytes(view[CHECK_END : CHECK_END + 4], "big")
+
+
 def encode_index_unit(entry: Entry, pos: int) -> bytes:
     """What the index says of an entry that stands at `pos`."""
     return INDEX_UNIT.pack(MAGIC, pos, ENTRY_HEADER_BYTES + len(entry.body), entry.index, entry.term)

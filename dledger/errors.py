@@ -46,6 +46,12 @@ class OutcomeUnknown(Exception):
     decided or vanish."""
 
 
+BEGIN_ANEW = (
+    "this disk lost or changed it: once a majority of the other members runs, stop this one, move its folder away, of a "
+    "Raft-mode broker all of storePathRootDir, and start it empty; it gets the log from them"
+)
+
+
 class LogDamaged(Exception):
     """The data files contradict what was durable. Not repaired by itself: remove this member's folder only
     after making sure that a majority of the others is healthy, then start it empty."""
@@ -54,6 +60,19 @@ class LogDamaged(Exception):
         super().__init__(f"{where}: {why}")
         self.where = where
         self.why = why
+
+
+class EntryUnreadable(LogDamaged):
+    """Entry `index` is not as it was written, or its index unit is not; or its check value goes on from another one than the
+    entry before has, which then may be the one that rotted."""
+
+    def __init__(self, where: str, index: int) -> None:
+        super().__init__(
+            where,
+            f"entry {index}, which was durable, or its index unit cannot be read; stop this member and remove its folder "
+            "index, which it makes anew: if it still ends like this, its data is damaged",
+        )
+        self.index = index
 
 
 class EntryMisplaced(Exception):

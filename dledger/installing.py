@@ -36,7 +36,14 @@ class Chunk:
     """Who belonged to the group there (`dledger.membership.encode_stated`)."""
 
 
-Loaded = Sequence[Entry] | Chunk
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """Nothing: the disk does not have entry `index` as it was written."""
+
+    index: int
+
+
+Loaded = Sequence[Entry] | Chunk | Unreadable
 """What was read for a follower: entries, or a part of a snapshot."""
 
 

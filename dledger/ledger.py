@@ -38,7 +38,7 @@ TIMEOUT_MS = 3000
 """Of one append or read where the caller names none; upstream's clients wait as long."""
 CONNECT_TIMEOUT_MS = 1000
 COUNTED_AS = {NotLeader: "not_leader", TooManyProposals: "too_many", OutcomeUnknown: "unknown"}
-COUNTED = ("appended", "refused", *COUNTED_AS.values(), "reads", "gets", "elected", "transfers")
+COUNTED = ("appended", "refused", *COUNTED_AS.values(), "reads", "gets", "elected", "transfers", "unreadable")
 
 
 class NoState:
@@ -110,6 +110,7 @@ class DLedger:
         self._lock = runtime.lock
         self._failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self._tasks = Tasks(self._fail)
+        self.clock = runtime.clock
         self._role_observers: list[Callable[[Role, int], None]] = []
         self._commit_observers: list[Callable[[int], None]] = []
         self._client = RemotingClient(clock=runtime.clock, connect_timeout_ms=CONNECT_TIMEOUT_MS)
@@ -125,6 +126,7 @@ class DLedger:
             on_role_change=self._role_changed,
             on_fatal=self._fail,
             on_commit=self._committed,
+            on_unreadable=self._unreadable,
         )
         self._positions: Positions | None = None
         self.router = Router(on_fatal=self._fail)
@@ -286,6 +288,9 @@ class DLedger:
     def _committed(self, index: int) -> None:
         for observer in self._commit_observers:
             observer(index)
+
+    def _unreadable(self, index: int) -> None:
+        self.counts["unreadable"] += 1
 
     def _fail(self, error: BaseException) -> None:
         if not self._failed.done():

@@ -18,12 +18,14 @@ from dledger.entry import (
     INDEX_UNIT,
     Entry,
     IndexUnit,
+    decode_entry,
+    encode_index_unit,
     index_unit_of,
     put_entries,
     read_index_unit,
     stored_check,
 )
-from dledger.errors import EntryMisplaced, LogDamaged
+from dledger.errors import BEGIN_ANEW, EntryMisplaced, EntryUnreadable, LogDamaged
 from dledger.filelist import FileList
 from dledger.membership import is_members
 from dledger.settings import DLedgerSettings
@@ -107,6 +109,12 @@ class EntryLog:
         closed = len(rest) < BLANK.size or BLANK.unpack_from(rest) == (BLANK_MAGIC, len(rest))
         return position + len(rest) if closed else position
 
+    def place(self, position: int) -> str:
+        """For an operator: where in which file what is to stand there would."""
+        position = self.skip_blank(position)
+        at = position % self.data.file_bytes
+        return f"offset {at} of {self.data.where}/{position - at:020d}"
+
     # Where an entry stands
 
     def unit(self, index: int) -> IndexUnit | None:
@@ -128,7 +136,19 @@ class EntryLog:
 
     def end_of(self, index: int) -> int:
         """Where entry `index` ends, which may be the one that the log begins after. Raises LogDamaged."""
-        return self.begin.position if index == self.begin.index else self.stored_unit(index).end
+        return self.begin.position if index == self.begin.index else self.believed_unit(index).end
+
+    def believed_unit(self, index: int) -> IndexUnit:
+        """As `stored_unit`, but one header that rotted stops nobody, who has to run to have it mended: the index counts where
+        it is right about both neighbours. Raises LogDamaged."""
+        try:
+            return self.stored_unit(index)
+        except LogDamaged:
+            unit, before, behind = self.unit(index), self.stored_unit(index - 1), self.stored_unit(index + 1)
+            fits = unit is not None and before.end <= unit.position and unit.end <= behind.position
+            if unit is None or not (fits and before.term <= unit.term <= behind.term):
+                raise
+            return unit
 
     def check_of(self, index: int) -> int:
         """The check value from which that of the entry behind `index` starts. Raises LogDamaged."""
@@ -136,12 +156,24 @@ class EntryLog:
             return self.begin.check
         return stored_check(self.data.rest_of_file(self.stored_unit(index).position))
 
-    def unreadable(self, index: int) -> LogDamaged:
-        return LogDamaged(
-            self.where,
-            f"entry {index}, which was durable, or its index unit cannot be read; stop this member and remove its folder "
-            "index, which it makes anew: if it still ends like this, its data is damaged",
-        )
+    def unreadable(self, index: int) -> EntryUnreadable:
+        return EntryUnreadable(self.where, index)
+
+    def unit_made_anew(self, index: int) -> bool:
+        """Whether the entry stands where it follows the one before, sound, and its index unit said otherwise, which says so
+        now: the index is derived."""
+        try:
+            position = self.skip_blank(self.end_of(index - 1))
+            stored = decode_entry(self.data.rest_of_file(position), position, self.check_of(index - 1))
+        except LogDamaged:
+            return False
+        if stored is None or stored.entry.index != index:
+            return False
+        unit = self.unit(index)
+        if unit is not None and unit == index_unit_of(self.data.rest_of_file(position)):
+            return False
+        self.rewrite_index_units(index, encode_index_unit(stored.entry, position))
+        return True
 
     # Writing
 
@@ -240,14 +272,50 @@ class EntryLog:
             stored_size = ENTRY_HEADER.unpack_from(self.data.rest_of_file(position))[1]
             self.data.rewrite(position, bytes(self.data.rest_of_file(position)[:stored_size]))
 
+    def kept(self, count: int) -> tuple[int, int]:
+        """Where a log ends that keeps the entries before `count`, which it has, and its check value, as the entry that goes on
+        from it, or the last one that is kept, proves it: what comes would go on from one that rotted for good. Raises
+        LogDamaged."""
+        last = count - 1
+        if last == self.begin.index:
+            return self.begin.position, self.begin.check
+        try:
+            unit = self.believed_unit(last)
+            check = stored_check(self.data.rest_of_file(unit.position))
+            if self._goes_on_from(check, count) or self._follows(unit, check):
+                return unit.end, check
+        except LogDamaged as error:
+            raise self._not_kept(last) from error
+        raise self._not_kept(last)
+
+    def _goes_on_from(self, check: int, index: int) -> bool:
+        """Whether entry `index` proves this check value of the one before."""
+        unit = self.unit(index)
+        if unit is None or not check:
+            return False
+        stored = decode_entry(self.data.rest_of_file(unit.position), unit.position, check)
+        return stored is not None and stored.entry.index == index and stored.check != 0
+
+    def _follows(self, unit: IndexUnit, check: int) -> bool:
+        """Whether the entry of `unit` is sound, and has this check value."""
+        rest = self.data.rest_of_file(unit.position)
+        stored = decode_entry(rest, unit.position, self.check_of(unit.index - 1))
+        return stored is not None and index_unit_of(rest) == unit and stored.check == check
+
+    def _not_kept(self, index: int) -> LogDamaged:
+        unit = self.unit(index)
+        where = "its index says nothing of it" if unit is None else self.place(unit.position)
+        what = f"entry {index}, which was durable, cannot be read, and the log is to be cut behind it"
+        return LogDamaged(self.where, f"{what}: {where}; {BEGIN_ANEW}")
+
     async def cut(self, count: int) -> None:
         """Keeps the entries before `count`, and erases all that is known to stand behind them, a blank too: what comes goes
         where it would go if that had never been there. Durable at the next `sync`. Raises LogDamaged, OSError."""
-        self.cuts += 1
         end, units_end = self.end, (self.end_index + 2) * INDEX_UNIT.size
+        kept = self.kept(count) if count <= self.end_index else (end, self.check)
+        self.cuts += 1
         if count <= self.end_index:
-            self.end = self.end_of(count - 1)
-            self.check = self.check_of(count - 1)
+            self.end, self.check = kept
             self.batch_count = max(0, self.batch_count - (self.end_index + 1 - count))
             self.end_index = count - 1
         await self.data.erase(self.end, end + ENTRY_HEADER_BYTES)

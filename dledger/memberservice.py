@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 
+from dledger.badrequests import BadRequests
 from dledger.changing import lacking
 from dledger.clientjson import ClientCode, ClientEnvelope, encode_answer, envelope_of
 from dledger.conversation import HEADER_CODE
@@ -50,6 +51,7 @@ class MemberService:
         self._group = group
         self._counts = counts
         self._before_change = before_change
+        self._bad = BadRequests(logger, node.clock)
 
     def register(self, router: Router) -> None:
         router.add(ClientCode.METADATA, self._answering(self._metadata))
@@ -71,7 +73,7 @@ class MemberService:
                     code, found = await answer(fields, peer)
             except MessageError as error:
                 found = {"remark": str(error)}
-                logger.warning("peer=%s request=%d refused: %s", peer.remote_address, command.code, error)
+                self._bad.refused(peer.remote_address, command.code, error)
             return command.reply(HEADER_CODE, body=encode_answer(envelope, code, self._node.leader_id, found))
 
         return handle

@@ -33,12 +33,11 @@ from dledger.conversation import Conversation
 from dledger.disklane import BeginAt, DiskLane, SaveCheckpoint, SaveSnapshot, Step
 from dledger.entry import NO_INDEX
 from dledger.errors import NotLeader
-from dledger.installing import Loaded
+from dledger.installing import Loaded, Unreadable
 from dledger.log import StandsAt, nowhere
 from dledger.memberguard import MemberGuard
 from dledger.membership import Members, Membership
 from dledger.messages import Message, Request, ResultCode
-from dledger.oldentries import read_entries
 from dledger.placing import Placing
 from dledger.proposals import Proposals
 from dledger.proposing import Proposing
@@ -51,6 +50,7 @@ from dledger.standingnotice import StandingNotice
 from dledger.store import FOLDER_PREFIX, Store
 from dledger.transferwaiters import TransferWaiters
 from dledger.unapplied import Unapplied
+from dledger.unreadable import FollowersReads
 from mqruntime.diskfull import RetriedWrite
 from mqruntime.runtime import Runtime
 from mqruntime.tasks import Tasks
@@ -72,12 +72,14 @@ class DLedgerNode(Proposing):
     `on_hand_over(True)` of each hand-over that begins, from when on a leader takes no proposals, and `on_hand_over(False)` when
     it leads on.
 
+    `on_unreadable(index)` hears of each entry that a follower lacks and that cannot be read here.
+
     `why_no_members(ids)` tells what keeps members from having these ids; None where nothing does.
 
     Where the settings say `same_positions`, `stands_at` tells where a body says that its entry stands; `on_readable(end)`
     hears of where the last `readable` entry ends each time that this grew, and `on_restarted(position)`, before that, that a
-    snapshot of another member stands in the place of all that was in the log, which begins there now. What these raise ends
-    this member."""
+    snapshot of another member stands in the place of all that was in the log, which begins there now; `on_replaced(position)`
+    that this is so on the disk, before the first file goes. What these raise ends this member."""
 
     core_class: type[Raft] = Raft
     lane_class: type[DiskLane] = DiskLane
@@ -99,8 +101,10 @@ class DLedgerNode(Proposing):
         snapshots: Snapshots | None = None,
         stands_at: StandsAt = nowhere,
         on_readable: Callable[[int], None] | None = None,
+        on_replaced: Callable[[int], None] | None = None,
         on_restarted: Callable[[int], None] | None = None,
         on_hand_over: Callable[[bool], None] | None = None,
+        on_unreadable: Callable[[int], None] = lambda index: None,
         why_no_members: Callable[[Collection[str]], str | None] = lambda ids: None,
     ) -> None:
         if settings.same_positions and state_machine is not None:
@@ -114,7 +118,13 @@ class DLedgerNode(Proposing):
         self.clock = runtime.clock
         self.random = runtime.random
         self.store = Store(
-            runtime.files, runtime.segments, f"{FOLDER_PREFIX}{self_id}", settings, peers, stands_at
+            runtime.files,
+            runtime.segments,
+            f"{FOLDER_PREFIX}{self_id}",
+            settings,
+            peers,
+            stands_at,
+            on_replaced,
         )
         self.on_role_change = on_role_change
         self.on_fatal = on_fatal
@@ -171,6 +181,7 @@ class DLedgerNode(Proposing):
         )
         self._sender = SnapshotSender(self.store.snapshot_file.load, settings.snapshot_chunk_bytes)
         self._reads = Reads()
+        self.followers_reads = FollowersReads(self.clock, on_unreadable)
         self._transfers = TransferWaiters()
         self._hands_over = False
 
@@ -455,9 +466,10 @@ class DLedgerNode(Proposing):
         if isinstance(load, LoadChunk):
             loaded = await self._sender.chunk(load)
         elif log.begin.index < load.first_index <= log.end_index:
-            bytes_max = self.settings.push_bytes_max
-            loaded = await read_entries(log, load.first_index, load.entries_max, bytes_max)
+            loaded = await self.followers_reads.read(log, load, self.settings.push_bytes_max)
         self._take(lambda now_ms: core.loaded(load, loaded, now_ms))
+        if isinstance(loaded, Unreadable) and loaded.index > core.committed_index:
+            self._stand_back(2 * self.settings.election_timeout_max_ms)  # others may have it, and decide it
 
     def _made_snapshot(self, index: int, state: bytes) -> None:
         """What is applied is in the log; it is durable when what waits for the disk before this is."""

@@ -22,8 +22,9 @@ from dledger.log import EntryLog
 
 async def read_entries(log: EntryLog, first: int, entries_max: int, bytes_max: int) -> list[Entry]:
     """Entries of the disk from `first` on, in order: as many as `entries_max` and as have bodies of `bytes_max` together, but
-    one at least, and none beyond the end of a data file. None at all when the log was cut, or let its beginning go, meanwhile:
-    ask again for what is there still. Raises LogDamaged, OSError."""
+    one at least, none beyond the end of a data file, and none from the first on that is not as it was written. None at all when
+    the log was cut, or let its beginning go, meanwhile: ask again for what is there still. Raises EntryUnreadable where `first`
+    is not as it was written, OSError."""
     cuts, begin = log.cuts, log.begin
     last = min(first + entries_max - 1, log.end_index)
     assert begin.index < first <= last, f"the disk does not hold entry {first}"
@@ -42,8 +43,8 @@ async def read_entries(log: EntryLog, first: int, entries_max: int, bytes_max: i
             entries = await file.examine(start, start + size, partial(decoded, units, check))
     if log.cuts != cuts:
         return []
-    if not units or len(entries) < len(units):
-        raise log.unreadable(first + len(entries))
+    if not entries:
+        raise log.unreadable(first)
     return entries
 
 

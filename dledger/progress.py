@@ -13,7 +13,7 @@ from dledger.actions import Load, LoadChunk
 from dledger.blocks import Entries
 from dledger.entry import NO_INDEX
 from dledger.inflight import InFlight
-from dledger.installing import Chunk, Install, Loaded
+from dledger.installing import Chunk, Install, Loaded, Unreadable
 from dledger.messages import (
     HeartBeatRequest,
     HeartBeatResponse,
@@ -52,7 +52,8 @@ class Progress:
     install: Install = field(default_factory=Install)
     """While the log begins behind what it lacks."""
     held: bool = False
-    """The last PUSH failed: the next one goes out when the follower is heard, or with the next beat."""
+    """The last PUSH failed, or what it would have carried could not be read: the next one goes out when the follower is heard,
+    or with the next beat."""
     heard_ms: int = 0
     round_sent: int = 0
     read_round: int = 0
@@ -101,6 +102,9 @@ class Progress:
         `loaded`. None where nothing is to go out, or has room: `everywhere` are the bytes under way to all followers."""
         told = bool(self.in_flight) or self.commit_index_sent >= committed_index
         nothing_new = self.next_index > log.last_index and told
+        if isinstance(loaded, Unreadable):
+            self.held = True
+            return None
         if self.loading or self.held or (nothing_new and not self.probing):
             return None
         if self.in_flight and not self.may_add(log, limits, everywhere, now_ms):

@@ -179,7 +179,7 @@ class Proposing:
     @property
     def data(self) -> FileList:
         """The data files of the log that is open. Their bytes from `log_begin` up to what is `readable` stay as they are, until
-        `begin_at` deletes a file, or a snapshot all: before `on_restarted` tells of that."""
+        `begin_at` deletes a file, or a snapshot all, of which `on_replaced` tells first."""
         assert self.store.log is not None, "it is open"
         return self.store.log.data
 
@@ -206,7 +206,8 @@ class Proposing:
         and `note` with it, which whoever gets this log's beginning from here gets, too; nothing where the log begins there or
         later already. Who lacks what went gets a snapshot.
 
-        Raises OSError (of a full disk: nothing has changed), LogDamaged, OutcomeUnknown when this member stops."""
+        Raises OSError (of a full disk: nothing has changed), LogDamaged (what the log would begin with, or behind, has rotted:
+        nothing has changed), OutcomeUnknown when this member stops."""
         assert not position % self.data.file_bytes and position <= self.readable()[1], f"begin at {position}"
         if self._closed:
             raise OutcomeUnknown("this member stopped")

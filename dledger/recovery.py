@@ -17,7 +17,7 @@ from dledger.entry import (
     encode_index_unit,
     stored_check,
 )
-from dledger.errors import LogDamaged
+from dledger.errors import BEGIN_ANEW, LogDamaged
 from dledger.log import EntryLog
 from dledger.membership import History
 from dledger.raftlog import RaftLog
@@ -52,7 +52,7 @@ def begin_at(log: EntryLog, index: int) -> TermRuns | None:
         position = log.stored_unit(index).position
         check = log.check_of(index - 1)
         before = TermRuns(log.begin.index, log.begin.term)
-        runs = runs_of(index - 1, lambda asked: term_of(log, asked), before)
+        runs = runs_of(index - 1, lambda asked: log.believed_unit(asked).term, before)
         stored = entry_at(log, position, check)
     except (LogDamaged, TermsFall):
         stored = None
@@ -63,19 +63,6 @@ def begin_at(log: EntryLog, index: int) -> TermRuns | None:
         return None
     log.end, log.end_index, log.check = position, index - 1, check
     return runs
-
-
-def term_of(log: EntryLog, index: int) -> int:
-    """Of an entry before the one that the checkpoint vouches for. One header that rotted keeps no member from starting, which
-    has to run to have it mended: the index counts where it is right about both neighbours. Raises LogDamaged."""
-    try:
-        return log.stored_unit(index).term
-    except LogDamaged:
-        unit, before, behind = log.unit(index), log.stored_unit(index - 1), log.stored_unit(index + 1)
-        fits = unit is not None and before.end <= unit.position and unit.end <= behind.position
-        if unit is None or not (fits and before.term <= unit.term <= behind.term):
-            raise
-        return unit.term
 
 
 def take_some(log: EntryLog, last_term: int) -> list[Entry]:
@@ -120,7 +107,6 @@ def refuse_later_entries(log: EntryLog, last_term: int) -> None:
         stored = entry_at(log, unit.position, check)
         later = stored is not None and stored.entry.index == index and stored.entry.term >= last_term
         if later and stored is not None and index - stored.batch_position > missing:
-            raise LogDamaged(
-                log.where, f"entry {missing} is unreadable, but entry {index}, written later, is intact"
-            )
+            what = f"entry {missing} is unreadable, but entry {index}, written later, is intact"
+            raise LogDamaged(log.where, f"{what}: {log.place(log.end)}; {BEGIN_ANEW}")
         index, before = index + 1, unit

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 
+from dledger.badrequests import BadRequests
 from dledger.clientjson import (
     ClientCode,
     ClientEnvelope,
@@ -36,6 +37,7 @@ class ClientService:
 
     def __init__(self, ledger: DLedger) -> None:
         self._ledger = ledger
+        self._bad = BadRequests(logger, ledger.clock)
 
     def register(self) -> None:
         for code, answer in (
@@ -54,7 +56,7 @@ class ClientService:
                 envelope = envelope_of(fields)
                 code, found = self._addressed(envelope) or await answer(fields)
             except MessageError as error:
-                logger.warning("peer=%s request=%d refused: %s", peer.remote_address, command.code, error)
+                self._bad.refused(peer.remote_address, command.code, error)
             leader_id = self._ledger.leader_id
             return command.reply(HEADER_CODE, body=encode_answer(envelope, code, leader_id, found))
 

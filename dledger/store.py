@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from dledger.actions import PersistThenSend, Vote
 from dledger.checkpoint import Checkpoint, CheckpointFile
 from dledger.entry import NO_INDEX, Entry
-from dledger.errors import EntryMisplaced, LogDamaged, LogOfAnother
+from dledger.errors import BEGIN_ANEW, EntryMisplaced, LogDamaged, LogOfAnother
 from dledger.log import EntryLog, StandsAt, nowhere
 from dledger.membership import History, Stated
 from dledger.raftlog import RaftLog
@@ -61,8 +61,12 @@ class Store:
         settings: DLedgerSettings,
         members: Iterable[str],
         stands_at: StandsAt = nowhere,
+        on_replaced: Callable[[int], None] | None = None,
     ) -> None:
+        """`on_replaced(position)` hears that a durable snapshot of another member stands for the log, and what follows begins
+        there, before the first file goes."""
         self.name = name
+        self.on_replaced = on_replaced
         self.stands_at = stands_at
         self.settings = settings
         self.root = segments
@@ -119,7 +123,7 @@ class Store:
             await self.snapshot_file.replace(snapshot)
         await log.open()
         held = await recover(log, checkpoint.synced_index, self.settings.recent_bytes_max, self.history)
-        if checkpoint.cut_from is None:
+        if checkpoint.cut_from is None or held.last_index + 1 < checkpoint.cut_from:
             refuse_later_entries(log, held.last_term)
         elif begin.index < checkpoint.cut_from <= held.last_index:
             held.cut(checkpoint.cut_from)
@@ -133,7 +137,8 @@ class Store:
             (self.snapshot_index, f"in {self.snapshot_file.name}"),
         ):
             if index >= end:
-                raise LogDamaged(self.name, f"ends before entry {end}, but entries up to {index} are {why}")
+                what = f"ends before entry {end}, but entries up to {index} are {why}"
+                raise LogDamaged(self.name, f"{what}: {log.place(log.end)}; {BEGIN_ANEW}")
         if vote is None and end:
             raise LogDamaged(
                 self.term_file.name, "is missing beside a log; without it this member could vote twice"
@@ -196,6 +201,9 @@ class Store:
             entries = entries[len(entries) - (behind - log.end_index - 1) :]
 
     async def cut(self, log: EntryLog, index: int) -> None:
+        """Raises LogDamaged, OSError."""
+        if index <= log.end_index:
+            await self.vouch_for_kept(log, index)
         self.cut_from = index
         self.vouch_below(index)
         announced = self.checkpoint(index - 1, cut_from=index)
@@ -206,6 +214,17 @@ class Store:
         done = self.checkpoint(index - 1)
         await self.replace(self.checkpoint_file.name, lambda: self.checkpoint_file.store(done))
         self.cut_from = None
+
+    async def vouch_for_kept(self, log: EntryLog, index: int) -> None:
+        """What stands before entry `index` can be told from what is to go. Where it cannot, for it rotted, nothing is cut, and
+        the checkpoint says first what was durable: else a start that finds less would take that for torn, though others may
+        count on it. Raises LogDamaged, OSError."""
+        try:
+            log.kept(index)
+        except LogDamaged:
+            await self.sync_index()
+            await self.save_checkpoint(self.committed_index)
+            raise
 
     async def install(self, log: EntryLog, snapshot: Snapshot) -> None:
         """`snapshot`, of another member, stands for the whole log. Until it is there the old log counts, and from then on
@@ -224,6 +243,8 @@ class Store:
         self.snapshot_index = snapshot.last_index
         self.take_note(snapshot)
         self.history.restart(snapshot.stated)
+        if self.on_replaced is not None:
+            self.on_replaced(begin.position)
         await log.restart(begin)
         if behind.replaces_files:
             begun = replace(behind, replaces_files=False)

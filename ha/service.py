@@ -387,6 +387,10 @@ class HAService:
             return end.sync_state_set.acked_end()
         return end.acked_end if isinstance(end, PairMastership) else 0
 
+    def followed_end(self) -> int:
+        """As Replication says."""
+        return self._end.followed_end() if isinstance(self._end, PairMastership) else self.acked_end()
+
     def reachable(self, end: int) -> bool:
         """Whether a send that ends at `end` can be waited for; in a pair its slaves may be away or too far behind."""
         return self._end.reachable(end) if isinstance(self._end, PairMastership) else True

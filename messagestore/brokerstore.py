@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from messagestore.checkpoint import Checkpoint
-from messagestore.errors import StoreCorrupted, StoreFailed
+from messagestore.errors import RecordDamaged, StoreCorrupted, StoreFailed
 from messagestore.index.lookup import KeyLookup
 from messagestore.index.table import FOLDER as INDEX_FOLDER
 from messagestore.index.table import IndexTable
@@ -42,11 +42,13 @@ from messagestore.queues.saved import SavedQueues
 from messagestore.queues.table import FOLDER as QUEUES_FOLDER
 from messagestore.queues.table import QueueTable
 from messagestore.record import RECORD_SIZE_MIN, pack_host, store_timestamp
+from messagestore.record import check as record_check
 from messagestore.scrub.scrubber import Scrubber
 from messagestore.scrub.soundness import Soundness
 from messagestore.scrub.walk import WalkSlice, walk_slice
 from messagestore.settings import StoreSettings
 from messagestore.trimming import Trimmed, Trimming
+from messagestore.walker import segment_name
 from mqruntime.diskfull import RetriedWrite
 from mqruntime.runtime import Runtime
 from mqruntime.segments import DiskSpace
@@ -124,6 +126,8 @@ class BrokerStore(ABC):
             record_size_max=settings.max_message_size,
             gathers=lambda: self._appender is None,
             on_progress=self._unsaved.set,
+            may_read=self._may_dispatch,
+            looks_again=self._dispatch_looks_again,
         )  # fmt: skip
         self._saved = SavedQueues(
             runtime.files, log, self._queues, self._index, self._dispatcher, self.confirm_offset
@@ -302,6 +306,14 @@ class BrokerStore(ABC):
         """Of the store's file system. OSError."""
         return self._segments.disk_space()
 
+    async def _may_dispatch(self, start: int, end: int) -> bool:
+        """Before what stands there comes into queues and index; False, and it waits."""
+        return True
+
+    def _dispatch_looks_again(self, position: int) -> bool:
+        """Whether dispatch, which found no record at `position`, is to ask that once more."""
+        return False
+
     # The log, as replication sees it
 
     def has_segments(self) -> bool:
@@ -409,9 +421,38 @@ class BrokerStore(ABC):
         """What a queue lists from `queue_offset` on; nothing below its first or from its end on."""
         return self._reader.entries(topic, queue_id, queue_offset, count_max)
 
-    async def message_at(self, physical_offset: int) -> memoryview | None:
-        """The confirmed record that starts at `physical_offset`, or None."""
-        return await self._reader.record_at(physical_offset, self._confirm)
+    async def message_at(self, physical_offset: int, size: int = 0) -> memoryview | None:
+        """The confirmed record that starts at `physical_offset`, of `size` bytes where a queue says so, or None. Whoever asks
+        may make a new record of it, with CRCs of its own, so it is compared with those it has each time: what was checked may
+        have rotted since. RecordDamaged, OSError."""
+        content = await self._reader.record_at(physical_offset, self._confirm)
+        if content is not None and self._is_as_written(content, physical_offset):
+            return content
+        doubted = await self._doubted(physical_offset, size if content is None else len(content))
+        if doubted is None:
+            return None
+        self.soundness.doubt(*doubted)
+        await self.soundness.check(doubted[0], doubted[1] - doubted[0])
+        content = await self._reader.record_at(physical_offset, self._confirm)
+        if content is None or self._is_as_written(content, physical_offset):
+            return content
+        segment = segment_name(self._log.segment_start(physical_offset))
+        raise RecordDamaged(segment, physical_offset, "it reads otherwise each time")
+
+    def _is_as_written(self, content: memoryview, physical_offset: int) -> bool:
+        size = len(content)
+        verify_record = self._settings.force_verify_prop_crc
+        return record_check(content, 0, size, physical_offset, verify_record=verify_record) == size
+
+    async def _doubted(self, record_offset: int, size: int) -> tuple[int, int] | None:
+        """From where to where to look again for a record of `size` bytes that is not as it was written; None where none is
+        known to stand there. OSError."""
+        end = record_offset + size
+        if size <= 0 or record_offset < self._log.min_offset or end > self._confirm:
+            return None
+        if end < self._log.max_offset and not await self._log.is_boundary(end):
+            return None  # whoever said so is wrong
+        return record_offset, end
 
     async def commits_from(self, position: int, limit: int) -> CommitsFound:
         """The halves that the next few records commit, from `position` on, where one begins with what is around it, and up to

@@ -130,8 +130,21 @@ class StoreFailed(StoreError):
 class OffsetOutOfRange(StoreError):
     """A position that this log does not hold."""
 
-    def __init__(self, offset: int, min_offset: int, max_offset: int) -> None:
-        super().__init__(f"offset {offset} is outside the log [{min_offset}, {max_offset})")
+    def __init__(self, offset: int, min_offset: int, max_offset: int, why: str = "") -> None:
+        super().__init__(f"offset {offset} is outside the log [{min_offset}, {max_offset}){why}")
         self.offset = offset
         self.min_offset = min_offset
         self.max_offset = max_offset
+
+
+class LogReplaced(OffsetOutOfRange):
+    """What stood there is gone, for another member's log is taking this one's place: nothing is wrong with the disk. The store
+    is opened anew, by itself, once that is done; who wants to read comes again."""
+
+    def __init__(self, offset: int, begins: int) -> None:
+        super().__init__(
+            offset,
+            begins,
+            begins,
+            ": another member's log replaces it, and this store is about to be opened anew",
+        )

@@ -47,6 +47,8 @@ class MessageToStore:
     reconsume_times: int = 0
     prepared_transaction_offset: int = 0
     batch: bool = False
+    stored_before: bool = False
+    """A copy of a record of this log: it was taken once, whatever `maxMessageSize` says by now."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Walking the entries of a DLedger log for the messages in them: for dispatch, and for checks of what is on disk.
+"""Walking the entries of a DLedger log for the messages in them, as dispatch does.
 
 Invariant: a walk goes from the beginning of an entry, or the end of a file's entries, to another one, and no further than its
 limit. An entry without a body, or with a list of members, is no message and is passed over."""
@@ -18,7 +18,6 @@ from messagestore.log.commits import HEAD_BYTES, CommitsFound, committed_half
 from messagestore.queues.dispatcher import NEW_QUEUES_MAX, PLAIN_FACTOR, Dispatcher
 from messagestore.queues.table import QueueTable
 from messagestore.record import Buffer
-from messagestore.scrub.walk import RECORDS_MAX, Walked
 
 CLOSED = 0
 """Instead of an entry's size: the file has no more of them."""
@@ -112,37 +111,6 @@ class EntryDispatcher(Dispatcher):
         if isinstance(facts, int) or facts.size != size - ENTRY_HEADER_BYTES:
             raise StoreCorrupted(offset, limit, "the entry there holds no message of that place")
         self.put(offset, facts)
-
-
-def walk_entries(
-    buffer: bytes, start: int, segment_end: int, limit: int, verify_record: bool = False
-) -> Walked:
-    """As messagestore.scrub.walk.walk_slice, of a log of entries: what is wrong with one is told with its place and size."""
-    position = start
-    for entries in range(RECORDS_MAX):
-        if position >= limit:
-            return Walked(position, entries)
-        at = position - start
-        size = entry_at(buffer, at, segment_end - position, position)
-        if size == CLOSED:
-            return Walked(segment_end, entries)
-        held = len(buffer) - at
-        if size is None:
-            if held < min(ENTRY_HEADER_BYTES, limit - position):
-                return Walked(position, entries, wanted=ENTRY_HEADER_BYTES if at == 0 else 0)
-            return Walked(position, entries, "no head of an entry stands here")
-        if position + size > limit:
-            return Walked(position, entries, f"an entry of {size} bytes goes beyond {limit}")
-        if size > held:
-            return Walked(position, entries, wanted=size if at == 0 else 0)
-        body = size - ENTRY_HEADER_BYTES
-        if is_message(buffer, at, size):
-            offset = position + ENTRY_HEADER_BYTES
-            whole = record.check(buffer, at + ENTRY_HEADER_BYTES, body, offset, verify_record=verify_record)
-            if whole != body:
-                return Walked(position, entries, "the message in the entry is damaged", size)
-        position += size
-    return Walked(position, RECORDS_MAX)
 
 
 def commits_in_entries(buffer: bytes, start: int, segment_end: int, limit: int) -> CommitsFound:

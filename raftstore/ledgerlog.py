@@ -1,18 +1,19 @@
 """The files of a member's DLedger log as the log of a broker's store, behind the plain log that the broker had before, if any.
 
 Invariant: what can be read is decided and on this disk, and all of the plain log is; its end moves only up, but for a log that
-another member's replaced. A record goes into the log as the body of an entry whose place is known before the body is made; in
-the plain log records stand side by side, and nothing is written."""
+another member's replaces, of which nothing is read from before its first file goes. A record goes into the log as the body of
+an entry whose place is known before the body is made; in the plain log records stand side by side, and nothing is written."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from dledger.blocks import HEAD, Block, block_to_fill
 from dledger.entry import BLANK, BLANK_MAGIC, ENTRY_HEADER_BYTES
-from dledger.errors import NotLeader, TooManyProposals
+from dledger.errors import LogDamaged, NotLeader, TooManyProposals
 from dledger.node import DLedgerNode
-from messagestore.errors import LogTakesNothing, OffsetOutOfRange
+from messagestore.errors import LogReplaced, LogTakesNothing, OffsetOutOfRange
 from messagestore.log.commitlog import plain_boundary
 from messagestore.log.files import LogFiles, Place, Room
 from messagestore.log.retention import Segment
@@ -21,6 +22,8 @@ from mqruntime.segments import SegmentFile
 from raftstore.entrywalk import CLOSED, entry_at, is_message
 from raftstore.framing import physical_offset
 from raftstore.oldlog import OldLog
+
+logger = logging.getLogger("raftstore.log")
 
 HEAD_BYTES = ENTRY_HEADER_BYTES + FIXED_PARTS[3].size
 """Of an entry and as much of its record as tells when that was stored."""
@@ -36,8 +39,10 @@ class LedgerLog(LogFiles):
         self._node = node
         self._queue_ends = queue_ends
         self._old: OldLog | None = None
+        self._told_first: int | None = None  # it was told that files before it stay
         self._tail: Block | None = None
         """Records that have their places, and are to be filled in."""
+        self._replaced = False
 
     def opened(self, vouched_for: int, old: OldLog | None = None) -> None:
         """The node has opened its files, which begin where those of `old` end. What was dispatched before, which ends at
@@ -56,9 +61,11 @@ class LedgerLog(LogFiles):
         old = self._old
         return old.end if old is not None and old.files else 0
 
-    def restarted_at(self, position: int) -> None:
-        """Another member's log replaced this one; it begins there, and nothing of it can be read yet."""
+    def replaced_at(self, position: int) -> None:
+        """Another member's log, which begins there, takes the place of this one, whose files are about to go. Nothing of either
+        can be read from now on."""
         self._first = self._end = position
+        self._replaced = True
 
     @property
     def max_offset(self) -> int:
@@ -78,6 +85,8 @@ class LedgerLog(LogFiles):
             return self._old.segment_of(offset)
         number = offset // self.segment_size_bytes
         file = self._node.data.file(number)
+        if self._replaced:
+            raise LogReplaced(offset, self._first)
         if file is None or offset < self._first:
             raise OffsetOutOfRange(offset, self._first, self._end)
         return file, number * self.segment_size_bytes
@@ -191,8 +200,14 @@ class LedgerLog(LogFiles):
         self._first = offset
 
     async def delete_former(self) -> list[SegmentFile]:
-        """Nothing before the node knows as decided what the store vouches for: after a start the next leader tells it."""
+        """Nothing before the node knows as decided what the store vouches for: after a start the next leader tells it. Where an
+        entry has rotted that the log would begin with, or behind, it stays until that is mended or a later file is old."""
         gone = [] if self._old is None else await self._old.delete_below(self._first)
         if self._node.log_begin() < self._first <= self._node.readable()[1]:
-            await self._node.begin_at(self._first, self._queue_ends())
+            try:
+                await self._node.begin_at(self._first, self._queue_ends())
+            except LogDamaged as error:  # the next round tries again, and what rotted is mended meanwhile
+                if self._told_first != self._first:
+                    logger.warning("files before %d stay for now: %s", self._first, error)
+                self._told_first = self._first
         return gone

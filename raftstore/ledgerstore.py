@@ -7,10 +7,11 @@ dispatched, so that queue offsets go on without a gap. The member's files are op
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from dledger.entry import ENTRY_HEADER_BYTES
+from dledger.entry import ENTRY_HEADER_BYTES, check_of, index_header, stored_check
 from dledger.errors import (
     LogDamaged,
     LogOfAnother,
@@ -22,7 +23,14 @@ from dledger.errors import (
 from dledger.keyvalues import BadKeyValues
 from messagestore.brokerstore import BrokerStore
 from messagestore.checkpoint import Checkpoint
-from messagestore.errors import LogTakesNothing, OffsetOutOfRange, StoreCorrupted, StoreError
+from messagestore.errors import (
+    LogReplaced,
+    LogTakesNothing,
+    OffsetOutOfRange,
+    RecordDamaged,
+    StoreCorrupted,
+    StoreError,
+)
 from messagestore.index.beginning import IndexStart
 from messagestore.log.appender import Appender
 from messagestore.log.commits import CommitsFound, commits_in
@@ -30,12 +38,17 @@ from messagestore.messages import RecoveryReport
 from messagestore.scrub.walk import Walked, walk_slice
 from messagestore.settings import StoreSettings
 from mqruntime.runtime import Runtime
-from raftstore.entrywalk import EntryDispatcher, commits_in_entries, walk_entries
+from raftstore.chain import Chain, walk_entries
+from raftstore.entrywalk import EntryDispatcher, commits_in_entries
 from raftstore.filling import Filling
 from raftstore.formerlog import FormerLog
 from raftstore.ledgerlog import LedgerLog
 from raftstore.member import Member
+from raftstore.ownindex import OwnIndex
 from raftstore.queueends import QueueEnd, QueueEndsUnreadable, decode_queue_ends, encode_queue_ends
+from raftstore.sounddispatch import SoundDispatch
+
+logger = logging.getLogger("raftstore.store")
 
 UNUSABLE = (
     LogDamaged, LogOfAnother, MembersChanged, MembersUnknown, SnapshotDamaged, SnapshotUnknown, BadKeyValues,
@@ -78,14 +91,32 @@ class LedgerStore(BrokerStore):
         self._member = member
         self._restart = restart
         self._progress = asyncio.Event()
-        member.tells(readable=self._readable_to, restarted=self._restarted_at)
+        self._chain = Chain()
+        self._own_index = OwnIndex(member.node)
+        self._sound_dispatch = SoundDispatch(
+            self.soundness, others=member.others, doubted=self._entry_doubted
+        )
+        self._looks_again = False
+        member.tells(
+            readable=self._readable_to,
+            replaced=self._replaced_at,
+            restarted=self._restarted,
+            unreadable=self._unreadable,
+        )
         self._dispatcher.on_moved = self._progress.set
 
     def _walk(
         self, buffer: bytes, start: int, segment_end: int, limit: int, verify_record: bool = False
     ) -> Walked:
-        walk = walk_slice if start < self._log.divided_at else walk_entries
-        return walk(buffer, start, segment_end, limit, verify_record)
+        if start < self._log.divided_at:
+            return walk_slice(buffer, start, segment_end, limit, verify_record)
+        log = self._member.node.store.log
+        assert log is not None
+        begin = log.begin
+        before = (begin.check,) if start == begin.position else self._chain.before(start)
+        walked, checks = walk_entries(buffer, start, segment_end, limit, verify_record, before=before)
+        self._chain.ends(walked.end + walked.size, checks)
+        return walked
 
     def _commits(self, buffer: bytes, start: int, segment_end: int, limit: int) -> CommitsFound:
         commits = commits_in if start < self._log.divided_at else commits_in_entries
@@ -163,9 +194,17 @@ class LedgerStore(BrokerStore):
         for callback in self._flush_callbacks:
             callback()
 
-    def _restarted_at(self, position: int) -> None:
-        self._log.restarted_at(position)
+    def _replaced_at(self, position: int) -> None:
+        self._log.replaced_at(position)
+
+    def _restarted(self) -> None:
         self._restart()
+
+    def _fail(self, error: BaseException) -> None:
+        """Who reads on in a log that another member's replaces, as dispatch, ends with that: a restart is on its way, and no
+        disk has failed."""
+        if not isinstance(error, LogReplaced):
+            super()._fail(error)
 
     def leads_no_more(self) -> None:
         """Whoever waits to become master looks again."""
@@ -176,6 +215,63 @@ class LedgerStore(BrokerStore):
         self._tasks.start(coroutine, name=name)
 
     # What rotted
+
+    def _unreadable(self, index: int) -> None:
+        """An entry that a follower lacks, or the check value of the one before, is not as it was written: which of them, a look
+        at both tells, and has it mended."""
+        ends = self._member.ends_up_to(index)
+        if len(ends) > 1 and ends[-1] <= self._confirm and not self._looks_again:
+            self._looks_again = True
+            self.runs(self._look_again(ends[0], ends[-1]), "look at what could not be read")
+
+    def _is_as_written(self, content: memoryview, physical_offset: int) -> bool:
+        """Of an entry its check value tells, which covers more than the CRCs of the record in it."""
+        if not super()._is_as_written(content, physical_offset):
+            return False
+        position = self.begin_of(physical_offset)
+        if position == physical_offset:
+            return True
+        log = self._member.node.store.log
+        assert log is not None
+        try:
+            head = bytes(self._log.read(position, ENTRY_HEADER_BYTES))
+            unit, told = index_header(head), stored_check(head)
+            if unit is None or not log.begin.index < unit.index <= log.end_index:
+                return False
+            return told in (0, check_of(head + bytes(content), log.check_of(unit.index - 1)))
+        except (LogDamaged, OffsetOutOfRange):
+            return False
+
+    async def _may_dispatch(self, start: int, end: int) -> bool:
+        return await self._sound_dispatch.may_read(start, end)
+
+    def _dispatch_looks_again(self, position: int) -> bool:
+        return position >= self._log.divided_at and self._sound_dispatch.looks_again(position)
+
+    async def _doubted(self, record_offset: int, size: int) -> tuple[int, int] | None:
+        """With the entry before, whose check value may be what rotted."""
+        if self.is_plain(record_offset):
+            return await super()._doubted(record_offset, size)
+        return self._entry_doubted(self.begin_of(record_offset))
+
+    def _entry_doubted(self, position: int) -> tuple[int, int] | None:
+        try:
+            unit = self._own_index.at(position)
+        except LogDamaged:
+            return None
+        if unit is None or not self._log.min_offset <= position < unit.end <= self._confirm:
+            return None
+        begin = max(self._log.min_offset, self._log.divided_at, self._member.ends_up_to(unit.index)[0])
+        return min(begin, position), unit.end
+
+    async def _look_again(self, start: int, end: int) -> None:
+        self.soundness.doubt(start, end)
+        try:
+            await self.soundness.check(start, end - start)
+        except (RecordDamaged, OSError) as error:
+            logger.debug("what a follower lacks is damaged: %s", error)
+        finally:
+            self._looks_again = False
 
     def told_of_divide(self) -> bytes | None:
         """What a member that has nothing is to know of the log before the ledger; None where there was none."""

@@ -16,7 +16,6 @@ from dledger.messages import ResultCode
 from dledger.node import DLedgerNode
 from dledger.preference import give_way
 from dledger.settings import DLedgerSettings
-from messagestore.log.appender import RECORD_OVERHEAD_BYTES_MAX
 from messagestore.settings import StoreSettings
 from mqruntime.clock import Clock
 from mqruntime.runtime import Runtime
@@ -61,9 +60,8 @@ def ledger_settings(store: StoreSettings, *, pending_max: int, checks_addresses:
     file_bytes = store.mapped_file_size_commit_log
     return DLedgerSettings(
         data_file_bytes=file_bytes,
-        entry_bytes_max=min(
-            store.max_message_size + RECORD_OVERHEAD_BYTES_MAX, file_bytes - ENTRY_ROOM_BYTES
-        ),
+        entry_bytes_max=file_bytes
+        - ENTRY_ROOM_BYTES,  # the store bounds messages, new ones and those of before
         pending_proposals_max=pending_max,
         checks_addresses=checks_addresses,
         same_positions=True,
@@ -100,7 +98,9 @@ class Member:
         self._tasks = Tasks(on_fatal)
         self._client = RemotingClient(clock=runtime.clock, connect_timeout_ms=CONNECT_TIMEOUT_MS)
         self._readable: Callable[[int], None] = lambda end: None
-        self._restarted: Callable[[int], None] = lambda position: None
+        self._replaced: Callable[[int], None] = lambda position: None
+        self._restarted: Callable[[], None] = lambda: None
+        self._unreadable: Callable[[int], None] = lambda index: None
         self._role_changed: Callable[[], None] = lambda: None
         self._hands_over: Callable[[bool], None] = lambda begins: None
         self._clients_at: Callable[[], str | None] = lambda: None
@@ -117,7 +117,9 @@ class Member:
             on_role_change=self._announced,
             on_fatal=on_fatal,
             on_readable=self._readable_to,
-            on_restarted=lambda position: self._restarted(position),
+            on_replaced=lambda position: self._replaced(position),
+            on_restarted=lambda position: self._restarted(),
+            on_unreadable=lambda index: self._unreadable(index),
             on_hand_over=lambda begins: self._hands_over(begins),
             why_no_members=why_no_members,
         )
@@ -131,9 +133,18 @@ class Member:
             self.router, host=listens_on or host, port=int(port), clock=runtime.clock
         )
 
-    def tells(self, *, readable: Callable[[int], None], restarted: Callable[[int], None]) -> None:
-        """Who hears that more can be read, and that another member's log replaced this one."""
-        self._readable, self._restarted = readable, restarted
+    def tells(
+        self,
+        *,
+        readable: Callable[[int], None],
+        replaced: Callable[[int], None],
+        restarted: Callable[[], None],
+        unreadable: Callable[[int], None],
+    ) -> None:
+        """Who hears that more can be read, where another member's log begins that is about to replace this one, that it has,
+        and which entry a follower lacks and cannot be read here."""
+        self._readable, self._replaced, self._restarted = readable, replaced, restarted
+        self._unreadable = unreadable
 
     def on_role(self, callback: Callable[[], None]) -> None:
         """`callback` when this member begins to lead and can serve, and when it leads no more."""
@@ -280,10 +291,21 @@ class Member:
         return decode_divide(f"what {member} tells", await self.piece(member, 0, 0))
 
     def end_of(self, index: int) -> int:
-        """Where entry `index`, which is on this disk, ends; the log's beginning for one before it."""
+        """Where entry `index`, which is on this disk, ends, by the index, whatever rotted of the entry; the log's beginning for
+        one before it, or that the index does not know."""
         log = self.node.store.log
         assert log is not None
-        return self.node.log_begin() if index <= log.begin.index else log.stored_unit(index).end
+        unit = log.unit(index)
+        return self.node.log_begin() if unit is None else unit.end
+
+    def ends_up_to(self, index: int) -> list[int]:
+        """Where entries end that stand before entry `index`, two at most, and where it does; what the index does not know is
+        left out, and for what is before the log's first entry there is its beginning."""
+        log = self.node.store.log
+        assert log is not None
+        units = [log.unit(each) for each in range(max(index - 2, log.begin.index + 1), index + 1)]
+        begins = [self.node.log_begin()] if index - 2 <= log.begin.index else []
+        return begins + [unit.end for unit in units if unit is not None]
 
     def behind(self) -> dict[str, Behind]:
         """Of each other member, where this one leads."""

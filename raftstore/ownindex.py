@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
-from dledger.entry import IndexUnit, stored_check
+from dledger.entry import IndexUnit, synced_before
 from dledger.errors import LogDamaged
 from dledger.log import EntryLog
 from dledger.node import DLedgerNode
+from raftstore.mending import Around
 
 
 class OwnIndex:
@@ -37,12 +38,24 @@ class OwnIndex:
         behind = self._unit(indexes[number]).position if number < len(indexes) else log.end
         return number > 0 and self._unit(indexes[number - 1]).end == position and behind == position + left
 
-    def checks_around(self, index: int) -> tuple[int, int]:
-        """The check values of the entries before and behind, 0 for none. Raises LogDamaged."""
+    def at(self, position: int) -> IndexUnit | None:
+        """Of the entry that begins there; None for none. Raises LogDamaged."""
+        log = self._log
+        indexes = range(log.begin.index + 1, log.end_index + 1)
+        number = bisect_left(indexes, position, key=lambda index: self._unit(index).position)
+        unit = self._unit(indexes[number]) if number < len(indexes) else None
+        return unit if unit is not None and unit.position == position else None
+
+    def around(self, index: int) -> Around:
+        """What is written around entry `index`. Raises LogDamaged."""
         log = self._log
         behind = log.unit(index + 1) if index < log.end_index else None
-        return log.check_of(index - 1), 0 if behind is None else stored_check(
-            log.data.rest_of_file(behind.position)
+        check, count = log.check_of(index - 1), -1
+        if index - 1 > log.begin.index:
+            count = synced_before(log.data.rest_of_file(log.stored_unit(index - 1).position))
+        size = 0 if behind is None else behind.size
+        return Around(
+            check, count, b"" if behind is None else bytes(log.data.rest_of_file(behind.position)[:size])
         )
 
     def _unit(self, index: int) -> IndexUnit:

@@ -122,7 +122,7 @@ class LedgerRepair:
             raise NotRepaired("no entry stands there, or another one than here")
         theirs = await self._piece(member, position, unit.size)
         own = await self._store.own_piece(position, unit.size)
-        found = mended(own, theirs, unit, self._index.checks_around(unit.index))
+        found = mended(own, theirs, unit, self._index.around(unit.index))
         if found is None:
             raise NotRepaired("what stands there is not proven to be what was written here")
         return found, unit.size

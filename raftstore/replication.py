@@ -97,6 +97,9 @@ class GroupReplication:
     def acked_end(self) -> int:
         return self._store.confirm_offset() if self._member.leads else 0
 
+    def followed_end(self) -> int:
+        return self.acked_end()
+
     def may_confirm(self) -> bool:
         return self._member.leads
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-IDLE = "idle"
+IDLE, REPLACED = "idle", "replaced by a newer one"
 
 OPAQUE_MAX = 2**31 - 1
 
@@ -164,7 +164,7 @@ class Peer(asyncio.BufferedProtocol):
     def cut(self, why: str) -> None:
         """Ends the connection at once."""
         if not self.closed:
-            level = logging.INFO if why == IDLE else logging.WARNING  # nobody did anything wrong
+            level = logging.INFO if why in (IDLE, REPLACED) else logging.WARNING  # nobody did anything wrong
             logger.log(level, "connection cut", extra=fields(peer=self.remote_address, why=why))
             self._cut_why = f"cut by this end: {why}"
         self.closed = True

@@ -42,7 +42,7 @@ class Part:
 
 
 PARTS = [
-    Part("interop", 25, ("tests/interop/test_java_pairs.py",)),
+    Part("interop", 15, ("tests/interop/test_java_pairs.py",)),
     Part("interop", 20, ("tests/interop/test_java_fleets.py", "tests/interop/test_java_hand_over.py")),
     Part("process", 40),
     Part("simulation", WORKS),
@@ -63,6 +63,19 @@ PARTS = [
             "tests/process/test_resend.py",
             "tests/process/test_soak.py",
             "tests/process/test_stream_through_failovers.py",
+        ),
+    ),
+    Part(
+        "process",
+        40,
+        (
+            "tests/process/test_frozen_hosts.py",
+            "tests/process/test_hostile_peers.py",
+            "tests/process/test_mixed_stores.py",
+            "tests/process/test_power_loss_images.py",
+            "tests/process/test_raft_mode_takeover.py",
+            "tests/process/test_replaced_controllers.py",
+            "tests/process/test_sample_configurations.py",
         ),
     ),
     Part("unit", WORKS),

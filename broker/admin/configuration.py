@@ -6,11 +6,12 @@ count. It lasts until the process ends; the properties file belongs to its opera
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from broker.role.membership import Membership
 from broker.settings.broker import BrokerSettings
+from broker.tables.savedtable import TableUnreadable
 from broker.tables.tables import Tables
 from mqruntime.changedsettings import ChangeRefused, change
 from mqruntime.log import fields
@@ -71,7 +72,9 @@ class Configuration:
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.UPDATE_BROKER_CONFIG, self._update)
 
-    def _update(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+    def _update(
+        self, peer: Peer, command: RemotingCommand
+    ) -> RemotingCommand | Coroutine[Any, Any, RemotingCommand]:
         """Code 16 names a key that cannot change, code 1 a value that does not fit; keys that no broker of ours has are
         passed over, as upstream does."""
         try:
@@ -79,6 +82,22 @@ class Configuration:
         except ChangeRefused as refused:
             code = ResponseCode.NO_PERMISSION if refused.forbidden else ResponseCode.SYSTEM_ERROR
             return command.reply(code, str(refused))
+        if self._settings.enable_property_filter and not self._tables.keeps_filters:
+            return self._begin_filters(peer, command, changed)
+        return self._changed(peer, command, changed)
+
+    async def _begin_filters(
+        self, peer: Peer, command: RemotingCommand, changed: Mapping[str, Any]
+    ) -> RemotingCommand:
+        """What the file says of expressions is read before any is taken."""
+        try:
+            await self._tables.keep_filters()
+        except (TableUnreadable, OSError) as error:
+            self._settings.enable_property_filter = False
+            return command.reply(ResponseCode.SYSTEM_ERROR, f"enablePropertyFilter stays false: {error}")
+        return self._changed(peer, command, changed)
+
+    def _changed(self, peer: Peer, command: RemotingCommand, changed: Mapping[str, Any]) -> RemotingCommand:
         self._apply(changed)
         if changed:
             logger.info("settings changed", extra=fields(peer=peer.remote_address, **changed))

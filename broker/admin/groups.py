@@ -13,6 +13,7 @@ from remoting.peer import Peer
 from remoting.router import Router
 
 NAMED_MAX = 3
+NOT_FOLLOWED = "this master has just begun to lead, and no slave is known to hold its log: keep what you have, and ask again"
 
 
 class GroupRequests:
@@ -79,7 +80,10 @@ class GroupRequests:
 
     def _delay_offsets(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         self._agreement.asked_as_java(peer, command)
-        return command.reply(header=self._agreement.version_header(), body=self._tables.delays.encode())
+        body = self._tables.delays.for_slaves()
+        if body is None:
+            return command.reply(ResponseCode.SYSTEM_BUSY, NOT_FOLLOWED)
+        return command.reply(header=self._agreement.version_header(), body=body)
 
     def _request_modes(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         return command.reply(body=MessageRequestModes().encode())

@@ -6,6 +6,7 @@ subscription's text, never taken from the client."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from broker.clients.bounds import (
@@ -26,12 +27,21 @@ from remoting.peer import Peer
 
 @dataclass(slots=True)
 class Subscription:
-    """What a group wants of one topic; the newest version counts. One of another type than tags has no `filter`, and no
-    `matching` either where its expression is none."""
+    """What a group wants of one topic; the newest version counts. One of another type than tags has no `filter`."""
 
     data: SubscriptionData
     filter: TagFilter | None
-    matching: PropertyFilter | None = None
+    _matching: PropertyFilter | None = None
+    _is_made: bool = False
+
+    def matching(self) -> PropertyFilter | None:
+        """By properties; None where the expression is none. Made for the first pull: those that a heartbeat has room for took
+        the time of all others for 5 s, wanted or not."""
+        if not self._is_made:
+            self._is_made = True
+            with suppress(FilterError):  # its client asked whether it is one (46), and hears it when it pulls
+                self._matching = property_filter(self.data.sub_string, self.data.expression_type)
+        return self._matching
 
     @property
     def version(self) -> int:
@@ -104,11 +114,6 @@ class ConsumerGroups:
     def subscription(self, group: str, topic: str) -> Subscription | None:
         found = self._groups.get(group)
         return found.subscriptions.get(topic) if found else None
-
-    def subscribed(self, group: str, topic: str) -> SubscriptionData | None:
-        """What clients of the group said that they want of `topic`."""
-        found = self.subscription(group, topic)
-        return None if found is None else found.data
 
     def groups_of(self, topic: str) -> list[str]:
         """The groups that subscribe to `topic`."""
@@ -212,7 +217,7 @@ class ConsumerGroups:
     def _take_in(self, group: ConsumerGroup, data: list[SubscriptionData]) -> bool:
         """The newest version of each topic's subscription counts; a bad one of tags changes nothing. True for a new topic."""
         known, before = len(group.subscriptions), group.characters
-        for subscription in [_subscription(item) for item in _news(group.subscriptions, data)]:
+        for subscription in [subscription_of(item) for item in _news(group.subscriptions, data)]:
             old = group.subscriptions.get(subscription.data.topic)
             if old is None or old.version <= subscription.version:
                 group.subscriptions[subscription.data.topic] = subscription
@@ -260,12 +265,8 @@ def _news(known: dict[str, Subscription], data: list[SubscriptionData]) -> list[
     return [item for item in data if (before := known.get(item.topic)) is None or before.data != item]
 
 
-def _subscription(data: SubscriptionData) -> Subscription:
+def subscription_of(data: SubscriptionData) -> Subscription:
+    """With its filter. Raises HeaderError for a bad one of tags."""
     if is_tag_type(data.expression_type):
         return Subscription(data, tag_filter(data.sub_string, None))
-    try:
-        return Subscription(data, None, property_filter(data.sub_string, data.expression_type))
-    except (
-        FilterError
-    ):  # its client asked whether the expression is one (46), and hears of it again when it pulls
-        return Subscription(data, None)
+    return Subscription(data, None)

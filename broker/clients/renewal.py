@@ -2,19 +2,24 @@
 
 A push consumer gives its subscription a new version whenever its share of the queues changes, pulls with that version at
 once, but may tell it only with its next periodic heartbeat, up to half a minute later. Serving the older filter could skip
-messages for good, so such a pull is refused (25) and the client is asked (307) what it subscribes to now.
+messages for good, so such a pull is refused (25) and the client is asked (307) what it subscribes to now. One whose first
+heartbeat has not come over this connection is asked before its pull is answered: upstream's consumers wait 3 s after each 24.
 
 Invariant: one connection is asked for one group by at most one call at a time."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Callable
+from functools import partial
 
 from broker.clients.bounds import bounded
+from broker.clients.early import EarlySubscriptions
 from broker.clients.groups import ConsumerGroups
 from mqruntime.log import fields
 from mqruntime.tasks import Tasks
-from remoting.bodies.heartbeats import ConsumerRunningInfo
+from remoting.bodies.heartbeats import ConsumerRunningInfo, SubscriptionData
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.errors import BodyError, HeaderError, RemotingError
@@ -22,17 +27,30 @@ from remoting.headers.admin import GetConsumerRunningInfoHeader
 from remoting.peer import Peer
 
 ASK_TIMEOUT_MS = 3_000
+FIRST_TIMEOUT_MS = 1_000
+"""A pull waits for it."""
+FIRST_MAX = 1_000
+"""So many connections, times groups, are asked before their heartbeats at a time."""
 
 logger = logging.getLogger(__name__)
 
 
 class SubscriptionRenewal:
-    """Asks and takes in the answers."""
+    """Asks and takes in the answers. What comes over a connection that `is_former`, a former master passes on."""
 
-    def __init__(self, consumers: ConsumerGroups, tasks: Tasks) -> None:
+    def __init__(
+        self,
+        consumers: ConsumerGroups,
+        early: EarlySubscriptions,
+        tasks: Tasks,
+        is_former: Callable[[Peer], bool],
+    ) -> None:
         self._consumers = consumers
+        self._early = early
         self._tasks = tasks
+        self._is_former = is_former
         self._asked: dict[tuple[Peer, str], None] = {}
+        self._first: dict[tuple[Peer, str], asyncio.Task[None]] = {}
 
     def ask(self, peer: Peer, group: str) -> None:
         """The client behind `peer` has a newer subscription of `group` than its heartbeats said."""
@@ -41,16 +59,46 @@ class SubscriptionRenewal:
             self._asked[peer, group] = None
             self._tasks.start(self._renew(peer, group, client_id), name=f"subscription of {client_id}")
 
+    def ask_first(self, peer: Peer, group: str) -> asyncio.Task[None] | None:
+        """Ask the client behind `peer`, of which no heartbeat came; the task ends when it has answered, or does not. None where
+        there is nobody to ask."""
+        if self._is_former(peer) or self._early.is_known(peer, group):
+            return None
+        asking = self._first.get((peer, group))
+        if asking is None and len(self._first) < FIRST_MAX:
+            name = f"first subscription of {peer.remote_address}"
+            asking = self._first[peer, group] = self._tasks.start(self._hear_first(peer, group), name=name)
+        return asking
+
     async def _renew(self, peer: Peer, group: str, client_id: str) -> None:
+        try:
+            await self._hear(peer, group, client_id, ASK_TIMEOUT_MS, partial(self._consumers.renew, group))
+        finally:
+            del self._asked[peer, group]
+
+    async def _hear_first(self, peer: Peer, group: str) -> None:
+        """Upstream's clients answer for the group, whatever client id they are asked for."""
+        take = partial(self._early.said, peer, group)
+        try:
+            await self._hear(peer, group, peer.remote_address, FIRST_TIMEOUT_MS, take)
+        finally:
+            del self._first[peer, group]
+
+    async def _hear(
+        self,
+        peer: Peer,
+        group: str,
+        client_id: str,
+        timeout_ms: int,
+        take: Callable[[list[SubscriptionData]], None],
+    ) -> None:
         header = GetConsumerRunningInfoHeader(group, client_id)
         question = RemotingCommand.request(RequestCode.GET_CONSUMER_RUNNING_INFO, header)
         try:
-            reply = await peer.call(question, ASK_TIMEOUT_MS)
+            reply = await peer.call(question, timeout_ms)
             if reply.code == ResponseCode.SUCCESS:
-                self._consumers.renew(group, ConsumerRunningInfo.decode(bounded(reply.body)).subscription_set)
+                take(ConsumerRunningInfo.decode(bounded(reply.body)).subscription_set)
             else:
                 logger.info("no subscription told", extra=fields(client_id=client_id, code=reply.code))
         except (RemotingError, BodyError, HeaderError) as error:  # its heartbeat will bring it
             logger.info("no subscription told", extra=fields(client_id=client_id, why=error))
-        finally:
-            del self._asked[peer, group]

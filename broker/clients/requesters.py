@@ -57,6 +57,10 @@ class Requesters:
         peer = self._asked.get(client_id)
         return None if own and peer in self._former else peer
 
+    def is_former(self, peer: Peer) -> bool:
+        """Whether a former master is at the other end of `peer`."""
+        return peer in self._former
+
     def former(self) -> list[Peer]:
         """The connections of former masters, newest first."""
         return list(reversed(self._former))

@@ -19,6 +19,11 @@ BEHIND = Figure(
     OF_MEMBER,
     ours=True,
 )
+UNREADABLE = Figure(
+    "rocketmq_dledger_unreadable_reads_total",
+    "reads for members that lack entries which found a damaged one, or no readable disk",
+    ours=True,
+)
 SILENT = Figure(
     "rocketmq_dledger_silent_milliseconds", "since the leader last heard of a member", OF_MEMBER, ours=True
 )

@@ -21,7 +21,7 @@ from remoting.client import CLIENT_LIMITS
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RESPONSE_BIT, Body, RemotingCommand
 from remoting.deadlines import Deadlines
-from remoting.frame import encode
+from remoting.frame import HEADER_BYTES_MAX, encode
 from remoting.headers.group import AwaitMasterHeader
 from remoting.peer import Peer
 
@@ -34,6 +34,10 @@ AWAIT_TIMEOUT_MS = AWAIT_MS + 500
 UNSENT_BYTES_MAX = 32 << 20
 SERVES = (ResponseCode.SUCCESS, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
 """What a master answers to AWAIT_MASTER; an upstream broker does not know it, and refuses for itself."""
+
+FRAME_HEAD_BYTES_MAX = 8 + HEADER_BYTES_MAX
+"""With a longer one the successor would end the connection that carries the requests of all."""
+TOO_LONG = "its header is too long to be passed on to the master; ask the master itself"
 
 
 @dataclass(slots=True)
@@ -100,8 +104,13 @@ class ForwardLink:
             if not command.is_oneway:
                 self._carried[opaque] = Carried(peer, command.opaque, command if reads else None)
             theirs, command.opaque = command.opaque, opaque
-            buffers += encode(command)
+            frame = encode(command)
             command.opaque = theirs
+            if len(frame[0]) > FRAME_HEAD_BYTES_MAX:
+                self._carried.pop(opaque, None)
+                refuse_too_long(peer, command)
+                continue
+            buffers += frame
         self._connection.write(buffers)
 
     @property
@@ -210,3 +219,9 @@ class ForwardLink:
     def _close_when_empty(self) -> None:
         if not self._carried and self._connection is not None:
             self._connection.close()
+
+
+def refuse_too_long(peer: Peer, command: RemotingCommand) -> None:
+    """A header that our number, or another way to write it, makes longer than what is read."""
+    if not command.is_oneway:
+        peer.send([command.reply(ResponseCode.SYSTEM_ERROR, TOO_LONG)])

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from broker.clients.groups import ConsumerGroups
+from broker.clients.early import EarlySubscriptions
+from broker.clients.groups import ConsumerGroups, Subscription
 from broker.clients.refusals import REJECTED, Refused
 from broker.clients.subscription import is_tag_type, not_supported, property_filter, tag_filter
 from broker.pulls.request import PullRequest
@@ -20,6 +21,7 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.errors import HeaderError
 from remoting.headers.pull import SYS_FLAG_SUBSCRIPTION, PullMessageHeader
+from remoting.peer import Peer
 
 NO_FILTER = "The broker's consumer filter data is not exist!Your expression may be wrong!"
 
@@ -42,7 +44,7 @@ class Reading(Protocol):
 
 
 class PullAdmission:
-    """Asks the role, the tables and what the clients' heartbeats said."""
+    """Asks the role, the tables and what the clients said."""
 
     def __init__(
         self,
@@ -51,20 +53,24 @@ class PullAdmission:
         topics: Topics,
         groups: SubscriptionGroups,
         consumers: ConsumerGroups,
+        early: EarlySubscriptions,
         limits: PullLimits,
     ) -> None:
         self._reading = reading
         self._topics = topics
         self._groups = groups
         self._consumers = consumers
+        self._early = early
         self._limits = limits
 
     @property
     def serves_reads(self) -> bool:
         return self._reading.serves_reads
 
-    def request(self, header: PullMessageHeader, command: RemotingCommand, arrived_ms: int) -> PullRequest:
-        """What to read for one pull, which arrived at `arrived_ms` (monotonic). Raises Refused."""
+    def request(
+        self, peer: Peer, header: PullMessageHeader, command: RemotingCommand, arrived_ms: int
+    ) -> PullRequest:
+        """What to read for one pull, which arrived over `peer` at `arrived_ms` (monotonic). Raises Refused."""
         if not self._reading.serves_reads:
             raise Refused(ResponseCode.SYSTEM_BUSY, REJECTED)
         limits = self._limits
@@ -101,7 +107,7 @@ class PullAdmission:
         size = limits.max_transfer_bytes
         if header.max_msg_bytes is not None and header.max_msg_bytes > 0:
             size = min(size, header.max_msg_bytes)
-        tags, matching = self._filter(header)
+        tags, matching = self._filter(peer, header)
         return PullRequest(
             command,
             header.consumer_group,
@@ -115,7 +121,9 @@ class PullAdmission:
             matching=matching,
         )
 
-    def _filter(self, header: PullMessageHeader) -> tuple[TagFilter | None, PropertyFilter | None]:
+    def _filter(
+        self, peer: Peer, header: PullMessageHeader
+    ) -> tuple[TagFilter | None, PropertyFilter | None]:
         if header.sys_flag & SYS_FLAG_SUBSCRIPTION:
             try:
                 if is_tag_type(header.expression_type):
@@ -124,16 +132,26 @@ class PullAdmission:
                 return None, property_filter(header.subscription, header.expression_type)
             except (HeaderError, FilterError) as error:
                 raise Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
-        subscription = self._consumers.subscription(header.consumer_group, header.topic)
+        subscription = self._subscription(peer, header)
         if subscription is None:
             raise Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's group info not exist")
         if subscription.version < header.sub_version:
             raise Refused(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
-        if not is_tag_type(subscription.data.expression_type):
-            if subscription.matching is None:
-                raise Refused(ResponseCode.FILTER_DATA_NOT_EXIST, NO_FILTER)
-            self._check_taken(subscription.data.expression_type)
-        return subscription.filter, subscription.matching
+        if is_tag_type(subscription.data.expression_type):
+            return subscription.filter, None
+        matching = subscription.matching()
+        if matching is None:
+            raise Refused(ResponseCode.FILTER_DATA_NOT_EXIST, NO_FILTER)
+        self._check_taken(subscription.data.expression_type)
+        return None, matching
+
+    def _subscription(self, peer: Peer, header: PullMessageHeader) -> Subscription | None:
+        """As the group's heartbeats said; where that is older than the pull, as its own client was heard to say."""
+        known = self._consumers.subscription(header.consumer_group, header.topic)
+        if known is not None and known.version >= header.sub_version:
+            return known
+        early = self._early.find(peer, header.consumer_group, header.topic)
+        return known if early is None or (known is not None and known.version > early.version) else early
 
     def _check_taken(self, expression_type: str | None) -> None:
         if not self._limits.enable_property_filter:

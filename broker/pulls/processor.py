@@ -5,6 +5,8 @@ records, as they lie in the log. Only a master answers unless slaveReadEnable is
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import logging
 from collections.abc import Coroutine, Iterable
 from typing import Any, Protocol
@@ -49,6 +51,8 @@ CODES = {
 """The two statuses of an empty queue are 19 for offset 0 and 21 for any other."""
 
 
+UNKNOWN_SUBSCRIPTION = (ResponseCode.SUBSCRIPTION_NOT_EXIST, ResponseCode.SUBSCRIPTION_NOT_LATEST)
+Handled = RemotingCommand | Coroutine[Any, Any, RemotingCommand | None] | None
 ALL_OFFSETS = 1 << 63
 
 
@@ -124,14 +128,22 @@ class PullProcessor:
         self._latencies = latencies
         self.found = 0
 
-    def handle(
-        self, peer: Peer, command: RemotingCommand
-    ) -> RemotingCommand | Coroutine[Any, Any, None] | None:
+    def handle(self, peer: Peer, command: RemotingCommand) -> Handled:
         """Answers a pull, or holds it when the queue has nothing yet and the client waits."""
+        return self._handle(peer, command, peer.active_at_ms)
+
+    def _handle(
+        self, peer: Peer, command: RemotingCommand, arrived_ms: int, *, asked: bool = False
+    ) -> Handled:
+        """`asked`: its client was asked what it subscribes to."""
+        header = PullMessageHeader.from_ext(command.ext)
         try:
-            header = PullMessageHeader.from_ext(command.ext)
-            request = self._admission.request(header, command, peer.active_at_ms)
+            request = self._admission.request(peer, header, command, arrived_ms)
         except Refused as refused:
+            if not asked and refused.code in UNKNOWN_SUBSCRIPTION:
+                asking = self._renewal.ask_first(peer, header.consumer_group)
+                if asking is not None:
+                    return self._once_told(peer, command, arrived_ms, asking)
             if refused.code == ResponseCode.SUBSCRIPTION_NOT_LATEST:
                 self._renewal.ask(peer, header.consumer_group)
             self._unserved.refused(peer, command, refused)
@@ -166,6 +178,16 @@ class PullProcessor:
             self._held.hold(HeldPull(peer, request, self._clock.monotonic_ms() + wait_ms))
             return None
         return self._answer(peer, request, result)
+
+    async def _once_told(
+        self, peer: Peer, command: RemotingCommand, arrived_ms: int, asking: asyncio.Task[None]
+    ) -> RemotingCommand | None:
+        """The answer to a pull whose client is being asked what it subscribes to."""
+        await asyncio.wait([asking])
+        if peer.closed:
+            return None
+        handled = self._handle(peer, command, arrived_ms, asked=True)
+        return await handled if inspect.isawaitable(handled) else handled
 
     def _moved(self, command: RemotingCommand, topic: str, queue_id: int, offset: int) -> RemotingCommand:
         """An administrator moved the group in this queue: it goes on at `offset`."""

@@ -47,6 +47,10 @@ class Acknowledgement:
         """Under controllers nothing is answered for being stored here alone."""
         return self.acked_end()
 
+    def followed_end(self) -> int:
+        """Up to where whoever takes this master's place has its log."""
+        return self.replicated_end()
+
     def reachable(self, end: int) -> bool:
         """Whoever does not have it in time leaves the set."""
         return True

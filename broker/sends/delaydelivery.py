@@ -12,11 +12,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from broker.metrics.totals import Totals
+from broker.sends.copieddelays import CopiedDelays
 from broker.sends.scheduling import delivered
 from broker.sends.writegate import Replicated, Standing
 from broker.tables.delayoffsets import DelayOffsets
@@ -53,7 +54,9 @@ class Log(Protocol):
 
     def confirm_offset(self) -> int: ...
 
-    async def message_at(self, physical_offset: int) -> memoryview | None: ...
+    def max_offset(self) -> int: ...
+
+    async def message_at(self, physical_offset: int, size: int = 0) -> memoryview | None: ...
 
     def append(self, messages: Sequence[MessageToStore]) -> list[Appended]: ...
 
@@ -95,7 +98,7 @@ class Sightings:
 
 
 class DelayDelivery:
-    """`levels_ms`: the delay of each level, level 1 first."""
+    """`levels_ms`: the delay of each level, level 1 first; `followed` as of CopiedDelays, of a pair only."""
 
     def __init__(
         self,
@@ -107,6 +110,7 @@ class DelayDelivery:
         clock: Clock,
         levels_ms: list[int],
         totals: Totals | None = None,
+        followed: Callable[[], int] | None = None,
     ) -> None:
         self._totals = totals
         self._store = store
@@ -119,6 +123,7 @@ class DelayDelivery:
         self._heads: dict[int, tuple[int, int]] = {}  # level -> (queue offset, when it is due, monotonic ms)
         self._sightings: dict[int, Sightings] = {}
         self._in_flight: deque[Delivery] = deque()
+        self._copied = None if followed is None else CopiedDelays(offsets, followed)
         self._term = 0
         self._wake = asyncio.Event()
         self._damage = RepeatedFailure()
@@ -126,7 +131,8 @@ class DelayDelivery:
     def role_taken(self, *, leads: bool) -> None:
         """Begin anew where the table says: deliveries of an earlier mastership may have been cut off. A table may be ahead of
         the queue of a master that was elected without all that was confirmed; it goes back, lest it skip what comes then
-        (upstream: ScheduleMessageService.correctDelayOffset)."""
+        (upstream: ScheduleMessageService.correctDelayOffset). In a pair nobody chose who has it all: such a table is not
+        believed, and all that is there is delivered again."""
         if leads:
             self._correct_offsets()
         self._term += 1
@@ -134,10 +140,13 @@ class DelayDelivery:
         self._heads.clear()
         self._sightings.clear()
         self._in_flight.clear()
+        if self._copied is not None:
+            self._copied.role_taken(self._store.max_offset() if leads else None)
         self._wake.set()
 
     def _correct_offsets(self) -> None:
-        for level in range(1, len(self._levels_ms) + 1):
+        levels, is_ahead = range(1, len(self._levels_ms) + 1), False
+        for level in levels:
             end, offset = (
                 self._store.next_queue_offset(SCHEDULE_TOPIC, level - 1),
                 self._offsets.next_offset(level),
@@ -147,6 +156,9 @@ class DelayDelivery:
                     "delay offset beyond the queue", extra=fields(level=level, offset=offset, queue_end=end)
                 )
                 self._offsets.advance(level, end)
+                is_ahead = True
+        for level in levels if is_ahead and self._copied is not None else ():
+            self._offsets.advance(level, self._store.min_queue_offset(SCHEDULE_TOPIC, level - 1))
 
     def soon(self) -> None:
         """It may be possible to deliver again."""
@@ -159,13 +171,19 @@ class DelayDelivery:
 
     def acknowledged(self) -> None:
         """The replicas hold more of the log."""
-        if not self._in_flight:
-            return
+        if self._in_flight:
+            self._count_delivered()
+        if self._copied is not None:
+            self._copied.acknowledged()
+
+    def _count_delivered(self) -> None:
         full = len(self._in_flight) >= IN_FLIGHT_MAX
         end = min(self._replication.acked_end(), self._store.confirm_offset())
         while self._in_flight and self._in_flight[0].end_offset <= end:
             delivery = self._in_flight.popleft()
             self._offsets.advance(delivery.level, delivery.next_offset)
+            if self._copied is not None:
+                self._copied.counted(delivery.end_offset)
         if full and len(self._in_flight) < IN_FLIGHT_MAX:
             self._wake.set()
 
@@ -240,7 +258,7 @@ class DelayDelivery:
     async def _message_of(self, entry: QueueEntry) -> MessageToStore | None:
         if is_filler(entry):
             return None
-        content = await self._store.message_at(entry.physical_offset)
+        content = await self._store.message_at(entry.physical_offset, entry.size)
         try:
             message = None if content is None else delivered(decode(content, verify_body=False))
         except RecordError:

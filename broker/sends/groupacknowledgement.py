@@ -27,6 +27,9 @@ class GroupAcknowledgement:
     def stored_end(self) -> int:
         return self.acked_end()
 
+    def followed_end(self) -> int:
+        return self.acked_end()
+
     def reachable(self, end: int) -> bool:
         """Who follows is not known; a send that a majority does not get in time ends as unknown."""
         return True

@@ -36,6 +36,10 @@ class PairAcknowledgement:
             return 0
         return self._store.flushed_offset() if self._flushes else self._store.max_offset()
 
+    def followed_end(self) -> int:
+        """Up to where a slave that is put in this master's place has its log, whether or not sends wait for one."""
+        return self._ha.followed_end() if self._membership.accepts_sends else 0
+
     def reachable(self, end: int) -> bool:
         return self._ha.reachable(end)
 

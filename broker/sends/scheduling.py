@@ -44,4 +44,5 @@ def delivered(waiting: Message) -> MessageToStore | None:
         waiting.born_timestamp,
         waiting.born_host,
         waiting.reconsume_times,
+        stored_before=True,
     )

@@ -223,6 +223,7 @@ class SendBack:
             failed.born_timestamp,
             failed.born_host,
             failed.reconsume_times + 1,
+            stored_before=True,
         )
         if dead:
             return message

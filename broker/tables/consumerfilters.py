@@ -24,7 +24,9 @@ KEPT_MS = 24 * 3600 * 1000
 SEEN_BEFORE_MS = 30_000
 """Clients that a broker heard of before it started are taken to have left so long ago."""
 CHARACTERS_MAX = 8 << 20
-"""Of all names and expressions; a filter beyond them works, and is not kept."""
+"""Of all filters; one beyond them works, and is not kept."""
+FILTER_CHARACTERS = 200
+"""What a filter is reckoned at beside its names and its expression."""
 
 
 class WallClock(Protocol):
@@ -38,6 +40,8 @@ class ConsumerFilters:
         self._clock = clock
         self._on_change = on_change
         self._wrapper = ConsumerFilterWrapper()
+        self._by_group: dict[str, dict[str, ConsumerFilterData]] = {}
+        """The same, by group and topic: each heartbeat asks for its groups."""
         self._characters = 0
 
     def find(self, group: str, topic: str) -> ConsumerFilterData | None:
@@ -86,6 +90,7 @@ class ConsumerFilters:
         self._characters = characters
         by_topic = self._wrapper.filter_data_by_topic
         by_topic.setdefault(wanted.topic, FilterDataMapByTopic(wanted.topic)).group_filter_data[group] = made
+        self._by_group.setdefault(group, {})[wanted.topic] = made
         return True
 
     def _die(self, filters: Iterable[ConsumerFilterData]) -> bool:
@@ -95,7 +100,7 @@ class ConsumerFilters:
         return bool(living)
 
     def _of_group(self, group: str) -> list[ConsumerFilterData]:
-        return [each for each in self._all() if each.consumer_group == group]
+        return list(self._by_group.get(group, {}).values())
 
     def _all(self) -> Iterator[ConsumerFilterData]:
         for of_topic in self._wrapper.filter_data_by_topic.values():
@@ -105,10 +110,11 @@ class ConsumerFilters:
         now_ms = self._clock.now_ms()
         kept = [each for each in self._all() if not _is_dead(each) or now_ms - each.dead_time < KEPT_MS]
         self._wrapper, self._characters = ConsumerFilterWrapper(), sum(map(_characters, kept))
-        by_topic = self._wrapper.filter_data_by_topic
+        by_topic, self._by_group = self._wrapper.filter_data_by_topic, {}
         for each in kept:
             of_topic = by_topic.setdefault(each.topic, FilterDataMapByTopic(each.topic))
             of_topic.group_filter_data[each.consumer_group] = each
+            self._by_group.setdefault(each.consumer_group, {})[each.topic] = each
 
     def encode(self) -> bytes:
         """The content of consumerFilter.json."""
@@ -118,11 +124,16 @@ class ConsumerFilters:
         return self._wrapper.encode()
 
     def decode(self, data: bytes) -> None:
-        """Take in consumerFilter.json; nobody is connected yet. Raises BodyError."""
+        """Take in consumerFilter.json; what is registered already counts before it. Raises BodyError."""
+        here = list(self._all())
         self._wrapper = ConsumerFilterWrapper.decode(data)
         for each in self._all():
             if each.dead_time == 0:
                 each.dead_time = max(each.born_time, self._clock.now_ms() - SEEN_BEFORE_MS)
+        by_topic = self._wrapper.filter_data_by_topic
+        for each in here:
+            of_topic = by_topic.setdefault(each.topic, FilterDataMapByTopic(each.topic))
+            of_topic.group_filter_data[each.consumer_group] = each
         self._clean()
 
 
@@ -131,4 +142,4 @@ def _is_dead(data: ConsumerFilterData) -> bool:
 
 
 def _characters(data: ConsumerFilterData) -> int:
-    return len(data.consumer_group) + len(data.topic) + len(data.expression)
+    return FILTER_CHARACTERS + len(data.consumer_group) + len(data.topic) + len(data.expression)

@@ -1,7 +1,8 @@
 """How far each delay level is delivered.
 
 Invariant: every message of a level below its offset was put into its real queue, and the replicas that had to hold
-that record held it, before the offset moved there. So whoever is elected delivers again rather than never. Pure."""
+that record held it, before the offset moved there. So whoever is elected delivers again rather than never. A pair's master
+needs nobody for that, so it gives slaves only what one of them holds, see broker.sends.copieddelays. Pure."""
 
 from __future__ import annotations
 
@@ -16,6 +17,8 @@ class DelayOffsets:
     def __init__(self) -> None:
         self._wrapper = DelayOffsetWrapper()
         self.advances = 0
+        self._given: DelayOffsetWrapper | None = None
+        self._all_is_given = True
 
     def next_offset(self, level: int) -> int:
         return self._wrapper.offset_table.get(level, 0)
@@ -32,8 +35,25 @@ class DelayOffsets:
         self._wrapper = wrapper
         return True
 
+    def as_they_are(self) -> DelayOffsetWrapper:
+        return DelayOffsetWrapper(dict(self._wrapper.offset_table), self._wrapper.data_version)
+
+    def give(self, given: DelayOffsetWrapper | None) -> None:
+        """From now on slaves get this, whatever is delivered since; None is nothing."""
+        self._given, self._all_is_given = given, False
+
+    def give_all(self) -> None:
+        """Slaves get the table as it is, always."""
+        self._given, self._all_is_given = None, True
+
+    def for_slaves(self) -> bytes | None:
+        """The reply to 45; None while nothing can be given."""
+        if self._all_is_given:
+            return self._wrapper.encode()
+        return None if self._given is None else self._given.encode()
+
     def encode(self) -> bytes:
-        """The content of delayOffset.json and the reply to 45."""
+        """The content of delayOffset.json."""
         return self._wrapper.encode()
 
     def decode(self, data: bytes) -> None:

@@ -111,7 +111,8 @@ class Tables:
         self._saved_filters = SavedTable(
             files, CONSUMER_FILTERS_FILE, self.filters.encode, self.filters.decode
         )
-        self._reads_filters = settings.enable_property_filter
+        self.keeps_filters = settings.enable_property_filter
+        """Else the file of the time when they were taken stays as it is."""
         self.stamp = CopyStamp(
             self._stamped, lambda: [table.name for table in self._of_version if table.stands]
         )
@@ -252,8 +253,14 @@ class Tables:
             logger.warning("tables are gone, the group's are copied", extra=fields(files=";".join(lost)))
             self.stamp.lost()
             await self._saved_stamp.save()
-        if self._reads_filters:
+        if self.keeps_filters:
             await self._saved_filters.load()
+
+    async def keep_filters(self) -> None:
+        """Expressions are taken from now on, and kept with what the file says of before. Raises TableUnreadable, OSError."""
+        await self._saved_filters.load()
+        self.keeps_filters = True
+        self._saved_filters.changed()
 
     async def _load_stamp(self) -> None:
         """That there are no tables is on disk before there are any: else half of a first copy would count for old ones."""
@@ -288,7 +295,8 @@ class Tables:
             await table.save()
         await self._saved_deletions.save_taken(deletions)
         await self._saved_stamp.save_taken(stamp)
-        await self._saved_filters.save()
+        if self.keeps_filters:
+            await self._saved_filters.save()
 
     def _stamped(self) -> None:
         self._saved_stamp.changed()

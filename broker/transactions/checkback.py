@@ -39,6 +39,7 @@ LOOKS_A_TURN = 1_000
 READ_A_TURN = 32
 IN_FLIGHT_MAX = 1_024
 IN_FLIGHT_BYTES_MAX = 64 << 20
+DAMAGES_TOLD_MAX = 1_000
 RETRY_MS = 100
 SPAN_MIN = 100_000
 """A half is moved up when so many came behind it, and twice as many as are open: a new master reads all that came since."""
@@ -79,9 +80,10 @@ class CheckBack:
         self._asked: deque[Asked] = deque()
         self._asked_bytes = 0
         self._failure = RepeatedFailure()
-        self._damage = RepeatedFailure()
+        self._damaged: set[int] = set()  # places of halves that were told of in this role
 
     def role_taken(self) -> None:
+        self._damaged.clear()
         self._asked.clear()
         self._asked_bytes = 0
 
@@ -146,8 +148,7 @@ class CheckBack:
         try:
             content = await self._store.message_at(half.place)
         except RecordDamaged as damage:  # the others do not wait for it
-            if self._damage.failed(damage.offset, self._clock.monotonic_ms()):
-                logger.error("a half that is open is damaged", extra=fields(offset=half.place, why=damage))
+            self._note_damaged(half.place, str(damage))
             return True
         table = self._transactions.open
         if self._transactions.term != term or table is None or table.find(half.root) != half:
@@ -155,7 +156,7 @@ class CheckBack:
         if not self._role.accepts_sends:
             return True
         if content is None:
-            logger.error("a half that is open cannot be read", extra=fields(offset=half.place))
+            self._note_damaged(half.place, "no record stands there")
             return True
         found = decode(content, verify_body=False)
         if is_old or (
@@ -165,6 +166,15 @@ class CheckBack:
         else:
             self._put_back(half, found, group, asks=asks)
         return True
+
+    def _note_damaged(self, place: int, why: str) -> None:
+        if place in self._damaged or len(self._damaged) >= DAMAGES_TOLD_MAX:
+            return
+        self._damaged.add(place)
+        logger.error(
+            "a half that is open is damaged, its transaction waits for a sound copy of another replica",
+            extra=fields(offset=place, why=why),
+        )
 
     def _lags(self, half: Half) -> bool:
         table = self._transactions.open

@@ -45,10 +45,11 @@ class DoneQueue:
     def waiting(self) -> list[int]:
         return list(self._waiting)
 
-    def told(self) -> None:
-        """Those that waited are in the log."""
-        self._waiting.clear()
-        self._bytes, self._urgent = 0, False
+    def told(self, count: int) -> None:
+        """So many of those that waited, the first ones, are in the log."""
+        told, self._waiting = self._waiting[:count], self._waiting[count:]
+        self._bytes -= sum(len(str(queue_offset)) + 1 for queue_offset in told)
+        self._urgent = self._urgent and bool(self._waiting)
 
     def recorded(self, record_offset: int, halves: list[int]) -> None:
         """The next record of the queue names these."""

@@ -12,6 +12,7 @@ from broker.transactions.openhalves import Half
 from broker.transactions.outcomes import Outcome
 from broker.transactions.records import committed, facts_of
 from broker.transactions.transactions import Log, Transactions
+from messagestore.errors import RecordDamaged
 from messagestore.record import Message, decode
 from messagestore.systemtopics import HALF_TOPIC
 from remoting.codes import RequestCode, ResponseCode
@@ -89,9 +90,12 @@ class EndTransaction:
     async def _half_at(self, place: int) -> Message:
         """What stands there, once it is confirmed; a contract may have let it be answered before that."""
         end = self._transactions.stored_end
-        content = await self._store.message_at(place)
-        if content is None and place < end and await self._transactions.known(end, WAIT_MS_MAX):
+        try:
             content = await self._store.message_at(place)
+            if content is None and place < end and await self._transactions.known(end, WAIT_MS_MAX):
+                content = await self._store.message_at(place)
+        except RecordDamaged as damage:  # a replica has it sound; the check back tells of it
+            raise Refused(ResponseCode.SYSTEM_ERROR, str(damage)) from None
         if content is None:
             raise Refused(ResponseCode.SYSTEM_ERROR, NOT_FOUND)
         return decode(content, verify_body=False)

@@ -34,7 +34,7 @@ class Log(Protocol):
 
     def entries(self, topic: str, queue_id: int, queue_offset: int, count_max: int) -> list[QueueEntry]: ...
 
-    async def message_at(self, physical_offset: int) -> memoryview | None: ...
+    async def message_at(self, physical_offset: int, size: int = 0) -> memoryview | None: ...
 
     async def commits_from(self, position: int, limit: int) -> CommitsFound: ...
 
@@ -212,5 +212,5 @@ class Rebuild:
     async def _record(self, entry: QueueEntry) -> Message | None:
         if is_filler(entry):
             return None
-        content = await self._log.message_at(entry.physical_offset)
+        content = await self._log.message_at(entry.physical_offset, entry.size)
         return None if content is None else decode(content, verify_body=False)

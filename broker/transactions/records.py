@@ -117,8 +117,8 @@ def given_up(half: Message) -> MessageToStore:
 
 
 def done_records(queue_offsets: Iterable[int], host: bytes, now_ms: int) -> list[MessageToStore]:
-    """What says that these halves are done with, in as few records as there is room for them. The last one is shorter than
-    DONE_BYTES_MAX: it tells that all of them are there."""
+    """What says that these halves are done with, in as few records as there is room for them, in their order. The last one is
+    shorter than DONE_BYTES_MAX: it tells that all of them are there."""
     bodies = [""]
     for queue_offset in queue_offsets:
         if len(bodies[-1]) >= DONE_BYTES_MAX:
@@ -165,6 +165,7 @@ def _copied(half: Message) -> MessageToStore:
         half.born_timestamp,
         half.born_host,
         half.reconsume_times,
+        stored_before=True,
     )
 
 

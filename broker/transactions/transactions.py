@@ -1,7 +1,8 @@
 """The transactions that a master knows of.
 
 Invariant: a transaction is ended once, by whoever is first, and what is not among the open halves is ended. An end counts for
-another master only when it is confirmed, and the offsets that say how far the queues are done with move only then. The record
+another master only when it is confirmed, and the offsets that say how far the queues are done with move only then: slaves copy
+them, and one that takes the master's place must hold what they rest on, though nobody waits for it otherwise. The record
 that tells that a half is done with stands behind its end in the log, so it never says more than the log holds; each one stands
 behind all commits that it, or one before it, tells of, and no open half is older than MARK_BYTES without one: a new master
 looks for commits from the last one on."""
@@ -12,7 +13,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from broker.metrics.transactiontotals import TransactionTotals
 from broker.sends.writegate import Replicated, Standing
@@ -23,7 +24,7 @@ from broker.transactions.openhalves import Half, OpenHalves
 from broker.transactions.outcomes import Outcome, Outcomes
 from broker.transactions.rebuild import Log as ReadLog
 from broker.transactions.rebuild import Rebuild, Span
-from broker.transactions.records import QUEUE_ID, HalfFacts, done_records, facts_of
+from broker.transactions.records import QUEUE_ID, HalfFacts, done_offsets, done_records, facts_of
 from messagestore.errors import StoreError
 from messagestore.messages import Appended, MessageToStore, QueueGrew
 from messagestore.queues.consumequeue import listed_start
@@ -61,8 +62,16 @@ class Log(ReadLog, Protocol):
     def append(self, messages: Sequence[MessageToStore]) -> list[Appended]: ...
 
 
+class Reached(NamedTuple):
+    """Up to where the half queue is done with, once the log up to `log_end` is confirmed."""
+
+    half_offset: int
+    log_end: int
+
+
 class Transactions:
-    """Of one broker; only a master knows any. `begin` starts the tasks that `run` them, when there is the first one."""
+    """Of one broker; only a master knows any. `begin` starts the tasks that `run` them, when there is the first one.
+    `followed()`: up to where whoever takes this master's place has its log."""
 
     def __init__(
         self,
@@ -70,6 +79,7 @@ class Transactions:
         store: Log,
         role: Standing,
         replication: Replicated,
+        followed: Callable[[], int],
         offsets: ConsumerOffsets,
         clock: Clock,
         settings: TransactionSettings,
@@ -85,6 +95,7 @@ class Transactions:
         self._store = store
         self._role = role
         self._replication = replication
+        self._followed = followed
         self._offsets = offsets
         self._clock = clock
         self._settings = settings
@@ -93,9 +104,9 @@ class Transactions:
         self._done = DoneQueue(settings.transaction_op_batch_interval)
         self._told_end = 0  # of the last record that tells
         self._stored_end = 0  # of the last record that was stored here
-        self._reached: tuple[int, int] | None = (
-            None  # (half offset, end of the log that must be confirmed for it)
-        )
+        self._reached: Reached | None = None  # and to be followed
+        self._reached_here: Reached | None = None
+        self._done_here = 0  # the half queue is done with up to there, whoever knows it
         self._waiting: deque[tuple[int | None, asyncio.Future[None]]] = deque()
         self._wake = asyncio.Event()
         self._failure = RepeatedFailure()
@@ -108,12 +119,13 @@ class Transactions:
         self.open, self._fresh, self.outcomes = None, OpenHalves(), Outcomes()
         self._stored_end = 0
         self._done = DoneQueue(self._settings.transaction_op_batch_interval)
-        self._reached = None
+        self._reached = self._reached_here = None
+        self._done_here = 0
         self._span = self._span_to_read() if leads else None
         self._release(None)
         if self._span is not None and self._span.half_from == self._span.half_end:
             self.open, self._told_end = OpenHalves(), self._span.log_end
-            self._reached = self._span.half_end, self._span.log_end
+            self._reached = Reached(self._span.half_end, self._span.log_end)
         elif self._span is not None:
             self._needed()
         self._wake.set()
@@ -134,8 +146,10 @@ class Transactions:
         if self._span is None:
             return
         end = self.confirmed_end()
-        if self._reached is not None and self._reached[1] <= end:
-            self._advance(self._reached[0])
+        if self._reached_here is not None and self._reached_here.log_end <= end:
+            self._done_here, self._reached_here = self._reached_here.half_offset, None
+        if self._reached is not None and self._reached.log_end <= min(end, self._followed()):
+            self._advance(self._reached.half_offset)
             self._reached = None
         if self._waiting:
             self._release(end)
@@ -194,11 +208,14 @@ class Transactions:
 
     def note_progress(self) -> None:
         """The queues are done with as far as they are now, once all of this is confirmed."""
-        if self.open is not None and self._reached is None:
-            first = self.open.first()
-            end = self._store.next_queue_offset(HALF_TOPIC, QUEUE_ID)
-            self._reached = (end if first is None else first.queue_offset), self.stored_end
-            self.acknowledged()
+        if self.open is None or (self._reached is not None and self._reached_here is not None):
+            return
+        first = self.open.first()
+        end = self._store.next_queue_offset(HALF_TOPIC, QUEUE_ID)
+        reached = Reached(end if first is None else first.queue_offset, self.stored_end)
+        self._reached = self._reached or reached
+        self._reached_here = self._reached_here or reached
+        self.acknowledged()
 
     # -- what others ask
 
@@ -209,7 +226,8 @@ class Transactions:
 
     def first_open(self) -> int | None:
         """Where the oldest half stands that is not known to be ended, in any role; None without any."""
-        offset = self._from(HALF_TOPIC, self._store.max_queue_offset(HALF_TOPIC, QUEUE_ID))
+        end = self._store.max_queue_offset(HALF_TOPIC, QUEUE_ID)
+        offset = max(self._kept(HALF_TOPIC, end), self._done_here)
         entries = self._store.entries(HALF_TOPIC, QUEUE_ID, offset, 1)
         return listed_start(entries[0]) if entries else None
 
@@ -255,7 +273,10 @@ class Transactions:
                 return 0
         except (StoreError, OSError) as error:
             if self._failure.failed(str(error), self._clock.monotonic_ms()):
-                logger.error("open transactions cannot be read, trying on", extra=fields(why=error))
+                logger.error(
+                    "open transactions cannot be read, none is ended meanwhile, trying on",
+                    extra=fields(why=error),
+                )
             return RETRY_MS
         self._failure.recovered(self._clock.monotonic_ms())
         while len(self._fresh) > MOVED_A_TURN:
@@ -287,26 +308,29 @@ class Transactions:
         store = self._store
         half_end = store.next_queue_offset(HALF_TOPIC, QUEUE_ID)
         done_end = store.next_queue_offset(OP_HALF_TOPIC, QUEUE_ID)
-        half_from, done_from = self._from(HALF_TOPIC, half_end), self._from(OP_HALF_TOPIC, done_end)
+        half_from, done_from = self._kept(HALF_TOPIC, half_end + 1), self._kept(OP_HALF_TOPIC, done_end + 1)
+        if half_from > half_end or done_from > done_end:  # it tells of ends that this log lacks
+            half_from = store.min_queue_offset(HALF_TOPIC, QUEUE_ID)
+            done_from = store.min_queue_offset(OP_HALF_TOPIC, QUEUE_ID)
         return Span(half_from, half_end, done_from, done_end, store.max_offset())
 
-    def _from(self, topic: str, end: int) -> int:
-        """A table may be ahead of the queue of a master that was elected without all that was confirmed."""
+    def _kept(self, topic: str, end: int) -> int:
+        """A table may be ahead of the queue of a master that took its place without all that was stored; `end` then."""
         kept = self._offsets.find(TRANSACTIONS_GROUP, topic, QUEUE_ID) or 0
         return max(min(kept, end), self._store.min_queue_offset(topic, QUEUE_ID))
 
     def _tell(self, halves: list[int]) -> int | None:
         if not halves or not self._role.accepts_sends:
             return None
-        records = done_records(halves, self._store.store_host, self._clock.now_ms())
-        appended = self._store.append(records)
-        if any(stored.error is not None for stored in appended):
-            return None  # again, all of them: who reads it twice knows no more
-        if halves != [NOBODY]:
-            self._done.told()
-        for stored in appended:
-            self._done.recorded(stored.queue_offset, self._mark() if halves == [NOBODY] else halves)
-        self._told_end = self._stored_end = appended[-1].end_offset
+        for record in done_records(halves, self._store.store_host, self._clock.now_ms()):
+            (stored,) = self._store.append([record])
+            if stored.error is not None:
+                return None  # what is told already is not told again: a disk that is full would fill with it
+            named = done_offsets(bytes(record.body))
+            if halves != [NOBODY]:
+                self._done.told(len(named))
+            self._done.recorded(stored.queue_offset, self._mark() if halves == [NOBODY] else named)
+            self._told_end = self._stored_end = stored.end_offset
         self.note_progress()
         return self._told_end
 

@@ -112,6 +112,10 @@ class PairMastership:
         """Up to where sends may be answered: what one slave at least has held, or all where none is waited for."""
         if not self._pair.waits_for_slave:
             return self._log.max_offset()
+        return self.followed_end()
+
+    def followed_end(self) -> int:
+        """Up to where one slave at least has held the log."""
         return self._acks.held_end(self._waiting_end())
 
     def reachable(self, end: int) -> bool:

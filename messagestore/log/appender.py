@@ -119,7 +119,7 @@ class Appender:
             properties = with_room(properties)
         sys_flag = with_host_flags(message.sys_flag, message.born_host, store_host)
         size = record_size(sys_flag, len(body), len(topic), len(properties))
-        if refused := self._refusal(topic, len(body), properties, size):
+        if refused := self._refusal(topic, len(body), properties, size, message.stored_before):
             return refused
         ((view, at, start),) = self._log.places([size])
         counts = counts_in_queue(sys_flag)
@@ -188,12 +188,17 @@ class Appender:
             offsets[0], end, first_queue_offset, len(members), timestamp, None, tuple(offsets), between
         )
 
-    def _refusal(self, topic: bytes, body_bytes: int, properties: bytes, size: int) -> PutStatus | None:
+    def _refusal(
+        self, topic: bytes, body_bytes: int, properties: bytes, size: int, stored_before: bool = False
+    ) -> PutStatus | None:
+        body_bytes_max, size_max = self._message_size_max, self._record_size_max
+        if stored_before:
+            body_bytes_max = size_max = self._log.record_bytes_max
         if len(properties) > PROPERTIES_BYTES_MAX:
             return PutStatus.PROPERTIES_SIZE_EXCEEDED
         if (
-            body_bytes > self._message_size_max
-            or size > self._record_size_max
+            body_bytes > body_bytes_max
+            or size > size_max
             or not 0 < len(topic) <= TOPIC_BYTES_MAX
             or 0 in topic
             or 0 in properties  # recovery takes zeros in the text of a record for a torn end

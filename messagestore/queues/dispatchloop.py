@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
+from messagestore.errors import StoreCorrupted
 from messagestore.log.files import LogFiles
 from messagestore.messages import QueueGrew
 from messagestore.queues.dispatcher import Dispatcher
@@ -36,7 +37,11 @@ class DispatchLoop:
         record_size_max: int,
         gathers: Callable[[], bool],
         on_progress: Callable[[], None],
+        may_read: Callable[[int, int], Awaitable[bool]],
+        looks_again: Callable[[int], bool],
     ) -> None:
+        """`may_read(start, end)` before the bytes there are dispatched; False, and it is asked again by and by.
+        `looks_again(position)` where they are no records all the same: whether it is worth asking that once more."""
         self._log = commit_log
         self._dispatcher = dispatcher
         self._confirm_offset = confirm_offset
@@ -48,6 +53,8 @@ class DispatchLoop:
         )
         self._gathers = gathers
         self._on_progress = on_progress
+        self._may_read = may_read
+        self._looks_again = looks_again
         self._callbacks: list[Callable[[list[QueueGrew]], None]] = []
         self._wanted = asyncio.Event()
         self._holds = 0
@@ -81,7 +88,7 @@ class DispatchLoop:
             if self._gathers() and self._confirm_offset() - self._dispatcher.position < GATHER_BYTES:
                 await asyncio.sleep(GATHER_S)
             self._wanted.clear()
-            if not self._holds and await self._step():
+            if not self._holds and await self._step_or_again():
                 self._wanted.set()
                 await asyncio.sleep(0)  # others run between two steps
 
@@ -94,11 +101,28 @@ class DispatchLoop:
         view, start = self._log.segment_view(position)
         return self._dispatch_in(view, start, start + self._log.segment_size_bytes)
 
+    async def _step_or_again(self) -> bool:
+        try:
+            return await self._step()
+        except StoreCorrupted:
+            if not self._looks_again(self._dispatcher.position):
+                raise
+            return True
+
     async def _step(self) -> bool:
         position = self._dispatcher.position
-        if position >= self._confirm_offset() or not self._log.is_cold(position):
+        if position >= self._confirm_offset():
             return self.step()
         segment_end = self._log.segment_start(position) + self._log.segment_size_bytes
+        if not await self._may_read(
+            position, min(position + self._cold_step_bytes, segment_end, self._confirm_offset())
+        ):
+            asyncio.get_running_loop().call_later(RETRY_S, self.wake)
+            return False
+        if self._holds or self._dispatcher.position != position:
+            return True
+        if not self._log.is_cold(position):
+            return self.step()
         content = await self._log.read_file(position, min(position + self._cold_step_bytes, segment_end))
         if self._dispatcher.position != position:  # truncated meanwhile
             return True

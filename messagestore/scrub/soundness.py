@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from messagestore.errors import OffsetOutOfRange, RecordDamaged
+from messagestore.errors import LogReplaced, OffsetOutOfRange, RecordDamaged
 from messagestore.log.files import LogFiles
 from messagestore.record import check
 from messagestore.scrub.unchecked import Unchecked
@@ -71,6 +71,10 @@ class Soundness:
         """All below `end` is to be checked once more."""
         self.unchecked.add(self._log.min_offset, end)
 
+    def doubt(self, start: int, end: int) -> None:
+        """What stands there, between two boundaries, was found damaged by somebody else: it is to be checked once more."""
+        self.unchecked.add(start, end)
+
     def cut(self, offset: int) -> None:
         """To be called before the log is cut to `offset`."""
         self.unchecked.cut(offset)
@@ -87,7 +91,7 @@ class Soundness:
         return self.unchecked.first(offset, offset + size) is None
 
     async def check(self, offset: int, size: int) -> None:
-        """Reads and checks what of `size` bytes from `offset` on is unchecked. RecordDamaged, OSError."""
+        """Reads and checks what of `size` bytes from `offset` on is unchecked. RecordDamaged, LogReplaced, OSError."""
         end = offset + size
         distrusted = -1
         while (found := self.unchecked.first(offset, end)) is not None:
@@ -112,6 +116,8 @@ class Soundness:
             if walked.wanted:
                 end = min(position + walked.wanted, segment_end, limit)
                 walked = await self._walked(position, end, segment_end, limit)
+        except LogReplaced:  # all of it is, and whoever asks for it is to hear that
+            raise
         except OffsetOutOfRange:  # deleted, and so checked no more
             return Walked(position, 0)
         if self.unchecked.first(position, position + 1) is None:

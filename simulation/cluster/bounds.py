@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from simulation.cluster import choosers, hostiletables
 from simulation.cluster.dealers import NAME, TOPICS
 from simulation.cluster.machines import Machines
 from simulation.cluster.members import QUEUES_OF
@@ -55,6 +56,10 @@ class ClusterBounds:
         names = NAMES_EACH * len(self.machines.facts.all) + len(QUEUES_OF) + NAMES_OF_THEIR_OWN
         if self.machines.done[NAME]:
             names += len(TOPICS)
+        if self.machines.done[choosers.NAME]:
+            names += choosers.NAMES
+        if self.machines.done[hostiletables.NAME]:
+            names += hostiletables.NAMES
         queues = names + sum(QUEUES_OF.values())
         ids = max(self.ids, default=0) + len(self.machines.servers)
         return {

@@ -240,6 +240,21 @@ class Dealers:
 
     # -- judgement
 
+    def contradiction(self, message: StoredMessage) -> str | None:
+        """Why nobody should be able to read this message of the topic."""
+        key = message.properties.get("KEYS", "")
+        deal = self.deals.get(key)
+        if deal is None or zlib.crc32(message.body) != deal.crc:
+            return f"{key} is there and was never sent"
+        if message.sys_flag & FLAGS != COMMIT_FLAG or COMMIT not in deal.said:
+            return f"{key} can be read, and nobody committed it: {deal}"
+        return None
+
+    def note_read(self, message: StoredMessage) -> None:
+        """A consumer has it."""
+        if why := self.contradiction(message):
+            self.broken("E3", why)
+
     def settle(self, world: World) -> None:
         """All is whole, and producers are there to be asked. Raises Violation."""
         self.healed = True
@@ -254,12 +269,9 @@ class Dealers:
         for message in ever:
             if message.topic != DEALS:
                 continue
+            if why := self.contradiction(message):
+                raise Violation("E3", why)
             key = message.properties.get("KEYS", "")
-            deal = self.deals.get(key)
-            if deal is None or zlib.crc32(message.body) != deal.crc:
-                raise Violation("E3", f"{key} is there and was never sent")
-            if message.sys_flag & FLAGS != COMMIT_FLAG or COMMIT not in deal.said:
-                raise Violation("E3", f"{key} can be read, and nobody committed it: {deal}")
             copies[key] = copies.get(key, 0) + 1
         for key, deal in self.deals.items():
             count = copies.get(key, 0)

@@ -31,7 +31,13 @@ ROUTE_RETRY_MS = 500
 class DelayedWork:
     """Sends a delayed message now and then, and hands back what the reader last read."""
 
-    def __init__(self, client: Client, chance: random.Random, timeout_ms: int) -> None:
+    def __init__(
+        self,
+        client: Client,
+        chance: random.Random,
+        timeout_ms: int,
+        interval_ms: tuple[int, int] = INTERVAL_MS,
+    ) -> None:
         self.attempts: dict[str, list[Attempt]] = {LATER: [], RETRY: []}
         """Topic of the delivery -> what was asked for."""
         self.newest: StoredMessage | None = None
@@ -40,6 +46,7 @@ class DelayedWork:
         self._producer = client.producer("delayer")
         self._random = chance
         self._timeout_ms = timeout_ms
+        self._interval_ms = interval_ms
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -66,7 +73,7 @@ class DelayedWork:
                 message, self.newest = self.newest, None
                 await self._hand_back(message)
             try:
-                async with asyncio.timeout(self._random.randint(*INTERVAL_MS) / 1000):
+                async with asyncio.timeout(self._random.randint(*self._interval_ms) / 1000):
                     await self._stopping.wait()
             except TimeoutError:
                 continue

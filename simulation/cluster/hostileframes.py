@@ -57,9 +57,11 @@ async def say(host: str, port: int, data: bytes, stays_ms: int) -> None:
     """And then nothing more until the connection is given up."""
     with suppress(OSError):
         _, writer = await asyncio.open_connection(host, port)
-        writer.write(data)
-        await asyncio.sleep(stays_ms / 1000)
-        writer.transport.abort()
+        try:
+            writer.write(data)
+            await asyncio.sleep(stays_ms / 1000)
+        finally:  # where the world ends meanwhile, too
+            writer.transport.abort()
 
 
 def remoting_frames(chance: random.Random) -> bytes:

@@ -39,6 +39,12 @@ IN_ORDER = 8, 7
 TRANSACTED = 15, 0
 """Of so many this one has producers of messages in transactions."""
 
+CHOOSES = 20, 19
+"""Of so many this one has consumers that choose by SQL92 expressions, and are moved to other offsets."""
+
+STRANGE = 20, 0
+"""Of so many this one has strangers who say what the tables of hostile bytes have."""
+
 LULLS = 23, frozenset({0, 15, 17, 18, 19, 20, 21, 22})
 """Of so many, those that leave these have a time without faults in the midst of their run."""
 
@@ -57,6 +63,8 @@ class Shape:
     has_lulls: bool = False
     reads_in_order: bool = False
     has_transactions: bool = False
+    has_choosers: bool = False
+    has_strangers: bool = False
 
     @staticmethod
     def of(seed: int) -> Shape:
@@ -76,6 +84,8 @@ class Shape:
             has_lulls=seed % LULLS[0] in LULLS[1],
             reads_in_order=of(IN_ORDER, seed) and not is_unclean,
             has_transactions=of(TRANSACTED, seed) and not is_unclean,
+            has_choosers=of(CHOOSES, seed) and not is_unclean,
+            has_strangers=of(STRANGE, seed),
         )
 
     def settings(self) -> dict[str, object]:

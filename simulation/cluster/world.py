@@ -35,17 +35,21 @@ from nativepath import presence
 from simulation.cluster import (  # noqa: F401  their bugs join the others
     boundsbugs,
     catchupbugs,
+    choosers,
+    choosingbugs,
     lockbugs,
     members,
     movebugs,
     retentionbugs,
     sealbugs,
+    strangerbugs,
     transactionbugs,
 )
 from simulation.cluster.appends import Appends
 from simulation.cluster.blocks import log_has_blocks
 from simulation.cluster.bounds import ClusterBounds
 from simulation.cluster.check import ClusterCheck
+from simulation.cluster.choosers import Choosers
 from simulation.cluster.clientjudge import ClientJudge
 from simulation.cluster.crashes import AllLosePower
 from simulation.cluster.dealers import SETTINGS
@@ -57,6 +61,7 @@ from simulation.cluster.handoverbugs import BUGS, planted
 from simulation.cluster.handovers import CleanHandOvers
 from simulation.cluster.hindrances import GreatBurst
 from simulation.cluster.hostileframes import HostileFrames
+from simulation.cluster.hostiletables import HostileTables
 from simulation.cluster.learnerfaults import LearnerTrouble
 from simulation.cluster.loggedbugs import LoggedBugs
 from simulation.cluster.looks import broker_on
@@ -71,6 +76,7 @@ from simulation.cluster.resyncs import Resyncs
 from simulation.cluster.retention import Retention
 from simulation.cluster.seals import all_sealed
 from simulation.cluster.service import Service
+from simulation.cluster.shadow import deleted_messages
 from simulation.cluster.shape import Shape
 from simulation.cluster.sickdisks import SickDisks
 from simulation.cluster.totals import Totals
@@ -137,6 +143,7 @@ class ClusterWorld:
         self.resyncs: Resyncs | None = None
         self.readers: OrderedReaders | None = None
         self.transactors: Transactors | None = None
+        self.choosers: Choosers | None = None
         self.lost_for_good = LostForGood(self.machines)
         self.faults = Faults(self.machines, *self.besides())
         self.hand_overs = CleanHandOvers(self.machines, seed)
@@ -214,7 +221,9 @@ class ClusterWorld:
 
     def told_besides(self) -> dict[str, object]:
         transacting = {} if self.transactors is None else SETTINGS
-        return self.retention.settings() | self.pacing.settings() | self.shape.settings() | transacting
+        choosing = {} if self.choosers is None else choosers.SETTINGS
+        told = self.retention.settings() | self.pacing.settings() | self.shape.settings()
+        return told | transacting | choosing
 
     @contextmanager
     def appended(self) -> Iterator[None]:
@@ -260,6 +269,8 @@ class ClusterWorld:
         if self.shape.is_harsh:
             yield HostileFrames(self.machines, self.world.node("hostile", members.HOSTILE_HOST))
             yield GreatBurst(self.machines)
+        if self.shape.has_strangers:
+            yield HostileTables(self.machines, self.world.node("strangers", members.HOSTILE_TABLES_HOST))
         if self.shape.has_resyncs:
             self.resyncs = Resyncs(self.machines, self.world.node("resyncs", members.RESYNC_HOST))
             yield self.resyncs
@@ -270,6 +281,10 @@ class ClusterWorld:
             node = self.world.node("transactors", members.TRANSACTIONS_HOST)
             self.transactors = Transactors(self.machines, node, keeps=not self.retention.on)
             yield self.transactors
+        if self.shape.has_choosers and self.contract.waits:
+            node = self.world.node("choosers", members.CHOOSERS_HOST)
+            self.choosers = Choosers(self.machines, node)
+            yield self.choosers
         if self.shape.has_operator:
             self.operator = Operator(self.machines, self.world.node("operator", members.OPERATOR_HOST))
             yield self.operator
@@ -384,6 +399,8 @@ class ClusterWorld:
         self.client.run(self.client.app.stop_sending())
         if self.transactors is not None:
             self.transactors.settle()
+        if self.choosers is not None:
+            self.choosers.stop()
         self.retention.stop()
         machines = self.machines
 
@@ -419,6 +436,11 @@ class ClusterWorld:
             self.operator.at_the_end()
         if self.resyncs is not None:
             self.resyncs.at_the_end()
+        if self.choosers is not None:
+            ever = deleted_messages(
+                self.check.confirmed, len(self.check.confirmed), brokers[0].store.segment_size_bytes
+            )
+            self.choosers.at_the_end(ever, machines.broker_looks())
         if self.readers is not None:
             self.readers.at_the_end()
             self.totals.counts["locks of queues answered"] += self.readers.answered

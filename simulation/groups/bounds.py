@@ -11,11 +11,17 @@ from simulation.cluster.administration import VALUE_MAX
 from simulation.cluster.dealers import TOPICS
 from simulation.cluster.violation import Violation
 from simulation.groups.clients import QUEUES_OF
-from simulation.kernel.bounds import Bounds, Numbers
+from simulation.groups.members import BROKER_PORT, RAFT_PORT
+from simulation.kernel.bounds import Bounds, Numbers, Ports
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
 
 LOOK_MS = 10_000
+PORTS = Ports(links={RAFT_PORT: 1, BROKER_PORT: 2}, proven=RAFT_PORT, formers_max=2)
+"""Between members: one for Raft, where each proves by its words which it is, so that a newer connection on which it does so
+ends the one before. Two may be left of one host: the last one on which it did, and one that had asked for tables only when it
+was lost, for followers have a word of Raft with each other at elections. To the broker port one goes for tables and one for
+what is passed on: six of both ways between two members."""
 NAMES_OF_THEIR_OWN = 16
 """Topics and groups that brokers and clients have without anybody's asking."""
 KINDS_OF_CALLS = 16
@@ -26,6 +32,8 @@ NOTES_OF_A_MOMENT = 2 * 1_000 // 50 + 2
 ENTRIES_IN_MEMORY = 4_000
 """Of the log: all of a run this long."""
 
+WALKS_ENDED = 16
+"""Of the log, and with which check values."""
 HISTORIES_EACH = 3
 """What came to a topic, what went to a group of it, and what that gave back."""
 
@@ -34,13 +42,20 @@ class GroupBounds:
     """Looks each LOOK_MS."""
 
     def __init__(
-        self, world: World, nodes: Sequence[Node], names: Callable[[], int], *, has_deals: bool
+        self,
+        world: World,
+        nodes: Sequence[Node],
+        names: Callable[[], int],
+        *,
+        deals: Callable[[], int],
+        has_deals: bool,
     ) -> None:
-        """`names()` were asked for by administrators, retry topics of groups among them."""
+        """`names()` were asked for by administrators, retry topics of groups among them, and `deals()` transactions begun."""
         self.world = world
         self.names = names
+        self.deals = deals
         self.own_names = NAMES_OF_THEIR_OWN + (len(TOPICS) if has_deals else 0)
-        self.bounds = Bounds(world, list(nodes), Violation)
+        self.bounds = Bounds(world, list(nodes), Violation, PORTS)
         self.due_ms = LOOK_MS
 
     def look(self) -> None:
@@ -89,6 +104,8 @@ class GroupBounds:
             "SubscriptionGroupWrapper.subscription_group_table": names,
             "ConsumerOffsetWrapper.offset_table": names,
             "DecidedLately._notes": NOTES_OF_A_MOMENT,
+            "Outcomes._outcomes": self.deals(),
             "RaftLog._recent": ENTRIES_IN_MEMORY,
             "Placing._ends": ENTRIES_IN_MEMORY,
+            "Chain._ends": WALKS_ENDED,
         }

@@ -15,17 +15,21 @@ from broker.sends.groupacknowledgement import GroupAcknowledgement
 from broker.sends.pending import PendingSends
 from broker.settings.raft import broker_id_of
 from dledger import preference
+from dledger.actions import Load
 from dledger.entry import ENTRY_HEADER_BYTES, INDEX_UNIT, Entry, IndexUnit
 from dledger.log import EntryLog
 from dledger.messages import VoteRequest, VoteResult
 from dledger.node import DLedgerNode
+from dledger.oldentries import read_entries
 from dledger.progress import Progress
 from dledger.raft import Raft
 from dledger.store import Store
+from dledger.unreadable import FollowersReads
 from messagestore.log.appender import Appender
-from raftstore import repair
+from raftstore import chain, repair
 from raftstore.ledgerlog import LedgerLog
 from raftstore.ledgerstore import LedgerStore
+from raftstore.mending import Around
 from raftstore.replication import GroupReplication
 from simulation.kernel.plants import Bugs
 from simulation.raft.bugs import any_log_will_do
@@ -150,10 +154,24 @@ async def long_ago(self: LedgerStore) -> int:
     return 0
 
 
-@bug("goes-on-with-a-replaced-log", LedgerStore, "_restarted_at")
-def without_restart(self: LedgerStore, position: int) -> None:
+@bug("goes-on-with-a-replaced-log", LedgerStore, "_restarted")
+def without_restart(self: LedgerStore) -> None:
     """Queues stay as they are when another member's log replaces this one."""
-    self._log.restarted_at(position)
+
+
+@bug("reads-on-while-its-log-is-replaced", LedgerStore, "_replaced_at")
+def nothing_yet(self: LedgerStore, position: int) -> None:
+    """Who reads the log hears that another member's replaces it once all files of the old one are gone."""
+
+
+store_restarted = LedgerStore._restarted  # noqa: SLF001 - to be wrapped
+
+
+@bug("reads-on-while-its-log-is-replaced", LedgerStore, "_restarted")
+def too_late(self: LedgerStore) -> None:
+    """The rest of it."""
+    self._log.replaced_at(self._member.node.log_begin())
+    store_restarted(self)
 
 
 @bug("blank-survives-a-cut", EntryLog, "cut")
@@ -184,7 +202,30 @@ async def whatever_the_member_knows(self: LedgerLog) -> list[object]:
     return []
 
 
+@bug("ends-for-what-a-follower-lacks", FollowersReads, "read")
+async def or_end(self: FollowersReads, log: EntryLog, load: Load, bytes_max: int) -> list[Entry]:
+    """A leader that cannot read what a follower lacks ends."""
+    return await read_entries(log, load.first_index, load.entries_max, bytes_max)
+
+
+judged_entry = chain.judged
+
+
+@bug("scrub-compares-no-check-values", chain, "judged")
+def for_itself(
+    entry: memoryview, position: int, before: chain.Checks, verify_record: bool
+) -> tuple[str, chain.Checks]:
+    """What the CRC of a body does not cover is not looked at."""
+    return judged_entry(entry, position, (), verify_record)
+
+
+@bug("check-value-lost-for-good", Around, "goes_on_from")
+def nothing_proves_it(self: Around, check: int) -> bool:
+    """Where an entry's own check value rotted, the one behind is not asked."""
+    return False
+
+
 @bug("mended-with-anothers-checks", repair, "mended")
-def as_it_stands_there(own: bytes, theirs: bytes, unit: IndexUnit, previous_check: int) -> bytes:
+def as_it_stands_there(own: bytes, theirs: bytes, unit: IndexUnit, around: Around) -> bytes:
     """What rotted is replaced by the other member's entry, with the check values of that disk."""
     return theirs

@@ -8,6 +8,7 @@ G5  who begins to lead has all that was ever decided
 G6  store times never go back in the order of the log; (in the world) a set without faults serves and becomes level
 G7  (in the world) name servers have broker id 0 at the leader
 G8  (in rot.py) what rotted on a disk stands there again as it was written
+G9  (in rot.py) a leader whose follower lacks what rotted goes on
 
 Invariant: a check only reads, and expects what it computes from entries, answers and disks itself."""
 

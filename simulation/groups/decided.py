@@ -89,6 +89,8 @@ class Decided:
     file_bytes: int
     entries: list[Entry] = field(default_factory=list)
     at: dict[int, Entry] = field(default_factory=dict)
+    begin: int = 0
+    """Where the first entry stands: behind a plain log, if there was one."""
     end: int = 0
     queues: dict[tuple[str, int], list[tuple[int, int]]] = field(default_factory=dict)
     """(topic, queue id) -> (place, size) of each message, in the order of their queue offsets."""
@@ -108,7 +110,7 @@ class Decided:
     def take(self, entry: Entry) -> None:
         """The next one. Raises Violation G3, G6."""
         before = self.entries[-1] if self.entries else None
-        first = entry.number == 0 and entry.position == 0
+        first = entry.number == 0 and entry.position == self.begin
         if not (first if before is None else entry.number == before.number + 1 and entry.term >= before.term):
             raise Violation(
                 "G3", f"entry {entry.number} of term {entry.term} follows {before and before[:3]}"
@@ -119,12 +121,13 @@ class Decided:
             )
         record = record_in(entry)
         if record is not None:
-            self._count(record, entry.body)
+            self.count(record, entry.body)
         self.entries.append(entry)
         self.at[entry.position] = entry
         self.end = entry.end
 
-    def _count(self, record: Record, content: bytes) -> None:
+    def count(self, record: Record, content: bytes) -> None:
+        """The next message, of the plain log too. Raises Violation G3, G6."""
         queue = self.queues.setdefault((record.topic, record.queue_id), [])
         if record.queue_offset != len(queue):
             where = f"{record.topic} {record.queue_id} at {record.place}"

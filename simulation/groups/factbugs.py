@@ -6,7 +6,8 @@ from collections.abc import Collection
 
 from broker.neighbours.grouptables import GroupTables
 from broker.tables.holders import TablesVersion
-from broker.tables.stamp import CopyStamp
+from broker.tables.queuelocks import QueueLocks
+from broker.tables.stamp import OLDEST, CopyStamp, Stamp
 from broker.tables.tables import Tables
 from raftstore.replication import GroupReplication
 from remoting.bodies.tables import TablesCopy
@@ -27,6 +28,29 @@ def own_disk_is_enough(self: GroupReplication, lacking: Collection[int], epoch: 
 @bug("former-leader-names-versions", CopyStamp, "leads_no_more")
 def goes_on(self: CopyStamp) -> None:
     """What a former leader has counts as a version of the term that it follows in, newer than that leader's own."""
+
+
+@bug("late-copy-of-a-former-leader", GroupTables, "takes")
+def whoever_sent_it(self: GroupTables, version: TablesVersion) -> bool:
+    """Who has told a leader what it has takes a copy of the one before all the same."""
+    return self._stamp.may_take(version)
+
+
+@bug("late-copy-of-a-former-leader", GroupTables, "tells")
+def to_anyone(self: GroupTables, version: TablesVersion) -> bool:
+    """The rest of it: it tells that leader so."""
+    return True
+
+
+@bug("version-not-persisted", CopyStamp, "encode")
+def of_unknown_age(self: CopyStamp) -> bytes:
+    """Who was started again knows its tables, not how new they are."""
+    return Stamp(str(OLDEST), ";".join(self._files())).encode()
+
+
+@bug("leases-go-on-under-the-next-leader", QueueLocks, "led")
+def as_they_were(self: QueueLocks) -> None:
+    """A lease counts from when a follower heard of the holder."""
 
 
 @bug("deletions-come-back", Tables, "adopt")

@@ -21,6 +21,7 @@ WIPED_AFTER_MS = 4_000
 CLOCK_JUMP_MS = 4_000
 FULL_MS = (1_000, 4_000, 12_000)
 FLEETING_MS = 8_000
+OVERTAKEN_MS = 12_000
 LEADS_MS = (0, 150)
 """So long a fleeting leader serves: less than its answers are on their way."""
 
@@ -37,6 +38,7 @@ class GroupFaults:
         leader: Callable[[], Node | None],
         level: Callable[[Node | None], bool],
         depose: Callable[[Node], None],
+        overtakes: bool = False,
     ) -> None:
         self.world = world
         self.nodes = list(nodes)
@@ -69,6 +71,8 @@ class GroupFaults:
         }  # fmt: skip
         count = self._random.randint(6, len(kinds))
         self._kinds = {name: kinds[name] for name in sorted(self._random.sample(list(kinds), count))}
+        if overtakes:
+            self._kinds = {"overtaken follower": self._overtake}
 
     def strike(self) -> None:
         """One fault, or none where it cannot be now."""
@@ -127,6 +131,15 @@ class GroupFaults:
     def _pause_leader(self) -> bool:
         leader = self._leader()
         return leader is not None and self._pause_it(leader)
+
+    def _overtake(self) -> bool:
+        """A follower stands still for longer than the log is kept, and finds what was sent to it before, and after."""
+        node = self._one()
+        if node is self._leader() or not self._level(None):
+            return False
+        node.disk.slow_down(0.2, self._random.choice((2, 4, 8)))
+        node.pause(OVERTAKEN_MS)
+        return True
 
     def _pause_it(self, node: Node) -> bool:
         if node.running:

@@ -16,6 +16,7 @@ from dledger.settings import DLedgerSettings
 from mqruntime.runtime import Runtime
 from namesrv.server import NamesrvApp
 from namesrv.settings import NamesrvSettings
+from raftstore.ledgerstore import LedgerStore
 from raftstore.member import ledger_settings
 from simulation.cluster.dealers import SETTINGS
 from simulation.kernel.node import Node
@@ -23,14 +24,23 @@ from simulation.kernel.node import Node
 NAMESRV_HOST = "10.0.0.1"
 NAMESRV = f"{NAMESRV_HOST}:9876"
 HOSTS = ("10.0.2.1", "10.0.2.2", "10.0.2.3", "10.0.2.4", "10.0.2.5")
-BROKER_PORT = 10911
+BROKER_PORT, RAFT_PORT = 10911, 40911
 BROKER_SET = "broker-a"
 CLIENT_HOST = "10.0.3.1"
 DEALERS_HOST = "10.0.3.2"
+FORMER_CLIENT_HOST = "10.0.3.3"
 DEALT = 8, 3
 """Of so many seeds this one has producers of messages in transactions."""
 NAME_SERVER_MS = 30_000
 INDEX_FILE_BYTES = 32 * 256
+LAGS = 29, 22
+"""Of so many seeds this one has followers that lack what rots at their leader, and any byte of an entry rots."""
+OVERTAKEN = 23, 17
+"""Of so many seeds this one has followers that stand still for longer than the log is kept."""
+MIXED = 7, 4
+"""Of so many seeds this one goes on from a plain log."""
+HANDED_ON = 37, 7
+"""Of so many seeds this one plays what simulation.groups.handedon says."""
 FACTS = 5, 3
 """Of so many seeds this one has administrators and clients that lock queues."""
 
@@ -50,7 +60,14 @@ class Kind:
     """Bits flip on disks at the end; the log is scrubbed all the time, and its files are small."""
     has_facts: bool
     """Administrators and clients that consume in order are at work."""
+    hands_on: bool
+    """Tables go from leader to leader where that is hardest, and members lose their connections, at the end."""
     has_deals: bool
+    overtaken: bool
+    lags: bool
+    """Bits flip as where it `rots`, in any byte, and where a follower needs it."""
+    mixed: str
+    """Empty: no plain log is before the DLedger log; else one member's is "equal" to the others', "empty" or "different"."""
 
     @property
     def ids(self) -> list[str]:
@@ -58,7 +75,7 @@ class Kind:
 
     @property
     def peers(self) -> str:
-        return ";".join(f"{name}-{host}:40911" for name, host in zip(self.ids, HOSTS, strict=False))
+        return ";".join(f"{name}-{host}:{RAFT_PORT}" for name, host in zip(self.ids, HOSTS, strict=False))
 
     @property
     def quorum(self) -> int:
@@ -71,18 +88,33 @@ def kind_of(seed: int) -> Kind:
     kept_s = drawn.choice((3, 6)) if drawn.random() < 0.4 else None
     prefers = drawn.random() < 0.3
     rots = seed % 11 == 10
+    overtaken = seed % OVERTAKEN[0] == OVERTAKEN[1]
+    if overtaken:
+        brokers, kept_s = 3, 3
+    lags = seed % LAGS[0] == LAGS[1]
+    if lags:
+        kept_s = None
+    hands_on = seed % HANDED_ON[0] == HANDED_ON[1]
+    if hands_on:
+        brokers, kept_s, prefers = 3, None, False
+    is_mixed = seed % MIXED[0] == MIXED[1] and not lags and not overtaken
+    rots = rots and not is_mixed
     segment_bytes = 16_384 if kept_s else drawn.choice((16_384, 65_536))
     return Kind(
         brokers=brokers,
-        segment_bytes=16_384 if rots else segment_bytes,
+        segment_bytes=16_384 if rots or lags else segment_bytes,
         preferred=tuple(sorted(drawn.sample(["n0", "n1", "n2"], drawn.choice((1, 2))))) if prefers else (),
         kept_s=kept_s,
-        recent_bytes=drawn.choice((10_000, 4 << 20)),
+        recent_bytes=10_000 if lags else drawn.choice((10_000, 4 << 20)),
         push_bytes=drawn.choice((8_000, 1 << 20)),
         pushes=drawn.choice((1, 8)),
         rots=rots,
-        has_facts=seed % FACTS[0] == FACTS[1],
+        has_facts=seed % FACTS[0] == FACTS[1] and not hands_on,
+        hands_on=hands_on,
         has_deals=seed % DEALT[0] == DEALT[1],
+        overtaken=overtaken and not lags,
+        lags=lags,
+        mixed=random.Random(f"{seed}/before").choice(("equal", "empty", "different")) if is_mixed else "",
     )
 
 
@@ -120,7 +152,7 @@ def broker_app(number: int, kind: Kind, runtime: Runtime) -> BrokerApp:
             "cleanResourceInterval": 500,
             "slaveCatchupReserveBytes": 40_000,
         }
-    if kind.rots:
+    if kind.rots or kind.lags:
         settings |= {"scrubInterval": 1_000}
     if kind.has_deals:
         settings |= SETTINGS
@@ -165,10 +197,10 @@ class Look:
 
 
 def broker_on(node: Node, number: int) -> Look | None:
-    """None where none runs, its log is not open yet, or not any more."""
+    """None where none runs, its log is not open yet, or not any more; nor for one without Raft mode."""
     app = node.app
-    if not isinstance(app, BrokerApp):
+    if not isinstance(app, BrokerApp) or not isinstance(app.store, LedgerStore):
         return None
-    log = app.store._member.node  # type: ignore[attr-defined]  # a look
+    log = app.store._member.node  # a look
     look = Look(node.name, number, app, log, (node.name, node.incarnation))
     return look if log.core is not None and look.is_open else None

@@ -25,8 +25,12 @@ class GroupRetention:
     restarted: int = 0
     """Logs that began anew where another's did, without having had what is before."""
 
-    def look(self, look: Look) -> None:
-        """Raises Violation."""
+    def look(self, looks: list[Look]) -> None:
+        """Raises Violation. Whose clock is ahead deletes first, and others may begin there a moment later."""
+        for each in sorted(looks, key=lambda each: -each.app.store._clock.now_ms()):
+            self._look(each)
+
+    def _look(self, look: Look) -> None:
         begin = look.raft.log_begin()
         before = self.begins.get(look.name, 0)
         if begin == before:

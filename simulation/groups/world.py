@@ -22,6 +22,7 @@ from broker.role.membership import Role
 from broker.sends.pending import PendingSends, Waiting
 from dledger.actions import Role as RaftRole
 from localcluster.history import Found, Outcome, Place, judge
+from messagestore.queues import dispatchloop
 from mqclient.errors import PullFailed
 from mqclient.route import MessageQueue
 from namesrv.server import NamesrvApp
@@ -35,14 +36,16 @@ from simulation.cluster.members import ReaderNotes
 from simulation.cluster.tableclients import TableClients, look_at
 from simulation.cluster.totals import Totals
 from simulation.cluster.violation import Violation
-from simulation.groups import factbugs, members  # noqa: F401  its bugs join the others
+from simulation.groups import factbugs, linkbugs, members, mixedbugs  # noqa: F401  their bugs join the others
 from simulation.groups.bounds import GroupBounds
 from simulation.groups.bugs import BUGS, planted
 from simulation.groups.check import GroupCheck
-from simulation.groups.clients import PLAIN, QUEUES_OF, SINGLE, ClientApp, topic_made
+from simulation.groups.clients import QUEUES_OF, SINGLE, ClientApp, topic_made
 from simulation.groups.delivered import all_delivered, judge_delayed_ones, messages_in
 from simulation.groups.faults import GroupFaults
+from simulation.groups.handedon import HandedOn
 from simulation.groups.members import BROKER_PORT, BROKER_SET, HOSTS, Look, broker_on, kind_of
+from simulation.groups.mixed import BEFORE, Mixed
 from simulation.groups.retention import GroupRetention
 from simulation.groups.rot import Rot
 from simulation.kernel import seeds
@@ -61,6 +64,8 @@ DELIVERY_LIMIT_MS = 30_000
 REGISTERED_LIMIT_MS = 10_000
 """Less than brokers wait before they register without a cause."""
 LOOK_MS = 50
+GATHER_S = 0.03
+"""In sets whose followers are overtaken: there is something to dispatch when another member's log comes."""
 PACE_MS = (400, 2_500)
 SEND_INTERVALS_MS = (40, 90, 150)
 ACKNOWLEDGED_MIN = 50
@@ -86,26 +91,53 @@ class GroupWorld:
         self.client_node = self.world.node("client", members.CLIENT_HOST)
         self.check = GroupCheck(self.kind, self.nodes)
         self.retention = GroupRetention(self.kind.kept_s, self.check.decided)
+        self.mixed = self.made_mixed() if self.kind.mixed else None
         self.notes = ReaderNotes()
         self.faults = GroupFaults(
-            self.world, self.nodes, leader=self.leader, level=self.level, depose=self.depose
+            self.world,
+            self.nodes,
+            leader=self.leader,
+            level=self.level,
+            depose=self.depose,
+            overtakes=self.kind.overtaken,
         )
         self.rot = Rot(
             self.world, self.nodes,
             entries=lambda: self.check.decided.entries, looks=self.looks, 
-            level=lambda: self.level(None), rotten=self.check.rotten,
+            level=lambda: self.level(None), rotten=self.check.rotten, leader=self.leader, lags=self.kind.lags,
             end=lambda node, power_cut: self.faults.end(node, power_cut=power_cut),
         )  # fmt: skip
         self.tables = self.table_clients() if self.kind.has_facts else None
+        self.handed_on = self.made_handed_on() if self.kind.hands_on else None
         self.bounds = GroupBounds(
             self.world,
             [*self.nodes, self.namesrv],
-            lambda: self.tables.names if self.tables else 0,
+            self.names_asked_for,
+            deals=lambda: len(self.dealers.deals) if self.dealers else 0,
             has_deals=self.kind.has_deals,
         )
         self.dealers = self.made_dealers() if self.kind.has_deals else None
         self.known_looks: dict[str, Look] = {}
         self.looked_us = 0
+
+    def made_mixed(self) -> Mixed:
+        node = self.world.node("client before", members.FORMER_CLIENT_HOST)
+        return Mixed(self.world, self.kind, self.nodes, self.check.decided, node)
+
+    def made_handed_on(self) -> HandedOn:
+        def end(node: Node, back_ms: int) -> None:
+            self.faults.end(node)
+            self.faults.restart_at_ms[node.name] = self.world.now_ms + back_ms
+
+        return HandedOn(
+            self.world, self.nodes,
+            master=self.leader, master_address=self.master_address, end=end,
+            level=lambda: self.serves() and self.level(None), done=self.faults.done,
+        )  # fmt: skip
+
+    def names_asked_for(self) -> int:
+        handed_on = len(self.handed_on.facts.all) if self.handed_on else 0
+        return (self.tables.names if self.tables else 0) + handed_on + (self.mixed is not None)
 
     def made_dealers(self) -> Dealers:
         node = self.world.node("dealers", members.DEALERS_HOST)
@@ -125,9 +157,17 @@ class GroupWorld:
         """Raises Violation, or what the world raises for a bug."""
         tapped = patch.object(PendingSends, "_answer", self.noting())
         small = patch.object(raftmember, "ledger_settings", members.small_ledger(self.kind))
-        with seldom_collected(), tapped, small, self.errors.attached(), self.world as world:
-            world.after_each_step(self.each_step)
+        gathers = patch.object(
+            dispatchloop, "GATHER_S", GATHER_S if self.kind.overtaken else dispatchloop.GATHER_S
+        )
+        with seldom_collected(), tapped, small, gathers, self.errors.attached(), self.world as world:
             self.namesrv.start(members.namesrv_app)
+            if self.mixed is not None:
+                self.mixed.prepare()
+                self.retention.known.add(self.mixed.end)
+            world.after_each_step(self.each_step)
+            if self.mixed is not None:
+                self.mixed.put_right(self.looks)
             world.run_until(self.serves, START_LIMIT_MS)
             interval_ms = self.random.choice(SEND_INTERVALS_MS)
             self.client_node.start(
@@ -247,11 +287,15 @@ class GroupWorld:
         for look in self.looks():
             self.check.look_at_role(look)
             self.check.look_at_queues(look)
-            self.retention.look(look)
+            if self.mixed is not None:
+                self.mixed.look(look)
+        self.retention.look(self.looks())
         if self.dealers is not None and self.client_is_ready():
             self.dealers.look()
         if self.tables is not None and self.client_is_ready():
             self.tables.look(self.broker_looks())
+        if self.handed_on is not None:
+            self.handed_on.look(self.broker_looks())
         if self.check.broken is not None:
             raise self.check.broken
         if self.notes.contradictions:
@@ -272,7 +316,10 @@ class GroupWorld:
         self.faults.end(leader)
         self.world.run_for_ms(self.random.choice((1_000, 3_000)))
         self.become_whole()
-        if self.kind.rots:
+        if self.handed_on is not None:
+            self.handed_on.play()
+            self.become_whole()
+        if self.kind.rots or self.kind.lags:
             self.rot.play()
             self.become_whole()
 
@@ -338,6 +385,8 @@ class GroupWorld:
             self.tables.at_the_end(self.broker_looks)
             self.totals.counts["locks of queues answered"] += self.tables.locks.answered
             self.totals.counts["facts"] += self.tables.facts.answers
+        if self.handed_on is not None:
+            self.handed_on.lease()
         if self.dealers is not None:
             self.dealers.settle(self.world)
         self.retention.stop(self.looks())
@@ -357,6 +406,8 @@ class GroupWorld:
         self.watch()
         for look in self.looks():
             self.check.all_listed(look)
+        if self.handed_on is not None:
+            self.handed_on.lose_links()
         self.world.run_for_ms(COPIED_MS)
         self.bounds.at_the_end()
         if self.dealers is not None:
@@ -367,11 +418,12 @@ class GroupWorld:
         strange = [found for found in self.notes.seen.values() if ever.get(found.place) != found]
         if strange:
             raise Violation("G1", f"{len(strange)} messages were read and never decided, as {strange[0]}")
-        for topic in PLAIN:
+        attempts = self.client.attempts() | ({} if self.mixed is None else {BEFORE: self.mixed.attempts})
+        for topic in attempts:
             found = self.read(topic)
             places = {message.place for message in found}
             found += [message for message in self.gone(topic) if message.place not in places]
-            verdict = judge(self.client.attempts()[topic], found)
+            verdict = judge(attempts[topic], found)
             if not verdict.holds:
                 raise Violation("G1", f"{len(verdict.faults)} broken promises, first: {verdict.faults[0]}")
         again = judge_delayed_ones(self.ask, self.client, self.check.decided, CLOCKS_MS)
@@ -417,6 +469,7 @@ class GroupWorld:
                 "acknowledged": self.acknowledged(),
                 "masters": len(self.check.served),
                 "beginnings moved up": self.retention.deleted,
+                "seeds behind a plain log": int(self.mixed is not None),
                 "logs begun anew": self.retention.restarted,
                 "rotten records mended": self.rot.mended,
             }

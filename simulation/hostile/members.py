@@ -1,25 +1,30 @@
 """Requests between members of a Raft group, and of brokers to controllers, that nobody may act on.
 
 Invariant: those that name members claim what no member can know or be: terms beyond reach, entries and snapshots that do not
-fit, another group. Pure."""
+fit, another group; some of them can be read, so that nothing but who says them keeps them from being believed. Pure."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dledger.messages import MessageCode
+from dledger.messages import TERM_MAX, MessageCode
 from remoting.bodies.replicas import SyncStateSet
 from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
 from simulation.hostile.frames import I32_MAX, I64_MAX
 
 TERMS = (I64_MAX, I64_MAX - 1, -1, -I64_MAX - 1, 2**63, 0)
+TERMS_FAR = (1 << 40, TERM_MAX)
+"""Those are read, and no group gets there."""
+TERM_NEAR = 5_000
+"""In the reach of one message: nothing but its host tells who says it from a member."""
 
 
 def between_members(group: str, sender: str, receiver: str) -> Iterator[RemotingCommand]:
     """As if `sender` asked `receiver`, both of them members."""
+    yield from believable(group, sender, receiver, TERMS_FAR)
     for claims in (
         {"group": group, "localId": sender, "remoteId": receiver},
         {"group": "another", "localId": sender, "remoteId": receiver},
@@ -32,17 +37,25 @@ def between_members(group: str, sender: str, receiver: str) -> Iterator[Remoting
                 yield RemotingCommand.request(code, None, json.dumps(base | fields).encode())
 
 
-def of_term(term: int) -> Iterator[tuple[int, dict[str, Any]]]:
-    """A message of each kind."""
-    ledger = {"ledgerEndIndex": I64_MAX, "ledgerEndTerm": term}
+def believable(group: str, sender: str, receiver: str, terms: Sequence[int]) -> Iterator[RemotingCommand]:
+    """What the receiver can read."""
+    base = {"code": 200, "leaderId": sender, "group": group, "localId": sender, "remoteId": receiver}
+    for term in terms:
+        for code, fields in of_term(term, TERM_MAX):
+            yield RemotingCommand.request(code, None, json.dumps(base | fields).encode())
+
+
+def of_term(term: int, far: int = I64_MAX) -> Iterator[tuple[int, dict[str, Any]]]:
+    """A message of each kind, with indexes that are so `far`."""
+    ledger = {"ledgerEndIndex": far, "ledgerEndTerm": term}
     for pre in (True, False):
         yield MessageCode.VOTE, {"term": term, "preVote": pre, "leadershipTransfer": True, **ledger}
-    yield MessageCode.HEART_BEAT, {"term": term, "readRound": I64_MAX}
+    yield MessageCode.HEART_BEAT, {"term": term, "readRound": far}
     push = {
         "term": term,
-        "preLogIndex": I64_MAX - 1,
+        "preLogIndex": far - 1,
         "preLogTerm": term,
-        "commitIndex": I64_MAX,
+        "commitIndex": far,
         "batchEntry": [],
     }
     for kind in ("COMPARE", "APPEND", "COMMIT", "TRUNCATE"):
@@ -59,14 +72,14 @@ def of_term(term: int) -> Iterator[tuple[int, dict[str, Any]]]:
     )
     for offset, size, data in (
         (0, -1, ""),
-        (I64_MAX, I64_MAX, "eA=="),
+        (far, far, "eA=="),
         (5, 4, "eA=="),
-        (0, I64_MAX, "eHh4"),
+        (0, far, "eHh4"),
         (0, 3, "????"),
     ):
         install = {
             "term": term,
-            "snapshotIndex": I64_MAX,
+            "snapshotIndex": far,
             "snapshotTerm": term,
             "size": size,
             "check": 1,
@@ -77,7 +90,7 @@ def of_term(term: int) -> Iterator[tuple[int, dict[str, Any]]]:
         "term": term,
         "transferId": "n0",
         "transfereeId": "../x",
-        "takeLeadershipLedgerIndex": I64_MAX,
+        "takeLeadershipLedgerIndex": far,
     }
     yield MessageCode.LEADERSHIP_TRANSFER, transfer
     yield MessageCode.STANDING, {"term": term, "session": -1}

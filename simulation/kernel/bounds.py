@@ -12,9 +12,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from simulation.kernel.census import sizes
 from simulation.kernel.node import Node
+from simulation.kernel.process import Process
 from simulation.kernel.world import World
 
 PACKAGES = frozenset(
@@ -40,6 +42,10 @@ LINKS_MAX = 24
 """Between two hosts, of one process: each dials the other for its log, for its tables and for what it passes on; besides there
 are those that a host has lost and the other has not missed yet."""
 LINKS_IDLE_MAX = 8
+"""Of a process of whose ports the world says nothing."""
+LOST_MS_MAX = 130_000
+"""So long a server keeps a connection that the other host has lost without a word, as one that lost power: 120 s of silence,
+two sweeps of 5 s."""
 LOOPS_MAX = 32
 """Tasks, and timers, of a process that nobody asks anything."""
 IN_FLIGHT_MAX = 600
@@ -92,6 +98,22 @@ LINKS_OLD = 3
 IDLE_MAX = 12
 """Of those, besides one of each host, once nobody asks anything but brokers of each other and of controllers."""
 
+
+class Ports(NamedTuple):
+    """Where hosts that are each other's neighbours meet once nobody asks anything but they each other: port -> how many
+    connections each has with another's. Former ones, which the other host has lost, stay for LOST_MS_MAX, and on a `proven`
+    one no more than `formers_max`."""
+
+    links: Mapping[int, int]
+    proven: int
+    formers_max: int
+
+    @property
+    def links_max(self) -> int:
+        """With one host, of those that it has, too: from here to there, and from there to here."""
+        return 2 * sum(self.links.values())
+
+
 Numbers = Mapping[str, int]
 """Class.attribute -> how many a table of that name may hold, as the world has it at this moment."""
 
@@ -103,6 +125,7 @@ class Bounds:
     world: World
     nodes: list[Node]
     found: Callable[[str, str], Exception]
+    ports: Ports | None = None
     gone_since_ms: dict[tuple[str, int, str], int] = field(default_factory=dict)
     """(node, incarnation, path) -> since when a file is open that is gone."""
     looks: int = 0
@@ -141,8 +164,29 @@ class Bounds:
 
     def _connections(self, node: Node, *, idle: bool) -> None:
         assert node.process is not None
+        if idle and self.ports is not None:
+            self._links(node, node.process, self.ports)
+            return
         for host, count in self.world.network.open_by_host(node.process).items():
             most = LINKS_IDLE_MAX if idle else LINKS_MAX
+            self._expect("N2", count <= most, f"{node.name} has {count} connections with {host}")
+
+    def _links(self, node: Node, process: Process, ports: Ports) -> None:
+        hosts = {each.host for each in self.nodes}
+        mutual, formers = Counter[str](), Counter[str]()
+        for link in self.world.network.open_of(process):
+            if link.lost_us is not None:
+                lost_ms = self.world.now_ms - link.lost_us // 1000
+                told = f"{node.name} keeps a connection of port {link.port}, which {link.host} lost {lost_ms} ms ago"
+                self._expect("N2", lost_ms <= LOST_MS_MAX, told)
+                formers[link.host] += link.port == ports.proven
+            else:
+                mutual[link.host] += 1
+        for host in hosts:
+            told = f"{node.name} keeps {formers[host]} former connections of {host} on port {ports.proven}"
+            self._expect("N2", formers[host] <= ports.formers_max, told)
+        for host, count in mutual.items():
+            most = ports.links_max if host in hosts else LINKS_IDLE_MAX
             self._expect("N2", count <= most, f"{node.name} has {count} connections with {host}")
 
     def _tables(self, node: Node, expected: Numbers, *, idle: bool) -> None:

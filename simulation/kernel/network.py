@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections import Counter
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 from simulation.kernel.loop import SimulatedLoop
 from simulation.kernel.process import PROCESS, Process
@@ -24,6 +24,14 @@ SYN_RETRIES_US = (1_000_000, 2_000_000, 4_000_000, 8_000_000, 16_000_000, 32_000
 RETRANSMIT_US_MAX = 1_000_000  # a healed cut is noticed by the next retransmission
 
 Factory = Callable[[], asyncio.BaseProtocol]
+
+
+class Open(NamedTuple):
+    """A connection with `host`, which has `port` here; `lost_us`: since when the other end has it no more."""
+
+    host: str
+    port: int
+    lost_us: int | None
 
 
 class SimulatedServer(asyncio.AbstractServer):
@@ -96,6 +104,7 @@ class SimulatedNetwork(Ways):
                     transport.lost(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"))
                     transport.out.silence()
             self._astray.clear()
+            self._go_on()
         healed: dict[Way, int] = {}
         for way, since_us in list(self._cut_since_us.items()):
             if (host is None or host in way) and (other is None or other in way):
@@ -107,6 +116,14 @@ class SimulatedNetwork(Ways):
                 wait_us = int(self._random.random() * min(lasted_us, RETRANSMIT_US_MAX))
                 self.loop.call_at_us(self.loop.now_us + wait_us, pipe.wake, context=self.context)
 
+    def _go_on(self) -> None:
+        """Connections that were stalled are no more."""
+        stalled = [pipe for pipe in self._pipes if self.is_stalled(pipe.source.name, pipe.sink.name)]
+        self._stalled.clear()
+        for pipe in stalled:
+            wait_us = int(self._random.random() * RETRANSMIT_US_MAX)
+            self.loop.call_at_us(self.loop.now_us + wait_us, pipe.wake, context=self.context)
+
     def misdirect(self, host: str, other: str, to: str) -> None:
         """What `host` opens to `other` from now on reaches `to`, as after a change of addresses that it missed."""
         self._misdirected[host, other] = to
@@ -116,6 +133,13 @@ class SimulatedNetwork(Ways):
         for transport in self._between(host, other):
             transport.lost(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"))
             transport.out.silence()
+
+    def hold_up(self, host: str, port: int, late_ms: int) -> None:
+        """What `host` sends from now on over the connections that it has at its `port` arrives so much later; others are not
+        held up."""
+        for pipe in self._pipes:
+            if pipe.source.name == (host, port):
+                pipe.late_us = 1000 * late_ms
 
     def half_open(self, forgetful: str, other: str) -> None:
         """`forgetful` loses its connections with `other`, which learns of it only by a reset when it next sends."""
@@ -129,8 +153,9 @@ class SimulatedNetwork(Ways):
         return sum(1 for transport in self._between(host, other) if transport.host == host)
 
     def is_whole(self) -> bool:
-        """Nothing is cut, delayed, silent or misdirected; for checkers."""
-        return not (self._cut_since_us or self._delays_us or self._silent_hosts or self._misdirected)
+        """Nothing is cut, stalled, delayed, silent or misdirected; for checkers."""
+        ways = self._cut_since_us, self._stalled, self._delays_us, self._silent_hosts, self._misdirected
+        return not any(ways)
 
     def open_by_host(self, process: Process) -> Counter[str]:
         """How many connections a process believes to have, by the host at the other end."""
@@ -139,6 +164,14 @@ class SimulatedNetwork(Ways):
             for pipe in self._pipes
             if pipe.source.process is process and not pipe.source.is_gone()
         )
+
+    def open_of(self, process: Process) -> Iterator[Open]:
+        """The connections that a process believes to have."""
+        for pipe in self._pipes:
+            near = pipe.source
+            if near.process is process and not near.is_gone():
+                gone_us = near.peer.gone_us if near.peer.is_gone() else None
+                yield Open(pipe.hosts[1], near.name[1], gone_us)
 
     # -- processes
 

@@ -58,6 +58,7 @@ class Pipe:
         self._unacknowledged = 0
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
+        self.late_us = 0
 
     def room(self) -> int:
         return WINDOW_BYTES - self._in_flight - self._unacknowledged
@@ -67,7 +68,7 @@ class Pipe:
         if self._closed:
             return
         self._closed = kind == LOSS
-        arrives_us = self._ways.arrival_us(*self.hosts)
+        arrives_us = self._ways.arrival_us(*self.hosts) + self.late_us
         self._items.append((arrives_us, kind, data))
         self._in_flight += len(data)
         self._arm(arrives_us)
@@ -108,6 +109,8 @@ class Pipe:
         ways = self._ways
         if not self._items or not self.sink.is_made() or ways.is_cut(*self.hosts):
             return  # wake() comes with connection_made or when the cut heals
+        if ways.is_stalled(self.source.name, self.sink.name):
+            return  # wake() comes when that heals
         arrives_us, kind, _ = self._items[0]
         if arrives_us > ways.loop.now_us:
             self._arm(arrives_us)
@@ -199,6 +202,8 @@ class SimulatedTransport(_FlowControlMixin, asyncio.Transport):  # type: ignore[
         self._end_received = False
         self._gone = False  # nothing comes in or goes out any more; connection_lost is called or under way
         self._made = False
+        self.gone_us = 0
+        """Since when, once it is."""
 
     # -- called by the protocol
 
@@ -327,6 +332,7 @@ class SimulatedTransport(_FlowControlMixin, asyncio.Transport):  # type: ignore[
         if self._gone:
             return
         self._gone = self._closing = self._ending = True
+        self.gone_us = self._loop.now_us
         self._unsent.clear()
         self._unsent_size = 0
         self._on_gone(self)

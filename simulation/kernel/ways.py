@@ -28,11 +28,22 @@ class Ways:
         self._cut_since_us: dict[Way, int] = {}
         self._delays_us: dict[Way, tuple[int, int]] = {}
         self._silent_hosts: dict[str, None] = {}
+        self._stalled: dict[tuple[str, str, int], None] = {}
 
     def cut(self, host: str, other: str, *, both: bool = True) -> None:
         """Nothing passes from `host` to `other` (and back, if `both`) until `heal`; senders notice nothing."""
         for way in ((host, other), (other, host)) if both else ((host, other),):
             self._cut_since_us.setdefault(way, self.loop.now_us)
+
+    def stall(self, host: str, other: str, port: int) -> None:
+        """Nothing passes between two hosts on connections with `port` of either until `heal`, as their packets are lost; others
+        go on."""
+        self._stalled[host, other, port] = self._stalled[other, host, port] = None
+
+    def is_stalled(self, name: tuple[str, int], other: tuple[str, int]) -> bool:
+        """Of a connection between these two."""
+        stalled, hosts = self._stalled, (name[0], other[0])
+        return bool(stalled) and ((*hosts, name[1]) in stalled or (*hosts, other[1]) in stalled)
 
     def delay(self, host: str, other: str, min_ms: float, max_ms: float) -> None:
         """One-way delay between two hosts, both ways, drawn evenly for each write."""

@@ -81,6 +81,10 @@ class PairFaults:
         self.restart_at_ms[node.name] = self.world.now_ms + self._random.choice(BACK_MS)
         return True
 
+    def end_master(self, master: Node, *, spares_memory: float = 0.5) -> bool:
+        """Whatever it takes with it; `spares_memory` is the chance that this is nothing."""
+        return self._random.random() < 1 - spares_memory and self._master_power_cut() or self.end(master)
+
     def _stop(self) -> bool:
         node = self._one()
         app = node.app

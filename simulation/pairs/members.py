@@ -6,19 +6,22 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from broker.app import BrokerApp
 from broker.settings.broker import BrokerSettings
 from localcluster.history import Found
-from localcluster.load import Load, read_back
+from localcluster.load import Load, read_back, read_messages
 from mqadmin.admin import AdminClient
 from mqadmin.errors import AdminError
 from mqadmin.replies import TopicSettings
 from mqclient.client import Client
+from mqclient.message import StoredMessage
 from mqruntime.runtime import Runtime
 from namesrv.server import NamesrvApp
 from namesrv.settings import NamesrvSettings
+from simulation.cluster.dealers import SETTINGS
 
 NAMESRV_HOST = "10.0.0.1"
 NAMESRV = f"{NAMESRV_HOST}:9876"
@@ -30,6 +33,10 @@ QUEUES = 3
 SEND_TIMEOUT_MS = 2_500
 FACTS = 10, 7
 """Of so many seeds this one has administrators and clients that lock queues."""
+DEALT = 8, 5
+"""Of so many this one has producers of messages in transactions."""
+DELAYED = 9, 4
+"""Of so many this one has a producer of delayed messages."""
 BROKER_SET = "broker-a"
 
 
@@ -45,6 +52,8 @@ class Kind:
     ha_heartbeat_ms: int
     has_facts: bool
     """Administrators and clients that consume in order are at work."""
+    has_deals: bool
+    has_delays: bool
 
 
 def kind_of(seed: int) -> Kind:
@@ -57,6 +66,8 @@ def kind_of(seed: int) -> Kind:
         flush=drawn.choice(("ASYNC_FLUSH", "ASYNC_FLUSH", "SYNC_FLUSH")),
         ha_heartbeat_ms=drawn.choice((500, 5_000)),
         has_facts=seed % FACTS[0] == FACTS[1],
+        has_deals=seed % DEALT[0] == DEALT[1],
+        has_delays=seed % DELAYED[0] == DELAYED[1],
     )
 
 
@@ -91,9 +102,21 @@ def broker_app(
             "registerNameServerPeriod": 10_000,
             "slaveReadEnable": True,
             **retention,
+            **(SETTINGS if kind.has_deals else {}),
         }
     )
     return BrokerApp(settings, runtime)
+
+
+async def topic_made(admin: AdminClient, topic: str, queues: int, master_address: Callable[[], str]) -> None:
+    """On the master, until the name server routes it."""
+    while True:
+        try:
+            await admin.create_topic(master_address(), TopicSettings(topic, queues, queues))
+            await admin.topic_route(NAMESRV, topic)
+            return
+        except AdminError:
+            await asyncio.sleep(0.2)
 
 
 class ClientApp:
@@ -117,15 +140,7 @@ class ClientApp:
 
     async def start(self) -> None:
         admin = AdminClient(self.client.clock)
-        while True:
-            try:
-                await admin.create_topic(
-                    f"{BROKER_HOSTS[0]}:{BROKER_PORT}", TopicSettings(TOPIC, QUEUES, QUEUES)
-                )
-                await admin.topic_route(NAMESRV, TOPIC)
-                break
-            except AdminError:
-                await asyncio.sleep(0.2)
+        await topic_made(admin, TOPIC, QUEUES, lambda: f"{BROKER_HOSTS[0]}:{BROKER_PORT}")
         await admin.close()
         self.load.start()
         self.is_ready = True
@@ -140,3 +155,7 @@ class ClientApp:
     async def read_everything(self) -> list[Found]:
         """Each queue from its first to its last readable message. Raises PullFailed."""
         return await read_back(self.client.consumer("judge"), TOPIC)
+
+    async def read_messages(self, topic: str) -> list[StoredMessage]:
+        """The same of another topic."""
+        return [message async for _, message in read_messages(self.client.consumer("judge"), topic)]

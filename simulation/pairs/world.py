@@ -26,6 +26,8 @@ from mqclient.errors import PullFailed
 from mqclient.route import MessageQueue
 from remoting.codes import ResponseCode
 from simulation.cluster.clientjudge import found_in_queue
+from simulation.cluster.dealers import DEALS
+from simulation.cluster.delays import LATER
 from simulation.cluster.loggedbugs import LoggedBugs
 from simulation.cluster.looks import BrokerLook
 from simulation.cluster.shadow import deleted_messages
@@ -35,9 +37,11 @@ from simulation.cluster.violation import Violation
 from simulation.kernel import seeds
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
-from simulation.pairs import members
+from simulation.pairs import delaybugs, members, transactionbugs  # noqa: F401  their bugs join the others
 from simulation.pairs.bugs import BUGS, planted
 from simulation.pairs.check import PairCheck
+from simulation.pairs.dealing import PairDealing
+from simulation.pairs.delaying import PairDelaying
 from simulation.pairs.faults import PairFaults
 from simulation.pairs.members import BROKER_HOSTS, BROKER_PORT, BROKER_SET, QUEUES, TOPIC, ClientApp, kind_of
 from simulation.pairs.retention import PairRetention
@@ -78,6 +82,8 @@ class PairWorld:
             whole=self.whole,
         )
         self.tables = self.table_clients() if self.kind.has_facts else None
+        self.dealing = self.made_dealing() if self.kind.has_deals else None
+        self.delaying = PairDelaying(self.world, self.faults, self.master) if self.kind.has_delays else None
         self.looked_us = 0
         self.answering = self.faults.master.name  # for what administrators and clients were told
         self.led: tuple[str, int] | None = None  # whose log is the present history
@@ -99,6 +105,10 @@ class PairWorld:
             self.faults.heal()
             if self.tables is not None:
                 self.tables.heal()
+            if self.dealing is not None:
+                self.dealing.heal()
+            if self.delaying is not None:
+                self.delaying.heal()
             self.become_whole()
             self.judge()
         self.count()
@@ -115,6 +125,14 @@ class PairWorld:
             master_address=lambda: f"{self.faults.master.host}:{BROKER_PORT}",
             kill=self.faults.end,
             done=self.faults.done,
+        )
+
+    def made_dealing(self) -> PairDealing:
+        return PairDealing(
+            self.world,
+            self.faults,
+            leads=lambda: self.faults.master if self.master() is not None else None,
+            keeps=not self.retention.on,
         )
 
     def look_at_tables(self) -> None:
@@ -199,6 +217,10 @@ class PairWorld:
             self.check.shows(name, slave.store)
             self.check.is_of_one_log(name, slave.store)
         self.look_at_tables()
+        if self.dealing is not None and self.is_loaded():
+            self.dealing.look()
+        if self.delaying is not None and self.is_loaded():
+            self.delaying.look()
         if self.check.broken is not None:
             raise self.check.broken
         if self.errors.bugs:
@@ -248,6 +270,10 @@ class PairWorld:
             self.tables.at_the_end(self.master_look)
             self.totals.counts["locks of queues answered"] += self.tables.locks.answered
             self.totals.counts["facts"] += self.tables.facts.answers
+        if self.dealing is not None:
+            self.dealing.settle()
+        if self.delaying is not None:
+            self.delaying.settle()
         self.retention.stop()
 
         def level() -> bool:
@@ -260,19 +286,46 @@ class PairWorld:
 
         self.world.run_until(level, HEAL_LIMIT_MS)
         self.watch()
+        if self.dealing is not None:
+            self.judge_deals(self.dealing)
+        if self.delaying is not None:
+            self.judge_delays(self.delaying)
         found = self.read_everything()
         verdict = judge(self.client.load.attempts, [*self.deleted(), *found])
         if not verdict.holds:
             raise Violation("P4", f"{len(verdict.faults)} broken promises, first: {verdict.faults[0]}")
 
+    def judge_deals(self, dealing: PairDealing) -> None:
+        """Raises Violation."""
+        found = self.read_settled(lambda: self.client.read_messages(DEALS))
+        master = self.master()
+        assert master is not None
+        log, begins = self.check.histories[-1], master.store.min_offset()
+        dealing.judge(log, begins, master.store.segment_size_bytes, found)
+        self.totals.counts["transactions"] += len(dealing.dealers.deals)
+        self.totals.counts["commits read"] += dealing.read
+
+    def judge_delays(self, delaying: PairDelaying) -> None:
+        """Raises Violation."""
+        found = self.read_settled(lambda: self.client.read_messages(LATER))
+        master = self.master()
+        assert master is not None
+        log, begins = self.check.histories[-1], master.store.min_offset()
+        again = delaying.judge(log, begins, master.store.segment_size_bytes, found)
+        self.totals.counts["delayed"] += delaying.work.acknowledged()
+        self.totals.counts["delivered again"] += again
+
     def read_everything(self) -> list[Found]:
+        return self.read_settled(self.client.read_everything)
+
+    def read_settled(self, read: Callable[[], Coroutine[Any, Any, list[T]]]) -> list[T]:
         """While retention deleted nothing: what it takes from under a reader is no finding."""
         master = self.master()
         assert master is not None
         while True:
             begins = master.store.min_offset()
             try:
-                found = self.ask(self.client.read_everything())
+                found = self.ask(read())
             except PullFailed:
                 if master.store.min_offset() == begins:
                     raise

@@ -17,6 +17,7 @@ from mqadmin.admin import AdminClient
 from mqadmin.replies import SyncState
 from mqruntime.clock import SystemClock
 from tests.interop.javapeer import broker_missing, controller_missing, namesrv_missing
+from tests.interop.javaserver import NO_SPIN
 from tests.waits import NOBODY_IS_LATE
 
 JAVA = "tests.interop.javaserver"
@@ -29,6 +30,7 @@ CONTRACTS = {
 FOR_JAVA = {
     "registerNameServerPeriod": "10000",  # a slave learns from the answer where its new master's log is
     "timerWheelEnable": "false",
+    **NO_SPIN,
     "enablePropertyFilter": "true",
     "mappedFileSizeConsumeQueue": "6000",
     "maxHashSlotNum": "1000",

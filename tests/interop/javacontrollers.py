@@ -18,16 +18,17 @@ from mqadmin.admin import AdminClient
 from mqadmin.errors import AdminError
 from mqadmin.replies import SyncState
 from mqruntime.clock import SystemClock
-from tests.interop.javapeer import CONTROLLER_JARS, SERVER, JavaClient, java_broker
+from tests.interop.javapeer import JavaClient
+from tests.interop.javaserver import NO_SPIN, java_broker, java_server
 from tests.waits import NOBODY_IS_LATE, WAIT_MS, WAIT_S
 
 ROOT = Path(__file__).parents[2]
 FILE_BYTES = 4 << 20
-MAIN = "org.apache.rocketmq.controller.ControllerStartup"
 JAVA_BROKER = {
     "brokerRole": "SLAVE",
     "brokerId": -1,
     "timerWheelEnable": "false",
+    **NO_SPIN,
     "mappedFileSizeConsumeQueue": 6_000,
     "maxHashSlotNum": 100,
     "maxIndexNum": 400,
@@ -81,10 +82,7 @@ class Controllers:
         return self._written(name, lines)
 
     def start_java(self, name: str) -> None:
-        memory = ["-Xms96m", "-Xmx96m", *SERVER]
-        path = f"{CONTROLLER_JARS}/*"
-        home = f"-Duser.home={self.home}/home-{name}"
-        self._run(name, ["java", *memory, home, "-cp", path, MAIN, "-c", str(self.settings(name))])
+        self._run(name, java_server("controller", self.settings(name), self.home / f"home-{name}"))
 
     def start_ours(self, name: str, **more: object) -> None:
         self._run(name, self._ours("controller", self.settings(name, **more)))

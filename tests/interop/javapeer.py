@@ -24,8 +24,6 @@ NAMESRV_JARS = PEERS / "namesrv-jars"
 OLD_CLIENT = "4.9.8"
 OLD_CLIENT_JARS = PEERS / f"client-{OLD_CLIENT}-jars"
 QUICK_START = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-SERVER = [*QUICK_START, "-Dtls.server.mode=disabled"]
-"""Its servers make a key and a certificate at each start else, for connections that nobody opens: most of the time it takes."""
 
 
 def missing() -> str | None:
@@ -67,14 +65,6 @@ def old_client_missing() -> str | None:
     if not (OLD_CLIENT_JARS / f"rocketmq-client-{OLD_CLIENT}.jar").exists():
         return f"no client of RocketMQ {OLD_CLIENT} in {OLD_CLIENT_JARS}: run scripts/fetch-peers, which needs Maven"
     return missing()
-
-
-def java_broker(file: Path) -> list[str]:
-    """What starts a Java broker with the properties file `file`, in whose folder its logs go."""
-    memory = ["-Xms192m", "-Xmx192m", "-XX:MaxDirectMemorySize=256m"]
-    home = [f"-Duser.home={file.parent / file.stem}"]
-    main = "org.apache.rocketmq.broker.BrokerStartup"
-    return ["java", *memory, *SERVER, *home, "-cp", f"{BROKER_JARS}/*", main, "-c", str(file)]
 
 
 def compiled(sources: Sequence[Path], jars: Path) -> Path:

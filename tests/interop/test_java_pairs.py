@@ -19,7 +19,8 @@ from messagestore.recordcrc import HEAD
 from mqadmin.cli import admin
 from mqclient.errors import ClientError
 from mqclient.producer import SendStatus
-from tests.interop.javapeer import broker_missing, java_broker
+from tests.interop.javapeer import broker_missing
+from tests.interop.javaserver import NO_SPIN, java_broker
 from tests.realpair import SEGMENT_BYTES, TOPIC, RealPair, bodies, ours
 
 pytestmark = [
@@ -29,6 +30,7 @@ pytestmark = [
 JAVA = {
     "inSyncReplicas": 2,  # without it a Java SYNC_MASTER waits for nobody
     "timerWheelEnable": "false",
+    **NO_SPIN,
     "maxHashSlotNum": 100,
     "maxIndexNum": 400,
     "haSendHeartbeatInterval": 1_000,

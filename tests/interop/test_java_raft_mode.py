@@ -19,7 +19,8 @@ from mqadmin.replies import TopicSettings
 from mqclient.errors import ClientError
 from mqruntime.clock import SystemClock
 from remoting.errors import RemotingError
-from tests.interop.javapeer import broker_missing, java_broker
+from tests.interop.javapeer import broker_missing
+from tests.interop.javaserver import NO_SPIN, java_broker
 from tests.realpair import ROOT, SEGMENT_BYTES, TOPIC, RealPair, bodies
 from tests.waits import NOBODY_IS_LATE, WAIT_MS
 
@@ -33,6 +34,7 @@ JAVA = {
     "dLegerGroup": "broker-a",
     "brokerRole": "ASYNC_MASTER",
     "timerWheelEnable": "false",
+    **NO_SPIN,
     "maxHashSlotNum": 100,
     "maxIndexNum": 400,
     "sendMessageThreadPoolNums": 2,

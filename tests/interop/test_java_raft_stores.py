@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.javapeer import broker_missing, java_broker
+from tests.interop.javapeer import broker_missing
+from tests.interop.javaserver import NO_SPIN, java_broker
 from tests.realpair import RealPair, bodies
 from tests.unit.sparkreplay.commandline import mqreplay
 from tests.unit.sparkreplay.test_committed_rows import rows_of
@@ -22,6 +23,7 @@ JAVA = {
     "dLegerSelfId": "n0",
     "brokerRole": "ASYNC_MASTER",
     "timerWheelEnable": "false",
+    **NO_SPIN,
     "maxHashSlotNum": 100,
     "maxIndexNum": 400,
     "flushDiskType": "ASYNC_FLUSH",

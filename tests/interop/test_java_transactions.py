@@ -16,7 +16,8 @@ from mqadmin.replies import SyncState
 from mqclient.client import Client
 from mqclient.errors import PullFailed, RouteUnknown
 from tests.interop.conftest import ASKED_SOON
-from tests.interop.javapeer import JavaClient, broker_missing, java_broker, missing
+from tests.interop.javapeer import JavaClient, broker_missing, missing
+from tests.interop.javaserver import NO_SPIN, java_broker
 from tests.realpair import TOPIC, RealPair, ours
 from tests.waits import WAIT_MS
 
@@ -109,6 +110,7 @@ def test_a_store_goes_on_from_a_java_broker_to_ours_and_back(tmp_path: Path) -> 
         **ASKED_SOON,
         "transactionOpBatchInterval": 200,
         "timerWheelEnable": "false",
+        **NO_SPIN,
         "maxHashSlotNum": 100,
     }
     settings |= {"maxIndexNum": 400, "brokerRole": "ASYNC_MASTER", "mappedFileSizeCommitLog": 1 << 20}

@@ -42,8 +42,6 @@ FOUND_BY_UNIT = {
     "waits-in-silence": "controller/test_unelected.py::test_it_is_told_once_it_has_lasted_and_then_each_half_minute",
     "operator-elects-the-forgetful": "controller/test_controller_eligibility.py"
     "::test_an_operator_designates_one_that_may_lack_something_only_once_nobody_better_lives",
-    "moves-die-with-their-master": "broker/test_offset_resets.py::test_a_move_outlives_the_master_that_answered_it",
-    "told-moves-are-over": "broker/test_offset_resets.py::test_a_move_outlives_the_master_that_answered_it",
     "restarts-forget-moves": "broker/test_offset_resets.py::test_a_move_outlives_a_restart_of_everybody",
     "late-grant-taken": "broker/test_membership.py::test_what_was_granted_to_the_process_before_is_not_taken",
     "what-its-log-knows": "ha/test_ha_roles.py::test_who_comes_with_a_newer_epoch_is_counted_once_its_master_knows_of_it",
@@ -52,9 +50,13 @@ FOUND_BY_UNIT = {
 
 TRANSACTED = 15
 """A seed with producers of messages in transactions."""
+CHOOSING = 19
+"""A seed with consumers that choose by expressions, and are moved."""
+STRANGERS = 20
+"""A seed with strangers who say what the tables of hostile bytes have."""
 LOST_MEMBERS = 27
 """A seed in which members of the set lose whole stores and log folders while all brokers are down, several times."""
-SEEDS = [*range(5, 11), 12, 13, TRANSACTED, LOST_MEMBERS]
+SEEDS = [*range(5, 11), 12, 13, TRANSACTED, CHOOSING, STRANGERS, LOST_MEMBERS]
 """With 5 to 13 each kind of contract and each shape but lulls (docs/proofs.md) is there."""
 
 DIGEST = """

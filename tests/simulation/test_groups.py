@@ -15,7 +15,7 @@ from tests.simulation.played import played
 FOUND_BY = found_by("groups")
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3, 9, 15, 21, 30, 47])
+@pytest.mark.parametrize("seed", [1, 2, 3, 9, 15, 18, 21, 30, 47, 76, 7810006])
 def test_a_raft_mode_set_keeps_its_promises_whatever_is_killed_cut_or_emptied(
     seed: int, tally: Callable[[str, int], None]
 ) -> None:

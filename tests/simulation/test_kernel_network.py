@@ -237,6 +237,36 @@ def test_a_half_open_connection_is_found_out_by_the_next_write() -> None:
         assert isinstance(link.near.error, ConnectionResetError)
 
 
+@pytest.mark.parametrize("writer", ["near", "far"])
+def test_connections_of_a_port_stall_and_go_on_when_that_heals(writer: str) -> None:
+    with Link(9) as link:
+        network = link.world.network
+        (one, other) = (link.near, link.far) if writer == "near" else (link.far, link.near)
+        network.stall(CLIENT, SERVER, PORT + 1)
+        one.transport.write(b"passes, ")
+        link.world.run_for_ms(10)
+        assert other.data == b"passes, "
+        network.stall(CLIENT, SERVER, PORT)
+        one.transport.write(b"stalls")
+        link.world.run_for_ms(60_000)
+        assert other.data == b"passes, " and not network.is_whole()
+        network.heal()
+        link.world.run_for_ms(1_010)
+        assert other.data == b"passes, stalls" and network.is_whole()
+
+
+def test_what_is_held_up_comes_late_and_in_order() -> None:
+    with Link(9) as link:
+        link.world.network.hold_up(SERVER, PORT, 500)
+        link.far.transport.write(b"late")
+        link.world.run_for_ms(400)
+        assert not link.near.data
+        link.world.network.hold_up(SERVER, PORT, 0)
+        link.far.transport.write(b" and behind it")
+        link.world.run_for_ms(200)
+        assert link.near.data == b"late and behind it"
+
+
 def test_what_was_misdirected_is_reset_when_all_is_healed_and_nothing_else() -> None:
     """Cluster 3733224131919919: a slave asked the wrong broker for a second, long after all faults."""
     with Link(12) as link:

@@ -48,12 +48,17 @@ class Asker:
         return sum(b"TRANSACTION_CHECK_TIMES" in half.properties for half in halves)
 
 
-def test_a_damaged_half_keeps_no_other_one_from_being_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_half_keeps_no_other_one_from_being_asked_for(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of each damaged one an operator is told once, while it is looked at again and again."""
     asker = Asker()
-    bad, _ = asker.half(b"bad"), asker.half(b"good")
+    bad, gone, _ = asker.half(b"bad"), asker.half(b"gone"), asker.half(b"good")
     read = asker.bench.log.message_at
 
     async def message_at(place: int) -> memoryview | None:
+        if place == gone.physical_offset:
+            return None
         if place == bad.physical_offset:
             raise RecordDamaged("0", place, "a test says so")
         return await read(place)
@@ -62,7 +67,13 @@ def test_a_damaged_half_keeps_no_other_one_from_being_asked_for(monkeypatch: pyt
     asker.bench.clock.ms += 10_000
     asyncio.run(asker.check_back.round())
     assert asker.put_back_count() == len(asker.asked) == 1
-    assert asker.bench.open == [0, 1]
+    assert asker.bench.open == [0, 1, 2]
+    for _ in range(3):
+        asker.bench.clock.ms += 60_000
+        asyncio.run(asker.check_back.round())
+    told = [getattr(record, "fields", {}) for record in caplog.records if record.levelname == "ERROR"]
+    assert [each["offset"] for each in told] == [bad.physical_offset, gone.physical_offset]
+    assert "another replica" in str(told[0]["why"])
 
 
 def test_what_waits_to_be_asked_for_holds_no_more_than_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:

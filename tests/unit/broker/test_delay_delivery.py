@@ -12,6 +12,7 @@ from broker.tables.delayoffsets import DelayOffsets
 from messagestore.errors import RecordDamaged
 from messagestore.messages import Appended, MessageToStore, PutStatus, QueueEntry
 from messagestore.record import Message, encode, pack_host
+from remoting.bodies.offsets import DelayOffsetWrapper
 from tests.unit.doubles import ManualClock
 
 LEVELS_MS = [1_000, 5_000]
@@ -62,7 +63,10 @@ class ScriptedLog:
     def confirm_offset(self) -> int:
         return self.confirmed
 
-    async def message_at(self, physical_offset: int) -> memoryview | None:
+    def max_offset(self) -> int:
+        return self.end
+
+    async def message_at(self, physical_offset: int, size: int = 0) -> memoryview | None:
         if physical_offset in self.damaged:
             raise RecordDamaged("00000000000000000000", physical_offset, "the body has another CRC")
         record = self.records.get(physical_offset)
@@ -93,7 +97,8 @@ class ScriptedRole:
 
 
 class Bench:
-    def __init__(self) -> None:
+    def __init__(self, *, in_pair: bool = False) -> None:
+        self.followed = 0
         self.clock = ManualClock()
         self.log = ScriptedLog(self.clock)
         self.role = ScriptedRole()
@@ -107,6 +112,7 @@ class Bench:
             clock=self.clock,
             levels_ms=LEVELS_MS,
             totals=self.totals,
+            followed=(lambda: self.followed) if in_pair else None,
         )
 
     def after(self, ms: int) -> int | None:
@@ -115,6 +121,12 @@ class Bench:
         while (wait_ms := asyncio.run(self.delivery.deliver_due())) == 0:
             continue
         return wait_ms
+
+    @property
+    def copied(self) -> int | None:
+        """What slaves get of level 1."""
+        table = self.offsets.for_slaves()
+        return None if table is None else DelayOffsetWrapper.decode(table).offset_table.get(1, 0)
 
     @property
     def delivered(self) -> list[bytes]:
@@ -249,6 +261,55 @@ def test_an_offset_beyond_the_queue_of_a_new_master_goes_back() -> None:
     bench.log.schedule(b"new", 1)
     bench.after(1_000)
     assert bench.delivered == [b"new"]
+
+
+def test_slaves_of_a_pair_copy_what_one_of_them_holds_and_delivery_waits_for_none() -> None:
+    bench = Bench(in_pair=True)
+    bench.delivery.role_taken(leads=True)
+    bench.delivery.acknowledged()
+    for number in range(3):
+        bench.log.schedule(b"%d" % number, 1)
+    bench.after(1_000)
+    assert (len(bench.delivered), bench.offsets.next_offset(1), bench.copied) == (3, 3, 0)
+    bench.log.schedule(b"3", 1)
+    bench.after(1_000)
+    bench.followed = 29
+    bench.delivery.acknowledged()
+    assert (bench.offsets.next_offset(1), bench.copied) == (4, 0)
+    bench.followed = 30
+    bench.delivery.acknowledged()
+    assert bench.copied == 3
+    bench.followed = 40
+    bench.delivery.acknowledged()
+    assert bench.copied == 4
+
+
+def test_a_master_that_begins_gives_slaves_nothing_before_one_holds_its_log() -> None:
+    bench = Bench(in_pair=True)
+    bench.log.schedule(b"delivered before", 1)
+    bench.offsets.advance(1, 1)
+    bench.log.end, bench.followed = 10, 9
+    bench.delivery.role_taken(leads=True)
+    bench.delivery.acknowledged()
+    assert bench.copied is None
+    bench.followed = 10
+    bench.delivery.acknowledged()
+    assert bench.copied == 1
+    bench.followed = 0
+    bench.delivery.role_taken(leads=False)
+    bench.offsets.adopt(DelayOffsetWrapper({1: 7}))
+    assert bench.copied == 7, "a slave's own table is a copy"
+
+
+def test_a_pairs_table_that_is_ahead_of_the_log_is_not_believed() -> None:
+    bench = Bench(in_pair=True)
+    for body in (b"a", b"b"):
+        bench.log.schedule(body, 1)
+    bench.log.schedule(b"c", 2)
+    bench.offsets.adopt(DelayOffsetWrapper({1: 1, 2: 2}))
+    bench.delivery.role_taken(leads=True)
+    bench.after(LEVELS_MS[1])
+    assert bench.delivered == [b"a", b"b", b"c"]
 
 
 def test_no_more_is_in_flight_than_the_limit() -> None:

@@ -8,11 +8,14 @@ from collections.abc import Callable
 import pytest
 
 from broker.neighbours.forwarding import WAIT_MS_MAX, Forwarding
+from broker.neighbours.forwardlink import TOO_LONG
 from broker.role.passage import FORWARD_MS, Stage
 from mqclient.errors import SendOutcomeUnknown
 from mqruntime.tasks import Tasks
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
+from remoting.frame import HEADER_BYTES_MAX
+from remoting.headercodec import encode_header
 from remoting.headers.group import AwaitMasterHeader, HandOverHeader
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
@@ -166,6 +169,34 @@ def test_a_send_whose_answer_is_lost_on_the_way_back_is_told_as_unknown_and_land
         assert "unknown" in cluster.run(answers_lost())
         read = [message.body for message in cluster.run(cluster.read_all())]
         assert read == [b"before", b"passed on", b"unknown"]
+
+
+def test_a_header_that_would_end_the_link_of_all_is_refused_alone() -> None:
+    with World(5) as world:
+        cluster = Cluster(world, 2)
+        cluster.start_up()
+        old, chosen = cluster.master, another(cluster)
+        successor = successor_of(cluster, chosen)
+        header = {"consumerGroup": "G", "topic": "orders", "queueId": "0"}
+        asked = RemotingCommand.request(RequestCode.GET_MAX_OFFSET, header)
+        asked.opaque = 1
+        room = HEADER_BYTES_MAX - len(encode_header(asked)) - len(',"z":""')
+
+        async def asked_with_the_longest_header() -> None:
+            await cluster.designate(chosen)
+            await until(lambda: stage_of(cluster, old) is Stage.OPEN)
+            links = cluster.app(old).requests.forwarding._links
+            connection = links[-1]._connection
+            address = cluster.app(old).address
+            for _ in range(10):  # its own number takes two digits then, the client's one
+                assert (await cluster.ask(address, RequestCode.GET_MAX_OFFSET, header)).code == 0
+            reply = await cluster.ask(address, RequestCode.GET_MAX_OFFSET, header | {"z": "z" * room})
+            assert (reply.code, reply.remark) == (ResponseCode.SYSTEM_ERROR, TOO_LONG)
+            assert (await cluster.ask(address, RequestCode.GET_MAX_OFFSET, header)).code == 0
+            assert links[-1]._connection is connection and not links[-1]._carried
+
+        cluster.run(asked_with_the_longest_header())
+        assert cluster.app(successor).membership.accepts_sends
 
 
 def test_who_waits_too_long_or_is_too_much_is_refused() -> None:

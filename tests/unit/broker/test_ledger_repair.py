@@ -215,3 +215,129 @@ def test_what_nobody_else_has_is_told_and_asked_for_again(
 def one_path(node: Node, path: str) -> str:
     """The same file on another member's disk."""
     return f"dledger-n{int(node.name[-1])}/{path.partition('/')[2]}"
+
+
+def queue_files(node: Node) -> dict[str, bytes]:
+    return {
+        path: bytes(inode.data)
+        for path, inode in node.disk.entries.items()
+        if path.startswith("consumequeue/")
+    }
+
+
+def rotten_before_its_queues_are_built_anew(
+    group: GroupSet, node: Node
+) -> tuple[str, bytes, dict[str, bytes]]:
+    """Stops the member; an old entry and another one behind it rot, and the operator deletes its consume queues."""
+    path, was = next(iter(ledger_files(node).items()))
+    some = [at for at, size in entries_of(was, int(path[-20:])) if size > BODY_AT]
+    group.world.run_for_ms(10_000)  # a checkpoint
+    node.kill()
+    queues = queue_files(node)
+    for queue in queues:
+        node.disk.drop(queue)
+    node.disk.flip_bit(path, some[5] + 24, 3)  # where it says that it stands
+    topic = was.index(b"orders", some[12])
+    node.disk.flip_bit(path, topic, 0)  # a message of another topic, whose body is as it was
+    return path, was, queues
+
+
+@pytest.mark.parametrize("scrub_bytes", [0, 64 << 20])
+def test_queues_are_built_anew_over_what_rotted_once_it_is_mended(
+    world: World, caplog: pytest.LogCaptureFixture, scrub_bytes: int
+) -> None:
+    group = GroupSet(world, **{**SCRUB, "scrubBytesPerSecond": scrub_bytes})
+    group.start_up()
+    sent = messages("some", 300)
+    group.run(group.send_all(sent))
+    world.run_until(group.level, 20_000)
+    node = group.master
+    path, was, queues = rotten_before_its_queues_are_built_anew(group, node)
+    others = [one for one in group.brokers if one is not node]
+    for other in others:
+        other.kill()  # nobody has it for now
+    group.start(node)
+    world.run_for_ms(10_000)
+    assert node.failure is None, "it waits"
+    assert caplog.text.count("dispatch waits: an entry of the log is damaged on disk") == 1
+    assert group.app(node).store.dispatched_offset() < was.index(b"some 40 ")
+    for other in others:
+        group.start(other)
+    world.run_until(lambda: ledger_files(node)[path][: len(was)] == was, 60_000)
+    world.run_until(group.level, 20_000)
+    assert caplog.text.count("dispatch goes on, what was damaged is mended") >= 1
+    group.wait_for_master()
+    assert sorted(bytes(one.body) for one in group.run(group.read_all())) == sorted(sent)
+    rebuilt = queue_files(node)
+    assert {name: rebuilt[name] for name in queues if "/orders/" in name} == {
+        name: content for name, content in queues.items() if "/orders/" in name
+    }
+    assert not [name for name in rebuilt if name.split("/")[1] == "nrders"]
+
+
+def test_a_lone_member_over_what_rotted_ends_and_says_where(world: World) -> None:
+    group = GroupSet(world, **SCRUB)
+    for node in group.brokers[1:]:
+        node.kill()
+    alone = group.brokers[0]
+    alone.kill()
+    alone.disk.wipe()
+    only = {"dLegerPeers": "n0-10.0.2.1:40911"}
+    group.start(alone, **only)
+    world.run_until(lambda: len(group.masters) == 1, 20_000)
+    world.run_for_ms(500)
+    group.create_topic()
+    group.run(group.send_all(messages("some", 300)))
+    world.run_for_ms(10_000)
+    rotten_before_its_queues_are_built_anew(group, alone)
+    group.start(alone, **only)
+    world.run_until(lambda: alone.failure is not None, 20_000)
+    assert "commit log at " in str(alone.failure) and "restore this store from a copy" in str(alone.failure)
+
+
+@pytest.mark.parametrize("what", [b"due 7 ", b"REAL_TOPIC\x01orders"])
+def test_a_delayed_message_that_rotted_since_it_was_checked_is_delivered_as_it_was_sent(
+    world: World, what: bytes
+) -> None:
+    """Its copy has CRCs of its own, so nobody behind would know."""
+    group = GroupSet(world, **{**SCRUB, "scrubBytesPerSecond": 0})
+    group.start_up()
+    sent = [b"due %d " % number + b"y" * 200 for number in range(20)]
+
+    async def send() -> None:
+        async with group.client() as client:
+            for body in sent:
+                await client.producer("producers").send("orders", body, properties={"DELAY": "2"})
+
+    group.run(send())
+    node = group.master
+    path, was = next(iter(ledger_files(node).items()))
+    at = was.index(what, was.index(b"due 7 "))
+    node.disk.flip_bit(path, at + len(what) - 2, 0)
+    world.run_for_ms(20_000)
+    assert group.master is node and group.app(node).store.soundness.repairs == 1
+    assert sorted(bytes(one.body) for one in group.run(group.read_all())) == sorted(sent)
+    assert ledger_files(node)[path][: len(was.rstrip(b"\0"))] == was.rstrip(b"\0")
+
+
+def test_a_member_whose_last_sealed_entries_rotted_says_what_to_do_and_that_helps(world: World) -> None:
+    """A start reads those, and no other member can be asked yet."""
+    group = GroupSet(world, **SCRUB)
+    group.start_up()
+    sent = messages("some", 300)
+    group.run(group.send_all(sent))
+    world.run_until(group.level, 20_000)
+    world.run_for_ms(10_000)
+    node = next(one for one in group.brokers if one is not group.master)
+    path, was = next(item for item in ledger_files(node).items() if b"some 299 " in item[1])
+    node.kill(power_cut=True)
+    place = entries_of(was, int(path[-20:]))[-2 if was.endswith(b"\0") else -1][0]
+    node.disk.flip_bit(path, place + 29, 2)
+    group.start(node)
+    world.run_until(lambda: node.failure is not None, 20_000)
+    said = str(node.failure)
+    assert f"offset {place} of {path}" in said and "all of storePathRootDir, and start it empty" in said
+    node.disk.wipe()
+    group.start(node)
+    world.run_until(group.level, 60_000)
+    assert sorted(bytes(one.body) for one in group.run(group.read_all())) == sorted(sent)

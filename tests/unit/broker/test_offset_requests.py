@@ -115,3 +115,12 @@ def test_a_move_to_nowhere_is_refused(served: Served, header: ResetOffsetHeader,
     served.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, SubscriptionGroupConfig("CG").encode())
     assert served.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header).code == code
     assert served.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header, slave=True).code == 1
+
+
+@pytest.mark.parametrize("queue_id", [-1, 4, 99, (1 << 31) - 1])
+def test_a_queue_that_the_topic_lacks_has_no_offsets(served: Served, queue_id: int) -> None:
+    table = served.master.tables.offsets
+    before = table.encode()
+    made_up = UpdateConsumerOffsetHeader("CG", "orders", queue_id, 7)
+    assert served.ask(RequestCode.UPDATE_CONSUMER_OFFSET, made_up).code == ResponseCode.INVALID_PARAMETER
+    assert table.encode() == before

@@ -15,10 +15,10 @@ from broker.tables.consumeroffsets import TRANSACTIONS_GROUP, ConsumerOffsets
 from broker.transactions.donequeue import MARKS_MAX, DoneQueue
 from broker.transactions.openhalves import Half, OpenHalves
 from broker.transactions.outcomes import OUTCOMES_MAX, Outcome, Outcomes
-from broker.transactions.records import ROOT, committed, done_records, half_of, put_back
+from broker.transactions.records import ROOT, committed, done_offsets, done_records, half_of, put_back
 from broker.transactions.transactions import MARK_BYTES, Transactions
 from messagestore.log.commits import CommitsFound, commits_in
-from messagestore.messages import Appended, MessageToStore, QueueEntry
+from messagestore.messages import Appended, MessageToStore, PutStatus, QueueEntry
 from messagestore.properties import format_properties, parse_properties
 from messagestore.record import Message, decode, encode, pack_host
 from messagestore.systemtopics import HALF_TOPIC, OP_HALF_TOPIC
@@ -97,7 +97,7 @@ def test_done_halves_are_told_together() -> None:
     for offset in range(1_000_000, 1_000_600):
         done.add(offset, 2_500)
     assert done.due_ms == 0, "a record's worth of them does not wait"
-    done.told()
+    done.told(602)
     assert (done.due_ms, done.waiting) == (None, [])
     done.add(8, 5_000)
     done.add(9, 6_000, at_once=True)
@@ -181,7 +181,7 @@ class ScriptedLog:
     def max_offset(self) -> int:
         return len(self.bytes)
 
-    async def message_at(self, physical_offset: int) -> memoryview | None:
+    async def message_at(self, physical_offset: int, size: int = 0) -> memoryview | None:
         return memoryview(bytes(self.bytes))[physical_offset:]
 
     def begin_of(self, record_offset: int) -> int:
@@ -207,12 +207,14 @@ class ScriptedRole:
 class Bench:
     def __init__(self) -> None:
         self.clock = ManualClock()
+        self.followed = 1 << 62
         self.log = ScriptedLog(self.clock)
         self.offsets = ConsumerOffsets()
         self.transactions = Transactions(
             store=self.log,
             role=ScriptedRole(),
             replication=ScriptedRole(),
+            followed=lambda: self.followed,
             offsets=self.offsets,
             clock=self.clock,
             settings=TransactionSettings(),
@@ -324,11 +326,38 @@ def test_progress_is_kept_only_of_what_is_confirmed() -> None:
     assert (bench.kept(HALF_TOPIC), bench.kept(OP_HALF_TOPIC)) == (1, 1)
 
 
-def test_an_offset_beyond_the_queue_or_below_it_is_no_place_to_begin() -> None:
+def test_progress_that_slaves_copy_waits_for_them_and_retention_does_not() -> None:
+    bench = Bench()
+    bench.followed = 0
+    half = bench.log.half(b"a")
+    bench.lead()
+    bench.log.commit(half)
+    bench.transactions.ended(replace_half(bench, 0), Outcome.COMMIT)
+    bench.transactions.tell()
+    bench.transactions.acknowledged()
+    assert (bench.kept(HALF_TOPIC), bench.transactions.first_open()) == (None, None)
+    bench.followed = len(bench.log.bytes)
+    bench.transactions.acknowledged()
+    bench.transactions.note_progress()
+    assert (bench.kept(HALF_TOPIC), bench.kept(OP_HALF_TOPIC)) == (1, 1)
+
+
+@pytest.mark.parametrize("topic", [HALF_TOPIC, OP_HALF_TOPIC])
+def test_a_table_that_tells_of_ends_beyond_the_log_is_not_believed(topic: str) -> None:
+    bench = Bench()
+    halves = [bench.log.half(name) for name in (b"a", b"b", b"c")]
+    bench.lead()
+    bench.log.commit(halves[1])
+    bench.transactions.ended(replace_half(bench, 1), Outcome.COMMIT)
+    bench.transactions.tell()
+    bench.offsets.keep(HALF_TOPIC, 0, 2)
+    bench.offsets.keep(topic, 0, 9)
+    assert bench.lead() == [0, 2]
+
+
+def test_an_offset_below_the_queue_is_no_place_to_begin() -> None:
     bench = Bench()
     bench.log.half(b"a")
-    bench.offsets.keep(HALF_TOPIC, 0, 9)
-    assert bench.lead() == []
     bench.offsets.keep(HALF_TOPIC, 0, 0)
     bench.log.half(b"b")
     bench.log.first = 1
@@ -381,3 +410,37 @@ def test_what_upstream_put_back_stands_for_the_half_before_it() -> None:
     assert bench.lead() == [
         half.queue_offset for half in (third, same_key, open_again, fresh)
     ]  # the same key again is another transaction
+
+
+def test_what_a_full_disk_takes_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    bench.lead()
+    halves = [bench.log.half(b"%d" % number) for number in range(2_000)]
+    for half in halves:
+        bench.transactions.half_stored(half_message(bench, half), half)
+    for root in bench.open:
+        found = bench.transactions.open.find(root) if bench.transactions.open else None
+        assert found is not None
+        bench.transactions.ended(found, Outcome.ROLLBACK)
+    append, room = bench.log._append, [1]
+
+    def until_full(message: MessageToStore) -> Appended:
+        if not room[0]:
+            return Appended(-1, -1, -1, 0, 0, PutStatus.SERVICE_NOT_AVAILABLE)
+        room[0] -= 1
+        return append(message)
+
+    monkeypatch.setattr(bench.log, "_append", until_full)
+    for _ in range(10):
+        assert bench.step() == 1_000
+        bench.clock.ms += 1_000
+    assert len(bench.log.queues[OP_HALF_TOPIC]) == 1, (
+        "the disk is full: what is told already is not told again"
+    )
+    room[0] = 10
+    bench.step()
+    told = [
+        done_offsets(bench.log.at(entry.physical_offset).body) for entry in bench.log.queues[OP_HALF_TOPIC]
+    ]
+    assert len(told) > 2 and sum(told, []) == [half.queue_offset for half in halves]
+    assert bench.lead() == []

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from unittest.mock import patch
 
 import pytest
 
 from broker.clients.refusals import REJECTED
 from broker.role.membership import Role
+from ha.classic.master import ClassicMasterLink
 from ha.errors import StoreOfSet
 from mqclient.producer import SendStatus
 from remoting.bodies.routes import TopicRouteData
@@ -225,6 +227,35 @@ def test_delayed_messages_are_delivered_without_a_slave() -> None:
         world.run_for_ms(3_000)
         assert [message.body for message in pair.read()] == [b"later"]
         assert pair.app(pair.master).tables.delays.next_offset(1) == 1
+
+
+@pytest.mark.parametrize("role", ["SYNC_MASTER", "ASYNC_MASTER"])
+def test_a_slave_in_its_masters_place_delivers_what_it_has_no_copy_of(role: str) -> None:
+    """Upstream's master tells its slave that a message is delivered which only the master has."""
+    with World(18) as world:
+        pair = Pair(world, messageDelayLevel="6s 9s", master_role=role)
+        pair.start_up()
+
+        async def delayed() -> None:
+            async with pair.client() as client:
+                await client.producer("producers").send("orders", b"later", properties={"DELAY": "1"})
+
+        pair.run(delayed())
+        assert pair.level()
+        master, slave = pair.app(pair.master), pair.app(pair.slave)
+        held = pair.end(pair.slave)
+        with patch.object(ClassicMasterLink, "writable", lambda *_: []):  # tables go on, the log does not
+            world.run_until(lambda: master.tables.delays.next_offset(1) == 1, 10_000)
+            world.run_for_ms(3_000)
+            assert pair.end(pair.master) > pair.end(pair.slave) == held
+            assert slave.tables.delays.next_offset(1) == 0
+            for node in pair.nodes:
+                node.kill()
+        pair.nodes[:2] = reversed(pair.nodes[:2])
+        pair.start(pair.master)
+        world.run_until(pair.leads, 20_000)
+        world.run_for_ms(8_000)
+        assert [message.body for message in pair.read()] == [b"later"]
 
 
 def test_a_log_that_was_written_under_controllers_is_not_taken_for_a_pairs() -> None:

@@ -9,9 +9,11 @@ from typing import Any, cast
 import orjson
 import pytest
 
+from broker.clients import groups
 from broker.clients.groups import ConsumerGroups
+from broker.clients.subscription import property_filter
 from broker.tables import consumerfilters
-from broker.tables.consumerfilters import KEPT_MS, SEEN_BEFORE_MS, ConsumerFilters
+from broker.tables.consumerfilters import CONSUMER_FILTERS_FILE, KEPT_MS, SEEN_BEFORE_MS, ConsumerFilters
 from messagestore.errors import RecordDamaged
 from messagestore.messages import GetResult, GetStatus, PropertyFilter, QueueGrew
 from mqclient.consumer import PullStatus
@@ -254,7 +256,7 @@ def test_who_was_there_before_the_start_is_taken_to_have_left() -> None:
 def test_the_table_is_bounded_and_changes_are_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     changes: list[int] = []
     table = ConsumerFilters(ManualClock(), lambda: changes.append(1))
-    monkeypatch.setattr(consumerfilters, "CHARACTERS_MAX", 30)
+    monkeypatch.setattr(consumerfilters, "CHARACTERS_MAX", consumerfilters.FILTER_CHARACTERS + 30)
     table.register("CG", [subscription("a > 1")])
     table.register("CG", [subscription("a > 1")])
     assert len(changes) == 1
@@ -262,6 +264,43 @@ def test_the_table_is_bounded_and_changes_are_told_once(monkeypatch: pytest.Monk
     assert table.find("CG2", "orders") is None and len(changes) == 1
     table.register("CG", [subscription("a > 22", version=6)])
     assert table.find("CG", "orders").expression == "a > 22"
+
+
+def test_many_short_filters_are_bounded_and_a_heartbeat_looks_at_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = ConsumerFilters(ManualClock(), lambda: None)
+    monkeypatch.setattr(consumerfilters, "CHARACTERS_MAX", 10 * consumerfilters.FILTER_CHARACTERS)
+    for number in range(50):
+        table.register(f"G{number}", [subscription("a")])
+    again = filters(ManualClock())
+    again.decode(table.encode())
+    assert len(orjson.loads(again.encode())["filterDataByTopic"]["orders"]["groupFilterData"]) == 9
+    monkeypatch.setattr(table, "_all", lambda: pytest.fail("this costs what strangers left there"))
+    table.register("G1", [subscription("b", topic="others")])
+    assert table.find("G1", "orders").dead_time and not table.find("G2", "orders").dead_time
+
+
+def test_expressions_are_compiled_for_their_first_pull_and_not_for_heartbeats(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A heartbeat has room for 500 of 250 conditions, which took 5 s."""
+    made: list[str] = []
+
+    def compiled(expression: str, expression_type: str) -> PropertyFilter:
+        made.append(expression)
+        return property_filter(expression, expression_type)
+
+    monkeypatch.setattr(groups, "property_filter", compiled)
+    consumers, peer = ConsumerGroups(), RecordingPeer()
+    wanted = [subscription(f"n > {number}", topic=f"T{number}") for number in range(100)]
+    consumers.heartbeat(cast(Any, peer), heartbeat(*wanted, subscription("n >", topic="bad")), "JAVA", 479)
+    assert made == []
+    found, bad = consumers.subscription("CG", "T7"), consumers.subscription("CG", "bad")
+    assert found is not None and bad is not None
+    for _ in range(2):
+        assert found.matching() is not None and bad.matching() is None
+    assert made == ["n > 7", "n >"]
 
 
 def test_a_group_without_clients_has_no_living_filter() -> None:
@@ -365,3 +404,40 @@ def test_a_set_that_takes_no_filters_says_so_in_upstreams_words() -> None:
         asked = cluster.ask(cluster.app(cluster.master).address, RequestCode.CHECK_CLIENT_CONFIG, None, body)
         reply = cluster.run(asked)
         assert (reply.code, reply.remark) == (ResponseCode.SYSTEM_ERROR, NOT_SUPPORTED)
+
+
+def test_filters_that_are_turned_on_later_are_kept_with_those_of_before() -> None:
+    with World(6) as world:
+        cluster = Cluster(world, 1, minInSyncReplicas=1, enablePropertyFilter=True)
+        cluster.start_up()
+        (node,) = cluster.brokers
+        cluster.app(node).tables.filters.register("before", [subscription("n > 1")])
+        cluster.run(cluster.app(node).tables.save())
+        before = node.disk.content(CONSUMER_FILTERS_FILE)
+        node.kill()
+        cluster.start(node, enablePropertyFilter=False)
+        cluster.wait_in_sync(1, 30_000)
+        tables = cluster.app(node).tables
+        tables.filters.register("after", [subscription("n > 2")])
+        cluster.run(tables.save())
+        assert node.disk.content(CONSUMER_FILTERS_FILE) == before, "it is not read, so it is not written"
+
+        def turn_on() -> RemotingCommand:
+            text = b"enablePropertyFilter=true\n"
+            address = cluster.app(node).address
+            reply: RemotingCommand = cluster.run(
+                cluster.ask(address, RequestCode.UPDATE_BROKER_CONFIG, None, text)
+            )
+            return reply
+
+        node.disk.put(CONSUMER_FILTERS_FILE, b"no JSON")
+        refused = turn_on()
+        assert refused.code == ResponseCode.SYSTEM_ERROR and CONSUMER_FILTERS_FILE in (refused.remark or "")
+        assert not cluster.app(node).settings.enable_property_filter
+        assert before is not None
+        node.disk.put(CONSUMER_FILTERS_FILE, before)
+        assert turn_on().code == 0
+        assert [tables.filters.find(group, "orders") is None for group in ("before", "after")] == [False] * 2
+        cluster.run(tables.save())
+        content = node.disk.content(CONSUMER_FILTERS_FILE) or b""
+        assert b'"before"' in content and b'"after"' in content

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from broker.clients.early import EarlySubscriptions
 from broker.clients.groups import ConsumerGroups
 from broker.clients.refusals import REJECTED
 from broker.clients.subscription import tag_filter
@@ -43,6 +44,9 @@ class RecordingRenewal:
 
     def ask(self, peer: Any, group: str) -> None:
         self.asked.append(group)
+
+    def ask_first(self, peer: Any, group: str) -> None:
+        """There is nobody to ask."""
 
 
 class ScriptedQueues:
@@ -107,7 +111,8 @@ class Bench:
     held: HeldPulls = field(default_factory=lambda: HeldPulls(10))
     consumers: ConsumerGroups = field(default_factory=ConsumerGroups)
     offsets: ConsumerOffsets = field(default_factory=ConsumerOffsets)
-    renewal: RecordingRenewal = field(default_factory=RecordingRenewal)
+    renewal: Any = field(default_factory=RecordingRenewal)
+    early: EarlySubscriptions = field(default_factory=lambda: EarlySubscriptions(ConsumerGroups()))
     peer: RecordingPeer = field(default_factory=RecordingPeer)
     auto_create_groups: bool = True
     lists_former_epochs: bool = True
@@ -127,6 +132,7 @@ class Bench:
                 topics=self.topics,
                 groups=self.groups,
                 consumers=self.consumers,
+                early=self.early,
                 limits=self.limits,
             ),
             direction=Direction(
@@ -142,7 +148,7 @@ class Bench:
             held=self.held,
             clock=self.clock,
             polling=self.limits,
-            renewal=cast(Any, self.renewal),
+            renewal=self.renewal,
             tasks=Tasks(self.fatal.append),
             unserved=Unserved(),
         )

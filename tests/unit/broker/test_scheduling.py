@@ -32,7 +32,9 @@ def test_a_delivered_message_is_what_was_scheduled() -> None:
     waiting = scheduled(MESSAGE, 5, 18)
     assert (waiting.topic, waiting.queue_id) == ("SCHEDULE_TOPIC_XXXX", 4)
     assert waiting.properties == b"KEYS\x01k\x02DELAY\x015\x02REAL_TOPIC\x01orders\x02REAL_QID\x013\x02"
-    assert delivered(as_record(waiting)) == replace(MESSAGE, properties=waiting.properties)
+    assert delivered(as_record(waiting)) == replace(
+        MESSAGE, properties=waiting.properties, stored_before=True
+    )
 
 
 def test_a_message_that_is_delayed_again_goes_to_its_new_place() -> None:

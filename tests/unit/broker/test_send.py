@@ -70,6 +70,9 @@ class ScriptedReplication:
     def stored_end(self) -> int:
         return self.stored
 
+    def followed_end(self) -> int:
+        return self.acked
+
     def reachable(self, end: int) -> bool:
         return self.in_reach
 

@@ -81,20 +81,25 @@ def test_clients_do_not_move_the_offsets_of_the_broker_itself() -> None:
 
 
 def test_a_full_disk_in_the_middle_of_what_is_told_hides_no_commit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first of its records is stored again and again, the rest finds no room in the next segment."""
+    """The first of its records is stored, the rest finds no room in the next segment."""
     bench = Bench()
     bench.lead()
     halves = [stored(bench, sent(UNIQ_KEY=f"{number}")) for number in range(1_100)]
     for half in halves:
         committed = bench.log.commit(half)
         bench.transactions.ended(replace_half(bench, half.queue_offset), Outcome.COMMIT, committed.end_offset)
-    no_room = Appended(-1, -1, -1, 0, 0, PutStatus.SERVICE_NOT_AVAILABLE)
-    append = bench.log.append
-    monkeypatch.setattr(
-        bench.log, "append", lambda messages: [*append(messages[:1]), *([no_room] * len(messages[1:]))]
-    )
+    append, room = bench.log._append, [1]
+
+    def until_full(message: MessageToStore) -> Appended:
+        if not room[0]:
+            return Appended(-1, -1, -1, 0, 0, PutStatus.SERVICE_NOT_AVAILABLE)
+        room[0] -= 1
+        return append(message)
+
+    monkeypatch.setattr(bench.log, "_append", until_full)
     for _ in range(15):
         assert bench.transactions.tell() is None
         bench.clock.ms += 1_000
     monkeypatch.undo()
+    assert len(bench.log.queues[OP_HALF_TOPIC]) == 1
     assert bench.lead() == []

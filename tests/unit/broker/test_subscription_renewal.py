@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from broker.clients.early import EarlySubscriptions
 from broker.clients.groups import ConsumerGroups
 from broker.clients.renewal import SubscriptionRenewal
 from mqruntime.tasks import Tasks
@@ -48,7 +49,8 @@ def asked(
     async def ask() -> None:
         failures: list[BaseException] = []
         tasks = Tasks(failures.append)
-        renewal = SubscriptionRenewal(consumers, tasks)
+        early = EarlySubscriptions(consumers)
+        renewal = SubscriptionRenewal(consumers, early, tasks, lambda peer: False)
         for _ in range(times):
             renewal.ask(cast(Any, peer), GROUP)
             renewal.ask(cast(Any, peer), "a group that it is not in")

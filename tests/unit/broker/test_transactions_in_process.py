@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.headers.transactions import EndTransactionHeader
 from simulation.kernel.world import World
 from tests.unit.broker.brokerset import Cluster
+from tests.unit.broker.groupset import GroupSet
 
 ROLLBACK, COMMIT, UNKNOWN = TransactionState.ROLLBACK, TransactionState.COMMIT, TransactionState.UNKNOWN
 SOON = {"transactionTimeOut": 500, "transactionCheckInterval": 1_000}
@@ -335,3 +337,41 @@ def test_a_commit_that_was_not_told_is_no_open_half_for_the_next_master(world: W
     cluster.run(client.close())
     assert bodies(cluster) == [b"one", b"open", b"two"]
     assert asked == [b"open"]
+
+
+@pytest.mark.parametrize("made", [Cluster, GroupSet])
+def test_what_was_taken_before_the_longest_body_was_shortened_goes_its_way(
+    world: World, made: Callable[..., Cluster]
+) -> None:
+    """A half is put back, asked for and committed; a delayed message is delivered."""
+    settings = {"mappedFileSizeCommitLog": 1 << 20, "messageDelayLevel": "1s 20s", **SOON}
+    cluster = made(world, **({} if made is GroupSet else {"brokers": 2}), **settings)
+    cluster.start_up()
+    body, delayed = b"h" * 200_000, b"d" * 200_000
+
+    async def send() -> None:
+        async with cluster.client() as client, client.transactions("PG", unknown) as producer:
+            await producer.send("orders", body)
+            await client.producer("P").send("orders", delayed, properties={"DELAY": "2"})
+
+    cluster.run(send())
+    for node in cluster.brokers:
+        node.kill()
+    for node in cluster.brokers:
+        cluster.start(node, maxMessageSize=1_000)
+    world.run_until(lambda: len(cluster.masters) == 1, 60_000)
+    world.run_for_ms(1_000)
+
+    async def answer() -> ResponseCode | None:
+        async with cluster.client() as client:
+            async with client.transactions("PG", lambda message: COMMIT, topics=["orders"]):
+                await asyncio.sleep(25)
+            try:
+                await client.producer("P").send("orders", body)
+            except SendRefused as refused:
+                return ResponseCode(refused.code)
+            return None
+
+    assert cluster.run(answer()) is ResponseCode.MESSAGE_ILLEGAL, "a new one is measured"
+    assert bodies(cluster) == [delayed, body]
+    assert open_count(cluster.app(cluster.master)) == 0

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dledger.actions import PersistThenSend, Vote
-from dledger.entry import Entry, decode_entry, encode_index_unit
+from dledger.entry import CHECK_START, Entry, decode_entry, encode_index_unit
 from dledger.errors import LogDamaged, LogOfAnother, MembersChanged
 from dledger.keyvalues import BadKeyValues
 from dledger.oldentries import read_entries
@@ -424,3 +424,73 @@ def test_what_follows_a_cut_stands_where_a_log_has_it_that_never_held_more(tmp_p
 def without_checks(files: list[bytes]) -> list[tuple[int, int]]:
     """Where each entry of 1000 bytes, and the one of 20, stands."""
     return [(file.count(b"x" * 1000), file.rfind(b"x" * 20)) for file in files]
+
+
+def cut_over(root: Path, index: int, at: int, *, synced_apart: bool = True) -> LogDamaged | None:
+    """What keeps a live log of entries 0 to 5 from being cut at 4, once a bit of the header of `index` rotted."""
+
+    async def play() -> LogDamaged | None:
+        member = store(root)
+        await member.open()
+        await member.persist([step(*entries(0, 2), vote=Vote(1, "n"))])
+        for part in (entries(2, 2), entries(4, 2)) if synced_apart else (entries(2, 4),):
+            await member.persist([step(*part)])
+        assert member.log is not None
+        member.log.data.rest_of_file(position_of(root, index))[at] ^= 4
+        try:
+            await member.persist([step(*entries(4, 3, term=2), cut=4)])
+        except LogDamaged as error:
+            assert member.log.end_index == 5, "nothing was cut"
+            return error
+        finally:
+            member.log.close()
+        return None
+
+    return asyncio.run(play())
+
+
+@pytest.mark.parametrize("at", [0, 5, 13, 20, 27, 44])
+def test_a_cut_behind_a_header_that_rotted_goes_on_from_what_the_entry_behind_proves(
+    tmp_path: Path, at: int
+) -> None:
+    assert cut_over(tmp_path, 3, at) is None
+    patch(tmp_path, position_of(tmp_path, 3), header_of_three(tmp_path, at))
+    assert lives(tmp_path).entries == [*entries(0, 4), *entries(4, 3, term=2)], (
+        "what came is chained to what was"
+    )
+
+
+def header_of_three(root: Path, at: int) -> bytes:
+    position = position_of(root, 3)
+    header = bytearray((root / DATA).read_bytes()[position : position + 48])
+    header[at] ^= 4
+    return bytes(header)
+
+
+@pytest.mark.parametrize("synced_apart", [True, False])
+def test_a_cut_that_cannot_tell_what_is_kept_changes_nothing_and_no_start_forgets_it(
+    tmp_path: Path, synced_apart: bool
+) -> None:
+    """Synced with what was to go, it looks as if it was torn; others may count on it."""
+    error = cut_over(tmp_path, 3, CHECK_START, synced_apart=synced_apart)
+    where = f"offset {position_of(tmp_path, 3)} of n/data/00000000000000000000"
+    assert error is not None and where in str(error) and "start it empty" in str(error)
+
+    async def end_found() -> int:
+        again = store(tmp_path)
+        found = await again.open()
+        assert again.log is not None
+        again.log.close()
+        return found.log.last_index
+
+    assert asyncio.run(end_found()) == 5
+
+
+def test_an_announced_cut_hides_no_damage_before_it(tmp_path: Path) -> None:
+    lives(tmp_path, step(*entries(0, 2), vote=Vote(1, "n")), step(*entries(2, 2)), step(*entries(4, 2)))
+    (tmp_path / "n" / "checkpoint").write_text("endIndex=4\ncommittedIndex=-1\ncutFrom=5\n")
+    patch(tmp_path, position_of(tmp_path, 2) + 50, b"!")
+    with pytest.raises(
+        LogDamaged, match="entry 2 is unreadable, but entry 4, written later, is intact: offset"
+    ):
+        lives(tmp_path)

@@ -211,12 +211,22 @@ def test_an_installed_snapshot_replaces_the_log_whatever_of_the_old_one_is_left(
     async def run() -> None:
         store = opened(tmp_path)
         await store.open()
+        assert store.log is not None
         await store.persist([step(*numbered(0, 100))])
         await store.sync_index()
         await store.save_checkpoint(60)
         old = {name: (tmp_path / "n/data" / name).read_bytes() for name in data_files(tmp_path)}
+        heard: list[tuple[int, list[str], bool]] = []
+
+        def replaced(position: int) -> None:
+            heard.append(
+                (position, data_files(tmp_path), b"theirs" in (tmp_path / "n/snapshot").read_bytes())
+            )
+
+        store.on_replaced = replaced
         await store.persist([step(snapshot=Snapshot(80, 2, b"theirs"))])
         assert data_files(tmp_path) == []
+        assert heard == [(store.log.begin.position, [*old], True)], "readers hear of it before a file goes"
         for name, data in old.items():  # as if it was killed before they were deleted
             (tmp_path / "n/data" / name).write_bytes(data)
         again = opened(tmp_path)

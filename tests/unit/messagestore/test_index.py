@@ -227,6 +227,20 @@ async def bodies(store: Any, key: str, count_max: int = 10, topic: str = "TopicT
     return [decode(content).body for content in records]
 
 
+def test_an_answer_ends_before_it_is_too_long_but_has_one_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        store = await filled(tmp_path)
+        whole = await bodies(store, "k1")
+        assert len(whole) == 2
+        monkeypatch.setattr("messagestore.index.lookup.ANSWER_BYTES_MAX", 1)
+        assert len(await bodies(store, "k1")) == 1
+        await store.stop()
+
+    asyncio.run(scenario())
+
+
 def test_a_store_finds_confirmed_messages_by_key_before_and_after_a_restart(tmp_path: Path) -> None:
     async def scenario() -> None:
         store = await filled(tmp_path)

@@ -264,3 +264,32 @@ async def test_records_and_ends_of_segments_are_boundaries_and_nothing_else_is(t
     blank = next(place + sizes[0] for place, size in zip(places, sizes, strict=False) if size != sizes[0])
     assert await store.is_boundary(blank)
     await store.stop()
+
+
+def flip_beneath(store: MessageStore, offset: int, *, at: int) -> None:
+    """A bit of the record at `offset`, while the store runs."""
+    view, start = store._log.segment_view(offset)
+    view[offset - start + at] ^= 4
+
+
+@pytest.mark.parametrize("hot", [2, 100])
+@pytest.mark.parametrize("at", [IN_BODY, IN_SIZE, IN_MAGIC, IN_POSITION])
+@in_loop
+async def test_what_rots_once_it_was_checked_is_given_to_nobody_who_copies_it(
+    tmp_path: Path, hot: int, at: int
+) -> None:
+    """A copy has CRCs of its own: as delayed messages have that are due, and those of transactions that are committed."""
+    places = await stored(tmp_path)
+    store = await opened(tmp_path, hot_segments=hot)
+    size = places[1] - places[0]
+    sound = bytes(await store.message_at(places[3], size) or b"")
+    assert store.soundness.is_checked(places[3], size)
+    flip_beneath(store, places[3], at=at)
+    for _ in range(2):
+        with pytest.raises(RecordDamaged, match=f"the record at {places[3]} is damaged"):
+            await store.message_at(places[3], size)
+    assert list(store.soundness.damages) == [places[3]], "so it is asked for, and mended"
+    assert await store.repair(places[3], sound)
+    assert await store.message_at(places[3], size) == sound
+    assert await store.message_at(places[3] + 7, size) is None and not store.soundness.damages
+    await store.stop()

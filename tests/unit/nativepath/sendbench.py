@@ -187,6 +187,9 @@ class Replication:
     def replicated_end(self) -> int:
         return self.acked
 
+    def followed_end(self) -> int:
+        return self.acked
+
     def reachable(self, end: int) -> bool:
         return end <= self.reached
 

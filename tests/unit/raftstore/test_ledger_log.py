@@ -6,8 +6,11 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from dledger.entry import BLANK, BLANK_MAGIC, Entry, header_of
 from dledger.node import DLedgerNode
+from messagestore.errors import LogReplaced, OffsetOutOfRange
 from messagestore.record import encode
 from raftstore.ledgerlog import LedgerLog
 from tests.unit.raftstore.raftstores import TIME_MS, message
@@ -70,3 +73,17 @@ def test_a_log_of_no_ops_alone_has_no_first_message() -> None:
     log = log_of(closed(content), entry(1, FILE, b""), end=FILE + 48)
     assert log.first_record() is None
     assert [each.newest_ms for each in asyncio.run(log.segments_behind_first(2))] == [None]
+
+
+def test_nothing_is_read_of_a_log_that_is_being_replaced_and_no_disk_is_blamed_for_that() -> None:
+    content = entry(0, 0, b"")
+    log = log_of(closed(content), entry(1, FILE, b""), end=FILE + 48)
+    assert len(log.segment_view(FILE)[0]) == FILE
+    log.replaced_at(5 * FILE)
+    for offset in (0, FILE):
+        with pytest.raises(LogReplaced, match="opened anew"):
+            log.segment_view(offset)
+        with pytest.raises(OffsetOutOfRange):
+            asyncio.run(log.read_cold(offset, 48))
+    assert (log.min_offset, log.flushed_offset) == (5 * FILE, 5 * FILE)
+    assert log.first_record() is None and not log.read(5 * FILE, 48)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dledger.entry import CHECK_END, CHECK_START, Entry, IndexUnit, header_of
+from dledger.entry import CHECK_END, CHECK_START, Entry, IndexUnit, header_of, stored_check
 from messagestore.record import encode, encode_blank
-from raftstore.mending import OWN_END, closed, entry_told, is_closed, mended, plain_mended
+from raftstore.mending import OWN_END, Around, closed, entry_told, is_closed, mended, plain_mended
 from tests.unit.raftstore.raftstores import message
 
 POSITION, PREVIOUS = 4096, 0x1234_5678
@@ -23,6 +23,15 @@ def bodies() -> list[bytes]:
     return [encode(one), b""]
 
 
+def around(check: int = PREVIOUS, synced_before: int = 1, behind: bytes = b"") -> Around:
+    return Around(check, synced_before, behind)
+
+
+def behind(entry: bytes) -> bytes:
+    """The next one of that disk."""
+    return header_of(Entry(8, 3, b"next"), POSITION + len(entry), 0, stored_check(entry))[0] + b"next"
+
+
 def flipped(entry: bytes, at: int) -> bytes:
     return entry[:at] + bytes([entry[at] ^ 4]) + entry[at + 1 :]
 
@@ -34,13 +43,18 @@ def test_any_bit_that_is_not_a_members_own_comes_back_with_its_own_checks(body: 
     unit = entry_told(theirs, POSITION)
     assert unit == IndexUnit(POSITION, len(was), 7, 3)
     for at in [*range(CHECK_START), *range(OWN_END, len(was))]:
-        assert mended(flipped(was, at), theirs, unit, (PREVIOUS, 0)) == was
+        assert mended(flipped(was, at), theirs, unit, around()) == was
     for zeroed in (was[:24] + bytes(24) + was[48:], bytes(len(was))):
-        assert mended(zeroed, theirs, unit, (PREVIOUS, 0)) is None, (
+        assert mended(zeroed, theirs, unit, around()) is None, (
             "one of ours has a check, and those behind go on from it"
         )
-    for at in range(CHECK_START, OWN_END):  # nothing proves what stood there
-        assert mended(flipped(was, at), theirs, unit, (PREVIOUS, 0)) is None
+    for at in range(CHECK_START, CHECK_END):  # nothing proves what stood there but an entry behind
+        assert mended(flipped(was, at), theirs, unit, around()) is None
+        assert mended(flipped(was, at), theirs, unit, around(behind=behind(was))) == was
+        assert mended(flipped(was, at), theirs, unit, around(behind=flipped(behind(was), 50))) is None
+    for at in range(CHECK_END, OWN_END):  # it is known from the entry before
+        assert mended(flipped(was, at), theirs, unit, around()) == was
+        assert mended(flipped(was, at), theirs, unit, around(synced_before=7)) is None
 
 
 def test_what_is_not_proven_mends_nothing() -> None:
@@ -49,16 +63,14 @@ def test_what_is_not_proven_mends_nothing() -> None:
     was = written(body, 2, PREVIOUS)
     unit = entry_told(was, POSITION)
     assert unit is not None
-    assert mended(was, written(encode(other), 0, 99), unit, (PREVIOUS, 0)) is None, (
-        "another message of its size"
-    )
-    assert mended(was, flipped(written(body, 0, 99), 150), unit, (PREVIOUS, 0)) is None, "rotten there, too"
-    assert mended(was, was, unit, (PREVIOUS + 1, 0)) is None, "the entry before is another"
-    assert mended(was[:-1], was, unit, (PREVIOUS, 0)) is None
+    assert mended(was, written(encode(other), 0, 99), unit, around()) is None, "another message of its size"
+    assert mended(was, flipped(written(body, 0, 99), 150), unit, around()) is None, "rotten there, too"
+    assert mended(was, was, unit, around(PREVIOUS + 1)) is None, "the entry before is another"
+    assert mended(was[:-1], was, unit, around()) is None
     assert entry_told(was, POSITION + 1) is None
     by_java = was[:CHECK_START] + bytes(8) + was[OWN_END:]
     assert CHECK_END + 4 == OWN_END
-    assert mended(flipped(by_java, 150), was, unit, (0, 0)) == by_java, "Java writes no checks"
+    assert mended(flipped(by_java, 150), was, unit, around(0)) == by_java, "Java writes no checks"
 
 
 def test_ends_of_files_and_plain_records_come_back_as_they_were() -> None:

@@ -1,0 +1,70 @@
+"""What consumers said of their groups when they were asked, before the first heartbeat over their connection.
+
+A broker that was started a moment ago, and is master now, knows no consumer: clients tell brokers of themselves each 30 s.
+
+Invariant: what was said over a connection counts for its own pulls alone, is forgotten with it and once a heartbeat came over
+it, and is bounded."""
+
+from __future__ import annotations
+
+from broker.clients.bounds import of_member, of_subscription
+from broker.clients.groups import ConsumerGroups, Subscription, subscription_of
+from remoting.bodies.heartbeats import SubscriptionData
+from remoting.peer import Peer
+
+KEPT_CHARACTERS_MAX = 8 << 20
+"""Beside what heartbeats said."""
+
+
+class EarlySubscriptions:
+    """Of the connections that brought no heartbeat of a group yet."""
+
+    def __init__(self, consumers: ConsumerGroups) -> None:
+        self._consumers = consumers
+        self._told: dict[Peer, dict[str, dict[str, Subscription]]] = {}
+        self._characters = 0
+
+    def said(self, peer: Peer, group: str, data: list[SubscriptionData]) -> None:
+        """The client behind `peer` reads these for `group`. Raises HeaderError for a bad subscription."""
+        self._forget(peer, group)
+        wanted = _characters(group, data)
+        if peer.closed or self._characters + wanted > KEPT_CHARACTERS_MAX:
+            return
+        told = {each.topic: subscription_of(each) for each in data}
+        if peer not in self._told:
+            self._told[peer] = {}
+            peer.on_close(self._closed)
+        self._told[peer][group] = told
+        self._characters += _characters(group, [each.data for each in told.values()])
+
+    def find(self, peer: Peer, group: str, topic: str) -> Subscription | None:
+        """What the client behind `peer` wants of `topic` for `group`."""
+        if self.is_known(peer, group):
+            self._forget(peer, group)
+            return None
+        return self._told.get(peer, {}).get(group, {}).get(topic)
+
+    def subscribed(self, peer: Peer, group: str, topic: str) -> SubscriptionData | None:
+        """The newest of that, and of what heartbeats said for the whole group."""
+        known, early = self._consumers.subscription(group, topic), self.find(peer, group, topic)
+        found = [each.data for each in (known, early) if each is not None]
+        return max(found, key=lambda data: data.sub_version, default=None)
+
+    def is_known(self, peer: Peer, group: str) -> bool:
+        """Whether heartbeats of `group` came over `peer`."""
+        return self._consumers.client_id_of(peer, group) is not None
+
+    def _forget(self, peer: Peer, group: str) -> None:
+        told = self._told.get(peer, {}).pop(group, None)
+        if told is not None:
+            self._characters -= _characters(group, [each.data for each in told.values()])
+
+    def _closed(self, peer: Peer) -> None:
+        for group in list(self._told.get(peer, {})):
+            self._forget(peer, group)
+        self._told.pop(peer, None)
+
+
+def _characters(group: str, data: list[SubscriptionData]) -> int:
+    """A group without any subscription stands here, too."""
+    return of_member(group, "") + sum(map(of_subscription, data))

@@ -1,0 +1,23 @@
+"""Bugs of SQL92 filters, planted as those of simulation.cluster.bugs are."""
+
+from __future__ import annotations
+
+from broker.clients import subscription
+from broker.tables.consumerfilters import ConsumerFilters
+from filters.sql92 import compiled
+from messagestore.messages import PropertyFilter
+from remoting.bodies.heartbeats import SubscriptionData
+from simulation.cluster.bugs import bug
+
+
+@bug("unknown-is-enough", subscription, "compiled")
+def unless_it_is_false(expression: str) -> PropertyFilter:
+    """A message matches where its properties say nothing of an expression."""
+    is_not = compiled(f"NOT ({expression})")
+    return lambda properties: not is_not(properties)
+
+
+@bug("expressions-not-kept", ConsumerFilters, "_put")
+def forgets(self: ConsumerFilters, group: str, wanted: SubscriptionData) -> bool:
+    """What groups choose by is known as long as they are connected."""
+    return False

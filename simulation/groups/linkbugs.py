@@ -1,0 +1,17 @@
+"""Bugs of the connections between the members of a Raft-mode set, planted as those of simulation.groups.bugs are."""
+
+from __future__ import annotations
+
+from dledger.conversation import Conversation
+from remoting.peer import Peer
+from simulation.groups.bugs import bug
+
+
+@bug("former-links-kept", Conversation, "spoke")
+def beside_the_one_before(self: Conversation, peer: Peer, sender: str) -> None:
+    """What a member that lost power left open stays beside its new connection, until it was silent for two minutes."""
+    self.silent_ms = 120_000
+    spoke(self, peer, sender)
+
+
+spoke = Conversation.spoke

@@ -1,0 +1,207 @@
+"""Sets that were a broker without Raft mode before: the same plain log stands before the DLedger log of each member.
+
+O1  each record of the plain log stands, durably and byte for byte as it was, on every member that shows anything, until
+    retention has taken its file
+O2  what retention takes of it goes in whole files, the first one first, and is old enough
+O3  while one of those who begin has another plain log, nobody leads; once an operator has emptied it, it fills itself
+
+Invariant: what the plain log held is kept from before the first start in Raft mode: by the word of who sent it, and as bytes of
+the files. Formats are read here without the product's help."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from broker.app import BrokerApp
+from broker.settings.broker import BrokerSettings
+from localcluster.history import Attempt, Outcome, Place
+from localcluster.load import body_hash
+from mqadmin.admin import AdminClient
+from mqclient.client import Client
+from mqclient.errors import SendRefused
+from mqclient.message import OutgoingMessage
+from simulation.cluster.violation import Violation
+from simulation.groups.clients import made
+from simulation.groups.decided import HEADER, RECORD_HEAD, RECORD_MAGICS, Decided, Entry, record_in
+from simulation.groups.members import BROKER_PORT, BROKER_SET, NAMESRV, Kind, Look
+from simulation.kernel.node import Node, SimulatedClock
+from simulation.kernel.world import World
+
+BEFORE = "before"
+"""The topic of the plain log's messages."""
+QUEUES = 2
+FILES = 2.5
+BODY_BYTES_MAX = 3_000
+LEVEL_LIMIT_MS, APART_MS = 20_000, 4_000
+LOOK_MS = 2_000
+
+
+@dataclass
+class Mixed:
+    """Of the set on `nodes`. `kind.mixed` says how it begins: all have the plain log, or one is empty, or one lacks its end."""
+
+    world: World
+    kind: Kind
+    nodes: list[Node]
+    decided: Decided
+    client_node: Node
+    attempts: list[Attempt] = field(default_factory=list)
+    files: dict[int, bytes] = field(default_factory=dict)
+    """Where each begins, and the records in it."""
+    end: int = 0
+    """Where the last of them ends."""
+    apart: Node | None = None
+    """Who begins with another log."""
+    begins: dict[str, int] = field(default_factory=dict)
+    """Of each member, up to where retention has taken the plain log."""
+    looked_ms: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    def prepare(self) -> None:
+        """A broker without Raft mode on the first node takes messages and stops; the others get copies of its disk."""
+        first, *others = self.nodes
+        chance = random.Random(f"{self.world.seed}/mixed")
+        first.start(partial(plain_broker, self.kind, first.host))
+        self.world.run_until(
+            lambda: isinstance(first.app, BrokerApp) and first.app.membership.accepts_sends, LEVEL_LIMIT_MS
+        )
+        self.world.run(self._fill(chance))
+        self.world.run(first.stop())
+        for node in others:
+            for path in first.disk.entries:
+                node.disk.put(path, first.disk.content(path) or b"")
+        self._keep(first)
+        odd = chance.choice(self.nodes)
+        if self.kind.mixed == "empty":
+            odd.disk.wipe()
+        elif self.kind.mixed == "different":
+            self.apart = odd
+            self._shorten(odd)
+
+    async def _fill(self, chance: random.Random) -> None:
+        clock = SimulatedClock(self.client_node)
+        admin = AdminClient(clock)
+        await made(admin, BEFORE, QUEUES, lambda: f"{self.nodes[0].host}:{BROKER_PORT}")
+        await admin.close()
+        async with Client(NAMESRV, clock=clock, random=random.Random(chance.getrandbits(32))) as client:
+            producer, size = client.producer("before"), 0
+            while size < FILES * self.kind.segment_bytes:
+                key, body = (
+                    f"before-{len(self.attempts)}",
+                    chance.randbytes(chance.randint(1, BODY_BYTES_MAX)),
+                )
+                now_ms = clock.now_ms()
+                try:
+                    result = await producer.send_message(
+                        BEFORE, OutgoingMessage(body, {"KEYS": key}), queue_id=len(self.attempts) % QUEUES
+                    )
+                except SendRefused:
+                    continue
+                place = Place(str(result.queue), result.queue_offset)
+                self.attempts.append(
+                    Attempt(key, body_hash(body), Outcome.ACKNOWLEDGED, now_ms, clock.now_ms(), place, "")
+                )
+                size += len(body)
+
+    def _keep(self, node: Node) -> None:
+        size = self.kind.segment_bytes
+        for path in sorted(path for path in node.disk.entries if path.startswith("commitlog/")):
+            start, content = int(path[-20:]), node.disk.content(path) or b""
+            at = 0
+            while len(content) - at > RECORD_HEAD.size:
+                record_bytes, magic, *_ = RECORD_HEAD.unpack_from(content, at)
+                if magic not in RECORD_MAGICS:
+                    break
+                self._know(start + at, content[at : at + record_bytes])
+                at += record_bytes
+            if at:  # the next one is made ahead
+                self.files[start] = content[:at]
+                self.end = start + size
+        if len(self.decided.records) < len(self.attempts):
+            raise Violation(
+                "O1", f"{len(self.attempts)} were acknowledged, the plain log has {len(self.decided.records)}"
+            )
+        self.decided.begin = self.decided.end = self.end
+
+    def _know(self, place: int, content: bytes) -> None:
+        record = record_in(Entry(place - HEADER.size, 0, 0, content))
+        assert record is not None, "its magic was looked at"
+        self.decided.count(record, content)
+
+    def _shorten(self, node: Node) -> None:
+        """It lacks the last message, as a replica that was behind does."""
+        place = max(self.decided.records)
+        start = place - place % self.kind.segment_bytes
+        path = f"commitlog/{start:020d}"
+        content = bytearray(node.disk.content(path) or b"")
+        content[place - start :] = bytes(len(content) - (place - start))
+        for folder in ("consumequeue/", "index/", "checkpoint"):
+            node.disk.drop(folder)
+        node.disk.put(path, bytes(content))
+
+    def put_right(self, looks: Callable[[], list[Look]]) -> None:
+        """What differs is found by all, and an operator empties that member."""
+        if self.apart is None:
+            return
+        self.world.run_until(lambda: len(looks()) == len(self.nodes), LEVEL_LIMIT_MS)
+        self.world.run_for_ms(APART_MS)
+        if leading := [look.name for look in looks() if look.raft.is_active]:
+            raise Violation("O3", f"{leading} lead, and {self.apart.name} has another plain log")
+        self.apart.kill()
+        self.apart.disk.wipe()
+        self.apart = None
+
+    def look(self, look: Look) -> None:
+        """Raises Violation O1, O2."""
+        store = look.app.store
+        begin = min(store.min_offset(), self.end)
+        is_apart = self.apart is not None and look.name == self.apart.name
+        if is_apart or store.confirm_offset() < self.end:
+            return  # it takes no part; or it has nothing, and gets all of it
+        self._look_at_age(look, begin)
+        now_ms = self.world.now_ms
+        if now_ms < self.looked_ms.get(look.key, -LOOK_MS) + LOOK_MS:
+            return
+        self.looked_ms[look.key] = now_ms
+        disk = self.nodes[look.number].disk
+        for start, records in self.files.items():
+            if start >= begin and disk.durable_part(f"commitlog/{start:020d}", 0, len(records)) != records:
+                raise Violation(
+                    "O1", f"{look.name} shows its log, and its plain log's file {start} is another one"
+                )
+
+    def _look_at_age(self, look: Look, begin: int) -> None:
+        before = self.begins.get(look.name, 0)
+        self.begins[look.name] = begin
+        if begin <= before:
+            return
+        if begin % self.kind.segment_bytes or self.kind.kept_s is None:
+            raise Violation("O2", f"{look.name} begins at {begin}, and keeps files {self.kind.kept_s} s")
+        stored_ms = max(
+            record.stored_ms for place, (record, _) in self.decided.records.items() if place < begin
+        )
+        now_ms = look.app.store._clock.now_ms()
+        if look.raft.log_begin() <= self.end and stored_ms + self.kind.kept_s * 1000 > now_ms:
+            raise Violation(
+                "O2", f"{look.name} begins at {begin}: that was stored up to {stored_ms}, it is {now_ms}"
+            )
+
+
+def plain_broker(kind: Kind, host: str, runtime: Any) -> BrokerApp:
+    settings = {
+        "brokerName": BROKER_SET,
+        "enableControllerMode": False,
+        "brokerRole": "ASYNC_MASTER",
+        "brokerId": 0,
+        "brokerIP1": host,
+        "bindAddress": host,
+        "listenPort": BROKER_PORT,
+        "namesrvAddr": NAMESRV,
+        "mappedFileSizeCommitLog": kind.segment_bytes,
+        "mappedFileSizeConsumeQueue": 2000,
+        "maxMessageSize": 4096,
+    }
+    return BrokerApp(BrokerSettings.model_validate(settings), runtime)

@@ -1,0 +1,36 @@
+"""Bugs of plain logs before the DLedger log, planted as those of simulation.groups.bugs are."""
+
+from __future__ import annotations
+
+from mqruntime.segments import SegmentFile
+from raftstore.divide import Divide
+from raftstore.formerlog import FormerLog, Piece
+from raftstore.oldlog import OldLog
+from simulation.groups.bugs import bug
+
+
+@bug("any-plain-log-will-do", Divide, "told")
+def some_log(self: Divide) -> str:
+    """Members are not told apart by what their plain logs held."""
+    return "commitlog"
+
+
+@bug("first-file-is-not-copied", FormerLog, "_copy")
+async def but_for_its_name(self: FormerLog, start: int, size: int, piece: Piece) -> None:
+    """A member that had nothing gets the first file empty: the last one alone is compared."""
+    if self.log.files:
+        await copy(self, start, size, piece)
+    else:
+        self.log.create(start)
+
+
+copy = FormerLog._copy
+
+
+@bug("old-files-go-a-file-early", OldLog, "delete_below")
+async def one_more(self: OldLog, offset: int) -> list[SegmentFile]:
+    """With those that are old goes the next."""
+    return await delete_below(self, offset + self._segment_size if offset > self.first else offset)
+
+
+delete_below = OldLog.delete_below

@@ -1,0 +1,150 @@
+"""A producer of delayed messages in some of the pairs; the log comes late to slaves, and masters die behind deliveries.
+
+Invariants: D1 to D3 (simulation.cluster.delaycheck), of the history that is left in the end: what a slave held when it took its
+master's place is all that counts."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+from broker.app import BrokerApp
+from broker.sends.scheduling import REAL_TOPIC
+from messagestore.delaylevels import delay_levels_ms
+from messagestore.settings import StoreSettings
+from messagestore.systemtopics import SCHEDULE_TOPIC
+from mqadmin.admin import AdminClient
+from mqclient.client import Client
+from mqclient.message import StoredMessage, decode_messages
+from simulation.cluster.delaycheck import Waiting, judge_delayed
+from simulation.cluster.delays import LATER, LEVELS, DelayedWork
+from simulation.cluster.shadow import records_below
+from simulation.cluster.violation import Violation
+from simulation.kernel.node import SimulatedClock
+from simulation.kernel.world import World
+from simulation.pairs.faults import PairFaults
+from simulation.pairs.members import BROKER_PORT, NAMESRV, SEND_TIMEOUT_MS, topic_made
+
+HOST = "10.0.3.5"
+HA_PORT = BROKER_PORT + 1
+INTERVAL_MS = (300, 1_200)
+LATE_MS = (200, 700, 1_500)
+LATE_CHANCE, DIES_CHANCE = 0.5, 0.4
+DIES_WITHIN_MS = 1_500
+SPARED_MS = 10_000
+"""Behind each death of a master, for there are other faults."""
+LIMIT_MS = 60_000
+
+
+class PairDelaying:
+    """`leads()` is the master while it takes messages."""
+
+    def __init__(self, world: World, faults: PairFaults, leads: Callable[[], BrokerApp | None]) -> None:
+        self.world = world
+        self.node = world.node("delayer", HOST)
+        self._faults = faults
+        self._leads = leads
+        self._random = random.Random(f"{world.seed}/pairdelays")
+        self._client = Client(
+            NAMESRV, clock=SimulatedClock(self.node), random=random.Random(self._random.getrandbits(32))
+        )
+        self.work = DelayedWork(self._client, self._random, SEND_TIMEOUT_MS, INTERVAL_MS)
+        self._begun = self._healed = False
+        self._delivered = 0  # by the master's table
+        self._spared_until_ms = 0
+        self._dies_at_ms: int | None = None
+
+    def look(self) -> None:
+        """Often called."""
+        if not self._begun:
+            self._begun = True
+            self.node.spawn(self._begin())
+        master, now_ms = self._leads(), self.world.now_ms
+        if self._healed or master is None:
+            return
+        delivered = sum(master.tables.delays.next_offset(level) for level in LEVELS)
+        moved, self._delivered = delivered > self._delivered, delivered
+        if self._dies_at_ms is not None:
+            if now_ms >= self._dies_at_ms:
+                self._master_dies(now_ms)
+        elif now_ms >= self._spared_until_ms and moved:
+            self._spared_until_ms = now_ms + 1_000
+            if self._random.random() < LATE_CHANCE:
+                late_ms = self._random.choice(LATE_MS)
+                self.world.network.hold_up(self._faults.master.host, HA_PORT, late_ms)
+                self._faults.done["log comes late"] += 1
+            elif self._random.random() < DIES_CHANCE:
+                self._dies_at_ms = now_ms + self._random.randint(0, DIES_WITHIN_MS)
+
+    def _master_dies(self, now_ms: int) -> None:
+        self._dies_at_ms = None
+        self._spared_until_ms = now_ms + SPARED_MS
+        self._faults.end_master(self._faults.master, spares_memory=0.1)
+        self._faults.done["master dies behind a delivery"] += 1
+
+    async def _begin(self) -> None:
+        await self._make_topic()
+        self.work.start()
+
+    async def _make_topic(self) -> None:
+        admin = AdminClient(SimulatedClock(self.node))
+        await topic_made(admin, LATER, 1, lambda: f"{self._faults.master.host}:{BROKER_PORT}")
+        await admin.close()
+
+    async def _stop(self) -> None:
+        """A slave that took its master's place may not have copied the topic."""
+        await self.work.stop()
+        await self._make_topic()
+
+    def heal(self) -> None:
+        self._healed = True
+        for node in self._faults.nodes:
+            self.world.network.hold_up(node.host, HA_PORT, 0)
+
+    def settle(self) -> None:
+        """Of a whole pair: all that waits is delivered."""
+        self._run(self._stop())
+
+        def all_delivered() -> bool:
+            master = self._leads()
+            return master is not None and all(
+                master.tables.delays.next_offset(level)
+                >= master.store.max_queue_offset(SCHEDULE_TOPIC, level - 1)
+                for level in LEVELS
+            )
+
+        self.world.run_until(all_delivered, LIMIT_MS)
+
+    def _run(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        async def spawned() -> None:
+            await self.node.spawn(coroutine)
+
+        self.world.run(spawned(), limit_ms=LIMIT_MS)
+
+    def judge(self, log: bytearray, begins: int, segment_bytes: int, found: list[StoredMessage]) -> int:
+        """`log` is the history that is left, `found` what consumers find above its first `begins` bytes. Raises Violation.
+        Returns how many messages were delivered once more."""
+
+        def ever() -> Iterator[StoredMessage]:
+            for content in records_below(log, len(log), segment_bytes):
+                yield from decode_messages(content)
+
+        delays_ms = delay_levels_ms(StoreSettings().message_delay_level)
+        waiting = [
+            Waiting(
+                message.properties[REAL_TOPIC],
+                message.properties["KEYS"],
+                message.store_timestamp_ms + delays_ms[message.queue_id],
+            )
+            for message in ever()
+            if message.topic == SCHEDULE_TOPIC
+        ]
+        delivered = [message for message in ever() if message.topic == LATER]
+        there = {message.physical_offset for message in found}
+        for message in delivered:
+            at = message.physical_offset
+            if at >= begins and at not in there:
+                raise Violation("D1", f"what was delivered at {at} cannot be read: {message.properties}")
+        skews_ms = [node.skew_ms for node in self._faults.nodes]
+        return judge_delayed(self.work.attempts, delivered, waiting, max(skews_ms) - min(skews_ms))

@@ -1,0 +1,54 @@
+"""Who sends nonsense is told of, and does not fill the disk with it."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from dledger.badrequests import HOSTS_MAX, REASON_LENGTH_MAX, REMIND_MS, BadRequests
+from dledger.messagejson import MessageError
+from tests.unit.dledger.test_ledger_clients import Clients, ServedGroup, played
+from tests.unit.doubles import ManualClock
+
+LOGGER = logging.getLogger("test.badrequests")
+
+
+def test_a_host_is_told_of_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    clock = ManualClock()
+    bad = BadRequests(LOGGER, clock)
+    for second in range(120):
+        clock.ms = 1_000 * second
+        for port in range(50):
+            bad.refused(f"10.0.0.7:{5_000 + port}", 50_001, ValueError("x" * 10_000))
+    assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
+    message = caplog.records[0].getMessage()
+    assert message.startswith("peer=10.0.0.7:5000 request=50001 refused, told once a minute: xxx")
+    assert len(message) < REASON_LENGTH_MAX + 100
+    bad.refused("10.0.0.8:5000", 50_001, ValueError("no JSON"))
+    assert "10.0.0.8" in caplog.records[-1].getMessage()
+
+
+def test_many_hosts_are_told_of_no_faster_than_they_are_forgotten(caplog: pytest.LogCaptureFixture) -> None:
+    clock = ManualClock()
+    bad = BadRequests(LOGGER, clock)
+    for host in range(2 * HOSTS_MAX):
+        bad.refused(f"10.1.{host // 256}.{host % 256}:9", 51_022, ValueError("no JSON"))
+    assert len(caplog.records) == HOSTS_MAX
+    clock.ms = REMIND_MS
+    bad.refused("10.9.9.9:9", 51_022, ValueError("no JSON"))
+    assert len(caplog.records) == HOSTS_MAX + 1
+
+
+def test_both_services_tell_of_bad_requests_so(caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        async with ServedGroup(1) as group, Clients(group) as clients:
+            leader = await group.leader()
+            for _ in range(20):
+                for code in (50_001, 50_000):
+                    assert (await clients.raw(leader, code, "[]"))["code"] == 411
+
+    played(story)
+    told = [record for record in caplog.records if "refused, told once a minute" in record.getMessage()]
+    assert sorted(record.name for record in told) == ["dledger.memberservice", "dledger.service"]
+    assert MessageError.__name__ not in told[0].getMessage()

@@ -1,0 +1,93 @@
+"""Connections between members: one of each other member, whatever was lost without a word before."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from dledger.messagejson import Envelope, encode_request
+from dledger.messages import HeartBeatRequest, MessageCode
+from remoting.client import RemotingClient
+from remoting.command import RemotingCommand
+from simulation.kernel.node import Node, SimulatedClock
+from simulation.kernel.world import World
+from tests.unit.broker.groupset import MEMBERS, GroupSet
+
+RAFT_PORT = 40911
+
+
+def links(world: World, node: Node, other: Node) -> list[int | None]:
+    """Since when, in us, the connections are lost there that `node` has from `other`; None for those that are whole."""
+    assert node.process is not None
+    return [
+        each.lost_us
+        for each in world.network.open_of(node.process)
+        if each.host == other.host and each.port == RAFT_PORT
+    ]
+
+
+def test_a_members_new_connection_ends_the_one_that_it_lost() -> None:
+    with World(5) as world:
+        group = GroupSet(world)
+        group.start_up()
+        leader = group.master
+        follower = next(node for node in group.brokers if node is not leader)
+        term = group.app(leader).store._member.term
+        for _ in range(3):
+            world.network.half_open(leader.host, follower.host)
+            assert None not in links(world, follower, leader)
+            world.run_for_ms(4_000)
+            assert links(world, follower, leader) == [None]
+        assert group.master is leader and group.app(leader).store._member.term == term
+
+
+def test_a_host_that_lost_power_again_and_again_leaves_one_connection() -> None:
+    with World(6) as world:
+        group = GroupSet(world)
+        group.start_up()
+        for _ in range(3):
+            leader = group.master
+            leader.kill(power_cut=True)
+            world.run_for_ms(4_000)
+            group.start(leader)
+            world.run_for_ms(4_000)
+            group.wait_for_master()
+        world.run_for_ms(5_000)
+        for node in group.brokers:
+            for other in group.brokers:
+                assert node is other or len(links(world, node, other)) <= 2
+
+
+def test_two_processes_that_say_they_are_one_member_do_not_end_each_others_links(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """An old one that goes on, and a new one on the same host."""
+    with World(7) as world, caplog.at_level(logging.INFO, "remoting"):
+        group = GroupSet(world)
+        group.start_up()
+        leader = group.master
+        follower = next(node for node in group.brokers if node is not leader)
+        here, there = (f"n{group.brokers.index(node)}" for node in (leader, follower))
+        old_one = world.node("old process", leader.host)
+        heartbeat = encode_request(Envelope("broker-a", here, there), HeartBeatRequest(0))
+        answers: list[object] = []
+
+        async def speak() -> None:
+            client = RemotingClient(clock=SimulatedClock(old_one))
+            while True:
+                command = RemotingCommand.request(MessageCode.HEART_BEAT, body=heartbeat)
+                answers.append((await client.call(MEMBERS[there], command)).code)
+                await asyncio.sleep(0.02)
+
+        caplog.clear()
+        old_one.spawn(speak())
+        world.run_for_ms(3_000)
+        assert len(answers) > 100
+        assert links(world, follower, leader) == [None, None]
+        assert "connection cut" not in caplog.text
+        old_one.kill()
+        world.run_for_ms(3_000)
+        assert links(world, follower, leader) == [None]
+        assert group.master is leader
