@@ -7,6 +7,6 @@ from simulation.pairs.bugs import bug
 
 
 @bug("delays-given-at-once", DelayOffsets, "for_slaves")
-def as_it_is(self: DelayOffsets) -> bytes | None:
+def as_it_is(self: DelayOffsets) -> tuple[bytes, int] | None:
     """As upstream's: slaves are told that a message is delivered which only the master has."""
-    return self.encode()
+    return self.encode(), 0
