@@ -138,7 +138,7 @@ class Requests:
             store=store,
             role=writing,
             replication=delivered,
-            followed=acknowledgement.replicated_end,
+            followed=None if settings.pair is None else acknowledgement.followed_end,
             offsets=tables.offsets,
             clock=clock,
             settings=settings,

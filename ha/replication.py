@@ -42,6 +42,10 @@ class Replication(Protocol):
         """Whether this log is its master's as far as it goes, and grows with it."""
         ...
 
+    def holds(self, end: int) -> bool:
+        """Whether this log is its master's up to there, or will be when it leads."""
+        ...
+
     @property
     def mastership(self) -> Mastership | None:
         """What a master under controllers knows of its set."""

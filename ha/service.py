@@ -337,6 +337,11 @@ class HAService:
         connection = self._end.connection if isinstance(self._end, SlaveClient) else None
         return connection is not None and connection.link.state is SlaveState.TRANSFER
 
+    def holds(self, end: int) -> bool:
+        """As Replication says. A pair's slave has no link before it has compared the logs."""
+        is_one_log = self.follows if self._pair is not None else self.copies
+        return is_one_log and self._log.max_offset() >= end
+
     # -- what a master knows of its SyncStateSet
 
     @property

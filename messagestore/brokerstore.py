@@ -291,6 +291,10 @@ class BrokerStore(ABC):
         self._flush_callbacks.append(callback)
 
     @abstractmethod
+    async def synced_to(self, end: int) -> None:
+        """What the log holds below `end` is on disk on return, here or where whoever leads next has it from. OSError."""
+
+    @abstractmethod
     async def write_anew(self, offset: int) -> None:
         """What the log holds from `offset` on is on disk on return, also where a sync failed before. StoreFailed."""
 

@@ -5,6 +5,7 @@ Invariant: the confirm offset falls only by a truncation, and the log is cut onl
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable
 
 from messagestore.beginning import KeptBeginning
@@ -116,6 +117,13 @@ class MessageStore(BrokerStore):
             raise self._failed(error) from error
         self._unsaved.set()
         return flushed
+
+    async def synced_to(self, end: int) -> None:
+        if self.flushed_offset() < end:
+            try:
+                await self.flush()
+            except StoreFailed as error:
+                raise OSError(errno.EIO, str(error)) from error
 
     async def write_anew(self, offset: int) -> None:
         """See CommitLog.write_anew. StoreFailed."""

@@ -351,5 +351,8 @@ class LedgerStore(BrokerStore):
     async def write_anew(self, offset: int) -> None:
         """The member does that for its log at each start."""
 
+    async def synced_to(self, end: int) -> None:
+        """What is decided is on a majority's disks, and nothing rests on more."""
+
     def sync_lasts_ms(self) -> int:
         return 0

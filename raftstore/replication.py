@@ -66,6 +66,10 @@ class GroupReplication:
     def copies(self) -> bool:
         return self.follows
 
+    def holds(self, end: int) -> bool:
+        """Who is elected holds all that was decided, and nothing rests on more."""
+        return True
+
     @property
     def follows(self) -> bool:
         return not self._member.leads and self._member.leader_id is not None

@@ -149,10 +149,10 @@ class Agreement:
         if SlaveHeader.from_ext(command.ext).broker_id is None:
             self._holders.polled_as_java(host_of(peer.remote_address), self._tables.version)
 
-    def version_header(self) -> TablesVersionHeader:
+    def version_header(self, rests_on: int | None = None) -> TablesVersionHeader:
         """What a slave is told with its master's tables, or that this is none."""
         leads = self._role.role is Role.MASTER
-        return TablesVersionHeader(str(self._tables.version if leads else NO_MASTER))
+        return TablesVersionHeader(str(self._tables.version if leads else NO_MASTER), rests_on)
 
     async def _copy(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         header = CopyTablesHeader.from_ext(command.ext)

@@ -76,14 +76,16 @@ class GroupRequests:
         )
 
     def _offsets_of_all(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
-        return command.reply(header=self._agreement.version_header(), body=self._offsets.encode())
+        body, rests_on = self._offsets.for_slaves()
+        return command.reply(header=self._agreement.version_header(rests_on), body=body)
 
     def _delay_offsets(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         self._agreement.asked_as_java(peer, command)
-        body = self._tables.delays.for_slaves()
-        if body is None:
+        given = self._tables.delays.for_slaves()
+        if given is None:
             return command.reply(ResponseCode.SYSTEM_BUSY, NOT_FOLLOWED)
-        return command.reply(header=self._agreement.version_header(), body=body)
+        body, rests_on = given
+        return command.reply(header=self._agreement.version_header(rests_on), body=body)
 
     def _request_modes(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         return command.reply(body=MessageRequestModes().encode())

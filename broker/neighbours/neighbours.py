@@ -79,6 +79,7 @@ class Neighbours:
             tables=tables,
             interval_ms=settings.slave_sync_interval,
             facts=self.facts,
+            holds=ha.holds,
         )
 
     def start(self) -> None:

@@ -1,8 +1,9 @@
 """A slave's copies of what its master keeps beside the log: consumer offsets (43) and delay offsets (45), and of a master that
 does not know COPY_TABLES topics (21) and groups (201).
 
-Invariant: only answers of the master of the present role are taken over, whoever is reached at its address, and no offsets
-that are older than the deletions that are known here; each table is on disk before the next round, or as soon as the disk
+Invariant: only answers of the master of the present role are taken over, whoever is reached at its address, no offsets
+that are older than the deletions that are known here, and of the master's own none that rest on what this log lacks: in its
+place this broker would skip what stands here. Each table is on disk before the next round, or as soon as the disk
 takes it. A table that cannot be had is asked for again in the next round; the others do not wait
 for it."""
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 
 from broker.neighbours.tablecopy import TableCopy
@@ -31,6 +33,8 @@ from remoting.headers.group import SlaveHeader, TablesVersionHeader
 logger = logging.getLogger("broker.slavesync")
 
 TIMEOUT_MS = 3_000
+ALL_THAT_IS_HERE = 1 << 62
+"""As what offsets rest on, where the master does not say what: it may be upstream's."""
 FACTS = (RequestCode.GET_ALL_TOPIC_CONFIG, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
 OFFSETS = (RequestCode.GET_ALL_CONSUMER_OFFSET, RequestCode.GET_ALL_DELAY_OFFSET)
 
@@ -47,7 +51,9 @@ class SlaveSync:
         tables: Tables,
         interval_ms: int,
         facts: TableCopy,
+        holds: Callable[[int], bool],
     ) -> None:
+        """`holds(end)`: whether this log is the master's up to there."""
         self._membership = membership
         self._client = client
         self._clock = clock
@@ -55,6 +61,7 @@ class SlaveSync:
         self._saved = tables.copied_from_master
         self._interval_ms = interval_ms
         self._facts = facts
+        self._holds = holds
         self._wake = asyncio.Event()
         self._failures = {code: RepeatedFailure() for code in self._saved}
         self._leads: tuple[str | None, int] | None = None  # who gave consumer offsets last, and led then
@@ -95,11 +102,15 @@ class SlaveSync:
             return self._tables.topics.adopt(TopicConfigWrapper.decode(reply.body))
         if code == RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG:
             return self._tables.groups.adopt(SubscriptionGroupWrapper.decode(reply.body))
-        if not self._counts(code, TablesVersionHeader.from_ext(reply.ext).tables_version):
+        told = TablesVersionHeader.from_ext(reply.ext)
+        if not self._counts(code, told.tables_version):
             return False  # it may have what was deleted since, or say that more is delivered than stands in this log
+        rests_on = ALL_THAT_IS_HERE if told.rests_on is None else told.rests_on
+        holds = told.rests_on is None or rests_on == 0 or self._holds(rests_on)
         if code == RequestCode.GET_ALL_DELAY_OFFSET:
-            return self._tables.delays.adopt(DelayOffsetWrapper.decode(reply.body))
-        return self._tables.offsets.adopt(ConsumerOffsetWrapper.decode(reply.body))
+            return holds and self._tables.delays.adopt(DelayOffsetWrapper.decode(reply.body), rests_on)
+        wrapper = ConsumerOffsetWrapper.decode(reply.body)
+        return self._tables.offsets.adopt(wrapper, rests_on if holds else None)
 
     def _counts(self, code: RequestCode, version: str | None) -> bool:
         """A master of an older version says none with its delay offsets; with its consumer offsets, which were asked for just

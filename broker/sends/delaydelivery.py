@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from broker.metrics.totals import Totals
-from broker.sends.copieddelays import CopiedDelays
 from broker.sends.scheduling import delivered
 from broker.sends.writegate import Replicated, Standing
+from broker.tables.copiedoffsets import CopiedOffsets
 from broker.tables.delayoffsets import DelayOffsets
 from messagestore.errors import RecordDamaged
 from messagestore.messages import Appended, MessageToStore, PutStatus, QueueEntry, QueueGrew
@@ -98,7 +98,7 @@ class Sightings:
 
 
 class DelayDelivery:
-    """`levels_ms`: the delay of each level, level 1 first; `followed` as of CopiedDelays, of a pair only."""
+    """`levels_ms`: the delay of each level, level 1 first; `followed` as of CopiedOffsets, of a pair only."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class DelayDelivery:
         self._heads: dict[int, tuple[int, int]] = {}  # level -> (queue offset, when it is due, monotonic ms)
         self._sightings: dict[int, Sightings] = {}
         self._in_flight: deque[Delivery] = deque()
-        self._copied = None if followed is None else CopiedDelays(offsets, followed)
+        self._copied = None if followed is None else CopiedOffsets(offsets, followed)
         self._term = 0
         self._wake = asyncio.Event()
         self._damage = RepeatedFailure()
@@ -135,6 +135,7 @@ class DelayDelivery:
         believed, and all that is there is delivered again."""
         if leads:
             self._correct_offsets()
+            self._offsets.rests_on = self._store.max_offset()
         self._term += 1
         self._cursors.clear()
         self._heads.clear()
@@ -182,8 +183,9 @@ class DelayDelivery:
         while self._in_flight and self._in_flight[0].end_offset <= end:
             delivery = self._in_flight.popleft()
             self._offsets.advance(delivery.level, delivery.next_offset)
+            self._offsets.rests_on = max(self._offsets.rests_on, delivery.end_offset)
             if self._copied is not None:
-                self._copied.counted(delivery.end_offset)
+                self._copied.moved(delivery.end_offset)
         if full and len(self._in_flight) < IN_FLIGHT_MAX:
             self._wake.set()
 

@@ -2,11 +2,13 @@
 
 Invariant: keys read `topic@group`; an offset is the next queue offset to consume, as the group committed it last or as
 an administrator moved it. From such a move until the group goes on there its commits of other offsets do not count. What
-slaves copy in one frame fits it: beyond `BYTES_MAX` no commit adds a queue. Pure."""
+slaves copy in one frame fits it: beyond `BYTES_MAX` no commit adds a queue. The broker's own, which stand among them, rest on
+the log up to `rests_on`: no slave takes them, and no disk, that lacks it. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import orjson
 
@@ -17,6 +19,8 @@ CONSUMER_OFFSETS_FILE = "config/consumerOffset.json"
 SEPARATOR = "@"
 TRANSACTIONS_GROUP = "CID_RMQ_SYS_TRANS"
 """The broker's own: halves below its offset count as ended."""
+OwnOffsets = dict[str, dict[int, int]]
+"""As in the table, of that group alone."""
 BYTES_MAX = 12 << 20
 """Of the table as it is copied (43), about. Groups that nobody has are made up faster than any broker can copy them."""
 QUEUE_BYTES = 16
@@ -36,6 +40,11 @@ class ConsumerOffsets:
         self._doubtful = False  # somebody may have deleted what stands here
         self._bytes = 0
         self.commits = 0
+        self.rests_on = 0
+        """An offset of the log; what was read from this disk rests on what was there before."""
+        self._given: OwnOffsets | None = None
+        self._given_rests_on = 0
+        self._all_is_given = True
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
         """`group` goes on at `offset`, unless it was moved and does not know yet. Nobody commits for the broker itself. False
@@ -51,6 +60,19 @@ class ConsumerOffsets:
     def keep(self, topic: str, queue_id: int, offset: int) -> None:
         """The broker's transactions are done with this queue below `offset`."""
         self._put(TRANSACTIONS_GROUP, topic, queue_id, offset)
+
+    def as_they_are(self) -> OwnOffsets:
+        """The broker's own."""
+        table = self._wrapper.offset_table
+        return {key: dict(queues) for key, queues in table.items() if is_own(key)}
+
+    def give(self, given: OwnOffsets | None, rests_on: int) -> None:
+        """From now on slaves get these of the broker's own, whatever is kept since; None is none of them."""
+        self._given, self._given_rests_on, self._all_is_given = given, rests_on, False
+
+    def give_all(self) -> None:
+        """Slaves get them as they are, always."""
+        self._given, self._all_is_given = None, True
 
     def reset(self, moves: Mapping[Key, int]) -> None:
         """An administrator moves groups to these offsets."""
@@ -118,15 +140,19 @@ class ConsumerOffsets:
         """The next copy replaces everything: not every deletion has come here."""
         self._doubtful = True
 
-    def adopt(self, wrapper: ConsumerOffsetWrapper) -> bool:
+    def adopt(self, wrapper: ConsumerOffsetWrapper, own_rests_on: int | None = 0) -> bool:
         """Each topic and group that the master knows replaces ours as a whole; False when nothing is new. Who is somewhere else
-        than it was moved to has gone on: upstream's masters do not say so."""
+        than it was moved to has gone on: upstream's masters do not say so. With None its own are left out."""
         table = self._wrapper.offset_table
         gone = table.keys() - wrapper.offset_table.keys() if self._doubtful else set()
         self._doubtful = False
         for key in gone:
             del table[key]
         news = {key: queues for key, queues in wrapper.offset_table.items() if table.get(key) != queues}
+        if own_rests_on is None:
+            news = {key: queues for key, queues in news.items() if not is_own(key)}
+        elif any(map(is_own, news)):
+            self.rests_on = own_rests_on
         table.update(news)
         for key, queues in news.items():
             topic, _, group = key.partition(SEPARATOR)
@@ -136,9 +162,19 @@ class ConsumerOffsets:
         return bool(news or gone)
 
     def encode(self) -> bytes:
-        """The content of consumerOffset.json and the reply to 43."""
+        """The content of consumerOffset.json."""
         self._wrapper.offset_resets = self._resets.wrapper()
         return self._wrapper.encode()
+
+    def for_slaves(self) -> tuple[bytes, int]:
+        """The reply to 43, and what the broker's own of it rest on."""
+        if self._all_is_given:
+            return self.encode(), self.rests_on
+        others = {key: queues for key, queues in self._wrapper.offset_table.items() if not is_own(key)}
+        copied = replace(
+            self._wrapper, offset_table=others | (self._given or {}), offset_resets=self._resets.wrapper()
+        )
+        return copied.encode(), self._given_rests_on
 
     def decode(self, data: bytes) -> None:
         """Take in consumerOffset.json. Raises BodyError."""
@@ -149,6 +185,10 @@ class ConsumerOffsets:
     def _weigh(self) -> None:
         table = self._wrapper.offset_table
         self._bytes = sum(_cost(key) + QUEUE_BYTES * len(queues) for key, queues in table.items())
+
+
+def is_own(key: str) -> bool:
+    return key.endswith(SEPARATOR + TRANSACTIONS_GROUP)
 
 
 def _cost(key: str) -> int:

@@ -1,13 +1,13 @@
 """A table kept in one small file, as upstream's ConfigManager keeps its own.
 
-Invariant: what `save` was called after is on disk when it returns; saves of one table run one after the other and
-several requests during one write become one more write. A broken file is answered by its `.bak`, if a Java broker
+Invariant: what `save` was called after is on disk when it returns, behind what it rests on; saves of one table run one after
+the other and several requests during one write become one more write. A broken file is answered by its `.bak`, if a Java broker
 left one, and otherwise stops the start: an emptied table would forget what clients rely on."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from mqruntime.smallfiles import SmallFiles
 from remoting.errors import BodyError
@@ -25,13 +25,23 @@ class TableUnreadable(Exception):
         self.name = name
 
 
+async def nothing() -> None: ...
+
+
 class SavedTable:
-    """`encode` gives the file's content, `adopt` takes it in (raising BodyError)."""
+    """`encode` gives the file's content, `adopt` takes it in (raising BodyError). `behind` puts on disk what that content rests
+    on (OSError)."""
 
     def __init__(
-        self, files: SmallFiles, name: str, encode: Callable[[], bytes], adopt: Callable[[bytes], None]
+        self,
+        files: SmallFiles,
+        name: str,
+        encode: Callable[[], bytes],
+        adopt: Callable[[bytes], None],
+        behind: Callable[[], Awaitable[None]] = nothing,
     ) -> None:
         self.name = name
+        self._behind = behind
         self._files = files
         self._stands = False
         self._encode = encode
@@ -97,6 +107,7 @@ class SavedTable:
                 await self._write(*taken)
 
     async def _write(self, version: int, data: bytes) -> None:
+        await self._behind()
         await self._files.replace(self.name, data)
         self._stands = True
         self._saved_version = version

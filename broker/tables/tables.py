@@ -4,7 +4,8 @@ queue ends, queue locks, filters.
 Invariant: a change of topics or groups is written at once, of offsets within `flushConsumerOffsetInterval`, and all of
 them at a graceful stop. A disk that takes nothing delays the writing; it does not stop the broker. Each change of topics,
 groups, deletions, moves or holders of locks made here is a version of its own. A deletion is on disk only behind what it took
-away: a copy that breaks off between them is made again."""
+away: a copy that breaks off between them is made again; and offsets of the broker's own only behind the log that they rest on:
+what a power cut takes of it is delivered, and asked for, once more."""
 
 from __future__ import annotations
 
@@ -48,18 +49,20 @@ class Log(Protocol):
     ) -> Sequence[QueueEntry]: ...
 
 
-class Queues(Protocol):
-    """What is asked about queues that hold nothing any more, and told."""
+class Store(Protocol):
+    """What is asked about queues that hold nothing any more, and told, and what is to be on disk of the log."""
 
     def emptied_queues(self) -> list[tuple[str, int, int]]: ...
 
     def queue_ends_at_least(self, topic: str, queue_id: int, end: int) -> None: ...
 
+    async def synced_to(self, end: int) -> None: ...
+
 
 class Tables:
     """What a broker keeps beside its log."""
 
-    def __init__(self, settings: BrokerSettings, files: SmallFiles, clock: Clock, queues: Queues) -> None:
+    def __init__(self, settings: BrokerSettings, files: SmallFiles, clock: Clock, store: Store) -> None:
         self._interval_ms = settings.flush_consumer_offset_interval
         self._topics_callbacks: list[Callable[[], None]] = []
         self._facts_callbacks: list[Callable[[], None]] = []
@@ -90,9 +93,9 @@ class Tables:
         self.deletions = Deletions(clock, self._deletions_changed)
         self.locks = QueueLocks(clock, self._locks_changed)
         self.filters = ConsumerFilters(clock, self._filters_changed)
-        self._queues = queues
-        self._emptied = queues.emptied_queues()
-        self._queue_ends = QueueEnds(queues.queue_ends_at_least)
+        self._store = store
+        self._emptied = store.emptied_queues()
+        self._queue_ends = QueueEnds(store.queue_ends_at_least)
         self._saved_queue_ends = SavedTable(
             files, QUEUE_ENDS_FILE, self._queue_ends.encode, self._queue_ends.decode
         )
@@ -101,9 +104,13 @@ class Tables:
             files, SUBSCRIPTION_GROUPS_FILE, self.groups.encode, self.groups.decode
         )
         self.saved_offsets = SavedTable(
-            files, CONSUMER_OFFSETS_FILE, self.offsets.encode, self.offsets.decode
-        )
-        self._saved_delays = SavedTable(files, DELAY_OFFSETS_FILE, self.delays.encode, self.delays.decode)
+            files, CONSUMER_OFFSETS_FILE, self.offsets.encode, self.offsets.decode,
+            lambda: store.synced_to(self.offsets.rests_on),
+        )  # fmt: skip
+        self._saved_delays = SavedTable(
+            files, DELAY_OFFSETS_FILE, self.delays.encode, self.delays.decode,
+            lambda: store.synced_to(self.delays.rests_on),
+        )  # fmt: skip
         self._saved_deletions = SavedTable(
             files, DELETIONS_FILE, self.deletions.encode, self.deletions.decode
         )
@@ -188,7 +195,7 @@ class Tables:
 
     def copy(self) -> TablesCopy:
         """Topics, groups, deletions, queues that were emptied, holders of locks and moved groups, as they are."""
-        ends = QueueEndTable([QueueEnd(*emptied) for emptied in self._queues.emptied_queues()])
+        ends = QueueEndTable([QueueEnd(*emptied) for emptied in self._store.emptied_queues()])
         return TablesCopy(
             self.topics.wrapper(),
             self.groups.wrapper,
@@ -206,7 +213,7 @@ class Tables:
 
     def log_trimmed(self) -> None:
         """The log of this master begins later: who copied these tables before may lack where a queue goes on."""
-        if (emptied := self._queues.emptied_queues()) != self._emptied:
+        if (emptied := self._store.emptied_queues()) != self._emptied:
             self._emptied = emptied
             self.copied_anew()
 

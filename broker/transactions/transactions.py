@@ -1,8 +1,8 @@
 """The transactions that a master knows of.
 
 Invariant: a transaction is ended once, by whoever is first, and what is not among the open halves is ended. An end counts for
-another master only when it is confirmed, and the offsets that say how far the queues are done with move only then: slaves copy
-them, and one that takes the master's place must hold what they rest on, though nobody waits for it otherwise. The record
+another master only when it is confirmed, and the offsets that say how far the queues are done with move only then; slaves of a
+pair get them later, see broker.tables.copiedoffsets. The record
 that tells that a half is done with stands behind its end in the log, so it never says more than the log holds; each one stands
 behind all commits that it, or one before it, tells of, and no open half is older than MARK_BYTES without one: a new master
 looks for commits from the last one on."""
@@ -19,6 +19,7 @@ from broker.metrics.transactiontotals import TransactionTotals
 from broker.sends.writegate import Replicated, Standing
 from broker.settings.transactions import TransactionSettings
 from broker.tables.consumeroffsets import TRANSACTIONS_GROUP, ConsumerOffsets
+from broker.tables.copiedoffsets import CopiedOffsets
 from broker.transactions.donequeue import DoneQueue
 from broker.transactions.openhalves import Half, OpenHalves
 from broker.transactions.outcomes import Outcome, Outcomes
@@ -71,7 +72,7 @@ class Reached(NamedTuple):
 
 class Transactions:
     """Of one broker; only a master knows any. `begin` starts the tasks that `run` them, when there is the first one.
-    `followed()`: up to where whoever takes this master's place has its log."""
+    `followed` as of CopiedOffsets, of a pair only."""
 
     def __init__(
         self,
@@ -79,7 +80,7 @@ class Transactions:
         store: Log,
         role: Standing,
         replication: Replicated,
-        followed: Callable[[], int],
+        followed: Callable[[], int] | None = None,
         offsets: ConsumerOffsets,
         clock: Clock,
         settings: TransactionSettings,
@@ -95,8 +96,8 @@ class Transactions:
         self._store = store
         self._role = role
         self._replication = replication
-        self._followed = followed
         self._offsets = offsets
+        self._copied = None if followed is None else CopiedOffsets(offsets, followed)
         self._clock = clock
         self._settings = settings
         self._fresh = OpenHalves()  # stored under this role, before `open` is known
@@ -104,9 +105,7 @@ class Transactions:
         self._done = DoneQueue(settings.transaction_op_batch_interval)
         self._told_end = 0  # of the last record that tells
         self._stored_end = 0  # of the last record that was stored here
-        self._reached: Reached | None = None  # and to be followed
-        self._reached_here: Reached | None = None
-        self._done_here = 0  # the half queue is done with up to there, whoever knows it
+        self._reached: Reached | None = None
         self._waiting: deque[tuple[int | None, asyncio.Future[None]]] = deque()
         self._wake = asyncio.Event()
         self._failure = RepeatedFailure()
@@ -119,9 +118,11 @@ class Transactions:
         self.open, self._fresh, self.outcomes = None, OpenHalves(), Outcomes()
         self._stored_end = 0
         self._done = DoneQueue(self._settings.transaction_op_batch_interval)
-        self._reached = self._reached_here = None
-        self._done_here = 0
+        self._reached = None
         self._span = self._span_to_read() if leads else None
+        self._offsets.rests_on = self._store.max_offset() if leads and self._has_kept() else 0
+        if self._copied is not None:
+            self._copied.role_taken(self._store.max_offset() if leads else None)
         self._release(None)
         if self._span is not None and self._span.half_from == self._span.half_end:
             self.open, self._told_end = OpenHalves(), self._span.log_end
@@ -146,11 +147,11 @@ class Transactions:
         if self._span is None:
             return
         end = self.confirmed_end()
-        if self._reached_here is not None and self._reached_here.log_end <= end:
-            self._done_here, self._reached_here = self._reached_here.half_offset, None
-        if self._reached is not None and self._reached.log_end <= min(end, self._followed()):
-            self._advance(self._reached.half_offset)
+        if self._reached is not None and self._reached.log_end <= end:
+            self._advance(self._reached)
             self._reached = None
+        if self._copied is not None:
+            self._copied.acknowledged()
         if self._waiting:
             self._release(end)
         if self.open is None or (len(self.open) and self._store.max_offset() - self._told_end > MARK_BYTES):
@@ -208,13 +209,11 @@ class Transactions:
 
     def note_progress(self) -> None:
         """The queues are done with as far as they are now, once all of this is confirmed."""
-        if self.open is None or (self._reached is not None and self._reached_here is not None):
+        if self.open is None or self._reached is not None:
             return
         first = self.open.first()
         end = self._store.next_queue_offset(HALF_TOPIC, QUEUE_ID)
-        reached = Reached(end if first is None else first.queue_offset, self.stored_end)
-        self._reached = self._reached or reached
-        self._reached_here = self._reached_here or reached
+        self._reached = Reached(end if first is None else first.queue_offset, self.stored_end)
         self.acknowledged()
 
     # -- what others ask
@@ -227,8 +226,7 @@ class Transactions:
     def first_open(self) -> int | None:
         """Where the oldest half stands that is not known to be ended, in any role; None without any."""
         end = self._store.max_queue_offset(HALF_TOPIC, QUEUE_ID)
-        offset = max(self._kept(HALF_TOPIC, end), self._done_here)
-        entries = self._store.entries(HALF_TOPIC, QUEUE_ID, offset, 1)
+        entries = self._store.entries(HALF_TOPIC, QUEUE_ID, self._kept(HALF_TOPIC, end), 1)
         return listed_start(entries[0]) if entries else None
 
     # -- life
@@ -338,14 +336,28 @@ class Transactions:
         """Where commits are looked for while a half is open that is there now."""
         return [self._store.next_queue_offset(HALF_TOPIC, QUEUE_ID) - 1]
 
-    def _advance(self, half_offset: int) -> None:
+    def _advance(self, reached: Reached) -> None:
         end = self._store.next_queue_offset(OP_HALF_TOPIC, QUEUE_ID)
-        self._keep(HALF_TOPIC, half_offset)
-        self._keep(OP_HALF_TOPIC, self._done.needed_from(half_offset, end))
+        needed_from = self._done.needed_from(reached.half_offset, end)
+        rests_on = max(reached.log_end, self._told_end)
+        moved = [
+            self._keep(HALF_TOPIC, reached.half_offset, rests_on),
+            self._keep(OP_HALF_TOPIC, needed_from, rests_on),
+        ]
+        if self._copied is not None and any(moved):
+            self._copied.moved(rests_on)
 
-    def _keep(self, topic: str, offset: int) -> None:
-        if (self._offsets.find(TRANSACTIONS_GROUP, topic, QUEUE_ID) or 0) != offset:
-            self._offsets.keep(topic, QUEUE_ID, offset)
+    def _keep(self, topic: str, offset: int, rests_on: int) -> bool:
+        """Whether it has moved."""
+        if (self._offsets.find(TRANSACTIONS_GROUP, topic, QUEUE_ID) or 0) == offset:
+            return False
+        self._offsets.keep(topic, QUEUE_ID, offset)
+        self._offsets.rests_on = max(self._offsets.rests_on, rests_on)
+        return True
+
+    def _has_kept(self) -> bool:
+        topics = HALF_TOPIC, OP_HALF_TOPIC
+        return any(self._offsets.find(TRANSACTIONS_GROUP, topic, QUEUE_ID) for topic in topics)
 
     def _release(self, end: int | None) -> None:
         """Who waits looks again: all, or those whose wish may be fulfilled."""

@@ -53,9 +53,11 @@ class SlaveHeader(Header):
 @dataclass(slots=True)
 class TablesVersionHeader(Header):
     """Ours, reply to COPY_TABLES, 43 and 45: the version of the master's topics, groups and deletions as it replied; 0.0
-    from who is no master, absent from older versions: from who is none, and with 45."""
+    from who is no master, absent from older versions: from who is none, and with 45. With 43 and 45 what the master's own
+    offsets tell of stands in its log below `rests_on`; older versions do not say where."""
 
     tables_version: str | None = None
+    rests_on: I64 | None = None
 
 
 @dataclass(slots=True)

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from broker.tables.delayoffsets import DelayOffsets
+from messagestore.store import MessageStore
 from simulation.pairs.bugs import bug
 
 
 @bug("delays-given-at-once", DelayOffsets, "for_slaves")
-def as_it_is(self: DelayOffsets) -> bytes | None:
+def as_it_is(self: DelayOffsets) -> tuple[bytes, int] | None:
     """As upstream's: slaves are told that a message is delivered which only the master has."""
-    return self.encode()
+    return self.encode(), 0
+
+
+@bug("offsets-written-before-the-log", MessageStore, "synced_to")
+async def by_and_by(self: MessageStore, end: int) -> None:
+    """As upstream's: each file is written when it is time for it, whatever the log on the same disk lacks."""

@@ -1,7 +1,8 @@
 """A producer of delayed messages in some of the pairs; the log comes late to slaves, and masters die behind deliveries.
 
 Invariants: D1 to D3 (simulation.cluster.delaycheck), of the history that is left in the end: what a slave held when it took its
-master's place is all that counts."""
+master's place, or what the disk of a master that leads on did, is all that counts; and all that ever waited in that history is
+delivered in it, whatever its producer was told."""
 
 from __future__ import annotations
 
@@ -29,18 +30,29 @@ from simulation.pairs.members import BROKER_PORT, NAMESRV, SEND_TIMEOUT_MS, topi
 HOST = "10.0.3.5"
 HA_PORT = BROKER_PORT + 1
 INTERVAL_MS = (300, 1_200)
-LATE_MS = (200, 700, 1_500)
+LATE_MS = (400, 700, 900)
+"""Less than a delay of the first level: a table that is ahead of a whole queue is not believed."""
 LATE_CHANCE, DIES_CHANCE = 0.5, 0.4
+DIES_AT_COPY_CHANCE = 0.7
+"""That a master dies as soon as a slave has copied that messages are delivered, and all lack the last one."""
 DIES_WITHIN_MS = 1_500
+CHOICES_APART_MS = 1_000
 SPARED_MS = 10_000
 """Behind each death of a master, for there are other faults."""
 LIMIT_MS = 60_000
 
 
-class PairDelaying:
-    """`leads()` is the master while it takes messages."""
+def told_by(broker: BrokerApp) -> int:
+    """How many messages are delivered, by its table."""
+    return sum(broker.tables.delays.next_offset(level) for level in LEVELS)
 
-    def __init__(self, world: World, faults: PairFaults, leads: Callable[[], BrokerApp | None]) -> None:
+
+class PairDelaying:
+    """`leads()` is the master while it takes messages; `goes_on`: also behind the loss of its memory."""
+
+    def __init__(
+        self, world: World, faults: PairFaults, leads: Callable[[], BrokerApp | None], *, goes_on: bool
+    ) -> None:
         self.world = world
         self.node = world.node("delayer", HOST)
         self._faults = faults
@@ -50,9 +62,11 @@ class PairDelaying:
             NAMESRV, clock=SimulatedClock(self.node), random=random.Random(self._random.getrandbits(32))
         )
         self.work = DelayedWork(self._client, self._random, SEND_TIMEOUT_MS, INTERVAL_MS)
+        self._goes_on = goes_on
         self._begun = self._healed = False
         self._delivered = 0  # by the master's table
-        self._spared_until_ms = 0
+        self._copied = 0  # by that of the slave who knows most
+        self._spared_until_ms = self._next_choice_ms = 0
         self._dies_at_ms: int | None = None
 
     def look(self) -> None:
@@ -63,25 +77,47 @@ class PairDelaying:
         master, now_ms = self._leads(), self.world.now_ms
         if self._healed or master is None:
             return
-        delivered = sum(master.tables.delays.next_offset(level) for level in LEVELS)
+        delivered, copied = told_by(master), max(map(told_by, self._slaves()), default=0)
         moved, self._delivered = delivered > self._delivered, delivered
+        is_copied, self._copied = copied > self._copied, copied
         if self._dies_at_ms is not None:
             if now_ms >= self._dies_at_ms:
                 self._master_dies(now_ms)
-        elif now_ms >= self._spared_until_ms and moved:
-            self._spared_until_ms = now_ms + 1_000
-            if self._random.random() < LATE_CHANCE:
+        elif is_copied and self._may_die(now_ms) and self._only_at(master) and self._faults.may_lose_master():
+            if self._random.random() < DIES_AT_COPY_CHANCE:
+                self._master_dies(now_ms, spares_memory=0)
+        elif moved and now_ms >= self._next_choice_ms:
+            self._next_choice_ms = now_ms + CHOICES_APART_MS
+            if not self._goes_on and self._random.random() < LATE_CHANCE:
                 late_ms = self._random.choice(LATE_MS)
                 self.world.network.hold_up(self._faults.master.host, HA_PORT, late_ms)
                 self._faults.done["log comes late"] += 1
-            elif self._random.random() < DIES_CHANCE:
+            elif self._may_die(now_ms) and self._random.random() < DIES_CHANCE:
                 self._dies_at_ms = now_ms + self._random.randint(0, DIES_WITHIN_MS)
 
-    def _master_dies(self, now_ms: int) -> None:
+    def _may_die(self, now_ms: int) -> bool:
+        return now_ms >= self._spared_until_ms
+
+    def _master_dies(self, now_ms: int, spares_memory: float = 0.1) -> None:
         self._dies_at_ms = None
+        if self._goes_on:
+            if self._faults.master_goes_on():
+                self._spared_until_ms = now_ms + SPARED_MS
+                self._faults.done["master loses a delivery"] += 1
+            return
         self._spared_until_ms = now_ms + SPARED_MS
-        self._faults.end_master(self._faults.master, spares_memory=0.1)
+        self._faults.end_master(self._faults.master, spares_memory=spares_memory)
         self._faults.done["master dies behind a delivery"] += 1
+
+    def _only_at(self, master: BrokerApp) -> bool:
+        """Whether no slave has the last delivery."""
+        end = master.store.max_queue_offset(LATER, 0)
+        return all(slave.store.max_queue_offset(LATER, 0) < end for slave in self._slaves())
+
+    def _slaves(self) -> Iterator[BrokerApp]:
+        for node in self._faults.slaves:
+            if isinstance(node.app, BrokerApp):
+                yield node.app
 
     async def _begin(self) -> None:
         await self._make_topic()
@@ -146,5 +182,16 @@ class PairDelaying:
             at = message.physical_offset
             if at >= begins and at not in there:
                 raise Violation("D1", f"what was delivered at {at} cannot be read: {message.properties}")
+        copies = {(message.topic, message.properties["KEYS"]) for message in delivered}
+        for each in waiting:
+            if (each.topic, each.key) not in copies:
+                raise Violation("D1", f"{each} stands in the log and was never delivered")
+        asked = self.work.attempts
+        if self._goes_on:  # what its memory took with it is gone
+            left = {(each.topic, each.key) for each in waiting}
+            asked = {
+                topic: [attempt for attempt in attempts if (topic, attempt.message_id) in left]
+                for topic, attempts in asked.items()
+            }
         skews_ms = [node.skew_ms for node in self._faults.nodes]
-        return judge_delayed(self.work.attempts, delivered, waiting, max(skews_ms) - min(skews_ms))
+        return judge_delayed(asked, delivered, waiting, max(skews_ms) - min(skews_ms))

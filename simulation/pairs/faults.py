@@ -154,9 +154,12 @@ class PairFaults:
         self._memory_lost = True
         return self.end(self._random.choice(self.slaves), power_cut=True)
 
-    def _master_power_cut(self) -> bool:
+    def may_lose_master(self) -> bool:
         """Only where a slave could take its place: one that has the log from its beginning on."""
-        if not self._loses_masters or not self._may_lose() or self._successor() is None:
+        return self._loses_masters and self._may_lose() and self._successor() is not None
+
+    def _master_power_cut(self) -> bool:
+        if not self.may_lose_master():
             return False
         self._memory_lost = True
         self.operator_at_ms = self.world.now_ms + self._random.choice(OPERATOR_MS)
@@ -164,6 +167,17 @@ class PairFaults:
         if len(self.slaves) > 1:  # one of them might follow it with less than the other holds
             self.restart_at_ms[self.master.name] = NEVER_MS
         return ended
+
+    def master_goes_on(self) -> bool:
+        """The master loses what it had not synced and leads on; the operator empties its slaves, which have another log now."""
+        if not self._may_lose():
+            return False
+        self._memory_lost = True
+        for node in self.nodes:
+            self.end(node, power_cut=True)
+        for slave in self.slaves:
+            slave.disk.wipe()
+        return True
 
     def _successor(self) -> Node | None:
         """The slave with the longest log, once all are there; None where that does not go back to the beginning."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from broker.app import BrokerApp
 from broker.settings.broker import BrokerSettings
@@ -37,6 +37,10 @@ DEALT = 8, 5
 """Of so many this one has producers of messages in transactions."""
 DELAYED = 9, 4
 """Of so many this one has a producer of delayed messages."""
+LOSES_MASTERS = 18, 4
+"""Of those, in these a slave takes the place of a master that loses its memory."""
+GOES_ON = 36, 31
+"""Of those, in these the master that loses its memory leads on, but where administrators are at work."""
 BROKER_SET = "broker-a"
 
 
@@ -54,11 +58,15 @@ class Kind:
     """Administrators and clients that consume in order are at work."""
     has_deals: bool
     has_delays: bool
+    goes_on: bool
+    """A master that loses what it has not synced leads on, with slaves that are emptied."""
+    keeps: bool | None
+    """Whether the log is kept; None is for the seed to say."""
 
 
 def kind_of(seed: int) -> Kind:
     drawn = random.Random(f"{seed}/pair")
-    return Kind(
+    kind = Kind(
         sync=drawn.random() < 0.8,
         slaves=drawn.choice((1, 1, 2)),
         segment_bytes=drawn.choice((16_384, 65_536, 1 << 20)),
@@ -68,7 +76,14 @@ def kind_of(seed: int) -> Kind:
         has_facts=seed % FACTS[0] == FACTS[1],
         has_deals=seed % DEALT[0] == DEALT[1],
         has_delays=seed % DELAYED[0] == DELAYED[1],
+        goes_on=False,
+        keeps=None,
     )
+    if seed % LOSES_MASTERS[0] == LOSES_MASTERS[1]:
+        return replace(kind, sync=True, gap_max=1 << 20, keeps=True)
+    if seed % GOES_ON[0] == GOES_ON[1] and not kind.has_facts:
+        return replace(kind, sync=False, flush="ASYNC_FLUSH", goes_on=True, keeps=True)
+    return kind
 
 
 def namesrv_app(runtime: Runtime) -> NamesrvApp:
@@ -103,6 +118,7 @@ def broker_app(
             "slaveReadEnable": True,
             **retention,
             **(SETTINGS if kind.has_deals else {}),
+            **({"flushConsumerOffsetInterval": 300} if kind.goes_on else {}),
         }
     )
     return BrokerApp(settings, runtime)

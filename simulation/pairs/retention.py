@@ -28,11 +28,13 @@ PATIENCE_MS = 2_000
 
 class PairRetention:
     """Of a generator of its own, so that it changes nothing in the other seeds. `empty` kills and empties a slave, if it can be
-    now."""
+    now; `keeps`: not in this seed."""
 
-    def __init__(self, seed: int, nodes: list[Node], empty: Callable[[Node], bool]) -> None:
+    def __init__(
+        self, seed: int, nodes: list[Node], empty: Callable[[Node], bool], *, keeps: bool | None
+    ) -> None:
         chance = random.Random(f"{seed}/pair-retention")
-        self.on = chance.random() < CHANCE
+        self.on = chance.random() < CHANCE and not keeps
         self.kept_s = chance.choice(KEPT_S)
         self.reserve_bytes = chance.choice(RESERVE_BYTES)
         self.nodes = nodes

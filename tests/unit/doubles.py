@@ -70,3 +70,5 @@ class NoQueues:
 
     def queue_ends_at_least(self, topic: str, queue_id: int, end: int) -> None:
         raise AssertionError(f"{topic}/{queue_id} ends at {end}")
+
+    async def synced_to(self, end: int) -> None: ...

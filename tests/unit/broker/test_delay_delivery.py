@@ -125,8 +125,8 @@ class Bench:
     @property
     def copied(self) -> int | None:
         """What slaves get of level 1."""
-        table = self.offsets.for_slaves()
-        return None if table is None else DelayOffsetWrapper.decode(table).offset_table.get(1, 0)
+        given = self.offsets.for_slaves()
+        return None if given is None else DelayOffsetWrapper.decode(given[0]).offset_table.get(1, 0)
 
     @property
     def delivered(self) -> list[bytes]:

@@ -22,6 +22,7 @@ from messagestore.messages import Appended, MessageToStore, PutStatus, QueueEntr
 from messagestore.properties import format_properties, parse_properties
 from messagestore.record import Message, decode, encode, pack_host
 from messagestore.systemtopics import HALF_TOPIC, OP_HALF_TOPIC
+from remoting.bodies.offsets import ConsumerOffsetWrapper
 from tests.unit.doubles import ManualClock
 
 HOST = pack_host("10.0.0.1", 10911)
@@ -205,7 +206,7 @@ class ScriptedRole:
 
 
 class Bench:
-    def __init__(self) -> None:
+    def __init__(self, *, in_pair: bool = True) -> None:
         self.clock = ManualClock()
         self.followed = 1 << 62
         self.log = ScriptedLog(self.clock)
@@ -214,7 +215,7 @@ class Bench:
             store=self.log,
             role=ScriptedRole(),
             replication=ScriptedRole(),
-            followed=lambda: self.followed,
+            followed=(lambda: self.followed) if in_pair else None,
             offsets=self.offsets,
             clock=self.clock,
             settings=TransactionSettings(),
@@ -240,6 +241,11 @@ class Bench:
     def open(self) -> list[int]:
         assert self.transactions.open is not None
         return self.transactions.open.roots()
+
+    def copied(self) -> tuple[dict[str, dict[int, int]], int]:
+        """What slaves get, and what that rests on."""
+        body, rests_on = self.offsets.for_slaves()
+        return ConsumerOffsetWrapper.decode(body).offset_table, rests_on
 
     def kept(self, topic: str) -> int | None:
         return self.offsets.find(TRANSACTIONS_GROUP, topic, 0)
@@ -326,20 +332,45 @@ def test_progress_is_kept_only_of_what_is_confirmed() -> None:
     assert (bench.kept(HALF_TOPIC), bench.kept(OP_HALF_TOPIC)) == (1, 1)
 
 
-def test_progress_that_slaves_copy_waits_for_them_and_retention_does_not() -> None:
+def test_a_pairs_slaves_get_its_progress_when_one_has_the_log_and_retention_waits_for_none() -> None:
     bench = Bench()
     bench.followed = 0
     half = bench.log.half(b"a")
     bench.lead()
+    bench.offsets.commit("CG", "orders", 0, 9)
     bench.log.commit(half)
     bench.transactions.ended(replace_half(bench, 0), Outcome.COMMIT)
     bench.transactions.tell()
     bench.transactions.acknowledged()
-    assert (bench.kept(HALF_TOPIC), bench.transactions.first_open()) == (None, None)
-    bench.followed = len(bench.log.bytes)
+    assert (bench.kept(HALF_TOPIC), bench.kept(OP_HALF_TOPIC), bench.transactions.first_open()) == (
+        1,
+        1,
+        None,
+    )
+    assert bench.copied() == ({"orders@CG": {0: 9}}, 0), "nothing is known to be followed"
+    end = bench.followed = len(bench.log.bytes)
     bench.transactions.acknowledged()
-    bench.transactions.note_progress()
-    assert (bench.kept(HALF_TOPIC), bench.kept(OP_HALF_TOPIC)) == (1, 1)
+    own = {f"{topic}@{TRANSACTIONS_GROUP}": {0: 1} for topic in (HALF_TOPIC, OP_HALF_TOPIC)}
+    assert bench.copied() == ({"orders@CG": {0: 9}, **own}, end)
+    bench.lead()
+    assert bench.copied() == ({"orders@CG": {0: 9}, **own}, end), "all that it begins with is followed"
+    bench.followed = 0
+    bench.lead()
+    assert bench.copied()[0] == {"orders@CG": {0: 9}}
+    bench.transactions.role_taken(leads=False)
+    assert bench.copied() == ({"orders@CG": {0: 9}, **own}, 0), "a slave has a copy"
+
+
+def test_the_kept_offsets_rest_on_the_last_record_that_tells() -> None:
+    """Of a set under controllers, which gives slaves what stands here."""
+    bench = Bench(in_pair=False)
+    halves = [bench.log.half(name) for name in (b"a", b"b")]
+    bench.lead()
+    assert bench.copied() == ({}, 0), "nothing of the broker's own is there"
+    bench.log.commit(halves[0])
+    bench.transactions.ended(replace_half(bench, 0), Outcome.COMMIT)
+    end = bench.transactions.tell()
+    assert bench.copied()[1] == bench.offsets.rests_on == end == len(bench.log.bytes)
 
 
 @pytest.mark.parametrize("topic", [HALF_TOPIC, OP_HALF_TOPIC])

@@ -8,10 +8,12 @@ from typing import Any, cast
 
 import pytest
 
-from broker.neighbours.slavesync import SlaveSync
+from broker.neighbours.slavesync import ALL_THAT_IS_HERE, SlaveSync
 from broker.neighbours.tablecopy import TableCopy
 from broker.settings.broker import BrokerSettings
+from broker.tables.consumeroffsets import TRANSACTIONS_GROUP
 from broker.tables.tables import Tables
+from messagestore.systemtopics import HALF_TOPIC
 from remoting.bodies.offsets import ConsumerOffsetWrapper, DelayOffsetWrapper
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
@@ -21,6 +23,16 @@ from tests.unit.doubles import ManualClock, MemoryFiles, NoQueues
 MASTER = "10.0.0.1:10911"
 
 
+class Synced(NoQueues):
+    """Notes up to where the log is to be on disk."""
+
+    def __init__(self) -> None:
+        self.synced: list[int] = []
+
+    async def synced_to(self, end: int) -> None:
+        self.synced.append(end)
+
+
 class Scene:
     """A slave of broker id 2; `asked` keeps what it says that it holds."""
 
@@ -28,7 +40,8 @@ class Scene:
         self.master = Tables(BrokerSettings(), MemoryFiles(), ManualClock(), NoQueues())
         self.master.topics.led_under(3)
         self.files = MemoryFiles()
-        self.tables = Tables(BrokerSettings(), self.files, ManualClock(), NoQueues())
+        self.store = Synced()
+        self.tables = Tables(BrokerSettings(), self.files, ManualClock(), self.store)
         self.role = SimpleNamespace(master_address=MASTER, master_epoch=3, broker_id=2)
         self.asked: list[str | None] = []
         self.offsets: tuple[str | None, ConsumerOffsetWrapper | DelayOffsetWrapper] = (
@@ -36,6 +49,8 @@ class Scene:
             ConsumerOffsetWrapper(),
         )
         self.is_old = False
+        self.rests_on: int | None = None
+        self.log_end = 0
         self.facts = TableCopy(
             cast(Any, self.role),
             client=cast(Any, self),
@@ -51,6 +66,7 @@ class Scene:
             tables=self.tables,
             interval_ms=1_000,
             facts=self.facts,
+            holds=lambda end: end <= self.log_end,
         )
 
     async def call(self, address: str, request: RemotingCommand, timeout_ms: int) -> RemotingCommand:
@@ -62,7 +78,7 @@ class Scene:
             body = None if held == str(self.master.version) else self.master.copy().encode()
             return request.reply(header=TablesVersionHeader(str(self.master.version)), body=body)
         version, table = self.offsets
-        return request.reply(header=TablesVersionHeader(version), body=table.encode())
+        return request.reply(header=TablesVersionHeader(version, self.rests_on), body=table.encode())
 
     def copy(self, times: int = 1) -> None:
         async def copied() -> None:
@@ -193,3 +209,27 @@ def test_a_reply_of_who_is_no_master_changes_nothing() -> None:
     scene.copy()
     assert scene.tables.version == before
     assert scene.files.content == {}
+
+
+def test_of_offsets_that_rest_on_what_this_log_lacks_only_those_of_consumers_are_copied() -> None:
+    scene = Scene()
+    scene.copy()
+    version, own = str(scene.master.version), f"{HALF_TOPIC}@{TRANSACTIONS_GROUP}"
+    scene.log_end, scene.rests_on = 99, 100
+    scene.copy_offsets(version, {"orders@CG": {0: 7}, own: {0: 5}})
+    assert scene.tables.offsets.find("CG", "orders", 0) == 7
+    assert scene.tables.offsets.find(TRANSACTIONS_GROUP, HALF_TOPIC, 0) is None
+    assert scene.copy_delay_offset(version, 7) == 0
+    assert "config/delayOffset.json" not in scene.files.content
+    scene.log_end = 100
+    scene.copy_offsets(version, {"orders@CG": {0: 7}, own: {0: 5}})
+    assert scene.tables.offsets.find(TRANSACTIONS_GROUP, HALF_TOPIC, 0) == 5
+    assert scene.copy_delay_offset(version, 7) == 7
+    assert scene.store.synced == [0, 100, 100], "the log is on disk first"
+
+
+def test_what_offsets_of_another_version_rest_on_is_all_that_is_here() -> None:
+    scene = Scene()
+    scene.copy()
+    assert scene.copy_delay_offset(str(scene.master.version), 7) == 7
+    assert scene.store.synced == [ALL_THAT_IS_HERE]

@@ -39,6 +39,8 @@ class NoQueues:
     def queue_ends_at_least(self, topic: str, queue_id: int, end: int) -> None:
         raise AssertionError("nothing is adopted here")
 
+    async def synced_to(self, end: int) -> None: ...
+
 
 def topics(changes: list[int] | None = None) -> Topics:
     system = system_topics("DefaultCluster", "broker-a", auto_create=True, queue_nums=8)
