@@ -19,6 +19,7 @@ from broker.tables.consumeroffsets import CONSUMER_OFFSETS_FILE, ConsumerOffsets
 from broker.tables.delayoffsets import DELAY_OFFSETS_FILE, DelayOffsets
 from broker.tables.deletions import DELETIONS_FILE, GROUP, OFFSETS, TOPIC, Deletions
 from broker.tables.holders import TablesVersion
+from broker.tables.offsetlimits import LIMITS_MAX
 from broker.tables.offsetresets import OffsetResets
 from broker.tables.queueends import QUEUE_ENDS_FILE, QueueEnds
 from broker.tables.queuelocks import QUEUE_LOCKS_FILE, QueueLocks
@@ -40,6 +41,8 @@ logger = logging.getLogger("broker.tables")
 
 class Log(Protocol):
     """What is asked about messages."""
+
+    def next_queue_offset(self, topic: str, queue_id: int) -> int: ...
 
     def max_queue_offset(self, topic: str, queue_id: int) -> int: ...
 
@@ -184,6 +187,31 @@ class Tables:
                 return
         self.topics.cover(topic, queue_id)
 
+    async def log_lost(self, log: Log, *, surely: bool) -> None:
+        """This broker becomes master with `log`, which has lost its end, `surely` or if a group is beyond it: what takes the
+        place of what is lost is news to all, so nobody is behind that already. On disk when this returns. OSError."""
+        if self._is_stamped:
+            return  # nothing that was read is lost there
+        ends = self.offsets.ends(log.next_queue_offset)
+        beyond = self.offsets.beyond(ends)
+        wanted = ends if surely and len(ends) <= LIMITS_MAX else beyond
+        limits = {key: end for key, end in wanted.items() if self.groups.find(key[0]) is not None}
+        if not beyond and not limits:
+            return
+        told = len(limits)
+        try:
+            self.resets.limit(limits)
+        except ValueError as error:
+            logger.warning("consumers that run are not told that the log lost its end: %s", error)
+            told = 0
+        self.offsets.moved(beyond)
+        self.saved_offsets.changed()
+        logger.warning(
+            "the log lost its end: consumer groups go on there, not behind it",
+            extra=fields(beyond=len(beyond), watched=told),
+        )
+        await self.save_facts()
+
     # -- what slaves copy
 
     def copy(self) -> TablesCopy:
@@ -231,6 +259,9 @@ class Tables:
             self.offsets.doubt()
         if (moves := self.resets.adopt(copy.offset_resets)) is not None:
             self.offsets.moved(moves)
+            self.saved_offsets.changed()
+        if limits := self.resets.limits.adopt(copy.offset_resets):
+            self.offsets.moved(self.offsets.beyond(limits))
             self.saved_offsets.changed()
 
     async def save_facts(self) -> None:
