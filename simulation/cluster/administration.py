@@ -108,7 +108,7 @@ class Administration:
                 return False
             except (SendRefused, RouteUnknown):
                 return True
-        header = UpdateConsumerOffsetHeader(fact.name, self._topic, 0, 0)
+        header = UpdateConsumerOffsetHeader(fact.name, self._topic, 0, fact.value)
         commit = RemotingCommand.request(RequestCode.UPDATE_CONSUMER_OFFSET, header)
         try:
             await self._client.remoting.call(master, commit, ANSWER_MS_MAX)
