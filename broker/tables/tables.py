@@ -122,6 +122,7 @@ class Tables:
         """Of a Raft group's, where it is kept."""
         self._saved_stamp = SavedTable(files, STAMP_FILE, self.stamp.encode, self.stamp.decode)
         self._is_stamped = settings.raft_group is not None
+        self._in_pair = settings.pair is not None
         self._facts_of_ours = (self._saved_queue_ends, self._saved_locks)
         """Which upstream's brokers do not know, but for deletions, which are saved last."""
         self._of_version = (
@@ -188,27 +189,27 @@ class Tables:
         self.topics.cover(topic, queue_id)
 
     async def log_lost(self, log: Log, *, surely: bool) -> None:
-        """This broker becomes master with `log`, which has lost its end, `surely` or if a group is beyond it: what takes the
-        place of what is lost is news to all, so nobody is behind that already. On disk when this returns. OSError."""
-        if self._is_stamped:
-            return  # nothing that was read is lost there
+        """This broker becomes master with `log`, which has lost its end, `surely` or, in a pair, if a group is beyond it: what
+        takes the place of what is lost is news to all, so nobody is behind that already. On disk when this returns. OSError."""
+        if not (surely or self._in_pair):
+            return
         ends = self.offsets.ends(log.next_queue_offset)
         beyond = self.offsets.beyond(ends)
         wanted = ends if surely and len(ends) <= LIMITS_MAX else beyond
         limits = {key: end for key, end in wanted.items() if self.groups.find(key[0]) is not None}
         if not beyond and not limits:
             return
-        told = len(limits)
+        watched = len(limits)
         try:
             self.resets.limit(limits)
         except ValueError as error:
             logger.warning("consumers that run are not told that the log lost its end: %s", error)
-            told = 0
+            watched = 0
         self.offsets.moved(beyond)
         self.saved_offsets.changed()
         logger.warning(
             "the log lost its end: consumer groups go on there, not behind it",
-            extra=fields(beyond=len(beyond), watched=told),
+            extra=fields(beyond=len(beyond), watched=watched),
         )
         await self.save_facts()
 
