@@ -123,8 +123,9 @@ class BrokerApp:
             fence=group_tables(log, tables, clock),
         )
         self._switch = switch = RoleSwitch(
-            membership, store=store, ha=ha, tables=tables, requests=requests, neighbours=neighbours
-        )
+            membership, store=store, ha=ha, tables=tables, requests=requests, neighbours=neighbours,
+            may_lack=lambda: self.memory_mark.may_lack,
+        )  # fmt: skip
         self._identity_files = IdentityFiles(
             runtime.files,
             identity_file,

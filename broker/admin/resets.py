@@ -13,7 +13,7 @@ from broker.clients.groups import Client, ConsumerGroup, ConsumerGroups
 from broker.role.membership import Membership
 from broker.settings.broker import BrokerSettings
 from broker.tables.consumeroffsets import TRANSACTIONS_GROUP
-from broker.tables.offsetresets import Key
+from broker.tables.offsetlimits import Key
 from broker.tables.tables import Tables
 from messagestore.brokerstore import BrokerStore
 from remoting.bodies.queues import MessageQueue, QueueOffset, ResetOffsetBody, ResetOffsetListBody

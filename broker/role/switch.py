@@ -6,7 +6,7 @@ the store's queue offsets are counted on a log that ends with a whole record."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from broker.neighbours.neighbours import Neighbours
@@ -42,24 +42,31 @@ class RoleSwitch:
         tables: Tables,
         requests: Requests,
         neighbours: Neighbours,
+        may_lack: Callable[[], bool],
     ) -> None:
+        """`may_lack()`: this log may lack what it once held."""
         self._membership = membership
         self._store = store
         self._ha = ha
         self._tables = tables
         self._requests = requests
         self._neighbours = neighbours
+        self._may_lack = may_lack
+        self._lacks = False
+        """So it was when it was elected."""
 
     # -- roles
 
     async def become_master(self, grant: Grant) -> None:
         """Raises RoleRefused, RoleChangeFailed."""
         self._neighbours.finder.forget()
+        self._lacks = self._lacks or self._may_lack()  # it lacks nothing by definition, once it leads
         with _told_as_role_errors():
             await self._ha.become_master(
                 grant.master_epoch, grant.master_id, grant.sync_state_set, grant.sync_state_set_epoch
             )
             await self._store.become_master()  # harmless again: nothing is accepted during a change of role
+            await self._tables.log_lost(self._store, surely=self._lacks)
 
     async def become_slave(self, grant: Grant, broker_id: int) -> None:
         """Raises RoleRefused, RoleChangeFailed."""
@@ -69,6 +76,7 @@ class RoleSwitch:
 
     def role_taken(self, former: Role, role: Role, grant: Grant) -> None:
         """`role` was accepted, `former` was the one before: tell everybody."""
+        self._lacks = False
         if role is Role.SLAVE:
             self._neighbours.follow(grant.master_address, grant.master_epoch)
         else:

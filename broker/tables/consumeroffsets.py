@@ -7,12 +7,13 @@ the log up to `rests_on`: no slave takes them, and no disk, that lacks it. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import orjson
 
-from broker.tables.offsetresets import Key, OffsetResets
+from broker.tables.offsetlimits import Key
+from broker.tables.offsetresets import OffsetResets
 from remoting.bodies.offsets import ConsumerOffsetWrapper
 
 CONSUMER_OFFSETS_FILE = "config/consumerOffset.json"
@@ -36,7 +37,7 @@ class ConsumerOffsets:
 
     def __init__(self, resets: OffsetResets | None = None) -> None:
         self._wrapper = ConsumerOffsetWrapper()
-        self._resets = resets if resets is not None else OffsetResets()
+        self.resets = resets if resets is not None else OffsetResets()
         self._doubtful = False  # somebody may have deleted what stands here
         self._bytes = 0
         self.commits = 0
@@ -49,7 +50,7 @@ class ConsumerOffsets:
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
         """`group` goes on at `offset`, unless it was moved and does not know yet. Nobody commits for the broker itself. False
         where there is no room for it."""
-        if group == TRANSACTIONS_GROUP or self._resets.find(group, topic, queue_id) not in (None, offset):
+        if group == TRANSACTIONS_GROUP or self.resets.refuses(group, topic, queue_id, offset):
             return True
         queues = self._wrapper.offset_table.get(f"{topic}{SEPARATOR}{group}", {})
         if queue_id not in queues and self._bytes >= BYTES_MAX:
@@ -77,7 +78,7 @@ class ConsumerOffsets:
     def reset(self, moves: Mapping[Key, int]) -> None:
         """An administrator moves groups to these offsets."""
         self.moved(moves)
-        self._resets.put(moves)
+        self.resets.put(moves)
 
     def moved(self, moves: Mapping[Key, int]) -> None:
         """The master's groups were moved to these offsets."""
@@ -86,7 +87,7 @@ class ConsumerOffsets:
 
     def pulled(self, group: str, topic: str, queue_id: int, offset: int) -> int | None:
         """Where `group`, which pulls at `offset`, is to go on instead; None where it may go on."""
-        return self._resets.pulled(group, topic, queue_id, offset)
+        return self.resets.pulled(group, topic, queue_id, offset)
 
     def _put(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         key = f"{topic}{SEPARATOR}{group}"
@@ -99,10 +100,31 @@ class ConsumerOffsets:
         self.commits += 1
 
     def find(self, group: str, topic: str, queue_id: int) -> int | None:
-        moved_to = self._resets.find(group, topic, queue_id)
+        moved_to = self.resets.find(group, topic, queue_id)
         if moved_to is not None:
             return moved_to
         return self._wrapper.offset_table.get(f"{topic}{SEPARATOR}{group}", {}).get(queue_id)
+
+    def ends(self, end_of: Callable[[str, int], int]) -> dict[Key, int]:
+        """Where the queues end that groups are in. The broker's own group sees to itself."""
+        ends: dict[tuple[str, int], int] = {}
+        found: dict[Key, int] = {}
+        for key, queues in self._wrapper.offset_table.items():
+            topic, _, group = key.partition(SEPARATOR)
+            for queue_id in queues if group != TRANSACTIONS_GROUP else ():
+                if (topic, queue_id) not in ends:
+                    ends[topic, queue_id] = end_of(topic, queue_id)
+                found[group, topic, queue_id] = ends[topic, queue_id]
+        return found
+
+    def beyond(self, limits: Mapping[Key, int]) -> dict[Key, int]:
+        """Those of the limits that a group is beyond."""
+        table = self._wrapper.offset_table
+        return {
+            (group, topic, queue_id): limit
+            for (group, topic, queue_id), limit in limits.items()
+            if table.get(f"{topic}{SEPARATOR}{group}", {}).get(queue_id, 0) > limit
+        }
 
     def topics_of(self, group: str) -> list[str]:
         """The topics that a group has committed offsets in."""
@@ -156,14 +178,14 @@ class ConsumerOffsets:
         table.update(news)
         for key, queues in news.items():
             topic, _, group = key.partition(SEPARATOR)
-            self._resets.went_on(group, topic, queues)
+            self.resets.went_on(group, topic, queues)
         if news or gone:
             self._weigh()
         return bool(news or gone)
 
     def encode(self) -> bytes:
         """The content of consumerOffset.json."""
-        self._wrapper.offset_resets = self._resets.wrapper()
+        self._wrapper.offset_resets = self.resets.wrapper()
         return self._wrapper.encode()
 
     def for_slaves(self) -> tuple[bytes, int]:
@@ -172,7 +194,7 @@ class ConsumerOffsets:
             return self.encode(), self.rests_on
         others = {key: queues for key, queues in self._wrapper.offset_table.items() if not is_own(key)}
         copied = replace(
-            self._wrapper, offset_table=others | (self._given or {}), offset_resets=self._resets.wrapper()
+            self._wrapper, offset_table=others | (self._given or {}), offset_resets=self.resets.wrapper()
         )
         return copied.encode(), self._given_rests_on
 
@@ -180,7 +202,11 @@ class ConsumerOffsets:
         """Take in consumerOffset.json. Raises BodyError."""
         self._wrapper = ConsumerOffsetWrapper.decode(data)
         self._weigh()
-        self._resets.adopt(self._wrapper.offset_resets)
+        self.resets.adopt(self._wrapper.offset_resets)
+        limits = self.resets.limits
+        limits.adopt(self._wrapper.offset_resets)
+        for key in self.beyond(limits.all):
+            limits.lift(key)  # it went on there meanwhile
 
     def _weigh(self) -> None:
         table = self._wrapper.offset_table

@@ -10,13 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from broker.tables.offsetlimits import TELLINGS_MAX, Key, OffsetLimits
 from remoting.bodies.offsets import OffsetReset, OffsetResetTable
 
-TELLINGS_MAX = 3
 RESETS_MAX = 20_000
-
-Key = tuple[str, str, int]
-"""Group, topic and queue id."""
 
 
 @dataclass(slots=True)
@@ -26,11 +23,13 @@ class Reset:
 
 
 class OffsetResets:
-    """By group, topic and queue; `on_change` runs after each change of what stands, made here."""
+    """By group, topic and queue, with the limits that a loss set to groups; `on_change` runs after each change of what stands,
+    made here."""
 
     def __init__(self, on_change: Callable[[], None] = lambda: None) -> None:
         self._on_change = on_change
         self._resets: dict[Key, Reset] = {}
+        self.limits = OffsetLimits()
 
     def takes(self, count: int) -> bool:
         """Whether so many more may stand."""
@@ -39,18 +38,34 @@ class OffsetResets:
     def put(self, moves: Mapping[Key, int]) -> None:
         """An administrator moves groups to these offsets."""
         self._resets |= {key: Reset(offset) for key, offset in moves.items()}
+        for key in moves:
+            self.limits.lift(key)
         self._on_change()
+
+    def limit(self, limits: Mapping[Key, int]) -> None:
+        """The log lost its end: these groups cannot be beyond this in it, nor be moved there. Raises ValueError."""
+        for key, reset in self._resets.items():
+            if key in limits:
+                reset.offset = min(reset.offset, limits[key])
+        self._on_change()
+        self.limits.put({key: limit for key, limit in limits.items() if key not in self._resets})
 
     def find(self, group: str, topic: str, queue_id: int) -> int | None:
         """Where the group is to go on; None where it was not moved."""
         reset = self._resets.get((group, topic, queue_id)) if self._resets else None
         return None if reset is None else reset.offset
 
+    def refuses(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
+        """Whether a commit of `offset` is of before the group was moved, or of a log that is gone."""
+        return self.find(group, topic, queue_id) not in (None, offset) or self.limits.forbids(
+            (group, topic, queue_id), offset
+        )
+
     def pulled(self, group: str, topic: str, queue_id: int, offset: int) -> int | None:
         """The group pulls at `offset`: what it is to be told instead of messages, if anything."""
         reset = self._resets.get((group, topic, queue_id)) if self._resets else None
         if reset is None:
-            return None
+            return self.limits.pulled((group, topic, queue_id), offset)
         if reset.told and (offset == reset.offset or reset.told >= TELLINGS_MAX):
             del self._resets[group, topic, queue_id]
             self._on_change()
@@ -60,9 +75,11 @@ class OffsetResets:
 
     def went_on(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
         """Under the master the group is at `offsets`, by queue."""
-        for queue_id, offset in offsets.items() if self._resets else ():
+        for queue_id, offset in offsets.items():
             if self.find(group, topic, queue_id) not in (None, offset):
                 del self._resets[group, topic, queue_id]
+            if self.limits.forbids((group, topic, queue_id), offset):
+                self.limits.lift((group, topic, queue_id))
 
     def remove_group(self, group: str) -> None:
         self._keep(lambda key: key[0] != group)
@@ -72,9 +89,12 @@ class OffsetResets:
 
     def wrapper(self) -> OffsetResetTable | None:
         """The table as slaves get it and as it lies in the file of offsets; None where nothing stands."""
-        if not self._resets:
+        limits = self.limits.rows()
+        if not self._resets and limits is None:
             return None
-        return OffsetResetTable([OffsetReset(*key, reset.offset) for key, reset in self._resets.items()])
+        return OffsetResetTable(
+            [OffsetReset(*key, reset.offset) for key, reset in self._resets.items()], limits
+        )
 
     def adopt(self, table: OffsetResetTable | None) -> dict[Key, int] | None:
         """Take over the master's table: what stands now; None where nothing differs."""
@@ -87,6 +107,7 @@ class OffsetResets:
         return moves
 
     def _keep(self, stays: Callable[[Key], bool]) -> None:
+        self.limits.keep(stays)
         kept = {key: reset for key, reset in self._resets.items() if stays(key)}
         if len(kept) < len(self._resets):
             self._resets = kept

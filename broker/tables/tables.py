@@ -20,6 +20,7 @@ from broker.tables.consumeroffsets import CONSUMER_OFFSETS_FILE, ConsumerOffsets
 from broker.tables.delayoffsets import DELAY_OFFSETS_FILE, DelayOffsets
 from broker.tables.deletions import DELETIONS_FILE, GROUP, OFFSETS, TOPIC, Deletions
 from broker.tables.holders import TablesVersion
+from broker.tables.offsetlimits import LIMITS_MAX
 from broker.tables.offsetresets import OffsetResets
 from broker.tables.queueends import QUEUE_ENDS_FILE, QueueEnds
 from broker.tables.queuelocks import QUEUE_LOCKS_FILE, QueueLocks
@@ -41,6 +42,8 @@ logger = logging.getLogger("broker.tables")
 
 class Log(Protocol):
     """What is asked about messages."""
+
+    def next_queue_offset(self, topic: str, queue_id: int) -> int: ...
 
     def max_queue_offset(self, topic: str, queue_id: int) -> int: ...
 
@@ -126,6 +129,7 @@ class Tables:
         """Of a Raft group's, where it is kept."""
         self._saved_stamp = SavedTable(files, STAMP_FILE, self.stamp.encode, self.stamp.decode)
         self._is_stamped = settings.raft_group is not None
+        self._in_pair = settings.pair is not None
         self._facts_of_ours = (self._saved_queue_ends, self._saved_locks)
         """Which upstream's brokers do not know, but for deletions, which are saved last."""
         self._of_version = (
@@ -191,6 +195,31 @@ class Tables:
                 return
         self.topics.cover(topic, queue_id)
 
+    async def log_lost(self, log: Log, *, surely: bool) -> None:
+        """This broker becomes master with `log`, which has lost its end, `surely` or, in a pair, if a group is beyond it: what
+        takes the place of what is lost is news to all, so nobody is behind that already. On disk when this returns. OSError."""
+        if not (surely or self._in_pair):
+            return
+        ends = self.offsets.ends(log.next_queue_offset)
+        beyond = self.offsets.beyond(ends)
+        wanted = ends if surely and len(ends) <= LIMITS_MAX else beyond
+        limits = {key: end for key, end in wanted.items() if self.groups.find(key[0]) is not None}
+        if not beyond and not limits:
+            return
+        watched = len(limits)
+        try:
+            self.resets.limit(limits)
+        except ValueError as error:
+            logger.warning("consumers that run are not told that the log lost its end: %s", error)
+            watched = 0
+        self.offsets.moved(beyond)
+        self.saved_offsets.changed()
+        logger.warning(
+            "the log lost its end: consumer groups go on there, not behind it",
+            extra=fields(beyond=len(beyond), watched=watched),
+        )
+        await self.save_facts()
+
     # -- what slaves copy
 
     def copy(self) -> TablesCopy:
@@ -238,6 +267,9 @@ class Tables:
             self.offsets.doubt()
         if (moves := self.resets.adopt(copy.offset_resets)) is not None:
             self.offsets.moved(moves)
+            self.saved_offsets.changed()
+        if limits := self.resets.limits.adopt(copy.offset_resets):
+            self.offsets.moved(self.offsets.beyond(limits))
             self.saved_offsets.changed()
 
     async def save_facts(self) -> None:

@@ -21,9 +21,11 @@ class OffsetReset(Body):
 
 @dataclass(slots=True)
 class OffsetResetTable(Body):
-    """Which groups were moved where."""
+    """Which groups were moved where. `limits` is there while a group may be beyond what its log, which lost its end, has: up to
+    where it can be."""
 
     resets: list[OffsetReset] = field(default_factory=list)
+    limits: list[OffsetReset] | None = None
 
 
 @dataclass(slots=True)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from broker.tables.consumeroffsets import ConsumerOffsets
-from broker.tables.offsetresets import Key, OffsetResets
+from broker.tables.offsetlimits import Key, OffsetLimits
+from broker.tables.offsetresets import OffsetResets
+from broker.tables.tables import Tables
 from remoting.bodies.offsets import ConsumerOffsetWrapper, OffsetResetTable
 from simulation.cluster.bugs import bug
 
@@ -25,3 +29,20 @@ def erased(self: OffsetResets, group: str, topic: str, queue_id: int, offset: in
 def offsets_alone(self: ConsumerOffsets, data: bytes) -> None:
     """Moves are not read from disk."""
     self._wrapper = ConsumerOffsetWrapper.decode(data)
+
+
+@bug("groups-stay-beyond-a-lost-end", Tables, "log_lost")
+async def as_ever(self: Tables, log: Any, *, surely: bool) -> None:
+    """As upstream's: who had read what is lost passes over what takes its place."""
+
+
+@bug("limits-die-with-their-master", OffsetLimits, "adopt")
+def knows_of_no_loss(self: OffsetLimits, table: OffsetResetTable | None) -> dict[Key, int]:
+    """The master after the next, and a restart, know of no limits."""
+    return {}
+
+
+@bug("commits-beyond-a-lost-end", OffsetLimits, "forbids")
+def believed(self: OffsetLimits, key: Key, offset: int) -> bool:
+    """What a consumer had read of a log that is gone counts in this one."""
+    return False

@@ -43,6 +43,12 @@ FOUND_BY_UNIT = {
     "operator-elects-the-forgetful": "controller/test_controller_eligibility.py"
     "::test_an_operator_designates_one_that_may_lack_something_only_once_nobody_better_lives",
     "restarts-forget-moves": "broker/test_offset_resets.py::test_a_move_outlives_a_restart_of_everybody",
+    "groups-stay-beyond-a-lost-end": "broker/test_offsets_beyond.py"
+    "::test_after_power_was_lost_everywhere_nobody_passes_over_what_is_sent_then",
+    "limits-die-with-their-master": "broker/test_offsets_beyond.py"
+    "::test_nor_does_the_master_after_the_next_one_let_anybody_pass_over_it",
+    "commits-beyond-a-lost-end": "broker/test_offsets_beyond.py"
+    "::test_after_power_was_lost_everywhere_nobody_passes_over_what_is_sent_then",
     "late-grant-taken": "broker/test_membership.py::test_what_was_granted_to_the_process_before_is_not_taken",
     "what-its-log-knows": "ha/test_ha_roles.py::test_who_comes_with_a_newer_epoch_is_counted_once_its_master_knows_of_it",
 }

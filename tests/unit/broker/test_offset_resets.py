@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from broker.tables.consumeroffsets import TRANSACTIONS_GROUP, ConsumerOffsets
-from broker.tables.offsetresets import RESETS_MAX, TELLINGS_MAX, OffsetResets
+from broker.tables.offsetlimits import TELLINGS_MAX
+from broker.tables.offsetresets import RESETS_MAX, OffsetResets
 from messagestore.systemtopics import HALF_TOPIC
 from mqclient.client import Client
 from remoting.bodies.groups import SubscriptionGroupConfig

@@ -1,0 +1,75 @@
+"""Up to where a log that lost its end holds what its consumer groups had read.
+
+A group that reads on beyond its limit is in a log that is gone: what it would pass over was sent since.
+
+Invariant: until a group pulls at or below its limit no commit beyond it counts, and a pull beyond it is told to go on there,
+`TELLINGS_MAX` times at most. That it did is not told to slaves: they know by what it commits then. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from remoting.bodies.offsets import OffsetReset, OffsetResetTable
+
+TELLINGS_MAX = 3
+LIMITS_MAX = 20_000
+
+Key = tuple[str, str, int]
+"""Group, topic and queue id."""
+
+
+class OffsetLimits:
+    """By group, topic and queue."""
+
+    def __init__(self) -> None:
+        self._limits: dict[Key, int] = {}
+        self._told: dict[Key, int] = {}
+
+    def put(self, limits: Mapping[Key, int]) -> None:
+        """Raises ValueError where that are too many."""
+        wanted = {**self._limits, **limits}
+        if len(wanted) > LIMITS_MAX:
+            raise ValueError(f"{len(wanted)} limits of offsets, {LIMITS_MAX} are kept at most")
+        self._limits, self._told = wanted, {}
+
+    @property
+    def all(self) -> Mapping[Key, int]:
+        return self._limits
+
+    def forbids(self, key: Key, offset: int) -> bool:
+        """Whether the group cannot be so far in this log."""
+        limit = self._limits.get(key) if self._limits else None
+        return limit is not None and offset > limit
+
+    def pulled(self, key: Key, offset: int) -> int | None:
+        """Where the group, which pulls at `offset`, is to go on instead; None where it may go on."""
+        limit = self._limits.get(key) if self._limits else None
+        if limit is None:
+            return None
+        told = self._told.get(key, 0)
+        if offset <= limit or told >= TELLINGS_MAX:
+            self.lift(key)
+            return None
+        self._told[key] = told + 1
+        return limit
+
+    def lift(self, key: Key) -> None:
+        """The group knows where it is."""
+        self._limits.pop(key, None)
+        self._told.pop(key, None)
+
+    def keep(self, stays: Callable[[Key], bool]) -> None:
+        self._limits = {key: limit for key, limit in self._limits.items() if stays(key)}
+
+    def rows(self) -> list[OffsetReset] | None:
+        """As slaves get them and as they lie in the file of offsets; None where there are none."""
+        return [OffsetReset(*key, limit) for key, limit in self._limits.items()] or None
+
+    def adopt(self, table: OffsetResetTable | None) -> dict[Key, int]:
+        """Take over the master's, or those of the file, instead; which are news."""
+        rows = (table.limits if table is not None else None) or []
+        limits = {(row.group, row.topic, row.queue_id): row.offset for row in rows}
+        news = {key: limit for key, limit in limits.items() if self._limits.get(key) != limit}
+        self._limits = limits
+        self._told = {key: told for key, told in self._told.items() if key in limits and key not in news}
+        return news
