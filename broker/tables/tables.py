@@ -57,9 +57,17 @@ class Queues(Protocol):
 
 
 class Tables:
-    """What a broker keeps beside its log."""
+    """What a broker keeps beside its log; `stamped` where a group compares who has the newest copy."""
 
-    def __init__(self, settings: BrokerSettings, files: SmallFiles, clock: Clock, queues: Queues) -> None:
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        files: SmallFiles,
+        clock: Clock,
+        queues: Queues,
+        *,
+        stamped: bool = False,
+    ) -> None:
         self._interval_ms = settings.flush_consumer_offset_interval
         self._topics_callbacks: list[Callable[[], None]] = []
         self._facts_callbacks: list[Callable[[], None]] = []
@@ -118,7 +126,7 @@ class Tables:
         )
         """Of a Raft group's, where it is kept."""
         self._saved_stamp = SavedTable(files, STAMP_FILE, self.stamp.encode, self.stamp.decode)
-        self._is_stamped = settings.raft_group is not None
+        self._is_stamped = stamped
         self._facts_of_ours = (self._saved_queue_ends, self._saved_locks)
         """Which upstream's brokers do not know, but for deletions, which are saved last."""
         self._of_version = (
