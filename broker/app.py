@@ -14,7 +14,17 @@ from typing import TYPE_CHECKING
 from broker.admin.nocontrollers import refuse_controllers_requests
 from broker.admin.retention import RetentionRequests
 from broker.clients.assignments import Assignments
-from broker.modes import CopiedLog, check_folders, group_figures, group_roles, group_tables, replicated_log
+from broker.modes import (
+    CopiedLog,
+    GroupLog,
+    acknowledgements,
+    appointed,
+    check,
+    group_figures,
+    group_roles,
+    group_tables,
+    replicated_log,
+)
 from broker.neighbours.neighbours import Neighbours
 from broker.neighbours.pairedmaster import PairedMaster
 from broker.neighbours.recordrepair import RecordRepair
@@ -38,7 +48,6 @@ from broker.role.resync import Resync
 from broker.role.roomforboth import RoomForBoth
 from broker.role.storeaside import StoreAside, entries
 from broker.role.switch import RoleSwitch
-from broker.sends.acknowledgement import acknowledgements
 from broker.settings.broker import BrokerSettings
 from broker.tables.tables import Tables
 from epochfile.file import DEFAULT_NAME as EPOCH_FILE
@@ -49,7 +58,6 @@ from messagestore.settings import FlushDiskType
 from mqruntime.httppages import HttpPages
 from mqruntime.log import fields
 from mqruntime.runtime import RestartWanted, Runtime
-from mqruntime.settings import SettingsError
 from mqruntime.tasks import Tasks
 from nativepath import presence
 from remoting.codes import RequestCode
@@ -84,7 +92,10 @@ class BrokerApp:
         )
         self.store: BrokerStore = log.store
         store = log.store
-        self.tables = tables = Tables(settings, runtime.files, clock, store)
+        self.tables = tables = Tables(
+            settings, runtime.files, clock, store,
+            stamped=isinstance(log, GroupLog), in_pair=settings.pair is not None,
+        )  # fmt: skip
         ha: Replication = log.replication
         self.ha = ha
         identity_file = settings.store_path_broker_identity or IDENTITY_FILE
@@ -238,11 +249,7 @@ class BrokerApp:
     async def start(self) -> None:
         """Serves, still without a role. Raises typed errors of the store, the ports, the identity and the tables."""
         self._failed = asyncio.get_running_loop().create_future()
-        if self.settings.under_controllers and not self.settings.controllers:
-            raise SettingsError(
-                "controllerAddr", "", self.settings.place, None, "must name controllers: host:port;host:port"
-            )
-        check_folders(self.settings, self._runtime.segments)
+        check(self.settings, self._runtime.segments)
         await self._aside.open()
         try:
             report = await self.store.start()
@@ -355,12 +362,7 @@ class BrokerApp:
     # -- what a start consists of
 
     async def _learn_who_we_are(self) -> None:
-        """In a pair and in a Raft group the configuration says it; no controller asks what the memory lost."""
-        if self.settings.raft_group is not None:
-            self.membership.member_of_group(self.settings.raft_group.broker_id)
-            return
-        if self.settings.pair is not None:
-            self.membership.appointed(self.settings.broker_id, leads=not self.settings.is_pair_slave)
+        if appointed(self.settings, self.membership):
             return
         self.membership.restore(await self._who_we_are())
         await self.memory_mark.open()

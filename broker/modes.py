@@ -1,6 +1,7 @@
 """What replicates a broker's log: replicas that copy it, under controllers or in a pair, or a Raft group.
 
-Invariant: the settings name one of them, and nothing else of a broker asks which."""
+Invariant: the settings name one of them. What follows from that for a broker is made here; who else asks which it is stands in
+tests/architecture/test_modes.py, with the reason."""
 
 from __future__ import annotations
 
@@ -13,16 +14,24 @@ from broker.role.fitness import Fitness
 from broker.role.manager import ReplicasManager
 from broker.role.membership import Membership
 from broker.role.switch import RoleSwitch
+from broker.sends.acknowledgement import Acknowledgement
+from broker.sends.groupacknowledgement import GroupAcknowledgement
+from broker.sends.pairacknowledgement import PairAcknowledgement, StoredHere
+from broker.sends.writegate import Answering, Replicated
 from broker.settings.broker import BrokerSettings
 from broker.tables.tables import Tables
 from epochfile.file import DEFAULT_NAME as EPOCH_FILE
 from epochfile.file import EpochFile
+from ha.replication import Replication
 from ha.service import HAService
+from messagestore.brokerstore import BrokerStore
 from messagestore.errors import RaftModeStore
+from messagestore.settings import FlushDiskType
 from messagestore.store import MessageStore
 from mqruntime.clock import Clock
 from mqruntime.runtime import Runtime
 from mqruntime.segments import SegmentDirectory
+from mqruntime.settings import SettingsError
 
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector
@@ -108,6 +117,31 @@ def _group_log(
     return GroupLog(store, GroupReplication(member, store, broker_id_of), member)
 
 
+def acknowledgements(
+    membership: Membership, settings: BrokerSettings, store: BrokerStore, ha: Replication
+) -> tuple[Answering, Replicated]:
+    """What sends wait for, and what delayed messages that were delivered do."""
+    if settings.raft_group is not None:
+        in_group = GroupAcknowledgement(membership, ha)
+        return in_group, in_group
+    if settings.under_controllers:
+        under_controllers = Acknowledgement(membership, settings, store, ha)
+        return under_controllers, under_controllers
+    flushes = settings.flush_disk_type is FlushDiskType.SYNC_FLUSH
+    pair = PairAcknowledgement(membership, store, ha, flushes=flushes)
+    return pair, StoredHere(pair)
+
+
+def appointed(settings: BrokerSettings, membership: Membership) -> bool:
+    """Whether the configuration says who this broker is, as in a pair and in a Raft group; no controller asks then what the
+    memory lost."""
+    if settings.raft_group is not None:
+        membership.member_of_group(settings.raft_group.broker_id)
+    elif not settings.under_controllers:
+        membership.appointed(settings.broker_id, leads=not settings.is_pair_slave)
+    return not settings.under_controllers
+
+
 def group_roles(
     log: GroupLog,
     membership: Membership,
@@ -143,8 +177,12 @@ def group_figures(log: CopiedLog | GroupLog, settings: BrokerSettings) -> list[C
     return [GroupCollector(settings, log.member)]
 
 
-def check_folders(settings: BrokerSettings, segments: SegmentDirectory) -> None:
-    """Raises RaftModeStore where the store of Raft mode is another mode's to start on; Raft mode goes on from a plain log."""
+def check(settings: BrokerSettings, segments: SegmentDirectory) -> None:
+    """Raises RaftModeStore where the store of Raft mode is another mode's to start on; Raft mode goes on from a plain log.
+    Raises SettingsError where no controllers are named that are to say who leads."""
+    if settings.under_controllers and not settings.controllers:
+        why = "must name controllers: host:port;host:port"
+        raise SettingsError("controllerAddr", "", settings.place, None, why)
     found = [folder for folder in segments.subdirectories() if folder.startswith(RAFT_MODE)]
     if settings.raft_group is None and found:
         raise RaftModeStore(found[0])

@@ -1,13 +1,11 @@
-"""Up to where this broker may answer what it stored: the contract that its settings name, see broker.role.contract.
+"""Up to where a broker under controllers may answer what it stored: the contract that its settings name, see
+broker.role.contract.
 
 Invariant: 0 while it accepts no sends, so nothing is answered OK on the way out of mastership."""
 
 from __future__ import annotations
 
 from broker.role.membership import Membership
-from broker.sends.groupacknowledgement import GroupAcknowledgement
-from broker.sends.pairacknowledgement import PairAcknowledgement, StoredHere
-from broker.sends.writegate import Answering, Replicated
 from broker.settings.broker import BrokerSettings
 from ha.replication import Replication
 from messagestore.brokerstore import BrokerStore
@@ -54,18 +52,3 @@ class Acknowledgement:
     def reachable(self, end: int) -> bool:
         """Whoever does not have it in time leaves the set."""
         return True
-
-
-def acknowledgements(
-    membership: Membership, settings: BrokerSettings, store: BrokerStore, ha: Replication
-) -> tuple[Answering, Replicated]:
-    """What sends wait for, and what delayed messages that were delivered do."""
-    if settings.raft_group is not None:
-        in_group = GroupAcknowledgement(membership, ha)
-        return in_group, in_group
-    if settings.pair is None:
-        under_controllers = Acknowledgement(membership, settings, store, ha)
-        return under_controllers, under_controllers
-    flushes = settings.flush_disk_type is FlushDiskType.SYNC_FLUSH
-    pair = PairAcknowledgement(membership, store, ha, flushes=flushes)
-    return pair, StoredHere(pair)

@@ -35,7 +35,8 @@ class BrokerSettings(
         {
             "checkSyncStateSetPeriod", "clusterTopicEnable", "brokerTopicEnable",
             "deleteCommitLogFilesInterval", "deleteConsumeQueueFilesInterval", "destroyMapedFileIntervalForcibly",
-            "redeleteHangedFileInterval", "flushConsumerOffsetHistoryInterval", "forceRegister", "flushDelayOffsetInterval",
+            "enableBatchPush", "redeleteHangedFileInterval",
+            "flushConsumerOffsetHistoryInterval", "forceRegister", "flushDelayOffsetInterval",
             "rocketmqHome",
             "sendMessageThreadPoolNums", "skipPreOnline", "timerWheelEnable", "totalReplicas",
             "transientStorePoolEnable", "waitTimeMillsInSendQueue", "warmMapedFileEnable",
@@ -201,7 +202,7 @@ class BrokerSettings(
 
     @model_validator(mode="after")
     def _a_group(self) -> Self:
-        if (why := self.why_no_group()) is not None:
+        if (why := self.why_no_group() or self.why_no_ledger(self.store_path_root_dir)) is not None:
             raise ValueError(why)
         if self.raft_group is None:
             return self

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 from pydantic import Field
@@ -79,16 +80,32 @@ class RaftKeys(Settings):
         description="of Raft mode: members that lead when they can, as `n0;n1`; whoever else leads hands over to one that is "
         "level",
     )
+    preferred_leader_id: str = Field(
+        "",
+        alias="preferredLeaderId",
+        description="of Raft mode: the same, by the name that upstream's brokers have for it",
+    )
+    store_path_d_ledger_commit_log: str = Field(
+        "",
+        alias="storePathDLedgerCommitLog",
+        description="of Raft mode: taken when it names the folder `dledger-ID/data` below the root",
+    )
 
     @property
     def raft_group(self) -> RaftGroup | None:
         """None unless in Raft mode."""
         if not self.enable_d_leger_commit_log:
             return None
-        preferred = tuple(
-            filter(None, (each.strip() for each in re.split("[;,]", self.preferred_leader_ids)))
-        )
+        preferred = tuple(dict.fromkeys(each for _, each in self._preferred()))
         return RaftGroup(self.d_leger_group, self.d_leger_self_id, self._peers(), preferred)
+
+    def _preferred(self) -> list[tuple[str, str]]:
+        """Each with the key that names it."""
+        named = (
+            ("preferredLeaderIds", self.preferred_leader_ids),
+            ("preferredLeaderId", self.preferred_leader_id),
+        )
+        return [(key, one.strip()) for key, text in named for one in re.split("[;,]", text) if one.strip()]
 
     def _peers(self) -> dict[str, str]:
         found = [MEMBER.fullmatch(each.strip()) for each in self.d_leger_peers.split(";") if each.strip()]
@@ -104,10 +121,19 @@ class RaftKeys(Settings):
             return f"dLegerPeers {self.d_leger_peers!r} must list each member once, as n0-HOST:PORT;n1-HOST:PORT;n2-HOST:PORT"
         if len({broker_id_of(each) for each in group.peers}) != len(listed):
             return f"dLegerPeers {self.d_leger_peers!r} must give each member a number of its own: broker ids come from it"
-        for key, each in (
-            ("dLegerSelfId", group.self_id),
-            *(("preferredLeaderIds", one) for one in group.preferred),
-        ):
+        for key, each in ("dLegerSelfId", group.self_id), *self._preferred():
             if each not in group.peers:
                 return f"{key}: {each!r} is not among the members of dLegerPeers, {' '.join(group.peers)}"
         return None
+
+    def why_no_ledger(self, root: Path) -> str | None:
+        """What keeps the files of the ledger from where the keys want them; None when nothing does."""
+        if self.raft_group is None or not self.store_path_d_ledger_commit_log:
+            return None
+        place = root / f"dledger-{self.d_leger_self_id}" / "data"
+        if Path(self.store_path_d_ledger_commit_log) == place:
+            return None
+        return (
+            f"storePathDLedgerCommitLog must be {place}, or not be set: to have the files elsewhere, move them, and make a "
+            "symbolic link from there"
+        )

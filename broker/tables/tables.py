@@ -63,9 +63,19 @@ class Store(Protocol):
 
 
 class Tables:
-    """What a broker keeps beside its log."""
+    """What a broker keeps beside its log; `stamped` where a group compares who has the newest copy, `in_pair` where no
+    controller elects."""
 
-    def __init__(self, settings: BrokerSettings, files: SmallFiles, clock: Clock, store: Store) -> None:
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        files: SmallFiles,
+        clock: Clock,
+        store: Store,
+        *,
+        stamped: bool = False,
+        in_pair: bool = False,
+    ) -> None:
         self._interval_ms = settings.flush_consumer_offset_interval
         self._topics_callbacks: list[Callable[[], None]] = []
         self._facts_callbacks: list[Callable[[], None]] = []
@@ -128,8 +138,8 @@ class Tables:
         )
         """Of a Raft group's, where it is kept."""
         self._saved_stamp = SavedTable(files, STAMP_FILE, self.stamp.encode, self.stamp.decode)
-        self._is_stamped = settings.raft_group is not None
-        self._in_pair = settings.pair is not None
+        self._is_stamped = stamped
+        self._in_pair = in_pair
         self._facts_of_ours = (self._saved_queue_ends, self._saved_locks)
         """Which upstream's brokers do not know, but for deletions, which are saved last."""
         self._of_version = (

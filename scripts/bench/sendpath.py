@@ -31,10 +31,10 @@ from zlib import crc32
 import orjson
 import uvloop
 
+from broker.modes import acknowledgements
 from broker.requests import Requests
 from broker.role.contractmark import KeptContractMark
 from broker.role.membership import Membership, Role
-from broker.sends.acknowledgement import acknowledgements
 from broker.settings.broker import BrokerSettings
 from broker.tables.tables import Tables
 from epochfile.file import EpochFile

@@ -63,6 +63,7 @@ plant_positions_bugs(BUGS)
 stored_vote = TermFile.store
 asked_for_vote = Raft.on_vote_request
 got_vote = Raft.on_vote_response
+counted_vote = Ballots.count
 
 
 @bug("vote-not-persisted", TermFile, "store")
@@ -97,6 +98,12 @@ def of_whatever_ballot(self: Raft, voter: str, response: VoteResponse) -> None:
     pre_voting = self.ballots.pre_voting
     ballot = self.term + 1 if pre_voting else self.term
     got_vote(self, voter, replace(response, ballot_term=ballot, pre_vote=pre_voting))
+
+
+@bug("any-answer-is-a-vote", Ballots, "count")
+def refusals_too(self: Ballots, voter: str, response: VoteResponse, term: int) -> None:
+    """R1: who asked is elected by who gave its vote to another."""
+    counted_vote(self, voter, replace(response, result=VoteResult.ACCEPT), term)
 
 
 @bug("quorum-of-half", Raft, "quorum")

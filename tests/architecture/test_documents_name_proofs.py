@@ -48,3 +48,27 @@ def test_the_faults_of_upstream_each_name_a_test_and_bugs_that_are_planted(
     assert all({*TEST.findall(row[-1])} & tests for row in rows)
     named = {name for row in rows for found in BUGS.findall(row[-1]) for name in re.findall(r"[\w-]+", found)}
     assert not sorted(named - {"and"} - planted)
+
+
+def test_what_upstreams_names_are_here_is_where_it_is_said_to_be() -> None:
+    text = (ROOT / "docs" / "dledger.md").read_text().split("## Names of upstream")[1]
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")][1:]
+    named = {name for row in rows for name in re.findall(r"`([\w./]+)`", row[1])}
+    files = {name for name in named if name.endswith(".py")}
+    assert len(files) > 30 and not [name for name in files if not (ROOT / name).is_file()]
+    sources = {path: path.read_text() for path in (ROOT / "dledger").glob("*.py")}
+    for owner, member in (name.split(".") for name in named - files if "." in name):
+        (source,) = (text for text in sources.values() if re.search(rf"^class {owner}\b", text, re.M))
+        assert re.search(rf"\bdef {member}\(|^    {member}: |\bself\.{member} = ", source, re.M), member
+
+
+def test_each_rule_of_the_raft_world_names_a_planted_bug_or_says_why_none() -> None:
+    sources = "\n".join(path.read_text() for path in (ROOT / "simulation" / "raft").glob("*.py"))
+    rules = set(re.findall(r'found\(\s*"([RMV]\d+)"', sources))
+    text = (ROOT / "docs" / "proofs.md").read_text()
+    table = text.split("## The Raft world")[1].split("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| ")][1:]
+    assert {rule for rule, _, _ in rows} == rules
+    found = json.loads((ROOT / "simulation" / "foundby.json").read_text())["raft"]
+    assert not [row for row in rows if row[2].strip("`") not in found and not row[2].startswith("none: ")]
+    assert max(found.values()) <= 300

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import json
 from collections.abc import Awaitable, Callable, Sequence
@@ -247,6 +248,48 @@ def test_who_was_away_for_long_gets_what_its_leader_reads_from_the_disk() -> Non
         assert (
             entries_of(group.members()[0]) == entries_of(group.members()[1]) == entries_of(group.members()[2])
         )
+
+
+def test_a_snapshot_is_installed_while_entries_keep_coming() -> None:
+    """Newer ones are made meanwhile, and what is behind them goes."""
+    settings = replace(
+        FORGETFUL,
+        snapshot_entries=40,
+        snapshot_margin_entries=100,
+        snapshot_chunk_bytes=1,
+        data_file_bytes=4096,
+    )
+    with World(39) as world:
+        group = RaftGroup(world, 3, settings=settings)
+        group.start_all()
+        world.run_until(group.agreed, 5_000)
+        node, member = leader_of(group)
+        away = others(group, node)[0]
+        away.kill()
+        core = member.core
+        assert core is not None
+        while core.log.first_index < 100:
+            decided(group, 50)
+
+        async def load() -> None:
+            while True:
+                await asyncio.gather(asyncio.sleep(0.002), member.propose([b"more" * 20], 3000))
+
+        world.network.delay(node.host, away.host, 2, 2)
+        node.spawn(load())
+        group.start(away)
+        world.run_until(lambda: bool(core.progress[away.name].install.offset), 2_000)
+        began = member.applied_index
+        world.run_until(lambda: group.check.snapshots["installed"] > 0, 2_000)
+        assert member.applied_index > began + 10
+        late = group.member(away)
+        assert late is not None
+        world.run_until(lambda: late.applied_index > member.applied_index - 10, 1_000)
+        before, made = member.applied_index, member.store.snapshot_index
+        world.run_for_ms(300)
+        assert member.applied_index > before + 60 and member.store.snapshot_index > made
+        assert late.applied_index > member.applied_index - 10
+        assert group.check.snapshots["installed"] == 1
 
 
 def test_a_leader_goes_on_where_the_index_of_what_a_follower_needs_has_rotted() -> None:

@@ -378,6 +378,23 @@ def test_upstreams_keys_of_raft_mode_are_taken() -> None:
     assert (group.peers, group.preferred) == ({"n0": "h:1", "n1": "h:2", "n2": "h:3"}, ("n0", "n2"))
 
 
+def test_preferred_leaders_are_named_as_upstreams_broker_or_its_library_does() -> None:
+    both = ["preferredLeaderId=n2", "preferredLeaderIds=n2;n0"]
+    for told, preferred in (both[:1], ("n2",)), (both, ("n2", "n0")):
+        settings = BrokerSettings.load(None, [*GROUP, *told, "enableBatchPush=true"], strict=True)
+        assert settings.raft_group is not None and settings.raft_group.preferred == preferred
+
+
+def test_a_ledger_lies_below_the_root() -> None:
+    there = ["storePathRootDir=/data/s", "storePathDLedgerCommitLog=/data/s/dledger-n1/data"]
+    assert BrokerSettings.load(None, [*GROUP, *there], strict=True).raft_group is not None
+    assert BrokerSettings.load(None, ["storePathDLedgerCommitLog=/ssd"]).raft_group is None
+    with pytest.raises(
+        SettingsError, match="storePathDLedgerCommitLog must be /data/s/dledger-n1/data.*link from there"
+    ):
+        BrokerSettings.load(None, [*GROUP, there[0], "storePathDLedgerCommitLog=/ssd/data"])
+
+
 @pytest.mark.parametrize(
     ("override", "why"),
     [
@@ -387,6 +404,7 @@ def test_upstreams_keys_of_raft_mode_are_taken() -> None:
         ("dLegerPeers=a1-h:1;n1-h:2", "a number of its own"),
         ("dLegerSelfId=n7", "dLegerSelfId: 'n7' is not among"),
         ("preferredLeaderIds=n9", "preferredLeaderIds: 'n9' is not among"),
+        ("preferredLeaderId=n9", "preferredLeaderId: 'n9' is not among"),
         ("enableControllerMode=true", "contradict each other"),
         ("allFlushInSyncStateSet=true", "SYNC_FLUSH"),
     ],

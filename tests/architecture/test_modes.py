@@ -1,0 +1,49 @@
+"""Which of three things replicates a log is asked in one module, and where the reason stands here.
+
+Brokers under controllers, in a pair and in Raft mode are one program: what differs is behind messagestore.brokerstore and
+ha.replication, and broker.modes chooses. An `if` by mode elsewhere is how one of the three comes to lack what others have."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from tests.architecture.test_import_direction import TREE
+
+ASKS = {
+    "raft_group", "pair", "under_controllers", "is_pair_slave", "enable_d_leger_commit_log", "enable_controller_mode",
+    "CopiedLog", "GroupLog",
+}  # fmt: skip
+MAY_ASK = {
+    "broker.modes": "chooses",
+    "broker.app": "puts together what was chosen",
+    "broker.role.contract": "says in words what a send is worth",
+    "broker.neighbours.neighbours": "a pair hears of its master from name servers alone",
+    "broker.requests": "what a pair delivers waits for whoever follows",
+}
+OF_SETTINGS = "broker.settings."
+SERVERS = ("broker.", "ha.", "messagestore.", "raftstore.", "remoting.", "mqruntime.")
+
+
+def asked_in(module: str) -> Iterator[str]:
+    """Of its settings, or by the kind of what was chosen."""
+    for node in ast.walk(ast.parse(TREE.files[module].read_text())):
+        if isinstance(node, ast.Attribute) and node.attr in ASKS:
+            of = node.value
+            if (isinstance(of, ast.Name) and of.id == "settings") or (
+                isinstance(of, ast.Attribute) and of.attr in ("settings", "_settings")
+            ):
+                yield f"{module}:{node.lineno} {node.attr}"
+        elif isinstance(node, ast.Name) and node.id in ("CopiedLog", "GroupLog"):
+            yield f"{module}:{node.lineno} {node.id}"
+
+
+def test_nothing_asks_for_the_mode_but_who_has_a_reason() -> None:
+    asking = {
+        module: list(asked_in(module))
+        for module in TREE.files
+        if module.startswith(SERVERS) and not module.startswith(OF_SETTINGS)
+    }
+    assert {module for module, found in asking.items() if found} == set(MAY_ASK), {
+        module: found for module, found in asking.items() if found
+    }
