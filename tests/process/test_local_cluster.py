@@ -123,6 +123,8 @@ def test_every_broker_joins_and_every_role_is_taken(cluster: Cluster) -> None:
     rows = asyncio.run(wait_for("one leader", roles_taken, WAIT_MS))
     assert {row.process for row in rows.values()} == {"running"}
     assert sorted(rows[name].role for name in cluster.layout.broker_names) == ["master", "slave", "slave"]
+    told = [rows[name].detail.split(", ")[:2] for name in cluster.layout.broker_names]
+    assert sorted(told) == [[BROKER_SET, f"id {number}"] for number in (1, 2, 3)]
     assert json.loads((cluster.directory / "pids.json").read_text()) == {
         name: row.pid for name, row in rows.items()
     }
