@@ -90,7 +90,7 @@ def _broker(state: SyncState | None, address: str, epoch: str, inside: str, outs
             role = "master" if address == state.master_address else "slave"
             place = inside if replica in state.in_sync else outside
             under = f", {epoch} {state.master_epoch}" if role == "master" else ""
-            return role, f"id {replica.broker_id}{under}, {place}"
+            return role, f"{BROKER_SET}, id {replica.broker_id}{under}, {place}"
     return "unregistered", ""
 
 

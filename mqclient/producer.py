@@ -1,12 +1,13 @@
 """Sends messages to the masters of a topic, each at most once.
 
-Invariant: a call makes at most one attempt that can store its message, so a message is never there twice; the
-way a call ends says what is known: a `SendResult`, `SendRefused` (certainly not stored) or
+Invariant: a call makes at most one attempt that can store its message, so a message is never there twice: what is repeated was
+refused before. The way a call ends says what is known: a `SendResult`, `SendRefused` (certainly not stored) or
 `SendOutcomeUnknown`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from remoting.headers.send import SendMessageHeader, SendMessageResponseHeader
 AUTO_CREATE_TOPIC = "TBW102"
 AUTO_CREATE_QUEUES = 4
 SEND_TIMEOUT_MS = 3000
+RETRY_MS = 50
 IN_SYNC_REPLICAS_NOT_ENOUGH = "in-sync replicas not enough"
 
 
@@ -54,6 +56,13 @@ NEVER_STORED = frozenset(
     }
 )
 """Codes that a broker answers before it writes anything; any other failure may come after the write."""
+LASTING = NEVER_STORED - {
+    ResponseCode.SYSTEM_BUSY,
+    ResponseCode.SERVICE_NOT_AVAILABLE,
+    ResponseCode.FLOW_CONTROL,
+    ResponseCode.GO_AWAY,
+}
+"""Codes that the next master would answer, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,17 +106,23 @@ class Producer:
         broker_name: str | None = None,
         queue_id: int | None = None,
         timeout_ms: int = SEND_TIMEOUT_MS,
+        patience_ms: int = 0,
     ) -> SendResult:
-        """Sends one message, to `queue_id` or the next queue in turn, of one broker set or of any; one attempt,
-        at most `timeout_ms` once connected; where the broker reads too slowly, part of it passes before the
-        message leaves.
+        """Sends one message, to `queue_id` or the next queue in turn, of one broker set or of any. An attempt takes at most
+        `timeout_ms` once connected; where the broker reads too slowly, part of it passes before the message leaves.
 
-        `keys` are index keys separated by blanks. Raises `SendRefused` and `SendOutcomeUnknown`.
+        With `patience_ms` a message that is refused for now is sent again for so long, to whoever the routes name by then; one
+        that may be stored never is. `keys` are index keys separated by blanks. Raises `SendRefused` and `SendOutcomeUnknown`.
         """
         own = {name: text for name, text in (("KEYS", keys), ("TAGS", tags)) if text}
         message = OutgoingMessage(body, {**own, **(properties or {})})
         return await self.send_message(
-            topic, message, broker_name=broker_name, queue_id=queue_id, timeout_ms=timeout_ms
+            topic,
+            message,
+            broker_name=broker_name,
+            queue_id=queue_id,
+            timeout_ms=timeout_ms,
+            patience_ms=patience_ms,
         )
 
     async def send_message(
@@ -118,6 +133,7 @@ class Producer:
         broker_name: str | None = None,
         queue_id: int | None = None,
         timeout_ms: int = SEND_TIMEOUT_MS,
+        patience_ms: int = 0,
     ) -> SendResult:
         """As `send`, for a message with its own flag, time of birth and compression."""
         named = self._identified(message)
@@ -129,6 +145,7 @@ class Producer:
             (named,),
             (broker_name, queue_id),
             timeout_ms,
+            patience_ms,
         )
 
     async def send_batch(
@@ -140,6 +157,7 @@ class Producer:
         queue_id: int | None = None,
         born_timestamp_ms: int | None = None,
         timeout_ms: int = SEND_TIMEOUT_MS,
+        patience_ms: int = 0,
     ) -> SendResult:
         """Sends several messages as one: all go to one queue at consecutive offsets, or none is stored.
 
@@ -156,9 +174,30 @@ class Producer:
             named,
             (broker_name, queue_id),
             timeout_ms,
+            patience_ms,
         )
 
     async def _send(
+        self,
+        code: RequestCode,
+        topic: str,
+        body: bytes,
+        envelope: OutgoingMessage,
+        messages: Sequence[OutgoingMessage],
+        wanted: tuple[str | None, int | None],
+        timeout_ms: int,
+        patience_ms: int,
+    ) -> SendResult:
+        until_ms = self._clock.monotonic_ms() + patience_ms
+        while True:
+            try:
+                return await self._attempt(code, topic, body, envelope, messages, wanted, timeout_ms)
+            except SendRefused as refused:
+                if refused.code in LASTING or self._clock.monotonic_ms() >= until_ms:
+                    raise
+            await asyncio.sleep(RETRY_MS / 1000)
+
+    async def _attempt(
         self,
         code: RequestCode,
         topic: str,

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from mqruntime.properties import PropertiesError, parse
-from mqruntime.settings import Settings
+from mqruntime.settings import Settings, in_words
 
 FORBIDDEN = "Can not update config in black list."
 
@@ -53,8 +53,8 @@ def change(
         wanted = type(settings).model_validate(given | known).in_force()
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        where = first["loc"][0] if first["loc"] else ""
-        raise ChangeRefused(first["msg"], where=f"{where}: ") from None
+        where = f"{first['loc'][0]}: " if first["loc"] else ""
+        raise ChangeRefused(in_words(first["msg"]), where=where) from None
     changed = {key: wanted[key] for key in known if wanted[key] != now[key]}
     if fixed := sorted(changed.keys() - changeable):
         named = ", ".join(f"{key} ({reasons[key]})" if key in reasons else key for key in fixed)

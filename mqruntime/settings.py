@@ -131,7 +131,7 @@ class Settings(BaseModel):
     ) -> SettingsError:
         """What is nowhere belongs into the file, where there is one."""
         first = error.errors(include_url=False)[0]
-        why = first["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
+        why = in_words(first["msg"])
         name = str(first["loc"][0]) if first["loc"] else ""
         field = cls.model_fields.get(name)
         key = (field.alias or name) if field else name
@@ -172,6 +172,11 @@ def _unknown(key: str, keys: Sequence[str]) -> str:
 def _java_value(text: str) -> str:
     """Java's Boolean.parseBoolean takes any case; pydantic takes lower case and friends."""
     return text.lower() if text.lower() in ("true", "false") else text
+
+
+def in_words(told: str) -> str:
+    """What a check of settings said, without how pydantic begins it."""
+    return told.removeprefix("Value error, ").removeprefix("Assertion failed, ")
 
 
 def text_of(value: Any) -> str:

@@ -132,20 +132,25 @@ def cells(count: int, times: int) -> list[Cell]:
     java, cpp = f"Java client {JAVA}", f"C++ client {CPP}"
     pair = "test_java_pairs.py::test_"
     store = pair + "a_java_store_goes_on_in_ours_and_in_javas_again"
+    crcs = pair + "a_java_broker_verifies_the_record_crcs_that_ours_wrote"
+    first = "test_first_programs.py::test_the_first_program_for_{}_sends_and_reads"
     return [
         Cell("clients", java, "sends, reads, retries, order; killed masters",
-             partial(tests, "test_java_client.py", "test_java_consumers.py")),
+             partial(tests, "test_java_client.py", "test_java_consumers.py", first.format("java"))),
         Cell("clients", java, "transactions; killed masters; a store goes on from Java's broker to ours and back",
              partial(tests, "test_java_transactions.py")),
         Cell("clients", java, "a set in Raft mode; its leader killed, its followers read",
              partial(tests, "test_java_client_in_raft_mode.py")),
+        Cell("clients", f"Java's filters {JAVA}", "3,000 SQL92 expressions, each on six messages; the file that keeps them",
+             partial(tests, "test_java_filters.py")),
         Cell("clients", f"DLedgerClient {DLEDGER}", "appends, gets, hands over; a group of ours",
              partial(tests, "test_java_dledger_client.py")),
-        Cell("clients", cpp, "sends, reads, retries, order; killed masters", partial(tests, "test_cpp_client.py")),
+        Cell("clients", cpp, "sends, reads, retries, order; killed masters",
+             partial(tests, "test_cpp_client.py", first.format("cpp"))),
         Cell("clients", f"Java mqadmin {JAVA}", "its commands on ours",
              partial(tests, "test_java_admin.py", "test_java_admin_commands.py")),
         Cell("hand-over", f"Java clients {JAVA} and {OLD}",
-             "send, read, pull, keep order, transactions: defaults, `electMaster`, SIGTERM",
+             "send, read, pull, keep order, transactions; defaults, but sends may take 20 s: `electMaster`, SIGTERM",
              partial(tests, "test_java_hand_over.py")),
         Cell("controllers", f"Java brokers {JAVA}", "under our controllers and name server",
              partial(of_fleet, BROKERS, "C", over)),
@@ -159,7 +164,8 @@ def cells(count: int, times: int) -> list[Cell]:
              partial(of_fleet, BROKERS[:2], "C", mixed)),
         Cell("pairs", f"Java brokers {JAVA}", "Java master, our slave, and the reverse; slave reads",
              partial(tests, *(pair + name for name in PAIRS))),
-        Cell("stores", f"Java brokers {JAVA}", "Java's go on in ours, and back; SIGTERM, SIGKILL", partial(tests, store)),
+        Cell("stores", f"Java brokers {JAVA}", "Java's go on in ours, and back; SIGTERM, SIGKILL; records' CRCs",
+             partial(tests, store, crcs)),
         Cell("stores", f"Java brokers {JAVA}", "stores of Raft mode, there and back",
              partial(tests, "test_java_raft_mode.py", "test_java_raft_mode_and_ours.py", "test_java_raft_stores.py")),
         Cell("migration", f"all of Java {JAVA}", f"a live set to ours, server by server, and back, {times} times",

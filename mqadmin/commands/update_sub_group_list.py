@@ -11,8 +11,9 @@ from remoting.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupLis
 from remoting.codes import RequestCode
 
 
-def format_submitted(address: str) -> str:
-    return f"submit batch of subscription group config to {address} success, please check the result later.\n"
+def format_submitted(address: str, *, of_cluster: bool) -> str:
+    what = "subscription group" if of_cluster else "group"
+    return f"submit batch of {what} config to {address} success, please check the result later.\n"
 
 
 @admin_command(
@@ -35,7 +36,7 @@ def command(namesrvaddr: str | None, brokeraddr: str | None, clustername: str | 
         for address in await wanted_masters(client, brokeraddr, namesrvaddr, clustername):
             code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST
             await client.ask(address, code, body=body.encode())
-            report.text(format_submitted(address))
+            report.text(format_submitted(address, of_cluster=brokeraddr is None))
             report.add("brokers", address)
         report.put(groups=[group.group_name for group in body.group_config_list])
 

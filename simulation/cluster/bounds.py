@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from simulation.cluster import choosers, hostiletables
+from simulation.cluster import choosers, handlers, hostiletables
 from simulation.cluster.dealers import NAME, TOPICS
 from simulation.cluster.machines import Machines
 from simulation.cluster.members import QUEUES_OF
@@ -58,6 +58,8 @@ class ClusterBounds:
             names += len(TOPICS)
         if self.machines.done[choosers.NAME]:
             names += choosers.NAMES
+        if self.machines.done[handlers.NAME]:
+            names += len(handlers.TOPICS)
         if self.machines.done[hostiletables.NAME]:
             names += hostiletables.NAMES
         queues = names + sum(QUEUES_OF.values())

@@ -1,10 +1,11 @@
-"""Bugs of queue locks, planted as those of simulation.cluster.bugs are."""
+"""Bugs of queue locks and of where readers in order go on, planted as those of simulation.cluster.bugs are."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from broker.tables import queuelocks
+from broker.tables.consumeroffsets import ConsumerOffsets
 from broker.tables.queuelocks import Lock, Queue, QueueLocks
 from remoting.bodies.tables import QueueLockTable
 from simulation.cluster.bugs import bug
@@ -36,3 +37,12 @@ def never(lock: Lock, now_ms: int) -> bool:
 @bug("restarts-forget-locks", QueueLocks, "decode")
 def begins_anew(self: QueueLocks, data: bytes) -> None:
     """Holders are not read from disk."""
+
+
+commit = ConsumerOffsets.commit
+
+
+@bug("commits-run-ahead", ConsumerOffsets, "commit")
+def one_further(self: ConsumerOffsets, group: str, topic: str, queue_id: int, offset: int) -> bool:
+    """Who reads the queue next begins behind a message that nobody handled."""
+    return commit(self, group, topic, queue_id, offset + 1)

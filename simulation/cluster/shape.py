@@ -42,6 +42,9 @@ TRANSACTED = 15, 0
 CHOOSES = 20, 19
 """Of so many this one has consumers that choose by SQL92 expressions, and are moved to other offsets."""
 
+HANDLES = 25, 22
+"""Of so many this one has readers in order who handle what they read."""
+
 STRANGE = 20, 0
 """Of so many this one has strangers who say what the tables of hostile bytes have."""
 
@@ -65,6 +68,7 @@ class Shape:
     has_transactions: bool = False
     has_choosers: bool = False
     has_strangers: bool = False
+    has_handlers: bool = False
 
     @staticmethod
     def of(seed: int) -> Shape:
@@ -86,6 +90,7 @@ class Shape:
             has_transactions=of(TRANSACTED, seed) and not is_unclean,
             has_choosers=of(CHOOSES, seed) and not is_unclean,
             has_strangers=of(STRANGE, seed),
+            has_handlers=of(HANDLES, seed) and not is_unclean,
         )
 
     def settings(self) -> dict[str, object]:

@@ -57,6 +57,7 @@ from simulation.cluster.delaycheck import all_delivered
 from simulation.cluster.factcheck import FactCheck
 from simulation.cluster.fault import Fault
 from simulation.cluster.faults import Faults
+from simulation.cluster.handlers import Handlers
 from simulation.cluster.handoverbugs import BUGS, planted
 from simulation.cluster.handovers import CleanHandOvers
 from simulation.cluster.hindrances import GreatBurst
@@ -144,6 +145,7 @@ class ClusterWorld:
         self.readers: OrderedReaders | None = None
         self.transactors: Transactors | None = None
         self.choosers: Choosers | None = None
+        self.handlers: Handlers | None = None
         self.lost_for_good = LostForGood(self.machines)
         self.faults = Faults(self.machines, *self.besides())
         self.hand_overs = CleanHandOvers(self.machines, seed)
@@ -285,6 +287,9 @@ class ClusterWorld:
             node = self.world.node("choosers", members.CHOOSERS_HOST)
             self.choosers = Choosers(self.machines, node)
             yield self.choosers
+        if self.shape.has_handlers and self.contract.waits and not self.retention.on:
+            self.handlers = Handlers(self.machines, self.world.node("handlers", members.HANDLERS_HOST))
+            yield self.handlers
         if self.shape.has_operator:
             self.operator = Operator(self.machines, self.world.node("operator", members.OPERATOR_HOST))
             yield self.operator
@@ -401,6 +406,8 @@ class ClusterWorld:
             self.transactors.settle()
         if self.choosers is not None:
             self.choosers.stop()
+        if self.handlers is not None:
+            self.handlers.stop()
         self.retention.stop()
         machines = self.machines
 
@@ -444,6 +451,8 @@ class ClusterWorld:
         if self.readers is not None:
             self.readers.at_the_end()
             self.totals.counts["locks of queues answered"] += self.readers.answered
+        if self.handlers is not None:
+            self.totals.counts["handled in order"] += self.handlers.at_the_end()
         again = self.client.judge(
             brokers[0],
             self.check.confirmed,

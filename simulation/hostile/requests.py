@@ -17,6 +17,7 @@ import remoting.headers.nameserver
 import remoting.headers.offsets
 import remoting.headers.pull
 import remoting.headers.send
+import remoting.headers.transactions
 from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
 from remoting.headers.header import Header
@@ -26,6 +27,7 @@ from simulation.hostile.frames import I64_MAX
 HEADER_MODULES = (
     remoting.headers.admin, remoting.headers.controller, remoting.headers.group, remoting.headers.messages,
     remoting.headers.nameserver, remoting.headers.offsets, remoting.headers.pull, remoting.headers.send,
+    remoting.headers.transactions,
 )  # fmt: skip
 NUMBERS = (
     "",

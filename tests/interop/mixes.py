@@ -25,12 +25,16 @@ from localcluster.processes import command_of, environment
 from localcluster.waiting import NotYet, wait_for
 from mqadmin.replies import SyncState
 from mqclient.client import Client
+from mqclient.errors import ClientError
+from mqclient.message import decode_messages
 from mqclient.producer import SendStatus
 from mqruntime.clock import SystemClock
 from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, SubscriptionData
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
+from remoting.errors import RemotingError
+from remoting.headers.pull import PullMessageHeader, PullMessageResponseHeader
 from tests.interop.fleet import Fleet
 from tests.waits import WAIT_MS
 
@@ -40,6 +44,8 @@ QUIET_MS = 300
 DELAYED = {"DELAY": "1"}
 COMMITTED = 3
 EXPRESSION = "kind = 'told'"
+KINDS = ("told", "other")
+CHOSEN_VERSION = 7
 BARE_KEY = re.compile(r"([{,]\s*)(\d+)\s*:")
 """Upstream's JSON has numbers for names."""
 
@@ -169,9 +175,9 @@ def known_to(fleet: Fleet, replica: int) -> dict[str, Any]:
 
 async def filters_kept(fleet: Fleet, numbers: Sequence[int]) -> None:
     """A consumer that chooses by SQL92 tells all brokers so, as Java's clients do; waits until each has it in its file, and
-    still has those of the consumers before, who are gone."""
+    still has those of the consumers before, who are gone. Then its master, another one each time, chooses for it."""
     client = RemotingClient(clock=SystemClock())
-    topic, group, version = f"Facts{numbers[-1]}", f"Choosers{numbers[-1]}", 7
+    topic, group, version = f"Facts{numbers[-1]}", f"Choosers{numbers[-1]}", CHOSEN_VERSION
     wanted = SubscriptionData(topic, EXPRESSION, sub_version=version, expression_type="SQL92")
     data = HeartbeatData("chooser", consumer_data_set=[ConsumerData(group, subscription_data_set=[wanted])])
 
@@ -189,8 +195,41 @@ async def filters_kept(fleet: Fleet, numbers: Sequence[int]) -> None:
 
     try:
         await wait_for("filters at each replica", known, WAIT_MS)
+        await wait_for("a master that chooses", partial(chosen, fleet, client, topic, group), WAIT_MS)
     finally:
         await client.close()
+
+
+async def chosen(fleet: Fleet, client: RemotingClient, topic: str, group: str) -> None:
+    """Of messages of both kinds, all that ever were sent here, the master gives those that the heartbeat's expression takes.
+    Raises NotYet where it does not answer yet."""
+    state = await fleet.wait_whole(timeout_ms=WAIT_MS)
+    try:
+        async with Client(fleet.layout.namesrv, clock=SystemClock(), random=random.Random(1)) as other:
+            producer = other.producer("FactProducers")
+            for kind in KINDS:
+                sent = await producer.send(topic, b"to be chosen", queue_id=0, properties={"kind": kind})
+                if sent.status is not SendStatus.SEND_OK:
+                    raise NotYet(sent.status.name)
+            consumer = other.consumer("FactReaders")
+            queue = (await consumer.queues(topic))[0]
+            end = await consumer.max_offset(queue)
+            every = [message async for message in consumer.read(queue, 0, end)]
+        found, at = list[int](), 0
+        while at < end:
+            header = PullMessageHeader(group, topic, 0, at, 32, 0, 0, 0, CHOSEN_VERSION)
+            pull = RemotingCommand.request(RequestCode.PULL_MESSAGE, header)
+            reply = await client.call(state.master_address or "", pull)
+            if reply.code not in (ResponseCode.SUCCESS, ResponseCode.PULL_RETRY_IMMEDIATELY):
+                raise NotYet(f"{state.master_address} answers {reply.code}: {reply.remark}")
+            found += [message.queue_offset for message in decode_messages(reply.body or b"")]
+            at = PullMessageResponseHeader.from_ext(reply.ext).next_begin_offset
+    except (ClientError, RemotingError) as error:  # no route yet, a master that is just leaving
+        raise NotYet(str(error)) from error
+    taken = [message.queue_offset for message in every if message.properties["kind"] == KINDS[0]]
+    assert taken and found == taken, (
+        f"{state.master_address} chose {found} of {len(every)}, to give were {taken}"
+    )
 
 
 def filters_of(fleet: Fleet, replica: int) -> dict[str, Any]:

@@ -137,8 +137,9 @@ def test_what_one_changes_the_other_shows(both: Both, tmp_path: Path) -> None:
     topics.write_text(json.dumps([{"topicName": f"AdminBoth{at}", "perm": 6} for at in range(2)]))
     groups.write_text(json.dumps([{"groupName": "AdminBothListed"}]))
     both.agree("updateTopicList", "-b", both.master(), "-f", topics)
-    assert "success" in both.upstream("updateSubGroupList", "-b", both.master(), "-f", groups)
-    both.ours("updateSubGroupList", "-c", CLUSTER_NAME, "-f", groups)
+    both.agree("updateSubGroupList", "-b", both.master(), "-f", groups)
+    listed = ("updateSubGroupList", "-c", CLUSTER_NAME, "-f", groups)
+    assert set(lines(both.ours(*listed))) < set(lines(both.upstream(*listed))), "and upstream's usage"
     assert both.told("getConsumerConfig", "-g", "AdminBothListed")["configs"]
 
 

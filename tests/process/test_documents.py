@@ -351,7 +351,9 @@ def as_run(command: str, how: Run, cluster: Cluster) -> str:
 
 def test_the_programs_for_python_do_what_they_say(folder: Path, cluster: Cluster, tmp_path: Path) -> None:
     programs = [
-        body for kind, body in BLOCK.findall((ROOT / "docs/clients.md").read_text()) if kind == "python"
+        body
+        for kind, body in BLOCK.findall((ROOT / "docs/clients.md").read_text())
+        if kind == "python" and "mqclient" in body  # the others are run beside other peers' clients
     ]
     assert len(programs) == 4
     made = run(folder, TOPIC.replace("NAMESRV", cluster.layout.namesrv))

@@ -57,11 +57,23 @@ def whole(cluster: Cluster) -> SyncState:
 def drilled(cluster: Cluster, kind: Kind, topic: str, count: int = 1) -> DrillReport:
     said: list[str] = []
     report = asyncio.run(
-        run_drills(cluster, kind, count, seed=7, topic=topic, say=said.append, settle_ms=100, in_order=True)
+        run_drills(
+            cluster,
+            kind,
+            count,
+            seed=7,
+            topic=topic,
+            say=said.append,
+            settle_ms=100,
+            in_order=True,
+            in_transactions=True,
+        )
     )
-    assert report.verdict is not None and report.order is not None
+    assert report.verdict is not None and report.order is not None and report.ends is not None
     assert report.verdict.faults == []
     assert report.order.faults == []
+    assert report.ends.faults == []
+    assert report.ends.committed and report.ends.rolled_back
     assert report.order.handled - report.order.again == report.verdict.read
     assert report.failure is None, f"{report.failure}\n" + "\n".join(said)
     assert len(report.drills) == count
@@ -111,6 +123,8 @@ def test_every_broker_joins_and_every_role_is_taken(cluster: Cluster) -> None:
     rows = asyncio.run(wait_for("one leader", roles_taken, WAIT_MS))
     assert {row.process for row in rows.values()} == {"running"}
     assert sorted(rows[name].role for name in cluster.layout.broker_names) == ["master", "slave", "slave"]
+    told = [rows[name].detail.split(", ")[:2] for name in cluster.layout.broker_names]
+    assert sorted(told) == [[BROKER_SET, f"id {number}"] for number in (1, 2, 3)]
     assert json.loads((cluster.directory / "pids.json").read_text()) == {
         name: row.pid for name, row in rows.items()
     }
@@ -178,6 +192,12 @@ def test_killing_the_master_loses_nothing_and_it_rejoins(cluster: Cluster) -> No
     assert drill.new_epoch > drill.old_epoch
     assert drill.new_master != drill.old_master
     assert drill.marks_ms["elected"] <= drill.marks_ms["writable"]
+
+
+def test_a_master_that_stands_still_is_replaced_and_follows_when_it_goes_on(cluster: Cluster) -> None:
+    [drill] = drilled(cluster, Kind.PAUSE, "Paused").drills
+    assert drill.new_epoch > drill.old_epoch
+    assert drill.new_master != drill.old_master
 
 
 def test_mastership_is_handed_over_on_command_under_load(cluster: Cluster) -> None:

@@ -14,6 +14,7 @@ from localcluster.cluster import Cluster
 from localcluster.drill import Kind, run_drills
 from localcluster.layout import BROKER_SET, CLUSTER_NAME, Mode
 from localcluster.raftset import transfer
+from localcluster.transacting import QUICK_CHECKS
 from localcluster.waiting import NotYet, wait_for
 from mqclient.client import Client
 from mqclient.message import OutgoingMessage, StoredMessage
@@ -29,7 +30,9 @@ LARGE_BYTES = (4 << 20) - 1024  # maxMessageSize counts properties too
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("raft") / "cluster"
-    with Cluster.create(folder, mode=Mode.RAFT, segment_bytes=FILE_BYTES) as made:
+    with Cluster.create(
+        folder, mode=Mode.RAFT, segment_bytes=FILE_BYTES, broker_settings=QUICK_CHECKS
+    ) as made:
         made.start()
         asyncio.run(made.wait_whole(timeout_ms=WAIT_MS))
         asyncio.run(made.create_topic(TOPIC, 2))
@@ -86,9 +89,15 @@ async def lead(cluster: Cluster, name: str) -> None:
 
 @pytest.mark.parametrize("kind", [Kind.KILL, Kind.TERM, Kind.PAUSE, Kind.ELECT])
 def test_nothing_acknowledged_is_lost(cluster: Cluster, kind: Kind) -> None:
-    drills = run_drills(cluster, kind, 1, seed=5, topic=f"Drill-{kind.value}", say=lambda line: None)
-    report = asyncio.run(drills)
+    topic = f"Drill-{kind.value}"
+    report = asyncio.run(
+        run_drills(
+            cluster, kind, 1, seed=5, topic=topic, say=lambda line: None, in_order=True, in_transactions=True
+        )
+    )
     assert report.passed, report
+    assert report.order is not None and report.order.handled
+    assert report.ends is not None and report.ends.committed and report.ends.rolled_back
     (result,) = report.drills
     assert result.old_master != result.new_master and result.new_epoch > result.old_epoch
 

@@ -61,6 +61,9 @@ def test_settings_that_are_read_anew_change_while_the_broker_runs(served: Served
     code, remark = change("minInSyncReplicas=2\nlistenPort=20000\n")
     assert (code, "listenPort" in remark) == (ResponseCode.NO_PERMISSION, True)
     assert change("minInSyncReplicas=none\n")[0] == ResponseCode.SYSTEM_ERROR
+    of_two_keys = change("listenPort=1\n")
+    assert of_two_keys[0] == ResponseCode.SYSTEM_ERROR
+    assert of_two_keys[1].startswith("fastListenPort would be listenPort - 2 = 0")
     assert change("noSuchKey=1\n")[0] == change("")[0] == 0, "passed over, as upstream does"
     assert settings.min_in_sync_replicas == 1
 

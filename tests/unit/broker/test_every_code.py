@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
+from broker.clients.unserved import Unserved
+from remoting.codes import ResponseCode
+from remoting.headers.admin import ConsumerGroupHeader
+from simulation.kernel.world import World
 from tests.unit.broker.served import Served
 
 PAGE = Path(__file__).parents[3] / "docs" / "mqadmin.md"
 ROW = re.compile(r"^\| (\d+) \| (\w+) \| (.+?) \|$", re.MULTILINE)
+REFUSED = {int(code): words for code, _, words in ROW.findall(PAGE.read_text())}
 UPSTREAMS = (
     # processors of BrokerController
     10, 11, 12, 14, 15, 33, 34, 35, 36, 37, 38, 46, 310, 320, 324, 325, 361, 370, 400, 401,
@@ -21,16 +29,33 @@ UPSTREAMS = (
 )  # fmt: skip
 
 
-def test_no_code_of_upstreams_broker_falls_through_in_silence(served: Served) -> None:
-    refused = {int(code): words for code, _, words in ROW.findall(PAGE.read_text())}
-    assert refused.keys() <= set(UPSTREAMS)
-    assert len(set(UPSTREAMS)) == 99
-    told: dict[int, str] = {}
-    router = served.master.requests.router
-    for code in UPSTREAMS:
-        if code not in router.handlers and code not in router.batch_handlers:
-            reply = served.ask(code)
-            begin = f" request type {code} not supported; not built here: "
-            assert reply.code == 3 and (reply.remark or "").startswith(begin), reply
-            told[code] = (reply.remark or "").removeprefix(begin)
-    assert told == refused
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Served]:
+    with World(62) as world:
+        yield Served(world)
+
+
+def test_the_page_refuses_some_of_upstreams_99() -> None:
+    assert len(set(UPSTREAMS)) == len(UPSTREAMS) == 99
+    assert REFUSED.keys() < set(UPSTREAMS)
+
+
+@pytest.mark.parametrize("code", UPSTREAMS)
+def test_a_code_of_upstreams_is_answered_or_refused_by_name_and_warned_of_once(
+    broker: Served, caplog: pytest.LogCaptureFixture, code: int
+) -> None:
+    """Without what its header needs: some answer is all that is asked for."""
+    broker.master.requests.router.on_unserved = Unserved().asked
+    replies = [broker.ask(code, ConsumerGroupHeader("CG")) for _ in range(2)]
+    told = [record for record in caplog.records if record.name == "broker.unserved"]
+    if code not in REFUSED:
+        assert ResponseCode.REQUEST_CODE_NOT_SUPPORTED not in [reply.code for reply in replies]
+        assert told == []
+        return
+    remark = f" request type {code} not supported; not built here: {REFUSED[code]}"
+    assert [(reply.code, reply.remark) for reply in replies] == [(3, remark)] * 2
+    [warned] = told
+    assert warned.getMessage() == f"a client asks for what is not built: {REFUSED[code]}"
+    about = getattr(warned, "fields", {})
+    assert (about["code"], about["group"]) == (code, "CG")
+    assert about["client"].rpartition(":")[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -183,6 +184,51 @@ def test_after_a_failover_the_new_master_is_found_at_once() -> None:
         assert (await producer.send("T", b"x")).queue_offset == 2
 
     with_servers(namesrv, old, new)(scenario)
+
+
+def test_with_patience_what_is_refused_is_sent_again_to_whoever_leads_by_then() -> None:
+    namesrv, old = cluster(stored_as(14, "a slave by now"))
+    new = Server(SEND_MESSAGE_V2=stored_as(offset=2))
+
+    def told_off(request: RemotingCommand) -> RemotingCommand:
+        namesrv.answers["GET_ROUTEINFO_BY_TOPIC"] = route_to({0: new.address})
+        return stored_as(14, "a slave by now")(request)
+
+    async def scenario(client: Client) -> None:
+        old.answers["SEND_MESSAGE_V2"] = told_off
+        result = await client.producer("PG").send("T", b"x", patience_ms=60_000)
+        assert (result.status, result.queue_offset) == (SendStatus.SEND_OK, 2)
+
+    with_servers(namesrv, old, new)(scenario)
+    ids = {
+        decode_properties(SendMessageHeader.of(each).properties)["UNIQ_KEY"] for each in old.asked + new.asked
+    }
+    assert len(ids) == 1 and len(new.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "remark"), [(13, "too long"), (1, "disk went away"), (10, "stored, not flushed")]
+)
+def test_patience_repeats_nothing_that_stays_refused_or_may_be_stored(code: int, remark: str) -> None:
+    namesrv, broker = cluster(stored_as(code, remark))
+
+    async def scenario(client: Client) -> None:
+        with suppress(SendRefused, SendOutcomeUnknown):
+            await client.producer("PG").send("T", b"x", patience_ms=60_000)
+
+    with_servers(namesrv, broker)(scenario)
+    assert len(broker.asked) == 1
+
+
+def test_patience_ends() -> None:
+    namesrv, broker = cluster(stored_as(2, "busy"))
+
+    async def scenario(client: Client) -> None:
+        with pytest.raises(SendRefused, match="busy"):
+            await client.producer("PG").send("T", b"x", patience_ms=1)
+
+    with_servers(namesrv, broker)(scenario)
+    assert broker.asked
 
 
 def test_failing_sends_ask_the_name_server_at_a_bounded_rate() -> None:
