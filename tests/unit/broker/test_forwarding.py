@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.neighbours.forwarding import WAIT_MS_MAX, Forwarding
+from broker.neighbours.forwarding import WAIT_MS_MAX, WAITING_BYTES_MAX, Forwarding
 from broker.neighbours.forwardlink import TOO_LONG
 from broker.role.passage import FORWARD_MS, Stage
 from mqclient.errors import SendOutcomeUnknown
@@ -223,6 +223,24 @@ def test_who_waits_too_long_or_is_too_much_is_refused() -> None:
         assert [reply.opaque for reply in peer.replies] == [3, 4, 1]
         forwarding.called_off()
         assert served == second
+        await forwarding.stop()
+
+    asyncio.run(scenario())
+
+
+def test_what_waits_is_bounded_with_its_headers() -> None:
+    async def scenario() -> None:
+        peer = RecordingPeer()
+        forwarding = Forwarding(ManualClock(), Tasks(_fail), carried_max=50_000, forward_ms=FORWARD_MS)
+        handle = forwarding.sends(lambda _, commands: None)
+        forwarding.leads(is_formed=True)
+        forwarding.hand_over(60_000)
+        header = "z" * 65_000
+        for opaque in range(3_000):
+            send = _send(opaque)
+            send.ext = {"properties": header}
+            handle(peer, [send])  # type: ignore[arg-type]
+        assert 900 < 3_000 - len(peer.replies) <= WAITING_BYTES_MAX // len(header)
         await forwarding.stop()
 
     asyncio.run(scenario())
