@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 
 from mqruntime.clock import Clock
+from mqruntime.repeatedfailures import RepeatedFailures
 
 REMIND_MS = 60_000
 HOSTS_MAX = 256
@@ -20,20 +21,10 @@ class BadRequests:
     def __init__(self, logger: logging.Logger, clock: Clock) -> None:
         self._logger = logger
         self._clock = clock
-        self._told_ms: dict[str, int] = {}  # by host, the newest last
+        self._hosts = RepeatedFailures(REMIND_MS, HOSTS_MAX)
 
     def refused(self, address: str, code: int, why: Exception) -> None:
         """A request `code` that came from `address` is refused."""
-        host, now_ms = address.rpartition(":")[0], self._clock.monotonic_ms()
-        told_ms = self._told_ms.get(host)
-        if told_ms is not None and now_ms - told_ms < REMIND_MS:
-            return
-        if told_ms is None and len(self._told_ms) >= HOSTS_MAX:
-            oldest, told_ms = next(iter(self._told_ms.items()))
-            if now_ms - told_ms < REMIND_MS:
-                return  # so many hosts were told of just now
-            del self._told_ms[oldest]
-        self._told_ms.pop(host, None)
-        self._told_ms[host] = now_ms
-        reason = str(why)[:REASON_LENGTH_MAX]
-        self._logger.warning("peer=%s request=%d refused, told once a minute: %s", address, code, reason)
+        if self._hosts.failed(address.rpartition(":")[0], self._clock.monotonic_ms()):
+            reason = str(why)[:REASON_LENGTH_MAX]
+            self._logger.warning("peer=%s request=%d refused, told once a minute: %s", address, code, reason)

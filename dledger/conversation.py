@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
+from dledger.badrequests import BadRequests
 from dledger.memberguard import MemberGuard, Refusal, TheirList
 from dledger.messageframe import FRAMES
 from dledger.messagejson import (
@@ -40,6 +41,7 @@ from dledger.messages import (
     TransferResponse,
 )
 from dledger.settings import DLedgerSettings
+from mqruntime.clock import Clock
 from mqruntime.tasks import Tasks
 from remoting.client import RemotingClient
 from remoting.command import RemotingCommand
@@ -90,6 +92,7 @@ class Conversation:
         peers: Mapping[str, str],
         client: RemotingClient,
         tasks: Tasks,
+        clock: Clock,
         settings: DLedgerSettings,
         receive: Receive,
         unsent: Callable[[str, Request], None],
@@ -120,7 +123,8 @@ class Conversation:
         self.last_ticket = 0
         self.answers: dict[int, asyncio.Future[Response | None]] = {}
         self.said: set[tuple[str, str]] = set()
-        """What was said of whom, about messages that cannot be read: such come again and again."""
+        """What was said of which peer, about answers that cannot be read: such come again and again."""
+        self.bad = BadRequests(logger, clock)
 
     def register(self, router: Router) -> None:
         for code in MessageCode:
@@ -189,8 +193,7 @@ class Conversation:
                 return refuse(command, envelope, ResultCode.UNKNOWN_GROUP)
             request = decode_request(command.code, envelope, fields)
         except MessageError as error:
-            who = envelope.sender or peer.remote_address.rpartition(":")[0]
-            self.say_once(who, f"request={command.code} refused: {error}")
+            self.bad.refused(peer.remote_address, command.code, error)
             return refuse(command, envelope, ResultCode.UNEXPECTED_ARGUMENT)
         if isinstance(request, TransferRequest) and request.transfer_id == self.self_id:
             code = await self.hand_over(request.transferee_id or None)
@@ -211,10 +214,11 @@ class Conversation:
         return command.reply(HEADER_CODE, body=encode_response(own, response))
 
     def say_once(self, who: str, what: str) -> None:
-        known = (who, what) in self.said
-        logger.log(logging.DEBUG if known else logging.WARNING, "peer=%s %s", who, what)
-        if len(self.said) < SAID_MAX:
+        if (who, what) in self.said or len(self.said) >= SAID_MAX:
+            logger.debug("peer=%s %s", who, what)
+        else:
             self.said.add((who, what))
+            logger.warning("peer=%s %s", who, what)
 
     async def judge_other_leader(self, envelope: Envelope, peer: Peer) -> None:
         """One leads that counts this member as its own, in another list: two leaders of one group must not be."""

@@ -150,6 +150,7 @@ class DLedgerNode(Proposing):
             peers=self.peers,
             client=client,
             tasks=self._tasks,
+            clock=self.clock,
             settings=settings,
             receive=self._receive,
             unsent=self._unsent,

@@ -14,7 +14,7 @@ from dledger.installing import Loaded, Unreadable
 from dledger.log import EntryLog
 from dledger.oldentries import read_entries
 from mqruntime.clock import Clock
-from mqruntime.repeatedfailure import RepeatedFailure
+from mqruntime.repeatedfailures import RepeatedFailures
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ class FollowersReads:
     def __init__(self, clock: Clock, on_unreadable: Callable[[int], None]) -> None:
         self._clock = clock
         self._on_unreadable = on_unreadable
-        self._failure = RepeatedFailure()
+        self._failures = RepeatedFailures()
         self.unreadable = 0
         """How often an entry could not be read, since the start."""
 
@@ -41,13 +41,11 @@ class FollowersReads:
             return self._failed(error, error.index, load.peer)
         except OSError as error:
             return self._failed(error, load.first_index, load.peer)
-        if entries:
-            self._failure.recovered(self._clock.monotonic_ms())
         return entries
 
     def _failed(self, error: Exception, index: int, peer: str) -> Unreadable:
         self.unreadable += 1
-        if self._failure.failed((index, peer), self._clock.monotonic_ms()):
+        if self._failures.failed((index, peer), self._clock.monotonic_ms()):
             logger.error(
                 "%s lacks entry %d, which cannot be read here, and gets nothing behind it from this member until it can; the "
                 "other members go on. A Raft-mode broker has it mended by them; of another group let another member lead, and "

@@ -120,6 +120,7 @@ class _Maker:
         """True where the condition is; else anything that is not."""
         match node:
             case Present():
+                self._count()
                 return "False"
             case Not():
                 return f"({self._exactly(node.operand)}) is False"
@@ -137,6 +138,7 @@ class _Maker:
             case Truth():
                 return str(node.value)
             case Present():
+                self._count()
                 return f"None if {self._read[node.operand.name]} is None else False"
             case Not():
                 value = self._temporary()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from messagestore.checkpoint import Checkpoint
-from messagestore.errors import RecordDamaged, StoreCorrupted, StoreFailed
+from messagestore.errors import LogReplaced, OffsetOutOfRange, RecordDamaged, StoreCorrupted, StoreFailed
 from messagestore.index.lookup import KeyLookup
 from messagestore.index.table import FOLDER as INDEX_FOLDER
 from messagestore.index.table import IndexTable
@@ -436,7 +436,12 @@ class BrokerStore(ABC):
         if doubted is None:
             return None
         self.soundness.doubt(*doubted)
-        await self.soundness.check(doubted[0], doubted[1] - doubted[0])
+        try:
+            await self.soundness.check(doubted[0], doubted[1] - doubted[0])
+        except LogReplaced:
+            raise
+        except OffsetOutOfRange:  # retention took it meanwhile
+            return None
         content = await self._reader.record_at(physical_offset, self._confirm)
         if content is None or self._is_as_written(content, physical_offset):
             return content

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from messagestore.beginning import KeptBeginning
 from messagestore.brokerstore import BrokerStore
 from messagestore.checkpoint import Checkpoint
-from messagestore.errors import RecordDamaged, StoreCorrupted, StoreFailed
+from messagestore.errors import OffsetOutOfRange, RecordDamaged, StoreCorrupted, StoreFailed
 from messagestore.log.appender import Appender
 from messagestore.log.commitlog import FOLDER, CommitLog
 from messagestore.log.nextsegment import NextSegment
@@ -149,10 +149,10 @@ class MessageStore(BrokerStore):
         return self._log.at_hand(offset, size) if self.soundness.is_checked(offset, size) else None
 
     async def check(self, offset: int, size: int) -> str | None:
-        """Reads and checks what of them is unchecked; what is damaged there, None for nothing. OSError."""
+        """Reads and checks what of them is unchecked; what is damaged there, or gone, None for nothing. OSError."""
         try:
             await self.soundness.check(offset, size)
-        except RecordDamaged as damage:
+        except (RecordDamaged, OffsetOutOfRange) as damage:
             return str(damage)
         return None
 

@@ -25,7 +25,7 @@ class ChangeRefused(ValueError):
         self.forbidden = forbidden
 
 
-def change(
+def asked_for(
     settings: Settings,
     body: bytes | bytearray | memoryview | None,
     changeable: Set[str],
@@ -34,10 +34,10 @@ def change(
     trimmed: bool = False,
     reasons: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Takes the properties in `body` and tells what is new, key -> value. Raises ChangeRefused for a key in `black_list`, a
-    value that does not fit, and a new value of what is not `changeable`. Keys that the server does not have are passed
-    over, as upstream does; so are blanks around a value where it is to be `trimmed`. `reasons` say of a key why it is not
-    changeable."""
+    """What is new of the properties in `body`, key -> value; nothing is taken yet. Raises ChangeRefused for a key in
+    `black_list`, a value that does not fit, and a new value of what is not `changeable`. Keys that the server does not have are
+    passed over, as upstream does; so are blanks around a value where it is to be `trimmed`. `reasons` say of a key why it is
+    not changeable."""
     try:
         entries = parse(bytes(body or b"")).entries
     except PropertiesError as error:
@@ -60,6 +60,24 @@ def change(
         named = ", ".join(f"{key} ({reasons[key]})" if key in reasons else key for key in fixed)
         why = f"{FORBIDDEN} {named}: change the properties file and restart"
         raise ChangeRefused(why, forbidden=True)
+    return changed
+
+
+def take(settings: Settings, changed: Mapping[str, Any]) -> None:
+    """What `asked_for` told counts from now on."""
+    names = settings.keys()
     for key, value in changed.items():
         setattr(settings, names[key], value)
+
+
+def change(
+    settings: Settings,
+    body: bytes | bytearray | memoryview | None,
+    changeable: Set[str],
+    *,
+    black_list: Set[str] = frozenset(),
+) -> dict[str, Any]:
+    """Takes what is `asked_for`, and tells it. Raises ChangeRefused."""
+    changed = asked_for(settings, body, changeable, black_list=black_list)
+    take(settings, changed)
     return changed

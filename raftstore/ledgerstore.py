@@ -268,7 +268,9 @@ class LedgerStore(BrokerStore):
         self.soundness.doubt(start, end)
         try:
             await self.soundness.check(start, end - start)
-        except (RecordDamaged, OSError) as error:
+        except LogReplaced:
+            raise
+        except (RecordDamaged, OffsetOutOfRange, OSError) as error:
             logger.debug("what a follower lacks is damaged: %s", error)
         finally:
             self._looks_again = False

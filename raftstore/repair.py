@@ -17,7 +17,7 @@ from messagestore.record import PREFIX
 from messagestore.scrub.soundness import Damage
 from mqruntime.clock import Clock
 from mqruntime.log import fields
-from mqruntime.repeatedfailure import RepeatedFailure
+from mqruntime.repeatedfailures import RepeatedFailures
 from raftstore.ledgerstore import LedgerStore
 from raftstore.member import Member, PieceRefused
 from raftstore.mending import closed, entry_told, is_closed, mended, plain_mended
@@ -48,7 +48,7 @@ class LedgerRepair:
         self._index = OwnIndex(member.node)
         self._clock = clock
         self._runs = False
-        self._failure = RepeatedFailure()
+        self._failures = RepeatedFailures()
         member.router.add(RequestCode.DLEDGER_READ_LOG, self._asked)
         store.soundness.on_damage = self.soon
 
@@ -84,10 +84,10 @@ class LedgerRepair:
                 else:
                     said = fields(segment=damage.segment, offset=damage.offset, member=member)
                     logger.warning("damaged record repaired from another member", extra=said)
-                    self._failure.recovered(self._clock.monotonic_ms())
+                    self._failures.recovered(damage.offset)
                     break
             else:
-                if self._failure.failed(damage.offset, self._clock.monotonic_ms()):
+                if self._failures.failed(damage.offset, self._clock.monotonic_ms()):
                     said = fields(offset=damage.offset, segment=damage.segment, why="; ".join(why))
                     logger.warning("damaged record not repaired, trying on", extra=said)
 

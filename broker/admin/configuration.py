@@ -13,7 +13,7 @@ from broker.role.membership import Membership
 from broker.settings.broker import BrokerSettings
 from broker.tables.savedtable import TableUnreadable
 from broker.tables.tables import Tables
-from mqruntime.changedsettings import ChangeRefused, change
+from mqruntime.changedsettings import ChangeRefused, asked_for, take
 from mqruntime.log import fields
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
@@ -78,11 +78,11 @@ class Configuration:
         """Code 16 names a key that cannot change, code 1 a value that does not fit; keys that no broker of ours has are
         passed over, as upstream does."""
         try:
-            changed = change(self._settings, command.body, CHANGEABLE, trimmed=True, reasons=REASONS)
+            changed = asked_for(self._settings, command.body, CHANGEABLE, trimmed=True, reasons=REASONS)
         except ChangeRefused as refused:
             code = ResponseCode.NO_PERMISSION if refused.forbidden else ResponseCode.SYSTEM_ERROR
             return command.reply(code, str(refused))
-        if self._settings.enable_property_filter and not self._tables.keeps_filters:
+        if changed.get("enablePropertyFilter") and not self._tables.keeps_filters:
             return self._begin_filters(peer, command, changed)
         return self._changed(peer, command, changed)
 
@@ -93,11 +93,11 @@ class Configuration:
         try:
             await self._tables.keep_filters()
         except (TableUnreadable, OSError) as error:
-            self._settings.enable_property_filter = False
             return command.reply(ResponseCode.SYSTEM_ERROR, f"enablePropertyFilter stays false: {error}")
         return self._changed(peer, command, changed)
 
     def _changed(self, peer: Peer, command: RemotingCommand, changed: Mapping[str, Any]) -> RemotingCommand:
+        take(self._settings, changed)
         self._apply(changed)
         if changed:
             logger.info("settings changed", extra=fields(peer=peer.remote_address, **changed))

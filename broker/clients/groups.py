@@ -6,7 +6,6 @@ subscription's text, never taken from the client."""
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 from broker.clients.bounds import (
@@ -31,17 +30,14 @@ class Subscription:
 
     data: SubscriptionData
     filter: TagFilter | None
-    _matching: PropertyFilter | None = None
-    _is_made: bool = False
 
     def matching(self) -> PropertyFilter | None:
-        """By properties; None where the expression is none. Made for the first pull: those that a heartbeat has room for took
-        the time of all others for 5 s, wanted or not."""
-        if not self._is_made:
-            self._is_made = True
-            with suppress(FilterError):  # its client asked whether it is one (46), and hears it when it pulls
-                self._matching = property_filter(self.data.sub_string, self.data.expression_type)
-        return self._matching
+        """By properties; None where the expression is none. Not made for heartbeats: those that one has room for took the time
+        of all others for 5 s, wanted or not. Nor kept here: so would all that clients may say take 6 GB."""
+        try:
+            return property_filter(self.data.sub_string, self.data.expression_type)
+        except FilterError:  # its client asked whether it is one (46), and hears it when it pulls
+            return None
 
     @property
     def version(self) -> int:

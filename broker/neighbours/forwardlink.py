@@ -21,7 +21,7 @@ from remoting.client import CLIENT_LIMITS
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RESPONSE_BIT, Body, RemotingCommand
 from remoting.deadlines import Deadlines
-from remoting.frame import HEADER_BYTES_MAX, encode
+from remoting.frame import FRAME_BYTES_MAX, HEADER_BYTES_MAX, encode
 from remoting.headers.group import AwaitMasterHeader
 from remoting.peer import Peer
 
@@ -37,7 +37,7 @@ SERVES = (ResponseCode.SUCCESS, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
 
 FRAME_HEAD_BYTES_MAX = 8 + HEADER_BYTES_MAX
 """With a longer one the successor would end the connection that carries the requests of all."""
-TOO_LONG = "its header is too long to be passed on to the master; ask the master itself"
+TOO_LONG = "it is too long to be passed on to the master; ask the master itself"
 
 
 @dataclass(slots=True)
@@ -106,7 +106,7 @@ class ForwardLink:
             theirs, command.opaque = command.opaque, opaque
             frame = encode(command)
             command.opaque = theirs
-            if len(frame[0]) > FRAME_HEAD_BYTES_MAX:
+            if len(frame[0]) > FRAME_HEAD_BYTES_MAX or sum(map(len, frame)) > FRAME_BYTES_MAX:
                 self._carried.pop(opaque, None)
                 refuse_too_long(peer, command)
                 continue
@@ -222,6 +222,6 @@ class ForwardLink:
 
 
 def refuse_too_long(peer: Peer, command: RemotingCommand) -> None:
-    """A header that our number, or another way to write it, makes longer than what is read."""
+    """A header that our number, or another way to write it, makes longer than what is read, with its body or without."""
     if not command.is_oneway:
         peer.send([command.reply(ResponseCode.SYSTEM_ERROR, TOO_LONG)])

@@ -16,7 +16,7 @@ from messagestore.scrub.soundness import Damage
 from messagestore.store import MessageStore
 from mqruntime.clock import Clock
 from mqruntime.log import fields
-from mqruntime.repeatedfailure import RepeatedFailure
+from mqruntime.repeatedfailures import RepeatedFailures
 from remoting.bodies.epochs import EpochCache
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
@@ -51,7 +51,7 @@ class RecordRepair:
         self._ha = ha
         self._client = client
         self._clock = clock
-        self._failure = RepeatedFailure()
+        self._failures = RepeatedFailures()
 
     async def run(self) -> None:
         while True:
@@ -67,11 +67,11 @@ class RecordRepair:
             try:
                 await self._repair(damage, master)
             except (NotRepaired, RemotingError, BodyError) as error:
-                if self._failure.failed(damage.offset, self._clock.monotonic_ms()):
+                if self._failures.failed(damage.offset, self._clock.monotonic_ms()):
                     said = fields(offset=damage.offset, segment=damage.segment, master=master, why=error)
                     logger.warning("damaged record not repaired, trying on", extra=said)
             else:
-                self._failure.recovered(self._clock.monotonic_ms())
+                self._failures.recovered(damage.offset)
 
     async def _repair(self, damage: Damage, master: str) -> None:
         entry = self._ha.history.entry_at(damage.offset)

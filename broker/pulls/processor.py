@@ -175,6 +175,7 @@ class PullProcessor:
                 peer.attributes["holds_pulls"] = True
                 peer.on_close(self._held.release_of)
             request.held = True
+            command.ext, command.body = {}, None  # its answer needs none of what came with it
             self._held.hold(HeldPull(peer, request, self._clock.monotonic_ms() + wait_ms))
             return None
         return self._answer(peer, request, result)

@@ -9,7 +9,7 @@ import logging
 from messagestore.leases import FOLDER, Lease, LeaseDamaged, decode
 from messagestore.log.retention import Hold
 from mqruntime.log import fields
-from mqruntime.repeatedfailure import RepeatedFailure
+from mqruntime.repeatedfailures import RepeatedFailures
 from mqruntime.smallfiles import SmallFiles
 
 logger = logging.getLogger("broker.retention")
@@ -21,7 +21,7 @@ KEPT_AFTER_MS = 60_000  # what is over stays so long, for people to see
 class Leases:
     def __init__(self, files: SmallFiles) -> None:
         self._files = files
-        self._damaged = RepeatedFailure()
+        self._damaged = RepeatedFailures()
 
     async def holds(self, now_ms: int) -> list[Hold]:
         """Of the leases in force at `now_ms`, wall time. OSError."""

@@ -28,7 +28,7 @@ from messagestore.record import RecordError, decode
 from messagestore.systemtopics import SCHEDULE_TOPIC
 from mqruntime.clock import Clock
 from mqruntime.log import fields
-from mqruntime.repeatedfailure import RepeatedFailure
+from mqruntime.repeatedfailures import RepeatedFailures
 from mqruntime.waking import woken
 
 logger = logging.getLogger("broker.delaydelivery")
@@ -126,7 +126,7 @@ class DelayDelivery:
         self._copied = None if followed is None else CopiedOffsets(offsets, followed)
         self._term = 0
         self._wake = asyncio.Event()
-        self._damage = RepeatedFailure()
+        self._damages = RepeatedFailures()
 
     def role_taken(self, *, leads: bool) -> None:
         """Begin anew where the table says: deliveries of an earlier mastership may have been cut off. A table may be ahead of
@@ -243,7 +243,7 @@ class DelayDelivery:
             for entry in due:
                 found.append(await self._message_of(entry))
         except RecordDamaged as damage:
-            if self._damage.failed(damage.offset, self._clock.monotonic_ms()):
+            if self._damages.failed(damage.offset, self._clock.monotonic_ms()):
                 logger.error("delayed messages wait", extra=fields(level=level, why=damage))
         if self._term != term or not self._role.accepts_sends:
             return None

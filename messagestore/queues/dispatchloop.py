@@ -19,7 +19,7 @@ from mqruntime.diskfull import RETRY_S, RetriedWrite
 logger = logging.getLogger(__name__)
 
 STEP_RECORDS = 512
-COLD_STEP_BYTES = 1 << 20
+STEP_BYTES_MIN = 1 << 20
 GATHER_BYTES = 4 << 20
 GATHER_S = 0.01
 
@@ -40,12 +40,13 @@ class DispatchLoop:
         may_read: Callable[[int, int], Awaitable[bool]],
         looks_again: Callable[[int], bool],
     ) -> None:
-        """`may_read(start, end)` before the bytes there are dispatched; False, and it is asked again by and by.
-        `looks_again(position)` where they are no records all the same: whether it is worth asking that once more."""
+        """`may_read(start, end)` before the bytes there, and none behind, are dispatched; False, and it is asked again by and
+        by. `looks_again(position)` where they are no records all the same: whether it is worth asking that once
+        more."""
         self._log = commit_log
         self._dispatcher = dispatcher
         self._confirm_offset = confirm_offset
-        self._cold_step_bytes = max(COLD_STEP_BYTES, 2 * record_size_max)
+        self._step_bytes_min = self._step_bytes = max(STEP_BYTES_MIN, 2 * record_size_max)
         self._entry_write = RetriedWrite(
             logger,
             "no entry of a consume queue or the index can be written, trying on",
@@ -99,7 +100,7 @@ class DispatchLoop:
             self._entry_write.done()  # what was refused may have been cut off
             return False
         view, start = self._log.segment_view(position)
-        return self._dispatch_in(view, start, start + self._log.segment_size_bytes)
+        return self._dispatch_in(view, start, start + self._log.segment_size_bytes, self._confirm_offset())
 
     async def _step_or_again(self) -> bool:
         try:
@@ -114,24 +115,37 @@ class DispatchLoop:
         if position >= self._confirm_offset():
             return self.step()
         segment_end = self._log.segment_start(position) + self._log.segment_size_bytes
-        if not await self._may_read(
-            position, min(position + self._cold_step_bytes, segment_end, self._confirm_offset())
-        ):
+        whole = min(segment_end, self._confirm_offset())
+        reach = min(position + self._step_bytes, whole)
+        if not await self._may_read(position, reach):
             asyncio.get_running_loop().call_later(RETRY_S, self.wake)
             return False
         if self._holds or self._dispatcher.position != position:
             return True
-        if not self._log.is_cold(position):
-            return self.step()
-        content = await self._log.read_file(position, min(position + self._cold_step_bytes, segment_end))
-        if self._dispatcher.position != position:  # truncated meanwhile
+        is_cold = self._log.is_cold(position)
+        if is_cold:
+            ahead = min(position + self._step_bytes, segment_end)
+            content: bytes | memoryview = await self._log.read_file(position, ahead)
+            start = position
+            if self._dispatcher.position != position:  # truncated meanwhile
+                return True
+        else:
+            content, start = self._log.segment_view(position)
+        confirmed = self._confirm_offset()
+        more = self._dispatch_in(
+            content, start, segment_end, confirmed if reach == segment_end else min(reach, confirmed)
+        )
+        if self._dispatcher.position != position:
+            self._step_bytes = self._step_bytes_min
+            return more or is_cold or reach < confirmed
+        if reach < whole and not self.full:  # maxMessageSize may have been greater once
+            self._step_bytes *= 2
             return True
-        self._dispatch_in(content, position, segment_end)
-        return self._dispatcher.position != position
+        return more
 
-    def _dispatch_in(self, buffer: bytes | memoryview, start: int, segment_end: int) -> bool:
+    def _dispatch_in(self, buffer: bytes | memoryview, start: int, segment_end: int, limit: int) -> bool:
         try:
-            more = self._dispatcher.run(buffer, start, segment_end, self._confirm_offset(), STEP_RECORDS)
+            more = self._dispatcher.run(buffer, start, segment_end, limit, STEP_RECORDS)
         except OSError as error:
             self._entry_write.failed(error)
             more = False

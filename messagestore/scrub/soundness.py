@@ -91,7 +91,8 @@ class Soundness:
         return self.unchecked.first(offset, offset + size) is None
 
     async def check(self, offset: int, size: int) -> None:
-        """Reads and checks what of `size` bytes from `offset` on is unchecked. RecordDamaged, LogReplaced, OSError."""
+        """Reads and checks what of `size` bytes from `offset` on is unchecked. RecordDamaged, OSError, OffsetOutOfRange where
+        it is gone."""
         end = offset + size
         distrusted = -1
         while (found := self.unchecked.first(offset, end)) is not None:
@@ -104,6 +105,8 @@ class Soundness:
             walked = await self.walk(told, limit)
             if walked.why and told == walked.end > known:
                 distrusted = at  # the queues may be what is wrong
+            elif not walked.why and told == walked.end and not self.is_checked(told, 1):
+                raise OffsetOutOfRange(told, self._log.min_offset, self._log.max_offset)
             elif walked.why and self.note(walked) and walked.end < end:
                 raise self.damages[walked.end].error()
 
@@ -119,6 +122,7 @@ class Soundness:
         except LogReplaced:  # all of it is, and whoever asks for it is to hear that
             raise
         except OffsetOutOfRange:  # deleted, and so checked no more
+            self.begin_at(self._log.min_offset)  # a look may have been asked for meanwhile
             return Walked(position, 0)
         if self.unchecked.first(position, position + 1) is None:
             return Walked(position, 0)  # it was cut off or deleted, or somebody else has checked it

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+import pytest
+
 from broker.metrics.totals import Totals
 from broker.sends.delaydelivery import IN_FLIGHT_MAX, RETRY_MS, SIGHTINGS_PER_DELAY, DelayDelivery
 from broker.sends.scheduling import scheduled
@@ -336,3 +338,14 @@ def test_a_damaged_message_waits_for_its_repair_behind_those_before_it() -> None
     bench.log.damaged.clear()
     bench.after(RETRY_MS)
     assert bench.delivered == [b"sound", b"damaged", b"behind"]
+
+
+def test_levels_that_wait_for_repairs_are_told_of_once_each(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench()
+    for level in (1, 2):
+        bench.log.schedule(b"damaged", level)
+    bench.log.damaged |= {0, 1_000}
+    bench.after(LEVELS_MS[1])
+    for _ in range(20):
+        bench.after(RETRY_MS)
+    assert len(caplog.records) == 2

@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.neighbours.forwarding import WAIT_MS_MAX, Forwarding
+from broker.neighbours.forwarding import WAIT_MS_MAX, WAITING_BYTES_MAX, Forwarding
 from broker.neighbours.forwardlink import TOO_LONG
 from broker.role.passage import FORWARD_MS, Stage
 from mqclient.errors import SendOutcomeUnknown
 from mqruntime.tasks import Tasks
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
-from remoting.frame import HEADER_BYTES_MAX
+from remoting.frame import FRAME_BYTES_MAX, HEADER_BYTES_MAX
 from remoting.headercodec import encode_header
 from remoting.headers.group import AwaitMasterHeader, HandOverHeader
 from simulation.kernel.node import Node
@@ -171,7 +171,7 @@ def test_a_send_whose_answer_is_lost_on_the_way_back_is_told_as_unknown_and_land
         assert read == [b"before", b"passed on", b"unknown"]
 
 
-def test_a_header_that_would_end_the_link_of_all_is_refused_alone() -> None:
+def test_a_header_or_a_body_that_would_end_the_link_of_all_is_refused_alone() -> None:
     with World(5) as world:
         cluster = Cluster(world, 2)
         cluster.start_up()
@@ -182,7 +182,7 @@ def test_a_header_that_would_end_the_link_of_all_is_refused_alone() -> None:
         asked.opaque = 1
         room = HEADER_BYTES_MAX - len(encode_header(asked)) - len(',"z":""')
 
-        async def asked_with_the_longest_header() -> None:
+        async def asked_with_the_longest_ones() -> None:
             await cluster.designate(chosen)
             await until(lambda: stage_of(cluster, old) is Stage.OPEN)
             links = cluster.app(old).requests.forwarding._links
@@ -190,12 +190,14 @@ def test_a_header_that_would_end_the_link_of_all_is_refused_alone() -> None:
             address = cluster.app(old).address
             for _ in range(10):  # its own number takes two digits then, the client's one
                 assert (await cluster.ask(address, RequestCode.GET_MAX_OFFSET, header)).code == 0
-            reply = await cluster.ask(address, RequestCode.GET_MAX_OFFSET, header | {"z": "z" * room})
-            assert (reply.code, reply.remark) == (ResponseCode.SYSTEM_ERROR, TOO_LONG)
-            assert (await cluster.ask(address, RequestCode.GET_MAX_OFFSET, header)).code == 0
+            body = bytes(FRAME_BYTES_MAX - 8 - len(encode_header(asked)))
+            for more, load in ((header | {"z": "z" * room}, None), (header, body)):
+                reply = await cluster.ask(address, RequestCode.GET_MAX_OFFSET, more, load)
+                assert (reply.code, reply.remark) == (ResponseCode.SYSTEM_ERROR, TOO_LONG)
+                assert (await cluster.ask(address, RequestCode.GET_MAX_OFFSET, header)).code == 0
             assert links[-1]._connection is connection and not links[-1]._carried
 
-        cluster.run(asked_with_the_longest_header())
+        cluster.run(asked_with_the_longest_ones())
         assert cluster.app(successor).membership.accepts_sends
 
 
@@ -221,6 +223,24 @@ def test_who_waits_too_long_or_is_too_much_is_refused() -> None:
         assert [reply.opaque for reply in peer.replies] == [3, 4, 1]
         forwarding.called_off()
         assert served == second
+        await forwarding.stop()
+
+    asyncio.run(scenario())
+
+
+def test_what_waits_is_bounded_with_its_headers() -> None:
+    async def scenario() -> None:
+        peer = RecordingPeer()
+        forwarding = Forwarding(ManualClock(), Tasks(_fail), carried_max=50_000, forward_ms=FORWARD_MS)
+        handle = forwarding.sends(lambda _, commands: None)
+        forwarding.leads(is_formed=True)
+        forwarding.hand_over(60_000)
+        header = "z" * 65_000
+        for opaque in range(3_000):
+            send = _send(opaque)
+            send.ext = {"properties": header}
+            handle(peer, [send])  # type: ignore[arg-type]
+        assert 900 < 3_000 - len(peer.replies) <= WAITING_BYTES_MAX // len(header)
         await forwarding.stop()
 
     asyncio.run(scenario())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import tracemalloc
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -284,6 +285,24 @@ def test_a_pull_at_the_end_is_held_and_answered_by_the_next_message() -> None:
     bench.processor.arrived([QueueGrew("orders", 0, 2)])
     assert [reply.body for reply in bench.peer.replies] == [b"two"]
     assert len(bench.held) == 0
+
+
+def test_what_came_with_a_held_pull_is_not_kept() -> None:
+    """A client may send 16 MiB with each of the 100,000 that are held."""
+    bench = Bench(held=HeldPulls(16))
+    bench.queues.messages = [("A", b"one")]
+    tracemalloc.start()
+    for _ in range(16):
+        asked = pull(queueOffset=1, **HOLD, z="z" * (64 << 10))
+        asked.body = bytes(1 << 20)
+        assert bench.processor.handle(cast(Any, bench.peer), asked) is None
+        del asked
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(bench.held) == 16 and kept < 1 << 20
+    bench.queues.messages.append(("A", b"two"))
+    bench.processor.arrived([QueueGrew("orders", 0, 2)])
+    assert [(reply.opaque, reply.body) for reply in bench.peer.replies] == [(7, b"two")] * 16
 
 
 def test_a_held_pull_sleeps_through_messages_that_it_does_not_want() -> None:

@@ -113,3 +113,13 @@ def test_a_refusal_wrong_bytes_or_silence_leave_the_damage_to_be_tried_again() -
     assert bench.run().repaired == [(OFFSET, b"rotten")]
     bench.fails = True
     assert OFFSET in bench.run().damages
+
+
+def test_damages_that_nobody_can_repair_are_told_of_once_each(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench()
+    bench.fails = True
+    for offset in (700, 900):
+        bench.damages[offset] = Damage("00000000000000000000", offset, 100, "the body has another CRC")
+    for _ in range(20):
+        bench.run()
+    assert len(caplog.records) == 3

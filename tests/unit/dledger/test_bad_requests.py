@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
 
 import pytest
 
 from dledger.badrequests import HOSTS_MAX, REASON_LENGTH_MAX, REMIND_MS, BadRequests
 from dledger.messagejson import MessageError
+from dledger.messages import MessageCode
 from tests.unit.dledger.test_ledger_clients import Clients, ServedGroup, played
 from tests.unit.doubles import ManualClock
 
@@ -52,3 +54,20 @@ def test_both_services_tell_of_bad_requests_so(caplog: pytest.LogCaptureFixture)
     told = [record for record in caplog.records if "refused, told once a minute" in record.getMessage()]
     assert sorted(record.name for record in told) == ["dledger.memberservice", "dledger.service"]
     assert MessageError.__name__ not in told[0].getMessage()
+
+
+def test_what_members_cannot_read_is_told_of_as_seldom(caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        async with ServedGroup(1) as group, Clients(group) as clients:
+            leader = await group.leader()
+            name = leader.metadata.self_id
+            for number in range(150):
+                for code in (MessageCode.VOTE, MessageCode.HEART_BEAT):
+                    assert (await clients.raw(leader, code, f'{{"no {number}'))["code"] == 411
+                    body = {"group": "g", "localId": "x" * 10_000, "remoteId": name, "leaderId": number}
+                    assert (await clients.raw(leader, code, json.dumps(body)))["code"] == 411
+
+    played(story)
+    told = [record for record in caplog.records if record.name == "dledger.conversation"]
+    assert len(told) < 3
+    assert sum(len(record.getMessage()) for record in told) < 1_000

@@ -54,6 +54,25 @@ def test_what_stands_before_a_rotten_entry_is_read_and_that_one_is_told(tmp_path
     asyncio.run(run())
 
 
+def test_two_followers_that_lack_what_rotted_are_told_of_as_seldom_as_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def run() -> None:
+        store, clock = await with_entries(tmp_path), ManualClock()
+        log, reads = store.log, FollowersReads(clock, lambda index: None)
+        assert log is not None
+        log.data.rest_of_file(log.stored_unit(9).position)[50] ^= 1
+        for clock.ms in range(0, 3_000, 100):
+            for peer in ("b", "c"):
+                assert await reads.read(log, Load(peer, 9, 100), 1 << 20) == Unreadable(9)
+        assert [record.getMessage()[:15] for record in caplog.records] == [
+            "b lacks entry 9",
+            "c lacks entry 9",
+        ]
+
+    asyncio.run(run())
+
+
 def test_an_index_unit_that_rotted_is_made_anew_of_the_entry(tmp_path: Path) -> None:
     async def run() -> None:
         store, told = await with_entries(tmp_path), list[int]()

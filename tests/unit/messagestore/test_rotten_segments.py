@@ -11,6 +11,7 @@ import pytest
 
 from messagestore.errors import OffsetOutOfRange, RecordDamaged, StoreError
 from messagestore.queues.consumequeue import ENTRY
+from messagestore.scrub.walk import Walked
 from messagestore.store import MessageStore
 from tests.unit.messagestore.storehelp import NOW_MS, message, open_store, small_settings
 
@@ -292,4 +293,33 @@ async def test_what_rots_once_it_was_checked_is_given_to_nobody_who_copies_it(
     assert await store.repair(places[3], sound)
     assert await store.message_at(places[3], size) == sound
     assert await store.message_at(places[3] + 7, size) is None and not store.soundness.damages
+    await store.stop()
+
+
+@in_loop
+async def test_what_retention_took_while_it_was_looked_at_again_ends_the_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look that never ended would stop the broker."""
+    places = await stored(tmp_path)
+    store = await opened(tmp_path)
+    while store.dispatch():
+        pass
+    assert await store.message_at(places[3]) is not None
+    flip(tmp_path, places[3], at=IN_BODY)
+    is_boundary, walk, walks = store._log.is_boundary, store.soundness.walk, list[int]()
+
+    async def begins_meanwhile(offset: int) -> bool:
+        await store.begin_at(SEGMENT, lambda: True)
+        return await is_boundary(offset + SEGMENT - offset % SEGMENT)
+
+    async def counted(position: int, limit: int) -> Walked:
+        walks.append(position)
+        assert len(walks) < 100, "it looks for good"
+        return await walk(position, limit)
+
+    monkeypatch.setattr(store._log, "is_boundary", begins_meanwhile)
+    monkeypatch.setattr(store.soundness, "walk", counted)
+    assert await store.message_at(places[3], 400) is None
+    assert store.min_offset() == SEGMENT and store.soundness.unchecked.first(0, SEGMENT) is None
     await store.stop()

@@ -7,7 +7,7 @@ from typing import Self
 import pytest
 from pydantic import Field, model_validator
 
-from mqruntime.changedsettings import ChangeRefused, change
+from mqruntime.changedsettings import ChangeRefused, asked_for, change
 from mqruntime.settings import Settings
 
 CHANGEABLE = {"retries", "enabled"}
@@ -84,4 +84,4 @@ def test_blanks_around_a_value_count_unless_it_is_trimmed() -> None:
     settings = ServerSettings()
     with pytest.raises(ChangeRefused):
         change(settings, b"enabled=\\ true\n", CHANGEABLE)
-    assert change(settings, b"enabled=\\ true\n", CHANGEABLE, trimmed=True) == {"enabled": True}
+    assert asked_for(settings, b"enabled=\\ true\n", CHANGEABLE, trimmed=True) == {"enabled": True}

@@ -1,0 +1,76 @@
+"""Expressions that were compiled, kept for whoever names them again: to compile one may take 10 ms and keep 250 KB.
+
+Invariant: those named last are kept, `count_max` at most that take `bytes_max` together; what is no expression is known as
+such, too. Pure."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from types import FunctionType
+from typing import NamedTuple
+
+from filters.compiler import PropertyFilter, compile_filter
+from filters.errors import FilterError
+from filters.parser import parse
+
+COUNT_MAX = 16_384
+BYTES_MAX = 64 << 20
+ENTRY_BYTES, BYTES_A_CHARACTER, BYTES_A_CODE = 2_000, 12, 3
+"""A function takes about so many: in all, for its text and the constants made of it, and for each byte of its code."""
+
+
+class Kept(NamedTuple):
+    """What became of an expression."""
+
+    found: PropertyFilter | FilterError
+    bytes: int
+
+
+class KeptFilters:
+    """By the expressions' texts."""
+
+    def __init__(self, count_max: int = COUNT_MAX, bytes_max: int = BYTES_MAX) -> None:
+        self._count_max = count_max
+        self._bytes_max = bytes_max
+        self._kept: OrderedDict[str, Kept] = OrderedDict()  # the one named last comes last
+        self.bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def compiled(self, expression: str) -> PropertyFilter:
+        """Raises FilterError for what is no expression, SyntaxFault where a place in it can be named."""
+        kept = self._kept.get(expression)
+        if kept is None:
+            kept = self._make(expression)
+        else:
+            self._kept.move_to_end(expression)
+        if isinstance(kept.found, FilterError):
+            raise _anew(kept.found)
+        return kept.found
+
+    def _make(self, expression: str) -> Kept:
+        kept = _made(expression)
+        self._kept[expression] = kept
+        self.bytes += kept.bytes
+        while len(self._kept) > self._count_max or self.bytes > self._bytes_max:
+            _, gone = self._kept.popitem(last=False)
+            self.bytes -= gone.bytes
+        return kept
+
+
+def _made(expression: str) -> Kept:
+    size = ENTRY_BYTES + BYTES_A_CHARACTER * len(expression)
+    try:
+        judged = compile_filter(parse(expression))
+    except FilterError as error:
+        return Kept(_anew(error), size)
+    assert isinstance(judged, FunctionType)
+    return Kept(judged, size + BYTES_A_CODE * len(judged.__code__.co_code))
+
+
+def _anew(error: FilterError) -> FilterError:
+    """The same without a traceback, which would keep whoever asked."""
+    made = type(error).__new__(type(error), *error.args)
+    made.__dict__.update(error.__dict__)
+    return made
