@@ -53,18 +53,19 @@ class Part:
 
 
 PARTS = [
-    Part("interop", 15, ("tests/interop/test_java_pairs.py",)),
-    Part("interop", 20, ("tests/interop/test_java_fleets.py", "tests/interop/test_java_hand_over.py")),
-    Part("process", 40),
-    Part("simulation", WORKS),
+    Part("interop", 30, ("tests/interop/test_java_fleets.py",)),
+    Part("process", 30),
+    Part("interop", 20, ("tests/interop/test_java_hand_over.py", "tests/interop/test_java_pairs.py")),
+    Part("interop", 35),
     Part(
         "interop",
-        35,
+        30,
         ("tests/interop/test_java_raft_mode.py", "tests/interop/test_java_raft_mode_and_ours.py"),
     ),
+    Part("interop", 30, ("tests/interop/test_java_controllers.py", "tests/interop/test_java_raft_stores.py")),
     Part(
         "process",
-        40,
+        30,
         (
             "tests/process/test_full_disks.py",
             "tests/process/test_live_bound.py",
@@ -78,7 +79,7 @@ PARTS = [
     ),
     Part(
         "process",
-        40,
+        30,
         (
             "tests/process/test_frozen_hosts.py",
             "tests/process/test_hostile_peers.py",
@@ -89,19 +90,9 @@ PARTS = [
             "tests/process/test_sample_configurations.py",
         ),
     ),
-    Part("unit", WORKS),
-    Part(
-        "simulation",
-        WORKS,
-        (
-            "tests/simulation/test_cluster.py",
-            "tests/simulation/test_compiled.py",
-            "tests/simulation/test_groups.py",
-        ),
-    ),
     Part(
         "process",
-        40,
+        30,
         (
             "tests/process/test_documents.py",
             "tests/process/test_linearizable.py",
@@ -122,13 +113,23 @@ PARTS = [
             "tests/spark/test_replicas_read_alike.py",
         ),
     ),
+    Part("simulation", WORKS),
+    Part(
+        "simulation",
+        WORKS,
+        (
+            "tests/simulation/test_cluster.py",
+            "tests/simulation/test_compiled.py",
+            "tests/simulation/test_groups.py",
+        ),
+    ),
     Part("unit", WORKS, ("tests/unit/messagestore", "tests/unit/sparkreplay")),
-    Part("interop", 35),
-    Part("interop", 30, ("tests/interop/test_java_controllers.py", "tests/interop/test_java_raft_stores.py")),
+    Part("unit", WORKS),
+    Part("unit", WORKS, ("tests/unit/broker", "tests/unit/controller")),
     Part("crash", WORKS),
     Part("crash", WORKS, ("tests/crash/test_ledger_crash_images.py",)),
 ]
-"""In the order in which they start, the longest first. Tests that share a fixture are in one part."""
+"""In the order in which they start, of each kind the longest first. Tests that share a fixture are in one part."""
 
 
 def cores() -> int:

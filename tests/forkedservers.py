@@ -43,6 +43,7 @@ class ForkedServers:
     def spawn(self, module: str, arguments: list[str], log: Path) -> ProcessIdentity:
         """As `localcluster.processes.spawn`."""
         log.parent.mkdir(parents=True, exist_ok=True)
+        log.touch(0o600)  # it is there on return
         asked = {
             "module": module,
             "arguments": arguments,

@@ -126,6 +126,17 @@ class RealPair:
 
         return asyncio.run(sent())
 
+    def send_at_once(self, *bodies: bytes) -> list[SendResult]:
+        """What became of each, where nobody waits for the one before."""
+
+        async def sent() -> list[SendResult]:
+            async with Client(self.namesrv, clock=SystemClock(), random=random.Random(1)) as client:
+                producer = client.producer("PairProducers")
+                sends = (producer.send(TOPIC, body, timeout_ms=SEND_MS_MAX) for body in bodies)
+                return await asyncio.gather(*sends)
+
+        return asyncio.run(sent())
+
     def send_until_acknowledged(self, *bodies: bytes) -> None:
         """In their order, each again until it is answered OK."""
         left = list(bodies)
