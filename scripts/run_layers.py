@@ -55,12 +55,16 @@ class Part:
 PARTS = [
     Part("interop", 30, ("tests/interop/test_java_fleets.py",)),
     Part("process", 30),
-    Part("interop", 20, ("tests/interop/test_java_hand_over.py", "tests/interop/test_java_pairs.py")),
+    Part("interop", 15, ("tests/interop/test_java_pairs.py",)),
     Part("interop", 35),
     Part(
         "interop",
         30,
-        ("tests/interop/test_java_raft_mode.py", "tests/interop/test_java_raft_mode_and_ours.py"),
+        (
+            "tests/interop/test_java_hand_over.py",
+            "tests/interop/test_java_raft_mode.py",
+            "tests/interop/test_java_raft_mode_and_ours.py",
+        ),
     ),
     Part("interop", 30, ("tests/interop/test_java_controllers.py", "tests/interop/test_java_raft_stores.py")),
     Part(

@@ -3,20 +3,23 @@ and its like take to start are imports.
 
 Invariant: a server is a process as `localcluster.processes.spawn` makes it, with the same arguments, environment, folder and
 inherited files. That servers start by their commands is shown where they do not come from here: by the tests of samples,
-documents, soaks and bad days at start."""
+documents, the longest soak and bad days at start.
+
+`python -m tests.forkedservers MODULE ARGUMENTS` runs a module whose clusters have their servers from here."""
 
 from __future__ import annotations
 
 import json
 import os
+import runpy
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
-
-import pytest
+from unittest.mock import patch
 
 from localcluster.processes import ProcessIdentity, command_of, environment
 from tests.serverforks import MESSAGE_BYTES_MAX
@@ -26,10 +29,11 @@ from tests.serverforks import MESSAGE_BYTES_MAX
 def forked_servers() -> Iterator[None]:
     """Clusters of this process have their servers from here."""
     servers = ForkedServers()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("localcluster.cluster.spawn", servers.spawn)
-        yield
-    servers.close()
+    try:
+        with patch("localcluster.cluster.spawn", servers.spawn):
+            yield
+    finally:
+        servers.close()
 
 
 class ForkedServers:
@@ -83,3 +87,9 @@ def inherited() -> list[int]:
             if int(name) > 2 and os.get_inheritable(int(name)):
                 found.append(int(name))
     return found
+
+
+if __name__ == "__main__":
+    with forked_servers():
+        del sys.argv[0]
+        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

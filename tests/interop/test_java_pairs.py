@@ -134,7 +134,7 @@ def test_a_java_slave_follows_our_master_through_kills_of_either(tmp_path: Path)
         assert {message.body for message in pair.read()} >= {*sent, *missed, *after}
         pair.wait_for(lambda: pair.slaves_level() == 1)
         pair.wait_for(lambda: level(pair))
-        pair.wait_for(lambda: has_topic(pair, 1))
+        pair.wait_for(lambda: has_topic(pair, 1))  # Java's copies tables for the first time after a minute
         table = orjson.loads((pair.store(1) / "config/topics.json").read_bytes())["topicConfigTable"]
         assert table[TOPIC]["writeQueueNums"] == 2
         held = {message.body for message in pair.read()}
