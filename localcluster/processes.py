@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Self
 
 SOURCE_ROOT = Path(__file__).resolve().parent.parent
 START_TICKS_FIELD = 19  # of /proc/PID/stat, counted after the command's name
@@ -39,6 +40,13 @@ class ProcessIdentity:
     pid: int
     start_ticks: int  # since boot, in clock ticks
     boot_id: str
+
+    @classmethod
+    def of_child(cls, pid: int) -> Self:
+        """Of a child of ours that nobody has waited for."""
+        fields = _stat_fields(pid)
+        assert fields is not None, "it stays in /proc until it is waited for"
+        return cls(pid, int(fields[START_TICKS_FIELD]), _boot_id())
 
     def state(self) -> str | None:
         """The kernel's letter (R, S, T stopped, ...); None once it is gone, which a zombie is too. A zombie with other threads
@@ -120,9 +128,7 @@ def spawn(module: str, arguments: list[str], log: Path) -> ProcessIdentity:
         ],
         setsid=True,
     )
-    fields = _stat_fields(pid)
-    assert fields is not None, "a child of ours stays in /proc until it is waited for"
-    return ProcessIdentity(pid, int(fields[START_TICKS_FIELD]), _boot_id())
+    return ProcessIdentity.of_child(pid)
 
 
 def command_of(module: str, arguments: list[str]) -> list[str]:

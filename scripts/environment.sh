@@ -55,7 +55,7 @@ supersets() { # the locks that hold everything the lock $1 names, itself among t
 
 install() {
     if command -v uv >/dev/null 2>&1; then
-        uv pip install --quiet --python "$PYTHON" --require-hashes -r "$1" &&
+        uv pip install --quiet --compile-bytecode --python "$PYTHON" --require-hashes -r "$1" &&
             uv pip install --quiet --python "$PYTHON" --no-deps --no-build-isolation -e "$ROOT"
     else
         "$PYTHON" -m pip install --quiet --disable-pip-version-check --require-hashes -r "$1" &&

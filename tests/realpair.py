@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Coroutine, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -33,6 +32,7 @@ from tests.waits import WAIT_S
 ROOT = Path(__file__).parents[1]
 SEGMENT_BYTES = 16_384
 POLL_S = 0.1
+SEND_MS_MAX = 20_000
 TOPIC = "Orders"
 
 T = TypeVar("T")
@@ -116,7 +116,7 @@ class RealPair:
 
     # -- what clients do
 
-    def send(self, *bodies: bytes, timeout_ms: int = 20_000) -> list[SendResult]:
+    def send(self, *bodies: bytes, timeout_ms: int = SEND_MS_MAX) -> list[SendResult]:
         """What became of each, one after the other."""
 
         async def sent() -> list[SendResult]:
@@ -126,16 +126,39 @@ class RealPair:
 
         return asyncio.run(sent())
 
-    def send_until_acknowledged(self, *bodies: bytes) -> None:
-        """Each one again until it is answered OK."""
-        for body in bodies:
-            self.wait_for(partial(self._acknowledged, body))
+    def send_at_once(self, *bodies: bytes) -> list[SendResult]:
+        """What became of each, where nobody waits for the one before."""
 
-    def _acknowledged(self, body: bytes) -> bool:
+        async def sent() -> list[SendResult]:
+            async with Client(self.namesrv, clock=SystemClock(), random=random.Random(1)) as client:
+                producer = client.producer("PairProducers")
+                sends = (producer.send(TOPIC, body, timeout_ms=SEND_MS_MAX) for body in bodies)
+                return await asyncio.gather(*sends)
+
+        return asyncio.run(sent())
+
+    def send_until_acknowledged(self, *bodies: bytes) -> None:
+        """In their order, each again until it is answered OK."""
+        left = list(bodies)
+        self.wait_for(lambda: self._acknowledged(left))
+
+    def _acknowledged(self, left: list[bytes]) -> bool:
+        """Whether all of them are; those that are leave the list. At the first that is not a client ends, and what it knew."""
+
+        async def sent() -> None:
+            async with Client(self.namesrv, clock=SystemClock(), random=random.Random(1)) as client:
+                producer = client.producer("PairProducers")
+                while left:
+                    result = await producer.send(TOPIC, left[0], timeout_ms=SEND_MS_MAX)
+                    if result.status is not SendStatus.SEND_OK:
+                        return
+                    del left[0]
+
         try:
-            return self.send(body)[0].status is SendStatus.SEND_OK
+            asyncio.run(sent())
         except (RouteUnknown, SendRefused, SendOutcomeUnknown):
             return False
+        return not left
 
     def read(self) -> list[StoredMessage]:
         async def found() -> list[StoredMessage]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from localcluster.cluster import Cluster
+from tests.forkedservers import forked_servers
 from tests.interop.javapeer import JavaClient
 from tests.waits import NOBODY_IS_LATE, WAIT_MS
 
@@ -22,6 +23,12 @@ BROKER_SETTINGS = {
     **ASKED_SOON,
     **NOBODY_IS_LATE,
 }
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forked() -> Iterator[None]:
+    with forked_servers():
+        yield
 
 
 @pytest.fixture(scope="session")

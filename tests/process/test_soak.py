@@ -20,12 +20,16 @@ ROOT = Path(__file__).parents[2]
 SMALL = ["--segment", "131072", "--body", "2048", "--rate", "50"]
 
 
-def begun(folder: Path, *options: str) -> subprocess.Popen[str]:
+SOAK = ("localcluster.soak.cli",)
+FORKING = ("tests.forkedservers", *SOAK)
+
+
+def begun(folder: Path, *options: str, program: tuple[str, ...] = FORKING) -> subprocess.Popen[str]:
     """A soak whose cluster, page and temporary files are in `folder`."""
     command = [
         sys.executable,
         "-m",
-        "localcluster.soak.cli",
+        *program,
         *SMALL,
         *options,
         "--out",
@@ -57,9 +61,8 @@ def until(process: subprocess.Popen[str], holds: Callable[[], bool]) -> None:
 
 
 def test_a_soak_comes_to_its_end_and_finds_every_message(tmp_path: Path) -> None:
-    process = begun(
-        tmp_path, "--hours", "0.005", "--reserved", str(WAIT_S), "--only", "kill-master", "--only", "elect"
-    )
+    options = ("--hours", "0.005", "--reserved", str(WAIT_S), "--only", "kill-master", "--only", "elect")
+    process = begun(tmp_path, *options, program=SOAK)
     said, _ = process.communicate()
     assert process.returncode == 0, said
     assert "BROKEN" not in said

@@ -9,8 +9,15 @@ from typing import Any
 
 import pytest
 
+from tests.forkedservers import forked_servers
 from tests.spark.loadedclasses import java_options
 from tests.spark.sessions import SharedSession
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forked() -> Iterator[None]:
+    with forked_servers():
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,0 +1,15 @@
+"""Where servers of this layer's clusters come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.forkedservers import forked_servers
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forked() -> Iterator[None]:
+    with forked_servers():
+        yield
