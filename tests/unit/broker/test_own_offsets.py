@@ -160,6 +160,31 @@ def test_a_slave_that_was_behind_takes_the_offsets_over_once_it_is_not() -> None
         world.run_until(lambda: next_delayed(pair, lags) == 1, 20_000)
 
 
+def test_a_slave_that_stays_out_copies_nothing_of_what_another_log_delivered() -> None:
+    with World(9) as world:
+        pair = Pair(world, slaves=2, messageDelayLevel="6s 9s", flushIntervalCommitLog=600_000)
+        pair.start_up()
+        emptied, stays_out = pair.slave, pair.nodes[2]
+        pair.run(send_later(pair))
+        pair.send(*[b"more".ljust(500)] * 30)
+        world.run_until(lambda: pair.level(stays_out), 5_000)
+        cut_power(pair.master, emptied)
+        emptied.disk.wipe()
+        pair.start(pair.master)
+        world.run_until(pair.leads, 20_000)
+        assert pair.end(pair.master) < pair.end(stays_out), "its disk kept everything: take another seed"
+        pair.create_topic()
+        pair.start(emptied)
+        world.run_until(lambda: pair.slaves_in_step() == 1, 20_000)
+        pair.run(send_later(pair))
+        world.run_until(lambda: next_delayed(pair, emptied) == 1, 20_000)
+        world.run_for_ms(3_000)
+        assert pair.end(pair.master) < pair.end(stays_out), "what it told of would stand there, too"
+        start_instead_of_master(pair, stays_out)
+        world.run_for_ms(8_000)
+        assert bodies(pair).count(b"later") == 1
+
+
 class Deals:
     """Three halves, of which the first and the last are committed."""
 
