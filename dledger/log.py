@@ -144,9 +144,13 @@ class EntryLog:
         try:
             return self.stored_unit(index)
         except LogDamaged:
-            unit, before, behind = self.unit(index), self.stored_unit(index - 1), self.stored_unit(index + 1)
-            fits = unit is not None and before.end <= unit.position and unit.end <= behind.position
-            if unit is None or not (fits and before.term <= unit.term <= behind.term):
+            unit, behind, begin = self.unit(index), self.stored_unit(index + 1), self.begin
+            before = begin.position, begin.term
+            if index - 1 > begin.index:
+                stored = self.stored_unit(index - 1)
+                before = stored.end, stored.term
+            fits = unit is not None and before[0] <= unit.position and unit.end <= behind.position
+            if unit is None or not (fits and before[1] <= unit.term <= behind.term):
                 raise
             return unit
 

@@ -1,13 +1,18 @@
 """Where a log can begin once a snapshot stands for what is before: at the beginning of one of its data files.
 
-Invariant: all entries behind the given one stay in the log, and nothing but headers is read for it, beside the event loop."""
+Invariant: all entries behind the given one stay in the log, and it begins only where its first entry proves the check value of
+the one before, which goes: the first would never read as it was written behind another one, nor could be mended. But for that
+entry headers alone are read, beside the event loop."""
 
 from __future__ import annotations
+
+import logging
 
 from dledger.entry import (
     ENTRY_HEADER_BYTES,
     INDEX_UNIT,
     IndexUnit,
+    decode_entry,
     index_header,
     read_index_unit,
     stored_check,
@@ -16,16 +21,21 @@ from dledger.errors import LogDamaged
 from dledger.log import EntryLog
 from dledger.snapshot import Begin
 
+logger = logging.getLogger(__name__)
+
 
 async def begin_up_to(log: EntryLog, index: int) -> Begin:
     """The latest place where the log can begin behind entry `index` or an earlier one; where it begins now, if there is no
-    other. Raises LogDamaged, OSError."""
+    other. Raises OSError."""
     found = log.begin
     for position in range(log.data.begin + log.data.file_bytes, log.data.end, log.data.file_bytes):
         unit = await first_of_file(log, position)
         if unit is None or not log.begin.index < unit.index - 1 <= index:
             break
-        found = await begin_before(log, unit)
+        try:
+            found = await begin_before(log, unit)
+        except LogDamaged as error:  # the files before a later one go with that
+            logger.warning("%s does not begin at %d for now: %s", log.where, position, error)
     return found
 
 
@@ -52,4 +62,7 @@ async def begin_before(log: EntryLog, unit: IndexUnit) -> Begin:
     header = b"" if last is None else await log.data.read(last.position, last.position + ENTRY_HEADER_BYTES)
     if last is None or index_header(header) != last:
         raise log.unreadable(before)
-    return Begin(before, last.term, unit.position, stored_check(header))
+    check = stored_check(header)
+    if decode_entry(log.data.rest_of_file(unit.position), unit.position, check) is None:
+        raise log.unreadable(before)
+    return Begin(before, last.term, unit.position, check)

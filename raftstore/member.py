@@ -279,7 +279,7 @@ class Member:
         """What that member has from `offset` on of its log, up to `size` bytes; less where a file, or what is decided there,
         ends. Raises RemotingError; PieceRefused, when it gives none."""
         request = RemotingCommand.request(RequestCode.DLEDGER_READ_LOG, ReadLogHeader(offset, size))
-        reply = await self._client.call(self.node.peers[member], request, PIECE_TIMEOUT_MS)
+        reply = await self.ask(member, request, PIECE_TIMEOUT_MS)
         if reply.code != ResponseCode.SUCCESS:
             raise PieceRefused(reply.remark or f"code {reply.code}")
         if not reply.body:

@@ -132,8 +132,8 @@ class LedgerRepair:
         if not 0 < size <= PIECE_BYTES_MAX:
             raise NotRepaired(f"{size} bytes would stand there")
         found = await self._member.piece(member, offset, size)
-        if len(found) < (least or size):
-            raise NotRepaired(f"{len(found)} of {size} bytes came")
+        if not (least or size) <= len(found) <= size:
+            raise NotRepaired(f"{len(found)} bytes came instead of {size}")
         return found
 
     async def _asked(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:

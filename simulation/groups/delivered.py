@@ -40,6 +40,8 @@ def judge_delayed_ones(ask: Callable[[Any], Any], client: ClientApp, decided: De
     for message in messages_in(decided):
         if message.topic == SCHEDULE_TOPIC:
             properties = message.properties
+            if properties[REAL_TOPIC] not in client.delayed.attempts:
+                continue  # of simulation.groups.copied
             due_ms = message.store_timestamp_ms + delays_ms[message.queue_id]
             waiting.append(Waiting(properties[REAL_TOPIC], properties["KEYS"], due_ms))
         elif message.topic in client.delayed.attempts:

@@ -41,6 +41,10 @@ MIXED = 7, 4
 """Of so many seeds this one goes on from a plain log."""
 HANDED_ON = 37, 7
 """Of so many seeds this one plays what simulation.groups.handedon says."""
+EXPIRES = 31, 12
+"""Of so many seeds this one has files go while bits flip in them."""
+COPIES = 43, 20
+"""Of so many seeds this one has what rots copied, listed anew and cut behind."""
 FACTS = 5, 3
 """Of so many seeds this one has administrators and clients that lock queues."""
 
@@ -66,6 +70,10 @@ class Kind:
     overtaken: bool
     lags: bool
     """Bits flip as where it `rots`, in any byte, and where a follower needs it."""
+    expires: bool
+    """Bits flip, in any byte, in files that are about to go."""
+    copies: bool
+    """Records rot just before they are copied, listed anew or cut behind, at the end; nothing else looks for that."""
     mixed: str
     """Empty: no plain log is before the DLedger log; else one member's is "equal" to the others', "empty" or "different"."""
 
@@ -97,23 +105,31 @@ def kind_of(seed: int) -> Kind:
     hands_on = seed % HANDED_ON[0] == HANDED_ON[1]
     if hands_on:
         brokers, kept_s, prefers = 3, None, False
+    expires = seed % EXPIRES[0] == EXPIRES[1]
+    copies = seed % COPIES[0] == COPIES[1] and not expires
+    if expires or copies:
+        kept_s = (kept_s or 6) if expires else None
+        rots = overtaken = lags = hands_on = False
     is_mixed = seed % MIXED[0] == MIXED[1] and not lags and not overtaken
+    is_mixed = is_mixed and not expires and not copies
     rots = rots and not is_mixed
     segment_bytes = 16_384 if kept_s else drawn.choice((16_384, 65_536))
     return Kind(
         brokers=brokers,
-        segment_bytes=16_384 if rots or lags else segment_bytes,
+        segment_bytes=16_384 if rots or lags or copies else segment_bytes,
         preferred=tuple(sorted(drawn.sample(["n0", "n1", "n2"], drawn.choice((1, 2))))) if prefers else (),
         kept_s=kept_s,
         recent_bytes=10_000 if lags else drawn.choice((10_000, 4 << 20)),
         push_bytes=drawn.choice((8_000, 1 << 20)),
         pushes=drawn.choice((1, 8)),
         rots=rots,
-        has_facts=seed % FACTS[0] == FACTS[1] and not hands_on,
+        has_facts=seed % FACTS[0] == FACTS[1] and not hands_on and not expires and not copies,
         hands_on=hands_on,
-        has_deals=seed % DEALT[0] == DEALT[1],
+        has_deals=seed % DEALT[0] == DEALT[1] and not expires and not copies,
         overtaken=overtaken and not lags,
         lags=lags,
+        expires=expires,
+        copies=copies,
         mixed=random.Random(f"{seed}/before").choice(("equal", "empty", "different")) if is_mixed else "",
     )
 
@@ -152,7 +168,7 @@ def broker_app(number: int, kind: Kind, runtime: Runtime) -> BrokerApp:
             "cleanResourceInterval": 500,
             "slaveCatchupReserveBytes": 40_000,
         }
-    if kind.rots or kind.lags:
+    if kind.rots or kind.lags or kind.expires:
         settings |= {"scrubInterval": 1_000}
     if kind.has_deals:
         settings |= SETTINGS

@@ -39,6 +39,9 @@ class Rotten(NamedTuple):
     begin: int
     """Of the entry in its file."""
 
+    def __str__(self) -> str:
+        return f"{self.node.name}: byte {self.at} of the entry at {self.begin} in {self.path}"
+
 
 class Rot:
     """`entries()` are those that were decided, `looks()` the brokers that run; `end(node, power_cut)` ends one,
@@ -56,16 +59,20 @@ class Rot:
         rotten: set[str],
         leader: Callable[[], Node | None],
         lags: bool,
+        segment_bytes: int,
+        any_byte: bool,
     ) -> None:
-        self._world = world
-        self._nodes = nodes
-        self._entries = entries
-        self._looks = looks
-        self._end = end
-        self._level = level
-        self._rotten = rotten
-        self._leader = leader
+        self.world = world
+        self.nodes = nodes
+        self.entries = entries
+        self.looks = looks
+        self.end = end
+        self.level = level
+        self.rotten = rotten
+        self.leader = leader
         self._lags = lags
+        self._segment_bytes = segment_bytes
+        self._any_byte = any_byte
         self._random = random.Random(f"{world.seed}/rot")
         self.mended = 0
 
@@ -73,77 +80,86 @@ class Rot:
         """While nothing else breaks but members that die. Raises Violation."""
         for _ in range(ROUNDS if self._lags else 0):
             self._rot_what_is_lacked()
-        for node in self._random.sample(self._nodes, len(self._nodes)):
+        for node in self._random.sample(self.nodes, len(self.nodes)):
             for _ in range(1 if self._lags else ROUNDS):
-                self._until(self._level, MENDED_LIMIT_MS, "the set is not level")
+                self.until(self.level, MENDED_LIMIT_MS, "the set is not level")
                 rotten = self._flip(node)
                 if rotten is not None:
-                    self._rotten.add(node.name)
+                    self.rotten.add(node.name)
                     self._until_mended(rotten)
-                    self._rotten.discard(node.name)
+                    self.rotten.discard(node.name)
 
     def _rot_what_is_lacked(self) -> None:
         """A follower is cut off until its leader has forgotten what it lacks, and some of that rots at the leader."""
-        self._until(self._level, MENDED_LIMIT_MS, "the set is not level")
-        leader = self._leader()
+        self.until(self.level, MENDED_LIMIT_MS, "the set is not level")
+        leader = self.leader()
         assert leader is not None
-        follower = self._random.choice([node for node in self._nodes if node is not leader])
+        follower = self._random.choice([node for node in self.nodes if node is not leader])
         lacks_from = self._last_index(follower) + 1
-        for node in self._nodes:
+        for node in self.nodes:
             if node is not follower:
-                self._world.network.cut(node.host, follower.host)
-        self._world.run_for_ms(LAGS_MS)
-        raft = self._look_at(leader).raft
+                self.world.network.cut(node.host, follower.host)
+        self.world.run_for_ms(LAGS_MS)
+        raft = self.look_at(leader).raft
         assert raft.core is not None
         known = min(raft.store.synced_index, raft.core.log.recent_from - 1)
-        lacked = [entry for entry in self._entries() if lacks_from <= entry.number <= known]
-        rotten = self._flip_one(leader, lacked) if self._leader() is leader else None
-        self._world.network.heal()
+        lacked = [entry for entry in self.entries() if lacks_from <= entry.number <= known]
+        rotten = self._flip_one(leader, lacked) if self.leader() is leader else None
+        self.world.network.heal()
         if rotten is None:
             return
-        self._rotten.add(leader.name)
-        self._wait(lambda: self._stands(rotten), MENDED_LIMIT_MS, "mended", rotten)
+        self.rotten.add(leader.name)
+        self._wait(lambda: self.stands(rotten), MENDED_LIMIT_MS, "mended", rotten)
         self._wait(lambda: not self._damages(leader), MENDED_LIMIT_MS, "told as mended", rotten)
-        self._rotten.discard(leader.name)
+        self.rotten.discard(leader.name)
         if leader.failure is not None:
             raise Violation("G9", f"{leader.name} ended for what {follower.name} lacks: {leader.failure}")
         end = lacked[-1].number
-        self._until(
-            lambda: self._last_index(follower) >= end, MENDED_LIMIT_MS, "what was lacked has not come"
-        )
+        self.until(lambda: self._last_index(follower) >= end, MENDED_LIMIT_MS, "what was lacked has not come")
         self.mended += 1
 
     def _last_index(self, node: Node) -> int:
-        look = next((look for look in self._looks() if look.name == node.name), None)
+        look = next((look for look in self.looks() if look.name == node.name), None)
         return -1 if look is None else look.raft.last_index
 
-    def _flip(self, node: Node) -> Rotten | None:
-        look = self._look_at(node)
+    def old_entries(self, node: Node) -> list[Entry]:
+        """Those that may rot there."""
+        look = self.look_at(node)
         store = look.app.store
         sealed = self._sealed(node, f"{look.raft.store.name}/checkpoint")
+        return [
+            entry
+            for entry in self.entries()
+            if store.min_offset() <= entry.position and entry.end < store._log.cold_end  # type: ignore[attr-defined]
+            and entry.number < sealed - 1
+        ]  # fmt: skip
+
+    def _flip(self, node: Node) -> Rotten | None:
         found = [
             entry
-            for entry in self._entries()
-            if store.min_offset() <= entry.position and entry.end < store._log.cold_end  # type: ignore[attr-defined]
-            and entry.number < sealed - 1 and (self._lags or record_in(entry) is not None and len(entry.body) > BODY_AT)
-        ]  # fmt: skip
+            for entry in self.old_entries(node)
+            if self._any_byte or record_in(entry) is not None and len(entry.body) > BODY_AT
+        ]
         return self._flip_one(node, found)
 
     def _flip_one(self, node: Node, found: list[Entry]) -> Rotten | None:
         """A bit of one of the entries."""
-        look = self._look_at(node)
         places = [(entry, at) for entry in found for at in self._bytes_of(entry)]
         if not places:
             return None
         entry, at = self._random.choice(places)
-        size = look.app.store.segment_size_bytes
+        return self.flip_at(node, entry, at, self._random.randrange(8))
+
+    def flip_at(self, node: Node, entry: Entry, at: int, bit: int = 0) -> Rotten:
+        """A bit of its byte `at`."""
+        number, size = self.nodes.index(node), self._segment_bytes
         start = entry.position - entry.position % size
-        path = f"{look.raft.store.name}/data/{start:020d}"
+        path = f"dledger-n{number}/data/{start:020d}"
         begin = entry.position - start
         content = node.disk.content(path)
         assert content is not None, "it was level a moment ago"
         was = content[begin : begin + entry.end - entry.position]
-        node.disk.flip_bit(path, begin + at, self._random.randrange(8))
+        node.disk.flip_bit(path, begin + at, bit)
         return Rotten(node, path, at, was, begin)
 
     def _sealed(self, node: Node, path: str) -> int:
@@ -167,37 +183,36 @@ class Rot:
 
     def _until_mended(self, rotten: Rotten) -> None:
         """Somebody dies meanwhile in every other round: the one that rots, or another."""
-        dies = self._random.choice([rotten.node, *self._nodes]) if self._random.random() < 0.5 else None
-        self._wait(
-            lambda: self._damages(rotten.node) or self._stands(rotten), FOUND_LIMIT_MS, "found", rotten
-        )
-        if dies is not None and not self._stands(rotten):
-            self._end(dies, self._random.random() < 0.5)
-        self._wait(lambda: self._stands(rotten), MENDED_LIMIT_MS, "mended", rotten)
+        dies = self._random.choice([rotten.node, *self.nodes]) if self._random.random() < 0.5 else None
+        self._wait(lambda: self._damages(rotten.node) or self.stands(rotten), FOUND_LIMIT_MS, "found", rotten)
+        if dies is not None and not self.stands(rotten):
+            self.end(dies, self._random.random() < 0.5)
+        self._wait(lambda: self.stands(rotten), MENDED_LIMIT_MS, "mended", rotten)
         self._wait(lambda: not self._damages(rotten.node), MENDED_LIMIT_MS, "told as mended", rotten)
         self.mended += 1
 
     def _damages(self, node: Node) -> int:
-        look = next((look for look in self._looks() if look.name == node.name), None)
+        look = next((look for look in self.looks() if look.name == node.name), None)
         return 0 if look is None else len(look.app.store.soundness.damages)
 
-    def _stands(self, rotten: Rotten) -> bool:
-        """As it was, on the disk itself; retention may have taken it."""
-        if rotten.path not in rotten.node.disk.entries:
+    def stands(self, rotten: Rotten) -> bool:
+        """As it was, on the disk itself; retention may have taken it, or is about to."""
+        look = next((look for look in self.looks() if look.name == rotten.node.name), None)
+        begin = 0 if look is None else look.app.store.min_offset()
+        if rotten.path not in rotten.node.disk.entries or int(rotten.path[-20:]) + rotten.begin < begin:
             return True
         end = rotten.begin + len(rotten.was)
         return rotten.node.disk.durable_part(rotten.path, rotten.begin, end) == rotten.was
 
     def _wait(self, holds: Callable[[], object], limit_ms: int, what: str, rotten: Rotten) -> None:
-        where = f"byte {rotten.at} of the entry at {rotten.begin} in {rotten.path}"
-        self._until(holds, limit_ms, f"{rotten.node.name}: {where} is not {what}")
+        self.until(holds, limit_ms, f"{rotten} is not {what}")
 
-    def _until(self, holds: Callable[[], object], limit_ms: int, what: str) -> None:
-        deadline_ms = self._world.now_ms + limit_ms
+    def until(self, holds: Callable[[], object], limit_ms: int, what: str, invariant: str = "G8") -> None:
+        deadline_ms = self.world.now_ms + limit_ms
         while not holds():
-            if self._world.now_ms > deadline_ms:
-                raise Violation("G8", f"{what} after {limit_ms} ms")
-            self._world.run_for_ms(200)
+            if self.world.now_ms > deadline_ms:
+                raise Violation(invariant, f"{what} after {limit_ms} ms")
+            self.world.run_for_ms(200)
 
-    def _look_at(self, node: Node) -> Look:
-        return next(look for look in self._looks() if look.name == node.name)
+    def look_at(self, node: Node) -> Look:
+        return next(look for look in self.looks() if look.name == node.name)

@@ -36,12 +36,16 @@ from simulation.cluster.members import ReaderNotes
 from simulation.cluster.tableclients import TableClients, look_at
 from simulation.cluster.totals import Totals
 from simulation.cluster.violation import Violation
-from simulation.groups import factbugs, linkbugs, members, mixedbugs  # noqa: F401  their bugs join the others
+from simulation.groups import copybugs, factbugs, linkbugs, members, mixedbugs  # noqa: F401  their bugs join the others
 from simulation.groups.bounds import GroupBounds
 from simulation.groups.bugs import BUGS, planted
 from simulation.groups.check import GroupCheck
 from simulation.groups.clients import QUEUES_OF, SINGLE, ClientApp, topic_made
+from simulation.groups.copied import COPIES, Copied
+from simulation.groups.copied import HOST as COPIER_HOST
+from simulation.groups.copied import NAMES as COPIED_NAMES
 from simulation.groups.delivered import all_delivered, judge_delayed_ones, messages_in
+from simulation.groups.expiring import Expiring
 from simulation.groups.faults import GroupFaults
 from simulation.groups.handedon import HandedOn
 from simulation.groups.members import BROKER_PORT, BROKER_SET, HOSTS, Look, broker_on, kind_of
@@ -101,20 +105,22 @@ class GroupWorld:
             depose=self.depose,
             overtakes=self.kind.overtaken,
         )
-        self.rot = Rot(
+        self.rot = (Expiring if self.kind.expires else Rot)(
             self.world, self.nodes,
             entries=lambda: self.check.decided.entries, looks=self.looks, 
             level=lambda: self.level(None), rotten=self.check.rotten, leader=self.leader, lags=self.kind.lags,
+            segment_bytes=self.kind.segment_bytes, any_byte=self.kind.lags or self.kind.expires,
             end=lambda node, power_cut: self.faults.end(node, power_cut=power_cut),
         )  # fmt: skip
         self.tables = self.table_clients() if self.kind.has_facts else None
         self.handed_on = self.made_handed_on() if self.kind.hands_on else None
+        self.copied = self.made_copied() if self.kind.copies else None
         self.bounds = GroupBounds(
             self.world,
             [*self.nodes, self.namesrv],
             self.names_asked_for,
-            deals=lambda: len(self.dealers.deals) if self.dealers else 0,
-            has_deals=self.kind.has_deals,
+            deals=lambda: len(self.dealers.deals) if self.dealers else COPIES * self.kind.copies,
+            has_deals=self.kind.has_deals or self.kind.copies,
         )
         self.dealers = self.made_dealers() if self.kind.has_deals else None
         self.known_looks: dict[str, Look] = {}
@@ -123,6 +129,16 @@ class GroupWorld:
     def made_mixed(self) -> Mixed:
         node = self.world.node("client before", members.FORMER_CLIENT_HOST)
         return Mixed(self.world, self.kind, self.nodes, self.check.decided, node)
+
+    def made_copied(self) -> Copied:
+        return Copied(
+            self.rot,
+            self.check.decided,
+            self.world.node("copier", COPIER_HOST),
+            master_address=self.master_address,
+            start=lambda node: node.start(partial(broker_of, self.nodes.index(node), self.kind)),
+            restart_at_ms=self.faults.restart_at_ms,
+        )
 
     def made_handed_on(self) -> HandedOn:
         def end(node: Node, back_ms: int) -> None:
@@ -137,7 +153,8 @@ class GroupWorld:
 
     def names_asked_for(self) -> int:
         handed_on = len(self.handed_on.facts.all) if self.handed_on else 0
-        return (self.tables.names if self.tables else 0) + handed_on + (self.mixed is not None)
+        copied = COPIED_NAMES * self.kind.copies
+        return (self.tables.names if self.tables else 0) + handed_on + copied + (self.mixed is not None)
 
     def made_dealers(self) -> Dealers:
         node = self.world.node("dealers", members.DEALERS_HOST)
@@ -319,7 +336,10 @@ class GroupWorld:
         if self.handed_on is not None:
             self.handed_on.play()
             self.become_whole()
-        if self.kind.rots or self.kind.lags:
+        if self.copied is not None:
+            self.copied.play()
+            self.become_whole()
+        if self.kind.rots or self.kind.lags or self.kind.expires:
             self.rot.play()
             self.become_whole()
 

@@ -9,6 +9,7 @@ import pytest
 
 from dledger.entry import ENTRY_HEADER, ENTRY_HEADER_BYTES
 from raftstore.mending import closed
+from remoting.errors import NotSent
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
 from tests.unit.broker.groupset import GroupSet
@@ -116,7 +117,8 @@ def test_what_rotted_before_the_divide_is_fetched_too(world: World) -> None:
     assert len(group.run(group.read_all())) == 250
 
 
-def test_one_header_that_rotted_keeps_no_member_from_starting(world: World) -> None:
+@pytest.mark.parametrize("entry", [0, 8])
+def test_one_header_that_rotted_keeps_no_member_from_starting(world: World, entry: int) -> None:
     """A start asks for the terms of the 1st, 2nd, 4th, 8th entry behind the first, and so on."""
     group = GroupSet(world, **SCRUB)
     group.start_up()
@@ -126,7 +128,7 @@ def test_one_header_that_rotted_keeps_no_member_from_starting(world: World) -> N
     node = next(one for one in group.brokers if one is not group.master)
     path, was = next(iter(ledger_files(node).items()))
     node.kill(power_cut=True)
-    node.disk.flip_bit(path, entries_of(was, int(path[-20:]))[8][0] + 29, 2)
+    node.disk.flip_bit(path, entries_of(was, int(path[-20:]))[entry][0] + 29, 2)
     group.start(node)
     world.run_until(lambda: node.app is not None and group.app(node).store.soundness.repairs == 1, 60_000)
     assert ledger_files(node)[path] == was
@@ -363,3 +365,99 @@ def test_what_rotted_far_behind_is_not_dispatched_with_what_was_compared(world: 
     group.wait_for_master()
     assert sorted(bytes(one.body) for one in group.run(group.read_all())) == sorted(sent)
     assert not [name for name in queue_files(node) if name.split("/")[1] == "nrders"]
+
+
+def one_rotten(group: GroupSet) -> tuple[Node, str, bytes]:
+    """A follower, whose fifth entry rots before long."""
+    group.start_up()
+    group.run(group.send_all(messages("some", 300)))
+    group.world.run_until(group.level, 20_000)
+    group.world.run_for_ms(10_000)  # a checkpoint
+    node = next(one for one in group.brokers if one is not group.master)
+    path, was = next(iter(ledger_files(node).items()))
+    node.disk.flip_bit(path, entries_of(was, int(path[-20:]))[4][0] + BODY_AT, 0)
+    store = group.app(node).store
+    store.soundness.begin_again(store.segment_size_bytes)
+    return node, path, was
+
+
+def test_a_member_that_left_while_others_were_asked_ends_no_repair(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    group = GroupSet(world, **SCRUB)
+    node, path, was = one_rotten(group)
+    member = group.app(node).store._member
+    honest, present = member.piece, dict(member.node.peers)
+
+    async def nothing_and_the_next_one_leaves(asked: str, offset: int, size: int) -> bytes:
+        if asked != member.others()[0]:
+            return await honest(asked, offset, size)
+        del member.node.peers[member.others()[1]]
+        raise NotSent(asked, "it does not answer")
+
+    member.piece = nothing_and_the_next_one_leaves
+    world.run_until(lambda: "damaged record not repaired, trying on" in caplog.text, 30_000)
+    assert node.failure is None
+    member.piece = honest
+    member.node.peers.update(present)
+    world.run_until(lambda: ledger_files(node)[path] == was, 30_000)
+
+
+@pytest.mark.parametrize("longer_from", [0, 1])
+def test_who_gives_more_than_was_asked_for_is_not_believed_and_ends_nobody(
+    world: World, caplog: pytest.LogCaptureFixture, longer_from: int
+) -> None:
+    """Of the log before the divide a record says itself how long it is: a longer one would be written over the next."""
+    group = moved(world, messages("before", 250), **SCRUB)
+    group.start_all()
+    group.wait_for_master()
+    node = next(one for one in group.brokers if one is not group.master)
+    kept = old_files(node)
+    first = min(kept)
+    store = group.app(node).store
+    at = kept[first].index(b"xxxxxxxx", 5_000)
+    begin = kept[first].rindex(MAGIC, 0, at) - 4
+    behind = begin + int.from_bytes(kept[first][begin : begin + 4], "big")
+    honest = store._member.piece
+    asked = 0
+
+    async def longer(member: str, offset: int, size: int) -> bytes:
+        nonlocal asked
+        found = await honest(member, offset, size)
+        if offset == 0 and size == 0:
+            return found
+        asked += 1
+        return found if asked <= longer_from else found + kept[first][offset + size : behind + 600]
+
+    store._member.piece = longer
+    node.disk.flip_bit(first, at, 1)
+    store.soundness.begin_again(store.segment_size_bytes * len(kept))
+    world.run_until(lambda: node.failure or "damaged record not repaired, trying on" in caplog.text, 30_000)
+    assert node.failure is None
+    store._member.piece = honest
+    world.run_until(lambda: old_files(node) == kept, 30_000)
+
+
+def test_a_full_disk_keeps_nothing_from_being_mended(world: World) -> None:
+    group = GroupSet(world, **SCRUB)
+    node, path, was = one_rotten(group)
+    node.disk.capacity_bytes = node.disk.used_bytes()
+    world.run_until(lambda: node.disk.durable_part(path, 0, len(was)) == was, 30_000)
+    assert node.running
+
+
+def test_what_rotted_on_two_disks_is_fetched_from_the_third_under_the_next_leader(world: World) -> None:
+    """Its body on one, its check value on the other, which leads and dies while it is asked."""
+    group = GroupSet(world, **SCRUB)
+    node, path, was = one_rotten(group)
+    master, place = group.master, entries_of(was, 0)[4][0]
+    theirs = one_path(master, path)
+    theirs_was = ledger_files(master)[theirs]
+    master.disk.flip_bit(theirs, place + 37, 3)
+    store = group.app(master).store
+    store.soundness.begin_again(store.segment_size_bytes)
+    world.run_until(lambda: not is_sound(group, node) and not is_sound(group, master), 10_000)
+    master.kill()
+    world.run_until(lambda: ledger_files(node)[path] == was, 30_000)
+    group.start(master)
+    world.run_until(lambda: ledger_files(master)[theirs] == theirs_was, 60_000)

@@ -44,6 +44,12 @@ def log_of(*files: bytes, end: int) -> LedgerLog:
         log_begin=lambda: 0,
         log_end=lambda: end,
         readable=lambda: (9, end),
+        store=SimpleNamespace(
+            log=SimpleNamespace(
+                data=SimpleNamespace(rest_of_file=lambda at: opened[at // FILE].view()[at % FILE :]),
+                check_of=lambda index: 0,
+            )
+        ),
     )
     log = LedgerLog(cast(DLedgerNode, node), hot_segments=2, queue_ends=lambda: b"")
     log.opened(0)
@@ -66,6 +72,15 @@ def test_a_file_of_no_ops_alone_is_passed_over() -> None:
     (oldest, second) = asyncio.run(log.segments_behind_first(2))
     assert (oldest.start, oldest.end, second.end) == (0, FILE, 2 * FILE)
     assert [oldest.newest_ms, second.newest_ms] == [TIME_MS + 1, TIME_MS + 1]
+
+
+def test_the_time_of_a_message_that_is_not_as_it_was_written_counts_for_nothing() -> None:
+    first = message(1, b"x", 0)
+    first.physical_offset = FILE + 48
+    stored = bytearray(entry(1, FILE, encode(first)))
+    stored[104 + 2] ^= 1
+    log = log_of(closed(entry(0, 0, b"")), bytes(stored), end=FILE + len(stored))
+    assert [each.newest_ms for each in asyncio.run(log.segments_behind_first(2))] == [None]
 
 
 def test_a_log_of_no_ops_alone_has_no_first_message() -> None:

@@ -1,0 +1,249 @@
+"""What rots in a Raft-mode set just before it is copied, listed anew, or cut at.
+
+G10  what is made of a record, a delayed message that falls due, one whose transaction is committed, or that a consumer hands
+     back, is what was sent, though the record rotted after it was checked; queues that are built anew over what rotted list
+     what was decided; a log that is cut behind what rotted either has it again as it was written, or its member says that it is
+     to be emptied, and has changed nothing
+
+Invariant: one disk rots at a time, of what all have, and nothing else breaks, so each scene comes to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from messagestore.systemtopics import HALF_TOPIC, SCHEDULE_TOPIC
+from mqclient.client import Client
+from mqclient.errors import EndOutcomeUnknown, EndRefused, SendOutcomeUnknown, SendRefused
+from mqclient.message import StoredMessage
+from mqclient.transactions import TransactionState
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.errors import RemotingError
+from remoting.headers.messages import ConsumerSendMsgBackHeader
+from simulation.cluster.violation import Violation
+from simulation.groups.clients import topic_made
+from simulation.groups.decided import HEADER, Decided, Entry, record_in
+from simulation.groups.delivered import messages_in
+from simulation.groups.members import NAMESRV
+from simulation.groups.rot import BODY_AT, MENDED_LIMIT_MS, OWN_AT, Rot, Rotten
+from simulation.kernel.node import Node, SimulatedClock
+
+T = TypeVar("T")
+
+HOST = "10.0.3.5"
+TOPIC, GROUP = "copied", "copier"
+NAMES = 4
+"""The topic, the group's retry topic, and both groups."""
+ROUNDS = 2
+COPIES = 3 * ROUNDS
+BODY = b"as it was sent " * 12
+TRIES, AGAIN_S = 40, 0.5
+CHECKPOINT_MS = 8_000
+CUT_LIMIT_MS = 20_000
+NEVER_MS = 1 << 60
+
+
+class Copied:
+    """With the means of `rot`. `start(node)` starts one anew, `restart_at_ms` says when others do by themselves."""
+
+    def __init__(
+        self,
+        rot: Rot,
+        decided: Decided,
+        node: Node,
+        *,
+        master_address: Callable[[], str | None],
+        start: Callable[[Node], None],
+        restart_at_ms: dict[str, int],
+    ) -> None:
+        self._rot = rot
+        self._decided = decided
+        self._node = node
+        self._world = rot.world
+        self._master_address = master_address
+        self._start = start
+        self._restart_at_ms = restart_at_ms
+        self._random = random.Random(f"{rot.world.seed}/copied")
+
+    def play(self) -> None:
+        """Raises Violation."""
+        self._run(topic_made(TOPIC, self._master_address, SimulatedClock(self._node)))
+        for number in range(ROUNDS):
+            self._delayed(f"delayed-{number}")
+            self._committed(f"committed-{number}")
+            self._handed_back(f"back-{number}")
+        self._listed_anew()
+        self._cut_behind()
+
+    # What is copied
+
+    def _delayed(self, key: str) -> None:
+        self._run(self._sent(key, {"DELAY": "2"}))
+        rotten = self._rots_at_the_leader(key, SCHEDULE_TOPIC)
+        self._is_copied(key, TOPIC, rotten)
+
+    def _committed(self, key: str) -> None:
+        client = self._client()
+        producer = client.transactions("committers", lambda message: TransactionState.UNKNOWN)
+        begun = self._run(producer.send(TOPIC, BODY, keys=key))
+        rotten = self._rots_at_the_leader(key, HALF_TOPIC)
+
+        async def commit() -> None:
+            for _ in range(TRIES):
+                try:
+                    await begun.commit()
+                    break
+                except (EndRefused, EndOutcomeUnknown):
+                    await asyncio.sleep(AGAIN_S)
+            await client.close()
+
+        self._run(commit())
+        self._is_copied(key, TOPIC, rotten)
+
+    def _handed_back(self, key: str) -> None:
+        self._run(self._sent(key, {}))
+        sent = self._message(key, TOPIC)
+        assert sent is not None, "it was acknowledged"
+        rotten = self._rots_at_the_leader(key, TOPIC)
+
+        async def hand_back() -> None:
+            header = ConsumerSendMsgBackHeader(
+                sent.physical_offset, GROUP, 1, origin_msg_id=sent.message_id, origin_topic=TOPIC
+            )
+            async with self._client() as client:
+                for _ in range(TRIES):
+                    request = RemotingCommand.request(RequestCode.CONSUMER_SEND_MSG_BACK, header)
+                    try:
+                        reply = await client.remoting.call(self._master_address() or "", request, 3_000)
+                        if reply.code == ResponseCode.SUCCESS:
+                            return
+                    except RemotingError:
+                        pass
+                    await asyncio.sleep(AGAIN_S)
+
+        self._run(hand_back())
+        self._is_copied(key, f"%RETRY%{GROUP}", rotten)
+
+    async def _sent(self, key: str, properties: dict[str, str]) -> None:
+        async with self._client() as client:
+            for _ in range(TRIES):
+                try:
+                    await client.producer("copier").send(TOPIC, BODY, keys=key, properties=properties)
+                    return
+                except (SendRefused, SendOutcomeUnknown):
+                    await asyncio.sleep(AGAIN_S)
+
+    def _rots_at_the_leader(self, key: str, topic: str) -> Rotten:
+        """In the body of its record, or in the properties behind it."""
+        self._rot.until(
+            lambda: self._message(key, topic) is not None, MENDED_LIMIT_MS, f"{key} was not stored"
+        )
+        message = self._message(key, topic)
+        leader = self._rot.leader()
+        assert message is not None and leader is not None
+        entry = self._decided.at[message.physical_offset - HEADER.size]
+        body_end = HEADER.size + BODY_AT + len(message.body)
+        return self._rot.flip_at(
+            leader, entry, self._random.randrange(body_end - 20, entry.end - entry.position)
+        )
+
+    def _message(self, key: str, topic: str) -> StoredMessage | None:
+        """By the check's copy."""
+        found = (one for one in messages_in(self._decided) if one.topic == topic)
+        return next((one for one in found if one.properties.get("KEYS") == key), None)
+
+    def _is_copied(self, key: str, topic: str, rotten: Rotten) -> None:
+        self._rot.rotten.add(rotten.node.name)
+        self._rot.until(
+            lambda: self._message(key, topic) is not None,
+            MENDED_LIMIT_MS,
+            f"{key} never came to {topic}",
+            "G10",
+        )
+        copy = self._message(key, topic)
+        if copy is None or copy.plain_body() != BODY:
+            raise Violation("G10", f"{key} came to {topic} otherwise than it was sent: {copy}")
+        self._rot.until(
+            lambda: self._rot.stands(rotten), MENDED_LIMIT_MS, f"{rotten} was copied, and never mended"
+        )
+        self._rot.rotten.discard(rotten.node.name)
+
+    # What is listed anew
+
+    def _listed_anew(self) -> None:
+        """An operator deletes the queues of a member that is down, and two of its old messages rot."""
+        self._rot.until(self._rot.level, MENDED_LIMIT_MS, "the set is not level")
+        self._world.run_for_ms(CHECKPOINT_MS)
+        node = self._random.choice(self._rot.nodes)
+        found = [entry for entry in self._rot.old_entries(node) if record_in(entry) is not None]
+        if len(found) < 4:
+            return
+        head, named = sorted(self._random.sample(found[: len(found) // 2], 2))
+        self._rot.rotten.add(node.name)
+        self._rot.end(node, False)
+        node.disk.drop("consumequeue/")
+        topic_at = HEADER.size + BODY_AT + int.from_bytes(named.body[BODY_AT - 4 : BODY_AT], "big") + 1
+        all_rotten = [self._rot.flip_at(node, head, 24 + 5), self._rot.flip_at(node, named, topic_at)]
+        self._rot.until(
+            lambda: all(map(self._rot.stands, all_rotten)),
+            2 * MENDED_LIMIT_MS,
+            f"{all_rotten[0]} stays",
+            "G10",
+        )
+        self._rot.rotten.discard(node.name)
+        self._rot.until(self._rot.level, MENDED_LIMIT_MS, "queues are not built anew", "G10")
+
+    # What is cut behind
+
+    def _cut_behind(self) -> None:
+        """A leader is cut off and writes what nobody decides; the last entry that it is to keep rots."""
+        self._rot.until(self._rot.level, MENDED_LIMIT_MS, "the set is not level")
+        leader = self._rot.leader()
+        assert leader is not None
+        term = self._rot.look_at(leader).raft.term
+        for node in self._rot.nodes:
+            if node is not leader:
+                self._world.network.cut(leader.host, node.host)
+
+        def first_of_the_next() -> Entry | None:
+            return next((entry for entry in reversed(self._decided.entries) if entry.term > term), None)
+
+        self._rot.until(lambda: first_of_the_next() is not None, MENDED_LIMIT_MS, "nobody else leads")
+        first = next(entry for entry in self._decided.entries if entry.term > term)
+        kept = self._decided.entries[first.number - 1 - self._decided.entries[0].number]
+        raft = self._rot.look_at(leader).raft
+        is_cut = raft.last_index > kept.number and kept.number <= raft.store.log.end_index  # type: ignore[union-attr]
+        self._restart_at_ms[leader.name] = NEVER_MS
+        self._rot.rotten.add(leader.name)
+        rotten = self._rot.flip_at(leader, kept, OWN_AT + self._random.randrange(4)) if is_cut else None
+        self._world.network.heal()
+        if rotten is not None:
+            self._rot.until(
+                lambda: leader.failure is not None or self._rot.stands(rotten), CUT_LIMIT_MS,
+                f"{rotten} was cut behind, and never mended", "G10",
+            )  # fmt: skip
+        if leader.failure is not None:
+            if "is to be cut behind it" not in str(leader.failure):
+                raise Violation("G10", f"{leader.name} ended: {leader.failure}")
+            leader.disk.wipe()
+            self._start(leader)
+        del self._restart_at_ms[leader.name]
+        self._rot.rotten.discard(leader.name)
+        self._rot.until(self._rot.level, MENDED_LIMIT_MS, "who was emptied does not come back", "G10")
+
+    def _client(self) -> Client:
+        return Client(NAMESRV, clock=SimulatedClock(self._node), random=random.Random(self._random.random()))
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        """What it returns, within the client's process."""
+        ended: list[T] = []
+
+        async def run() -> None:
+            ended.append(await work)
+
+        self._node.spawn(run())
+        self._rot.until(lambda: ended, MENDED_LIMIT_MS, "a client has no answer")
+        return ended[0]

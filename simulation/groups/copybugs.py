@@ -1,0 +1,105 @@
+"""Bugs of copies of what rotted, of queues and logs over it, and of files that go by it, planted as those of
+simulation.groups.bugs are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from broker.sends.delaydelivery import DelayDelivery
+from broker.sends.sendback import HandedBack, SendBack
+from broker.transactions.ending import EndTransaction
+from dledger.entry import ENTRY_HEADER_BYTES, stored_check
+from dledger.log import EntryLog
+from messagestore.brokerstore import BrokerStore
+from messagestore.messages import MessageToStore, QueueEntry
+from messagestore.record import Message, store_timestamp
+from raftstore.ledgerlog import LedgerLog
+from raftstore.ledgerstore import LedgerStore
+from remoting.command import RemotingCommand
+from remoting.headers.messages import ConsumerSendMsgBackHeader
+from simulation.groups.bugs import bug
+
+
+class AsItReads:
+    """A store whose records are taken as they read."""
+
+    def __init__(self, store: BrokerStore) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def message_at(self, physical_offset: int, size: int = 0) -> memoryview | None:
+        return await once_compared(self._store, physical_offset, size)
+
+
+@bug("record-compared-once", BrokerStore, "message_at")
+async def once_compared(self: BrokerStore, physical_offset: int, size: int = 0) -> memoryview | None:
+    """What was found sound once is copied later without another look."""
+    return await self._reader.record_at(physical_offset, self._confirm)
+
+
+async def with_store_as_it_reads(owner: Any, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    store = owner._store
+    owner._store = AsItReads(store)
+    try:
+        return await work()
+    finally:
+        owner._store = store
+
+
+message_of = DelayDelivery._message_of  # noqa: SLF001 - to be wrapped
+
+
+@bug("delayed-copy-of-what-rotted", DelayDelivery, "_message_of")
+async def whatever_was_delayed(self: DelayDelivery, entry: QueueEntry) -> MessageToStore | None:
+    """A delayed message is delivered as it reads, with a CRC that is right."""
+    found: MessageToStore | None = await with_store_as_it_reads(self, lambda: message_of(self, entry))
+    return found
+
+
+half_at = EndTransaction._half_at  # noqa: SLF001 - to be wrapped
+
+
+@bug("committed-copy-of-what-rotted", EndTransaction, "_half_at")
+async def whatever_was_begun(self: EndTransaction, place: int) -> Message:
+    """A transaction is committed with the half as it reads."""
+    found: Message = await with_store_as_it_reads(self, lambda: half_at(self, place))
+    return found
+
+
+checked = SendBack._checked  # noqa: SLF001 - to be wrapped
+
+
+@bug("sent-back-copy-of-what-rotted", SendBack, "_checked")
+async def whatever_came_back(
+    self: SendBack, command: RemotingCommand, header: ConsumerSendMsgBackHeader
+) -> RemotingCommand | HandedBack:
+    """What a consumer hands back is stored anew as it reads."""
+    found: RemotingCommand | HandedBack = await with_store_as_it_reads(
+        self, lambda: checked(self, command, header)
+    )
+    return found
+
+
+@bug("queues-built-over-what-rotted", LedgerStore, "_may_dispatch")
+async def at_once(self: LedgerStore, start: int, end: int) -> bool:
+    """Queues that are built anew wait for no repair."""
+    return True
+
+
+@bug("cut-behind-what-rotted", EntryLog, "kept")
+def as_it_stands(self: EntryLog, count: int) -> tuple[int, int]:
+    """A log goes on from whatever check value the last entry has that it keeps."""
+    last = count - 1
+    if last == self.begin.index:
+        return self.begin.position, self.begin.check
+    unit = self.believed_unit(last)
+    return unit.end, stored_check(self.data.rest_of_file(unit.position))
+
+
+@bug("store-times-are-believed", LedgerLog, "_proven_time")
+def whatever_it_says(self: LedgerLog, head: bytes, position: int) -> int | None:
+    """A file is as old as the record behind it reads."""
+    return store_timestamp(head, ENTRY_HEADER_BYTES) or None

@@ -1,0 +1,104 @@
+"""Bits that flip in files of a Raft-mode set that are about to go, or that the log is about to begin with.
+
+G8   as in simulation.groups.rot: what rotted stands again, or went with its file
+G11  while all is whole, what is old goes all the same: no member keeps a file for KEPT_LIMIT_MS longer than it is told to, and
+     no disk fills
+G12  where a log begins its entries are a chain: what goes on from the beginning that its member remembers reads as written
+P5   (in retention.py) and nothing goes that is young, whatever the flipped bit says
+
+Invariant: one disk rots at a time, below what its checkpoint has sealed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from zlib import crc32
+
+from simulation.cluster.violation import Violation
+from simulation.groups.decided import HEADER, RECORD_HEAD, Entry, record_in
+from simulation.groups.members import Look
+from simulation.groups.rot import OWN_AT, OWN_END, PLACE_AT, PLACE_END, Rot, Rotten
+from simulation.kernel.node import Node
+
+ROUNDS = 4
+EXPIRED_LIMIT_MS = 40_000
+KEPT_LIMIT_MS = 20_000
+STORED_AT = HEADER.size + RECORD_HEAD.size + 8
+"""Of an entry: when its message was stored."""
+TELLING_BYTES = 3
+"""Of a store time, in which a bit makes it younger or older by weeks and more."""
+
+
+class Expiring(Rot):
+    """Plays while messages come in, so that files go."""
+
+    def play(self) -> None:
+        for node in self._random.sample(self.nodes, len(self.nodes)):
+            for _ in range(ROUNDS):
+                self.until(self.level, EXPIRED_LIMIT_MS, "the set is not level")
+                rotten = self._flip(node)
+                if rotten is not None:
+                    self._play_one(rotten)
+
+    def _play_one(self, rotten: Rotten) -> None:
+        node = rotten.node
+        self.rotten.add(node.name)
+        dies = self._random.choice([None, node, *self.nodes])
+        if dies is not None:
+            self.world.run_for_ms(self._random.choice((0, 1_500, 3_000)))
+            self.end(dies, self._random.random() < 0.5)
+        self._wait(lambda: self.stands(rotten), EXPIRED_LIMIT_MS, "mended or gone", rotten)
+        self._wait(lambda: not self._damages(node), EXPIRED_LIMIT_MS, "told as mended", rotten)
+        self.until(self.level, EXPIRED_LIMIT_MS, "the set is not level")
+        self.rotten.discard(node.name)
+        self.mended += 1
+        self._until_old_goes()
+
+    def old_entries(self, node: Node) -> list[Entry]:
+        """Those that stand first or last in their file, oftener than others."""
+        found = super().old_entries(node)
+        outermost = [
+            entry
+            for before, entry, behind in zip(found, found[1:], found[2:], strict=False)
+            if before.end != entry.position or entry.end != behind.position
+        ]
+        return outermost if outermost and self._random.random() < 0.8 else found
+
+    def _bytes_of(self, entry: Entry) -> Iterator[int]:
+        yield self._random.randrange(entry.end - entry.position)
+        yield self._random.randrange(OWN_AT, OWN_END)
+        yield self._random.randrange(PLACE_AT, PLACE_END)
+        if record_in(entry) is not None:
+            yield STORED_AT + self._random.randrange(TELLING_BYTES)
+
+    def _until_old_goes(self) -> None:
+        """Raises Violation G11, G12."""
+        self.until(
+            lambda: not any(map(self._keeps_old, self.looks())), KEPT_LIMIT_MS, "an old file stays", "G11"
+        )
+        for look in self.looks():
+            self._look_at_beginning(look)
+
+    def _keeps_old(self, look: Look) -> bool:
+        """Whether its first file was due, by the check's own copy, KEPT_LIMIT_MS ago."""
+        size, store = look.app.store.segment_size_bytes, look.app.store
+        behind = look.raft.log_begin() + size
+        kept_ms = look.app.settings.file_reserved_seconds * 1000 + KEPT_LIMIT_MS
+        stored = (record_in(entry) for entry in self.entries() if entry.position >= behind)
+        newest = next((record.stored_ms for record in stored if record is not None), None)
+        now_ms = store._clock.now_ms()
+        return behind + size < store.confirm_offset() and newest is not None and newest + kept_ms < now_ms
+
+    def _look_at_beginning(self, look: Look) -> None:
+        log = look.raft.store.log
+        begin = look.raft.log_begin()
+        entry = next((entry for entry in self.entries() if entry.position == begin), None)
+        if log is None or entry is None or not begin:
+            return
+        at, number = 0, look.number
+        name = f"dledger-n{number}/data/{begin:020d}"
+        stood = self.nodes[number].disk.durable_part(name, at, entry.end - begin)
+        made = crc32(stood[40:], crc32(stood[:36], log.begin.check)) or 0xFFFFFFFF
+        if len(stood) == entry.end - begin and int.from_bytes(stood[36:40], "big") not in (0, made):
+            raise Violation(
+                "G12", f"{look.name} begins at {begin} behind a check value that it does not go on from"
+            )
