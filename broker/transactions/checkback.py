@@ -149,7 +149,7 @@ class CheckBack:
     async def _look(self, half: Half, group: str, now_ms: int, term: int) -> bool:
         """Whether it was read, which takes time."""
         asks = self._turns.has_any(group)
-        is_old = not asks and now_ms - half.due_ms >= self._settings.retention.reserved_ms
+        is_old = not asks and self._is_old(half, now_ms)
         if not (asks or is_old or self._lags(half)):
             return False
         try:
@@ -182,6 +182,9 @@ class CheckBack:
             "a half that is open is damaged, its transaction waits for a sound copy of another replica",
             extra=fields(offset=place, why=why),
         )
+
+    def _is_old(self, half: Half, now_ms: int) -> bool:
+        return now_ms - half.due_ms >= self._settings.retention.reserved_ms
 
     def _lags(self, half: Half) -> bool:
         table = self._transactions.open

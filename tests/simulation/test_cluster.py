@@ -50,13 +50,15 @@ FOUND_BY_UNIT = {
 
 TRANSACTED = 15
 """A seed with producers of messages in transactions."""
+ABANDONED = 22
+"""A seed with transactions that nobody ends, while old segments go."""
 CHOOSING = 19
 """A seed with consumers that choose by expressions, and are moved."""
 STRANGERS = 20
 """A seed with strangers who say what the tables of hostile bytes have."""
 LOST_MEMBERS = 27
 """A seed in which members of the set lose whole stores and log folders while all brokers are down, several times."""
-SEEDS = [*range(5, 11), 12, 13, TRANSACTED, CHOOSING, STRANGERS, LOST_MEMBERS]
+SEEDS = [*range(5, 11), 12, 13, TRANSACTED, ABANDONED, CHOOSING, STRANGERS, LOST_MEMBERS]
 """With 5 to 13 each kind of contract and each shape but lulls (docs/proofs.md) is there."""
 
 DIGEST = """
