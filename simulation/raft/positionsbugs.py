@@ -46,13 +46,16 @@ def plant_positions_bugs(bugs: Bugs) -> None:
     @bug("cut-keeps-the-blank", EntryLog, "cut")
     async def where_the_first_one_stood(self: EntryLog, count: int) -> None:
         """What comes in the place of the first entry of a file begins that file, too, however small it is."""
-        if count <= self.end_index:
-            start = self.stored_unit(count).position
-            self.end_of = lambda index: start  # type: ignore[method-assign]
+        kept = self.kept
+
+        def where_it_begins(count: int) -> tuple[int, int]:
+            return self.stored_unit(count).position, kept(count)[1]
+
+        self.kept = where_it_begins  # type: ignore[method-assign]
         try:
             await cut(self, count)
         finally:
-            self.__dict__.pop("end_of", None)
+            del self.__dict__["kept"]
 
     @bug("readable-before-durable", DLedgerNode, "_look_at_readable")
     def once_decided(self: DLedgerNode) -> None:
