@@ -29,6 +29,10 @@ class PutStatus(Enum):
     CREATE_MAPPED_FILE_FAILED = auto()  # of the next segment, for another reason than a full disk
 
 
+NEVER_STORED = (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED)
+"""It is the message, whatever the store is like."""
+
+
 @dataclass(slots=True)
 class MessageToStore:
     """One send. `born_host` is raw IP and i32 port (record.pack_host); `properties` are in stored form.

@@ -22,7 +22,7 @@ from broker.sends.writegate import Replicated, Standing
 from broker.tables.copiedoffsets import CopiedOffsets
 from broker.tables.delayoffsets import DelayOffsets
 from messagestore.errors import RecordDamaged
-from messagestore.messages import Appended, MessageToStore, PutStatus, QueueEntry, QueueGrew
+from messagestore.messages import NEVER_STORED, Appended, MessageToStore, QueueEntry, QueueGrew
 from messagestore.queues.consumequeue import is_filler, listed_start
 from messagestore.record import RecordError, decode
 from messagestore.systemtopics import SCHEDULE_TOPIC
@@ -38,7 +38,6 @@ IN_FLIGHT_MAX = 1_024
 RETRY_MS = 1_000
 SIGHTINGS_PER_DELAY = 100
 """When a message was first seen is known to a hundredth of its level's delay."""
-NEVER_STORED = (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED)
 
 
 class Log(Protocol):

@@ -2,8 +2,9 @@
 
 Invariant: only a master that may write asks, and a half is put back, counted, and confirmed before it is asked for; so it is
 asked for transactionCheckMax times at most, whoever is master. One whose group has no producer connected is not counted: it
-waits for fileReservedTime, moved up in its queue when much has come behind it. What nobody ended is kept in a topic of its
-own."""
+waits for fileReservedTime, moved up in its queue when much has come behind it. One that no record has room for once it is put
+back, as a Java broker may have stored it, is asked for where it stands, as often by each master. What nobody ended is kept in
+a topic of its own."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from broker.transactions.producerturns import ProducerTurns
 from broker.transactions.records import QUEUE_ID, asked_for, facts_of, given_up, put_back
 from broker.transactions.transactions import Log, Transactions
 from messagestore.errors import RecordDamaged, StoreError
-from messagestore.messages import Appended, MessageToStore
+from messagestore.messages import NEVER_STORED, PutStatus
 from messagestore.record import Message, decode
 from messagestore.systemtopics import CHECKED_TOO_OFTEN_TOPIC, HALF_TOPIC
 from mqruntime.clock import Clock
@@ -40,13 +41,15 @@ READ_A_TURN = 32
 IN_FLIGHT_MAX = 1_024
 IN_FLIGHT_BYTES_MAX = 64 << 20
 DAMAGES_TOLD_MAX = 1_000
+IN_PLACE_MAX = 1_000
+"""Of those that cannot be put back so many are asked for at a time."""
 RETRY_MS = 100
 SPAN_MIN = 100_000
 """A half is moved up when so many came behind it, and twice as many as are open: a new master reads all that came since."""
 
 
 class Asked(NamedTuple):
-    """A half that was put back, to be asked for when that is confirmed."""
+    """A half that was put back, to be asked for when that is confirmed; or one that cannot be."""
 
     end_offset: int
     root: int
@@ -81,9 +84,13 @@ class CheckBack:
         self._asked_bytes = 0
         self._failure = RepeatedFailure()
         self._damaged: set[int] = set()  # places of halves that were told of in this role
+        self._in_place: dict[
+            int, int
+        ] = {}  # root -> times asked in this role, of those that cannot be put back
 
     def role_taken(self) -> None:
         self._damaged.clear()
+        self._in_place.clear()
         self._asked.clear()
         self._asked_bytes = 0
 
@@ -142,7 +149,7 @@ class CheckBack:
     async def _look(self, half: Half, group: str, now_ms: int, term: int) -> bool:
         """Whether it was read, which takes time."""
         asks = self._turns.has_any(group)
-        is_old = not asks and now_ms - half.due_ms >= self._settings.retention.reserved_ms
+        is_old = not asks and self._is_old(half, now_ms)
         if not (asks or is_old or self._lags(half)):
             return False
         try:
@@ -176,6 +183,9 @@ class CheckBack:
             extra=fields(offset=place, why=why),
         )
 
+    def _is_old(self, half: Half, now_ms: int) -> bool:
+        return now_ms - half.due_ms >= self._settings.retention.reserved_ms
+
     def _lags(self, half: Half) -> bool:
         table = self._transactions.open
         assert table is not None
@@ -184,8 +194,9 @@ class CheckBack:
 
     def _give_up(self, half: Half, found: Message) -> None:
         self._topics.ensure(CHECKED_TOO_OFTEN_TOPIC, 1)
-        appended = self._appended(given_up(found))
-        if appended is None:
+        (appended,) = self._store.append([given_up(found)])
+        if appended.error is not None:
+            self._note_refused(appended.error)
             return
         facts = facts_of(found.properties)
         told = fields(
@@ -196,8 +207,13 @@ class CheckBack:
 
     def _put_back(self, half: Half, found: Message, group: str, *, asks: bool) -> None:
         message = put_back(found, root=half.root, asks=asks)
-        appended = self._appended(message)
-        if appended is None:
+        (appended,) = self._store.append([message])
+        if appended.error in NEVER_STORED:
+            if asks:
+                self._ask_in_place(half, found, group, appended.error)
+            return
+        if appended.error is not None:
+            self._note_refused(appended.error)
             return
         due_ms = self._clock.monotonic_ms() if asks else half.due_ms
         self._transactions.half_stored(message, appended, due_ms)
@@ -211,17 +227,38 @@ class CheckBack:
                 store_timestamp=appended.store_timestamp,
                 store_host=self._store.store_host,
             )
-            self._asked.append(Asked(appended.end_offset, half.root, group, again))
-            self._asked_bytes += len(again.body)
-            self.acknowledged()
+            self._will_ask(Asked(appended.end_offset, half.root, group, again))
 
-    def _appended(self, message: MessageToStore) -> Appended | None:
-        (appended,) = self._store.append([message])
-        if appended.error is None:
-            return appended
-        if self._failure.failed(appended.error, self._clock.monotonic_ms()):
-            logger.error("a half cannot be stored again, trying on", extra=fields(why=appended.error.name))
-        return None
+    def _ask_in_place(self, half: Half, found: Message, group: str, why: PutStatus) -> None:
+        """It stays where it is, and no record counts how often it is asked for."""
+        times = self._in_place.get(half.root)
+        if times is None:
+            if not self._room_in_place():
+                return  # its turn comes when another one is ended
+            times = facts_of(found.properties).check_times
+            told = fields(offset=half.place, group=group, key=facts_of(found.properties).key, why=why.name)
+            logger.error("a half cannot be stored again, it is asked for where it is", extra=told)
+        if times >= self._settings.transaction_check_max:
+            self._give_up(half, found)
+            return
+        self._in_place[half.root] = times + 1
+        self._will_ask(Asked(self._transactions.stored_end, half.root, group, found))
+
+    def _room_in_place(self) -> bool:
+        if len(self._in_place) >= IN_PLACE_MAX:
+            table = self._transactions.open
+            assert table is not None
+            self._in_place = {root: times for root, times in self._in_place.items() if table.find(root)}
+        return len(self._in_place) < IN_PLACE_MAX
+
+    def _will_ask(self, asked: Asked) -> None:
+        self._asked.append(asked)
+        self._asked_bytes += len(asked.half.body)
+        self.acknowledged()
+
+    def _note_refused(self, why: PutStatus) -> None:
+        if self._failure.failed(why, self._clock.monotonic_ms()):
+            logger.error("a half cannot be stored again, trying on", extra=fields(why=why.name))
 
     def _ask(self, asked: Asked) -> None:
         client = self._turns.next(asked.group)

@@ -67,8 +67,8 @@ class ClusterBounds:
         return {
             "CommitLog._files": segments,
             "CommitLog._leaving": segments + 1,
-            "IndexTable._files": indexes,
-            "IndexTable._unsynced": indexes,
+            "IndexTable._files": indexes + 1,  # of which one may be on its way from the disk
+            "IndexTable._unsynced": indexes + 1,
             "IndexTable._prefixes": names,
             "ConsumeQueue._files[]": segments,
             "ConsumeQueue._files": 1 + max(of_queues.values(), default=0),

@@ -6,7 +6,7 @@ opposite of what was answered.
 
 Invariants, judged against the check's own copy of all that was confirmed: E1 a transaction is committed once at most; E2 what
 was answered stays: committed ones are there, others never; E3 what is there was sent so, and decided so; E4 once all is whole
-none waits for ever."""
+none waits for ever, but for what was given up (simulation.cluster.abandoned)."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
 from remoting.errors import RemotingError
 from remoting.headers.transactions import EndTransactionHeader
+from simulation.cluster.abandoned import Abandoned
 from simulation.cluster.members import BROKER_PORT
 from simulation.cluster.violation import Violation
 from simulation.kernel.node import Node, SimulatedClock
@@ -68,7 +69,8 @@ class Deal:
 
 class Dealers:
     """On a host that nothing befalls, from a generator of their own. `master()` is the node that leads, `kill(node)` ends it,
-    `create_topic()` makes the topic; `done` counts. `keeps`: the log is kept."""
+    `create_topic()` makes the topic; `done` counts. `keeps`: what is stored stays until it is ended, or given up, which
+    `abandoned` knows."""
 
     def __init__(
         self,
@@ -82,6 +84,7 @@ class Dealers:
         create_topic: Callable[[], Awaitable[None]],
         done: Counter[str],
         keeps: bool,
+        abandoned: Abandoned | None = None,
     ) -> None:
         self.node = node
         self.random = random.Random(f"{seed}/transactors")
@@ -93,6 +96,7 @@ class Dealers:
         self._done = done
         self.deals: dict[str, Deal] = {}
         self.keeps = keeps
+        self.abandoned = abandoned
         self.violation: Violation | None = None
         self.healed = self.stopping = False
         self.spared_until_ms = 0
@@ -112,6 +116,10 @@ class Dealers:
         for _ in range(PRODUCERS):
             self.living += 1
             self.node.spawn(self.produce())
+        if self.abandoned is not None and self.abandoned.plays:
+            abandoned, healed, stopping = self.abandoned, lambda: self.healed, lambda: self.stopping
+            self.node.spawn(abandoned.leave(self.client, DEALS, healed, self._done))
+            self.node.spawn(abandoned.stay(self.client, DEALS, healed, stopping, self._done))
 
     # -- producers
 
@@ -265,6 +273,7 @@ class Dealers:
 
     def judge(self, ever: Iterable[StoredMessage]) -> None:
         """`ever` is all that was ever confirmed. Raises Violation."""
+        may_lack = set() if self.abandoned is None else self.abandoned.given_up
         copies: dict[str, int] = {}
         for message in ever:
             if message.topic != DEALS:
@@ -281,7 +290,9 @@ class Dealers:
                 raise Violation("E2", f"{key} was committed, and is not there")
             if deal.answered is ROLLBACK and count:
                 raise Violation("E2", f"{key} was rolled back, and is there")
-            if self.keeps and deal.stored and deal.said == {COMMIT} and not count:
+            if not self.keeps or not deal.stored or key in may_lack:
+                continue
+            if deal.said == {COMMIT} and not count:
                 raise Violation("E4", f"{key} was to be committed, and never was")
-            if self.keeps and deal.stored and not deal.said:
+            if not deal.said:
                 raise Violation("E4", f"nobody was ever asked for {key}")

@@ -29,6 +29,8 @@ from simulation.kernel.node import Node
 CHANCE = 0.3
 SEGMENT_BYTES = 16_384
 KEPT_S = (3, 10, 30)
+KEPT_OTHERWISE_MS = 72 * 3_600_000
+"""As fileReservedTime is by default."""
 RESERVE_BYTES = (1 << 40, 1 << 40, 5 * SEGMENT_BYTES)
 INTERVAL_MS = 300
 PATIENCE_MS = 5_000  # of the operator
@@ -39,11 +41,12 @@ class Retention(Fault):
 
     name = "left behind by retention"
 
-    def __init__(self, machines: Machines, *, allowed: bool) -> None:
-        """`allowed`: in this seed nothing is lost that was acknowledged, so all that goes can be judged."""
+    def __init__(self, machines: Machines, *, allowed: bool, always: bool = False) -> None:
+        """`allowed`: in this seed nothing is lost that was acknowledged, so all that goes can be judged; `always`: then files
+        go, whatever is drawn."""
         super().__init__(machines)
         self.random = random.Random(f"{machines.world.seed}/retention")
-        self.on = self.random.random() < CHANCE and allowed
+        self.on = (self.random.random() < CHANCE or always) and allowed
         self.kept_s = self.random.choice(KEPT_S)
         self.reserve_bytes = self.random.choice(RESERVE_BYTES)
         self.violation: Violation | None = None
@@ -53,6 +56,10 @@ class Retention(Fault):
     @property
     def nodes(self) -> list[Node]:
         return [*self.machines.brokers, *self.machines.learners]
+
+    @property
+    def kept_ms(self) -> int:
+        return self.kept_s * 1000 if self.on else KEPT_OTHERWISE_MS
 
     def settings(self) -> dict[str, object]:
         """What brokers are told besides."""

@@ -39,6 +39,9 @@ IN_ORDER = 8, 7
 TRANSACTED = 15, 0
 """Of so many this one has producers of messages in transactions."""
 
+ABANDONS = 25, 24
+"""Of so many this one has those producers, too, some of whom never end a transaction, and old segments go."""
+
 CHOOSES = 20, 19
 """Of so many this one has consumers that choose by SQL92 expressions, and are moved to other offsets."""
 
@@ -66,6 +69,7 @@ class Shape:
     has_lulls: bool = False
     reads_in_order: bool = False
     has_transactions: bool = False
+    some_abandon: bool = False
     has_choosers: bool = False
     has_strangers: bool = False
     has_handlers: bool = False
@@ -87,7 +91,8 @@ class Shape:
             has_resyncs=of(RESYNCED, seed) and not is_unclean,
             has_lulls=seed % LULLS[0] in LULLS[1],
             reads_in_order=of(IN_ORDER, seed) and not is_unclean,
-            has_transactions=of(TRANSACTED, seed) and not is_unclean,
+            has_transactions=(of(TRANSACTED, seed) or of(ABANDONS, seed)) and not is_unclean,
+            some_abandon=of(ABANDONS, seed) and not is_unclean,
             has_choosers=of(CHOOSES, seed) and not is_unclean,
             has_strangers=of(STRANGE, seed),
             has_handlers=of(HANDLES, seed) and not is_unclean,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from broker.transactions import checkback
 from broker.transactions.checkback import Asked, CheckBack
 from broker.transactions.ending import EndTransaction
-from broker.transactions.openhalves import OpenHalves
+from broker.transactions.openhalves import Half, OpenHalves
 from broker.transactions.outcomes import Outcome
 from broker.transactions.rebuild import Rebuild
-from broker.transactions.records import done_offsets
+from broker.transactions.records import done_offsets, put_back
 from broker.transactions.transactions import Transactions
 from messagestore.messages import Appended, MessageToStore
 from messagestore.record import Message
@@ -64,3 +65,27 @@ def as_asked(
 def all_of_it(self: Transactions) -> int:
     """What the master holds counts as confirmed."""
     return self._store.max_offset()
+
+
+@bug("retention-forgets-open-halves", Transactions, "first_open")
+def nothing_is_open(self: Transactions) -> int | None:
+    """As upstream's: a half goes with its segment, ended or not."""
+    return None
+
+
+@bug("given-up-in-silence", CheckBack, "_give_up")
+def forgotten(self: CheckBack, half: Half, found: Message) -> None:
+    """What nobody ended is dropped, and stands nowhere else."""
+    self._transactions.ended(half, None)
+
+
+@bug("given-up-at-once", CheckBack, "_is_old")
+def old_already(self: CheckBack, half: Half, now_ms: int) -> bool:
+    """A producer that is away for a moment loses its transactions."""
+    return True
+
+
+@bug("put-back-uncounted", checkback, "put_back")
+def as_if_not_asked(half: Message, *, root: int, asks: bool) -> MessageToStore:
+    """A half is asked for again and again."""
+    return put_back(half, root=root, asks=False)

@@ -3,38 +3,40 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 
 from mqadmin.admin import AdminClient
 from mqadmin.errors import AdminError
 from mqadmin.replies import TopicSettings
-from mqclient.message import StoredMessage, decode_messages
+from simulation.cluster.abandoned import Abandoned
 from simulation.cluster.dealers import DEALS, NAME, Dealers
 from simulation.cluster.fault import Fault
 from simulation.cluster.machines import Machines
 from simulation.cluster.members import BROKER_SET, CONTROLLERS, NAMESRV
-from simulation.cluster.shadow import records_below
+from simulation.cluster.shadow import deleted_messages
 from simulation.kernel.node import Node, SimulatedClock
 
 
 class Transactors(Fault):
-    """`keeps`: the log is kept."""
+    """`kept_ms` is how long the log is kept; `some_abandon`: some are ended by nobody."""
 
     name = NAME
 
-    def __init__(self, machines: Machines, node: Node, *, keeps: bool) -> None:
+    def __init__(self, machines: Machines, node: Node, *, kept_ms: int, some_abandon: bool) -> None:
         super().__init__(machines)
         self.node = node
+        seed = machines.world.seed
+        self.abandoned = Abandoned(seed, kept_ms, plays=some_abandon)
         self.dealers = Dealers(
             node,
             machines.brokers,
-            seed=machines.world.seed,
+            seed=seed,
             namesrv=NAMESRV,
             master=machines.master,
             kill=machines.kill,
             create_topic=self.create_topic,
             done=machines.done,
-            keeps=keeps,
+            keeps=True,
+            abandoned=self.abandoned,
         )
 
     def next_step(self) -> None:
@@ -62,9 +64,6 @@ class Transactors(Fault):
 
     def at_the_end(self, log: bytearray, segment_bytes: int) -> None:
         """`log` is all that was ever confirmed. Raises Violation."""
-
-        def ever() -> Iterator[StoredMessage]:
-            for content in records_below(log, len(log), segment_bytes):
-                yield from decode_messages(content)
-
-        self.dealers.judge(ever())
+        ever = list(deleted_messages(log, len(log), segment_bytes))
+        self.abandoned.judge(ever, self.machines.spread_ms)
+        self.dealers.judge(ever)

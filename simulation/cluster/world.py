@@ -139,7 +139,7 @@ class ClusterWorld:
         self.service = Service(self.machines, self.timers, self.contract.members_min)
         self.client = ClientJudge(self.world, self.machines.client)
         self.votes = VotesOnDisk({f"n{i}": node for i, node in enumerate(self.machines.controllers)})
-        self.retention = Retention(self.machines, allowed=not self.may_lose)
+        self.retention = Retention(self.machines, allowed=not self.may_lose, always=self.shape.some_abandon)
         self.pacing = Pacing(self.machines, on=self.shape.is_limited)
         self.resyncs: Resyncs | None = None
         self.readers: OrderedReaders | None = None
@@ -281,7 +281,9 @@ class ClusterWorld:
             yield self.readers
         if self.shape.has_transactions and self.contract.waits:
             node = self.world.node("transactors", members.TRANSACTIONS_HOST)
-            self.transactors = Transactors(self.machines, node, keeps=not self.retention.on)
+            self.transactors = Transactors(
+                self.machines, node, kept_ms=self.retention.kept_ms, some_abandon=self.shape.some_abandon
+            )
             yield self.transactors
         if self.shape.has_choosers and self.contract.waits:
             node = self.world.node("choosers", members.CHOOSERS_HOST)

@@ -56,6 +56,8 @@ FOUND_BY_UNIT = {
 
 TRANSACTED = 15
 """A seed with producers of messages in transactions."""
+ABANDONED = 24
+"""A seed with transactions that nobody ends, while old segments go."""
 CHOOSING = 19
 """A seed with consumers that choose by expressions, and are moved."""
 STRANGERS = 20
@@ -64,7 +66,7 @@ HANDLES = 22
 """A seed with readers in order who handle what they read."""
 LOST_MEMBERS = 27
 """A seed in which members of the set lose whole stores and log folders while all brokers are down, several times."""
-SEEDS = [*range(5, 11), 12, 13, TRANSACTED, CHOOSING, STRANGERS, HANDLES, LOST_MEMBERS]
+SEEDS = [*range(5, 11), 12, 13, TRANSACTED, ABANDONED, CHOOSING, STRANGERS, HANDLES, LOST_MEMBERS]
 """With 5 to 13 each kind of contract and each shape but lulls (docs/proofs.md) is there."""
 
 DIGEST = """

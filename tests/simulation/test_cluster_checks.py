@@ -23,6 +23,9 @@ from messagestore.log.commitlog import FOLDER as LOG
 from messagestore.record import Message, check
 from messagestore.record import encode as record_bytes
 from messagestore.store import MessageStore
+from messagestore.systemtopics import CHECKED_TOO_OFTEN_TOPIC, HALF_TOPIC
+from mqclient.message import StoredMessage
+from simulation.cluster.abandoned import Abandoned
 from simulation.cluster.appends import Append, Appends
 from simulation.cluster.check import ClusterCheck
 from simulation.cluster.damage import FlippedBit
@@ -359,3 +362,50 @@ def test_copies_are_counted_but_for_an_older_master_behind_an_unclean_election()
     check.enough_copies(master(80).look)
     with pytest.raises(Violation, match="C: sends below 80"):
         check.enough_copies(master(80, epoch=2).look)
+
+
+def transacted(topic: str, at_ms: int, body: bytes = b"x", **properties: str) -> StoredMessage:
+    """A record of the transaction with the key k."""
+    properties = {"KEYS": "k", "REAL_TOPIC": "deals", **properties}
+    return StoredMessage(topic, 0, 0, 0, body, properties, 0, 0, 0, "h:1", at_ms, "h:1", 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("given_up", "found"),
+    [
+        ([transacted(CHECKED_TOO_OFTEN_TOPIC, 29_500)], None),
+        ([transacted(CHECKED_TOO_OFTEN_TOPIC, 9_000, TRANSACTION_CHECK_TIMES="15")], None),
+        (
+            [transacted(CHECKED_TOO_OFTEN_TOPIC, 29_000)],
+            "E5: k was given up after 28000 ms, asked for 0 times",
+        ),
+        ([transacted(CHECKED_TOO_OFTEN_TOPIC, 9_000, TRANSACTION_CHECK_TIMES="14")], "E5: k was given up"),
+        ([transacted(CHECKED_TOO_OFTEN_TOPIC, 99_000, b"y")], "E4: k was given up, and was not sent so"),
+        (
+            [transacted(CHECKED_TOO_OFTEN_TOPIC, 99_000, REAL_TOPIC="z")],
+            "E4: k was given up, and was not sent so",
+        ),
+        ([], "E4: nobody ends .*k.*, and they are not given up"),
+    ],
+)
+def test_what_nobody_ends_is_to_be_given_up_in_its_time_and_as_it_was_sent(
+    given_up: list[StoredMessage], found: str | None
+) -> None:
+    abandoned = Abandoned(1, 30_000, plays=True)
+    abandoned.sent["k"] = 2363233923  # CRC-32 of x
+    ever = [transacted(HALF_TOPIC, 1_000), *given_up]
+    with nullcontext() if found is None else pytest.raises(Violation, match=found):
+        abandoned.judge(ever, spread_ms=1_500)
+
+
+def test_what_is_asked_for_too_often_and_what_was_acknowledged_and_is_nowhere_are_found() -> None:
+    abandoned = Abandoned(1, 30_000, plays=True)
+    abandoned.asked["k"] = 15
+    abandoned.judge([], 0)
+    abandoned.asked["k"] = 16
+    with pytest.raises(Violation, match="E5: k was asked for 16 times"):
+        abandoned.judge([], 0)
+    abandoned = Abandoned(1, 30_000, plays=True)
+    abandoned.acknowledged.add("k")
+    with pytest.raises(Violation, match="E4: .*k.* were acknowledged, and are nowhere"):
+        abandoned.judge([], 0)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,11 +13,22 @@ import pytest
 
 from broker.clients.groups import Client
 from broker.settings.broker import BrokerSettings
+from broker.tables.topics import Topics
 from broker.transactions.checkback import CheckBack
+from broker.transactions.outcomes import Outcome
+from broker.transactions.records import half_of
 from messagestore.errors import RecordDamaged
-from messagestore.messages import Appended
-from messagestore.systemtopics import HALF_TOPIC
-from tests.unit.broker.test_open_transactions import Bench, ScriptedRole, half_message
+from messagestore.messages import Appended, MessageToStore, PutStatus, QueueEntry
+from messagestore.record import PROPERTIES_BYTES_MAX, decode
+from messagestore.systemtopics import CHECKED_TOO_OFTEN_TOPIC, HALF_TOPIC
+from remoting.command import RemotingCommand
+from tests.unit.broker.test_open_transactions import (
+    Bench,
+    ScriptedLog,
+    ScriptedRole,
+    half_message,
+    replace_half,
+)
 
 
 class Asker:
@@ -24,16 +38,16 @@ class Asker:
         self.bench = Bench()
         self.bench.lead()
         self.role = ScriptedRole()
-        self.asked: list[object] = []
+        self.asked: list[RemotingCommand] = []
         peer = SimpleNamespace(closed=False, one_way=self.asked.append)
-        self.client = Client("10.0.4.1@p", cast(Any, peer), "JAVA", 0)
+        self.producers = [Client("10.0.4.1@p", cast(Any, peer), "JAVA", 0)]
         self.check_back = CheckBack(
             self.bench.transactions,
             store=self.bench.log,
             role=self.role,
             replication=self.role,
-            topics=cast(Any, None),
-            producers=lambda group: [self.client],
+            topics=Topics(self.bench.clock, [], lambda: None),
+            producers=lambda group: self.producers,
             clock=self.bench.clock,
             settings=BrokerSettings(),
         )
@@ -42,6 +56,24 @@ class Asker:
         appended = self.bench.log.half(body)
         self.bench.transactions.half_stored(half_message(self.bench, appended), appended)
         return appended
+
+    def java_half(self, body: bytes) -> Appended:
+        """One whose properties leave no room for what putting it back adds."""
+        own = half_of(MessageToStore("orders", 1, body, b"PGROUP\x01PG\x02"))
+        long = b"own\x01" + b"x" * (PROPERTIES_BYTES_MAX - len(own.properties) - 5) + b"\x02"
+        half = replace(own, properties=own.properties + long)
+        appended = self.bench.log._append(half)
+        self.bench.transactions.half_stored(half, appended)
+        return appended
+
+    def rounds(self, count: int) -> None:
+        for _ in range(count):
+            self.bench.clock.ms += 30_000
+            asyncio.run(self.check_back.round())
+
+    def asked_for(self) -> list[bytes]:
+        """The bodies."""
+        return [decode(request.body or b"").body for request in self.asked]
 
     def put_back_count(self) -> int:
         halves = [self.bench.log.at(entry.physical_offset) for entry in self.bench.log.queues[HALF_TOPIC]]
@@ -95,3 +127,90 @@ def test_what_waits_to_be_asked_for_holds_no_more_than_so_many_bytes(monkeypatch
     asker.check_back.acknowledged()
     asyncio.run(asker.check_back.round())
     assert len(asker.asked) >= 5
+
+
+def measured(log: ScriptedLog) -> Callable[[MessageToStore], Appended]:
+    """Its append, that refuses what no record can have, as the store does."""
+    append = log._append
+
+    def within(message: MessageToStore) -> Appended:
+        if len(message.properties) > 32_767:
+            return Appended(-1, -1, -1, 0, 0, PutStatus.PROPERTIES_SIZE_EXCEEDED)
+        return append(message)
+
+    return within
+
+
+@pytest.fixture
+def asker(monkeypatch: pytest.MonkeyPatch) -> Asker:
+    """Of a log that measures."""
+    asker = Asker()
+    monkeypatch.setattr(asker.bench.log, "_append", measured(asker.bench.log))
+    return asker
+
+
+def errors(caplog: pytest.LogCaptureFixture) -> list[tuple[str, object]]:
+    """What operators were told, and of which key."""
+    told = [record for record in caplog.records if record.levelname == "ERROR"]
+    return [(record.getMessage(), getattr(record, "fields", {}).get("offset")) for record in told]
+
+
+def test_a_half_that_cannot_be_put_back_is_asked_for_where_it_is(
+    asker: Asker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As often as any, and so are those behind it; upstream tries to put it back, and never comes to them."""
+    java = asker.java_half(b"java's")
+    asker.half(b"ours")
+    asker.rounds(3)
+    assert asker.asked_for() == 3 * [b"java's", b"ours"]
+    assert {request.ext["commitLogOffset"] for request in asker.asked[::2]} == {str(java.physical_offset)}
+    assert asker.put_back_count() == 3
+    assert set(asker.bench.open) == {0, 1}
+    (told,) = errors(caplog)
+    assert told[1] == java.physical_offset and "asked for where it is" in told[0]
+
+
+def test_what_is_asked_for_too_often_where_it_is_is_kept_elsewhere(asker: Asker) -> None:
+    java = asker.java_half(b"java's")
+    asker.rounds(14)
+    assert asker.bench.open == [0]
+    asker.rounds(2)
+    assert asker.asked_for() == 15 * [b"java's"]
+    assert asker.bench.open == []
+    (kept,) = [asker.bench.log.at(entry.physical_offset) for entry in given_up(asker)]
+    half = asker.bench.log.at(java.physical_offset)
+    assert (kept.body, kept.properties) == (half.body, half.properties)
+
+
+def test_what_is_asked_for_where_it_is_waits_for_its_producers_as_any(asker: Asker) -> None:
+    asker.java_half(b"java's")
+    producers, asker.producers = asker.producers, []
+    asker.rounds(100)
+    asker.producers = producers
+    asker.rounds(14)
+    assert asker.bench.open == [0] and len(asker.asked) == 14
+    asker.producers = []
+    asker.bench.clock.ms += 72 * 3_600_000
+    asker.rounds(1)
+    assert asker.bench.open == [] and len(given_up(asker)) == 1
+
+
+def test_so_many_are_asked_for_where_they_are_at_a_time(
+    asker: Asker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others' turn comes, also behind those that are ended."""
+    monkeypatch.setattr("broker.transactions.checkback.IN_PLACE_MAX", 2)
+    for body in (b"a", b"b", b"c", b"d"):
+        asker.java_half(body)
+    asker.rounds(2)
+    assert asker.asked_for() == 2 * [b"a", b"b"]
+    asker.bench.transactions.ended(replace_half(asker.bench, 0), Outcome.ROLLBACK)
+    asker.rounds(1)
+    assert asker.asked_for()[4:] == [b"b", b"c"]
+    asker.rounds(30)
+    assert asker.bench.open == [] and len(given_up(asker)) == 3
+    assert Counter(asker.asked_for()) == {b"a": 2, b"b": 15, b"c": 15, b"d": 15}
+
+
+def given_up(asker: Asker) -> list[QueueEntry]:
+    return asker.bench.log.queues.get(CHECKED_TOO_OFTEN_TOPIC, [])

@@ -21,7 +21,7 @@ from broker.transactions.records import (
 )
 from messagestore.log.commits import commits_in
 from messagestore.messages import MessageToStore
-from messagestore.record import Message, decode, encode
+from messagestore.record import PROPERTIES_BYTES_MAX, Message, decode, encode
 from mqclient.message import decode_messages
 
 VECTOR = Path(__file__).parents[2] / "vectors/broker/transactions-5.3.3.log"
@@ -143,3 +143,21 @@ def test_the_order_of_a_map_with_more_pairs_than_buckets() -> None:
         "".join(in_java_order(dict.fromkeys(names, "v"), 16))
         == "k0k1k2k3k4k5k11k6k10k7k13k8k12k9k15k14k17k16k19k18"
     )
+
+
+@pytest.mark.parametrize(("room", "fits"), [(0, False), (54, False), (55, True)])
+def test_what_java_stores_with_no_room_left_cannot_be_put_back_and_can_be_ended(
+    room: int, fits: bool
+) -> None:
+    """Java measures a half once, as it is sent: 32,767 bytes of properties are taken."""
+    half = at(NEVER)
+    long = b"own\x01" + b"x" * (PROPERTIES_BYTES_MAX - room - len(half.properties) - 5) + b"\x02"
+    half = replace(half, properties=half.properties + long)
+    assert len(half.properties) == 32_767 - room
+    again = put_back(half, root=7, asks=True)
+    grown = b"TRANSACTION_CHECK_TIMES\x011\x02" + b"TRAN_PREPARED_QUEUE_OFFSET\x017\x02"
+    assert len(again.properties) == len(half.properties) + len(grown)
+    assert (len(again.properties) <= 32_767) is fits
+    commit = committed(half)
+    assert commit is not None
+    assert len(commit.properties) <= len(half.properties) >= len(given_up(half).properties)

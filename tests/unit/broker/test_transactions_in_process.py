@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from broker.app import BrokerApp
+from messagestore.messages import MessageToStore
 from messagestore.systemtopics import CHECKED_TOO_OFTEN_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
 from mqclient.client import Client
 from mqclient.errors import EndOutcomeUnknown, EndRefused, SendRefused
@@ -375,3 +376,36 @@ def test_what_was_taken_before_the_longest_body_was_shortened_goes_its_way(
     assert cluster.run(answer()) is ResponseCode.MESSAGE_ILLEGAL, "a new one is measured"
     assert bodies(cluster) == [delayed, body]
     assert open_count(cluster.app(cluster.master)) == 0
+
+
+def test_a_half_that_cannot_be_put_back_is_asked_for_and_committed(world: World) -> None:
+    """As a Java master stored it before this one took its place: its properties fill 32,767 bytes."""
+    cluster = Cluster(world, 3, **SOON)
+    cluster.start_up()
+    client = cluster.client()
+    asked: list[bytes] = []
+
+    def check(message: StoredMessage) -> TransactionState:
+        asked.append(message.body)
+        return COMMIT if asked.count(message.body) > 2 else UNKNOWN
+
+    producer = client.transactions("PG", check, topics=["orders"])
+    named = b"UNIQ_KEY\x01java\x02PGROUP\x01PG\x02TRAN_MSG\x01true\x02REAL_TOPIC\x01orders\x02REAL_QID\x010\x02own\x01"
+    properties = named + b"x" * (32_766 - len(named)) + b"\x02"
+
+    async def begin() -> None:
+        await producer.__aenter__()
+        (stored,) = cluster.app(cluster.master).store.append(
+            [MessageToStore(HALF_TOPIC, 0, b"java's", properties)]
+        )
+        assert stored.error is None
+        await producer.send("orders", b"ours")
+
+    cluster.run(begin())
+    killed_and_led_on(cluster, world)
+    world.run_for_ms(25_000)
+    cluster.run(client.close())
+    assert sorted(asked) == 3 * [b"java's"] + 3 * [b"ours"]
+    assert bodies(cluster) == [b"java's", b"ours"]
+    app = cluster.app(cluster.master)
+    assert open_count(app) == 0 and app.requests.transactions.first_open() is None
