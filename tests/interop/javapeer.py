@@ -91,15 +91,17 @@ def default_clients(
     home: Path,
     poll_ms: int | None = None,
     send_timeout_ms: int | None = None,
+    interval_ms: int | None = None,
 ) -> PeerProcess:
     """java/handover/HandOver.java, with the client that `jars` hold and, but for what is given here, its default settings."""
     classes = compiled([SOURCES / "handover/HandOver.java"], jars)
     path = os.pathsep.join([str(classes), str(SOURCES), f"{jars}/*"])
     # 4.9 has a logger of its own, which no file of ours silences
-    silent = [f"-Duser.home={home}", "-Drocketmq.client.logLevel=WARN"]
-    silent += [] if send_timeout_ms is None else [f"-DsendTimeoutMs={send_timeout_ms}"]
+    options = [f"-Duser.home={home}", "-Drocketmq.client.logLevel=WARN"]
+    options += [] if send_timeout_ms is None else [f"-DsendTimeoutMs={send_timeout_ms}"]
+    options += [] if interval_ms is None else [f"-DintervalMs={interval_ms}"]
     more = [] if poll_ms is None else [str(poll_ms)]
-    command = ["java", "-Xmx256m", *QUICK_START, *silent, "-cp", path, "HandOver", namesrv, topic, *more]
+    command = ["java", "-Xmx256m", *QUICK_START, *options, "-cp", path, "HandOver", namesrv, topic, *more]
     return PeerProcess(command)
 
 

@@ -30,6 +30,8 @@ SENDERS, CONSUMERS = ("retries", "once", "transactions"), ("push", "orderly", "p
 CALM_MS = 2_000
 POLLS_MS = 32_000
 """Every client has asked for routes by then."""
+INTERVAL_MS = 60
+"""Between an answer and the next send of each: several of them in every hand-over."""
 SEND_MS_MAX = 20_000
 """In place of 3 s, for which a machine may let a process stand still. Who waits until routes are asked for waits longer."""
 
@@ -52,7 +54,12 @@ def test_clients_as_they_come_notice_no_planned_hand_over(handed: Cluster, tmp_p
         both = [
             opened.enter_context(
                 default_clients(
-                    jars, handed.layout.namesrv, topic, tmp_path / topic, send_timeout_ms=SEND_MS_MAX
+                    jars,
+                    handed.layout.namesrv,
+                    topic,
+                    tmp_path / topic,
+                    send_timeout_ms=SEND_MS_MAX,
+                    interval_ms=INTERVAL_MS,
                 )
             )
             for topic, jars in TOPICS.items()

@@ -40,7 +40,7 @@ import org.apache.rocketmq.common.message.MessageExt;
  * </pre>
  */
 public final class HandOver {
-    private static final int INTERVAL_MS = 20;
+    private static final int INTERVAL_MS = Integer.getInteger("intervalMs", 20);
     private static final long WAIT_MS = 300_000;
 
     private static final Map<String, Role> ROLES = new LinkedHashMap<>();
