@@ -2,7 +2,7 @@
 
 Invariant: a request leaves at most once unless it only reads, and its answer goes back as it came, under the client's own
 opaque. Where the connection ends before the answer of one that writes, nobody knows what became of it, and its client is told
-as it would have been by a master that dies: its connection ends."""
+as it would have been by a master that dies: its connection ends. One that was left ends: a host that lost power ends none."""
 
 from __future__ import annotations
 
@@ -31,6 +31,8 @@ CONNECT_TIMEOUT_MS = 1_000
 AGAIN_MS = 50
 AWAIT_MS = 1_000
 AWAIT_TIMEOUT_MS = AWAIT_MS + 500
+LEFT_MS_MAX = 35_000
+"""So long a former successor may take for its answers: clients' pulls are held for 30 s at most."""
 UNSENT_BYTES_MAX = 32 << 20
 SERVES = (ResponseCode.SUCCESS, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
 """What a master answers to AWAIT_MASTER; an upstream broker does not know it, and refuses for itself."""
@@ -66,6 +68,7 @@ class ForwardLink:
     ) -> None:
         self.successor = successor
         self._clock = clock
+        self._tasks = tasks
         self._carried_max = carried_max
         self._on_opened = on_opened
         self._on_closed = on_closed
@@ -120,15 +123,23 @@ class ForwardLink:
 
     def leave(self) -> None:
         """Nothing more is passed on; what is still unanswered may come back."""
+        was_left = self._left
         self._left, self._open = True, False
         self._running.cancel()
         self._close_when_empty()
+        if self._carried and not was_left:
+            self._tasks.start(self._ends_at_last(), name=f"answers of {self.successor.address}")
 
     def cut(self) -> None:
         """Nothing comes back any more."""
         self.leave()
         if self._connection is not None:
             self._connection.cut("forwarding ends")
+
+    async def _ends_at_last(self) -> None:
+        await asyncio.sleep(LEFT_MS_MAX / 1000)
+        if self._connection is not None:
+            self._connection.cut("a former successor answers no more")
 
     # -- the way there
 

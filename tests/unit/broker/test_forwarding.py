@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from broker.neighbours.forwarding import WAIT_MS_MAX, WAITING_BYTES_MAX, Forwarding
-from broker.neighbours.forwardlink import TOO_LONG
+from broker.neighbours.forwardlink import LEFT_MS_MAX, TOO_LONG
 from broker.role.passage import FORWARD_MS, Stage
 from mqclient.errors import SendOutcomeUnknown
 from mqruntime.tasks import Tasks
@@ -199,6 +199,34 @@ def test_a_header_or_a_body_that_would_end_the_link_of_all_is_refused_alone() ->
 
         cluster.run(asked_with_the_longest_ones())
         assert cluster.app(successor).membership.accepts_sends
+
+
+def test_a_link_that_was_left_ends_though_the_host_at_its_end_lost_power() -> None:
+    """Nobody told the end of the connection, and what it carried stayed: seed 561205392441349 of the groups world."""
+    with World(6) as world:
+        cluster = Cluster(world, 3)
+        cluster.start_up()
+        old, chosen = cluster.master, another(cluster)
+        successor = successor_of(cluster, chosen)
+
+        async def never_answered() -> None:
+            async with cluster.client() as client:
+                producer = client.producer("PG")
+                await producer.send("orders", b"before", queue_id=0)
+                await cluster.designate(chosen)
+                await until(lambda: stage_of(cluster, old) is Stage.OPEN)
+                link = cluster.app(old).requests.forwarding._links[-1]
+                world.network.cut(old.host, successor.host)
+                with pytest.raises(SendOutcomeUnknown):
+                    await producer.send("orders", b"unknown", queue_id=0, timeout_ms=1_000)
+                assert link._carried and not link.is_over
+                link.leave()
+                await asyncio.sleep(LEFT_MS_MAX / 1000 - 1)
+                assert link._carried and not link.is_over
+                await asyncio.sleep(2)
+                assert not link._carried and link.is_over
+
+        cluster.run(never_answered())
 
 
 def test_who_waits_too_long_or_is_too_much_is_refused() -> None:
