@@ -29,3 +29,8 @@ def asks_again_for_whatever_is_unanswered(
 def cares_for_nobody(self: Passage, successor: Successor, now_ms: int) -> list[Action]:
     """Upstream: a former master refuses what clients send it until they have asked for routes."""
     return self.called_off()
+
+
+@bug("left-links-stay", ForwardLink, "_ends_at_last")
+async def waits_for_the_network(self: ForwardLink) -> None:
+    """A host that lost power ends no connection, and what was passed on to it stays."""
