@@ -247,6 +247,7 @@ class Requests:
             unserved=unserved,
             totals=self.totals,
             latencies=self.latencies,
+            elsewhere=lambda peer, command: self.router.handlers[command.code](peer, command),
         )
         self._status = StatusRequests(
             settings=settings,

@@ -48,6 +48,13 @@ class Unelected:
                 extra=fields(broker=broker_name, missing=missing),
             )
             return
+        if not missing and not any(waiting.may_lack.values()):
+            logger.warning(
+                "nobody is elected, for the logs of all members are empty although messages were confirmed: see that their own "
+                "disks are mounted; if the logs are lost for good, elect the best with mqadmin electMaster and begin anew",
+                extra=fields(broker=broker_name, may_lack=sorted(waiting.may_lack), best=waiting.best),
+            )
+            return
         logger.warning(
             "nobody is elected, for who lives may lack what was acknowledged: start the brokers that are missing; if they are "
             "lost for good, elect the best with mqadmin electMaster and lose what it lacks",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Protocol
 
 from broker.clients.refusals import REJECTED, Refused
@@ -52,7 +52,7 @@ CODES = {
 
 
 UNKNOWN_SUBSCRIPTION = (ResponseCode.SUBSCRIPTION_NOT_EXIST, ResponseCode.SUBSCRIPTION_NOT_LATEST)
-Handled = RemotingCommand | Coroutine[Any, Any, RemotingCommand | None] | None
+Handled = RemotingCommand | Awaitable[RemotingCommand | None] | None
 ALL_OFFSETS = 1 << 63
 
 
@@ -113,7 +113,9 @@ class PullProcessor:
         unserved: Unserved,
         totals: Totals | None = None,
         latencies: Latencies | None = None,
+        elsewhere: Callable[[Peer, RemotingCommand], Handled] | None = None,
     ) -> None:
+        """`elsewhere` answers a pull once this broker serves no readers, or passes it on."""
         self._store = store
         self._admission = admission
         self._direction = direction
@@ -126,6 +128,7 @@ class PullProcessor:
         self._unserved = unserved
         self._totals = totals
         self._latencies = latencies
+        self._elsewhere = elsewhere or self.handle
         self.found = 0
 
     def handle(self, peer: Peer, command: RemotingCommand) -> Handled:
@@ -183,11 +186,14 @@ class PullProcessor:
     async def _once_told(
         self, peer: Peer, command: RemotingCommand, arrived_ms: int, asking: asyncio.Task[None]
     ) -> RemotingCommand | None:
-        """The answer to a pull whose client is being asked what it subscribes to."""
+        """The answer to a pull whose client is being asked what it subscribes to. Meanwhile the role may have changed."""
         await asyncio.wait([asking])
         if peer.closed:
             return None
-        handled = self._handle(peer, command, arrived_ms, asked=True)
+        if self._admission.serves_reads:
+            handled = self._handle(peer, command, arrived_ms, asked=True)
+        else:
+            handled = self._elsewhere(peer, command)
         return await handled if inspect.isawaitable(handled) else handled
 
     def _moved(self, command: RemotingCommand, topic: str, queue_id: int, offset: int) -> RemotingCommand:

@@ -18,6 +18,10 @@ from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, Subscription
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.errors import CallTimeout
+from remoting.peer import Peer
+from remoting.router import Router
+from simulation.kernel.world import World
+from tests.unit.broker.brokerset import Cluster
 from tests.unit.broker.recordingpeer import RecordingPeer
 from tests.unit.broker.test_pull import Bench, pull
 
@@ -148,6 +152,31 @@ def test_without_an_answer_it_is_refused_as_upstream_does(
     client = AskedClient(answer)
     assert asyncio.run(NewMaster().pull(client)).code == ResponseCode.SUBSCRIPTION_NOT_EXIST
     assert len(client.questions) == 1
+
+
+def test_where_the_role_changes_meanwhile_the_pull_goes_to_the_new_master(world: World) -> None:
+    cluster = Cluster(world, 3)
+    cluster.start_up()
+    former = cluster.master
+    [successor, _] = [node for node in cluster.brokers if node is not former]
+    version = 7
+    body = b'{"subscriptionSet":[{"topic":"orders","subString":"*","subVersion":%d}]}' % version
+
+    async def answer(peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        await cluster.designate(cluster.app(successor).membership.broker_id)
+        await asyncio.sleep(0.2)
+        assert not cluster.app(former).membership.accepts_sends
+        return command.reply(body=body)
+
+    async def pulled() -> RemotingCommand:
+        router = Router()
+        router.add(RequestCode.GET_CONSUMER_RUNNING_INFO, answer)
+        async with cluster.client(router) as client:
+            question = pull(sysFlag=0, subVersion=version)
+            return await client.remoting.call(cluster.app(former).address, question)
+
+    reply = world.run(pulled(), limit_ms=10_000)
+    assert reply.code == ResponseCode.PULL_NOT_FOUND, reply.remark
 
 
 def test_a_former_master_is_not_asked_for_its_clients() -> None:

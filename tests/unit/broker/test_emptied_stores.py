@@ -137,3 +137,29 @@ def test_brokers_that_are_killed_before_or_after_the_first_message_keep_their_id
             wait_joined(cluster, 3)
         assert [id_of(cluster, node) for node in cluster.brokers] == ids
         assert all(node.disk.content(MARK_FILE) for node in cluster.brokers)
+
+
+def test_where_power_was_lost_everywhere_before_the_first_sync_an_administrator_begins_anew(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Contract C. Nobody leads with an empty log by himself where messages were confirmed: it may be the wrong disk."""
+    with World(105) as world:
+        cluster = Cluster(world, 3, flushIntervalCommitLog=5_000)
+        cluster.start_up()
+        cluster.run(cluster.send_all(BODIES[:10]))
+        world.run_for_ms(1_000)
+        for node in cluster.brokers:
+            node.disk.share_kept = 0.0
+            node.kill(power_cut=True)
+        for node in cluster.brokers:
+            cluster.start(node)
+        world.run_for_ms(20_000)
+        assert cluster.masters == []
+        assert "the logs of all members are empty" in caplog.text
+        assert {cluster.app(node).store.max_offset() for node in cluster.brokers} == {0}
+        best = cluster.brokers[0]
+        cluster.run(cluster.designate(id_of(cluster, best)))
+        cluster.wait_in_sync(3, 10_000)
+        assert cluster.masters == [best]
+        cluster.run(cluster.send_all(BODIES))
+        everything_is_read(cluster)

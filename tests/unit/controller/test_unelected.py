@@ -70,6 +70,16 @@ def test_it_is_told_once_it_has_lasted_and_then_each_half_minute(caplog: pytest.
     assert len(told(caplog)) == 1
 
 
+def test_where_all_are_there_and_empty_nobody_is_said_to_be_missing(caplog: pytest.LogCaptureFixture) -> None:
+    state = applied(members(1, 2), STRUCK_OFF)
+    empty = {f"b{each}": report(0, may_lack=True) for each in (1, 2)}
+    found = stands(state, alive(**empty, lacking=(1, 2)))
+    assert found == Waiting({1: 0, 2: 0}, frozenset(), 1)
+    Unelected().tell("a", found)
+    assert "the logs of all members are empty" in caplog.text and "that are missing" not in caplog.text
+    assert told(caplog) == [{"broker": "a", "may_lack": [1, 2], "best": 1}]
+
+
 def test_a_set_that_was_led_meanwhile_has_its_time_again(caplog: pytest.LogCaptureFixture) -> None:
     unelected = Unelected()
     unelected.look({"a": WAITS}, 0)
