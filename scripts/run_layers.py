@@ -31,7 +31,7 @@ LAYERS = {
 WORKS = 100
 BEHIND = ("nice", "-n", "10")
 """Starts what works and waits for nobody."""
-ROOM = 75
+ROOM = 50
 """How much of each core, in percent, tests that wait for servers are given at a time."""
 SLOWEST = ("--durations=15", "--durations-min=4")
 """Named by each run, so that who keeps the time finds it."""

@@ -41,7 +41,7 @@ from dledger.messages import (
 )
 from dledger.peerlist import parsed_peers
 from filters.errors import FilterError
-from filters.sql92 import compiled
+from filters.kept import KeptFilters
 from ha import frames
 from ha.classic import frames as classic
 from messagestore.batch import MEMBER_HEADER, PROPERTIES_LENGTH, BatchError, parse_batch
@@ -188,8 +188,8 @@ def subscription(data: bytes) -> None:
 
 
 def expression(data: bytes) -> None:
-    """And what it says of bytes that are no properties."""
-    judged = compiled(data.decode("utf-8", "replace"))
+    """With nothing kept, and what it says of bytes that are no properties."""
+    judged = KeptFilters().compiled(data.decode("utf-8", "replace"))
     assert judged(data) in (True, False)
 
 
