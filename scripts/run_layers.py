@@ -1,9 +1,8 @@
 """Runs the layers of tests and adds up what they covered.
 
 A layer is cut into parts, each a pytest run of its own, so that one that dies takes no other with it. Parts of all layers run
-side by side: on each core one that only works, behind all others (`nice`), and beside them as many of those that wait for
-servers as leave the cores some room. So no core stands idle, and no server waits for a test that works. tests/conftest.py
-writes what a run counted (tests, seeds, faults, skips with their reasons) to the file that TALLY_FILE names."""
+side by side, as many as keep the cores busy: tests that wait for servers run beside tests that work. tests/conftest.py writes
+what a run counted (tests, seeds, faults, skips with their reasons) to the file that TALLY_FILE names."""
 
 from __future__ import annotations
 
@@ -14,7 +13,6 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,10 +27,6 @@ LAYERS = {
     "interop": ["tests/interop"],
 }
 WORKS = 100
-BEHIND = ("nice", "-n", "10")
-"""Starts what works and waits for nobody."""
-ROOM = 50
-"""How much of each core, in percent, tests that wait for servers are given at a time."""
 SLOWEST = ("--durations=15", "--durations-min=4")
 """Named by each run, so that who keeps the time finds it."""
 
@@ -46,30 +40,20 @@ class Part:
     load: int
     paths: tuple[str, ...] = ()
 
-    @property
-    def works(self) -> bool:
-        """It keeps a core busy and waits for nobody."""
-        return self.load == WORKS
-
 
 PARTS = [
-    Part("interop", 30, ("tests/interop/test_java_fleets.py",)),
-    Part("process", 30),
     Part("interop", 15, ("tests/interop/test_java_pairs.py",)),
-    Part("interop", 35),
+    Part("interop", 20, ("tests/interop/test_java_fleets.py", "tests/interop/test_java_hand_over.py")),
+    Part("process", 40),
+    Part("simulation", WORKS),
     Part(
         "interop",
-        30,
-        (
-            "tests/interop/test_java_hand_over.py",
-            "tests/interop/test_java_raft_mode.py",
-            "tests/interop/test_java_raft_mode_and_ours.py",
-        ),
+        35,
+        ("tests/interop/test_java_raft_mode.py", "tests/interop/test_java_raft_mode_and_ours.py"),
     ),
-    Part("interop", 30, ("tests/interop/test_java_controllers.py", "tests/interop/test_java_raft_stores.py")),
     Part(
         "process",
-        30,
+        40,
         (
             "tests/process/test_full_disks.py",
             "tests/process/test_live_bound.py",
@@ -83,7 +67,7 @@ PARTS = [
     ),
     Part(
         "process",
-        30,
+        40,
         (
             "tests/process/test_frozen_hosts.py",
             "tests/process/test_hostile_peers.py",
@@ -94,9 +78,19 @@ PARTS = [
             "tests/process/test_sample_configurations.py",
         ),
     ),
+    Part("unit", WORKS),
+    Part(
+        "simulation",
+        WORKS,
+        (
+            "tests/simulation/test_cluster.py",
+            "tests/simulation/test_compiled.py",
+            "tests/simulation/test_groups.py",
+        ),
+    ),
     Part(
         "process",
-        30,
+        40,
         (
             "tests/process/test_documents.py",
             "tests/process/test_linearizable.py",
@@ -117,35 +111,18 @@ PARTS = [
             "tests/spark/test_replicas_read_alike.py",
         ),
     ),
-    Part("simulation", WORKS),
-    Part(
-        "simulation",
-        WORKS,
-        (
-            "tests/simulation/test_cluster.py",
-            "tests/simulation/test_compiled.py",
-            "tests/simulation/test_groups.py",
-        ),
-    ),
     Part("unit", WORKS, ("tests/unit/messagestore", "tests/unit/sparkreplay")),
-    Part("unit", WORKS),
-    Part("unit", WORKS, ("tests/unit/broker", "tests/unit/controller")),
+    Part("interop", 35),
+    Part("interop", 30, ("tests/interop/test_java_controllers.py", "tests/interop/test_java_raft_stores.py")),
     Part("crash", WORKS),
     Part("crash", WORKS, ("tests/crash/test_ledger_crash_images.py",)),
 ]
-"""In the order in which they start, of each kind the longest first. Tests that share a fixture are in one part."""
+"""In the order in which they start, the longest first. Tests that share a fixture are in one part."""
 
 
-def cores() -> int:
-    """Those that may be used; two at least, so that no machine runs part after part."""
-    return max(2, len(os.sched_getaffinity(0)))
-
-
-def fits(part: Part, running: Sequence[Part]) -> bool:
-    """Beside those that run."""
-    if part.works:
-        return sum(each.works for each in running) < cores()
-    return part.load + sum(each.load for each in running if not each.works) <= ROOM * cores()
+def room() -> int:
+    """What the cores that may be used can take; those of two at least, so that no machine runs part after part."""
+    return 100 * max(2, len(os.sched_getaffinity(0)))
 
 
 def arguments(part: Part) -> list[str]:
@@ -163,8 +140,6 @@ class Run:
     said: TextIO
     tally: Path
     began_s: float = field(default_factory=time.monotonic)
-    cpu_s: float = 0.0
-    """Its own and that of all processes it waited for."""
 
 
 @dataclass
@@ -172,17 +147,17 @@ class Totals:
     counts: Counter[str] = field(default_factory=Counter)
     skips: Counter[str] = field(default_factory=Counter)
     seconds: Counter[str] = field(default_factory=Counter)
-    cpu_s: Counter[str] = field(default_factory=Counter)
     broken: set[str] = field(default_factory=set)
 
     def add(self, run: Run) -> None:
         """What an ended one said is printed, what it counted is added."""
         layer, seconds = run.part.layer, time.monotonic() - run.began_s
         run.said.seek(0)
-        what = " ".join(run.part.paths) or "the rest"
-        print(f"== {layer}, {seconds:.0f} s, {run.cpu_s:.0f} s of CPU: {what}\n{run.said.read()}", flush=True)
+        print(
+            f"== {layer}, {seconds:.0f} s: {' '.join(run.part.paths) or 'the rest'}\n{run.said.read()}",
+            flush=True,
+        )
         self.seconds[layer] += round(seconds)
-        self.cpu_s[layer] += round(run.cpu_s)
         if run.tally.exists():
             tally = json.loads(run.tally.read_text())
             self.counts.update(tally["counts"])
@@ -195,8 +170,7 @@ def start(part: Part, name: str, folder: Path, opened: ExitStack) -> Run:
     said = opened.enter_context((folder / f"{name}.said").open("w+"))
     tally = folder / f"{name}.tally"
     files = folder / f"{name}.files"  # its own: runs side by side would clear away each other's
-    behind = BEHIND if part.works else ()
-    command = [*behind, sys.executable, "-m", "pytest", *SLOWEST, f"--basetemp={files}", *arguments(part)]
+    command = [sys.executable, "-m", "pytest", *SLOWEST, f"--basetemp={files}", *arguments(part)]
     environment = {**os.environ, "TALLY_FILE": str(tally)}
     process = subprocess.Popen(command, env=environment, stdout=said, stderr=said, text=True)
     return Run(part, opened.enter_context(process), said, tally)
@@ -207,17 +181,16 @@ def run_all(parts: list[Part], folder: Path) -> Totals:
     totals, left, running = Totals(), list(parts), dict[int, Run]()
     with ExitStack() as opened:
         while left or running:
-            now = [run.part for run in running.values()]
-            part = next((part for part in left if fits(part, now)), None)
+            free = room() - sum(run.part.load for run in running.values())
+            part = next((part for part in left if part.load <= free), None)
             if part is not None:
                 left.remove(part)
                 run = start(part, f"part-{len(left)}", folder, opened)
                 running[run.process.pid] = run
                 continue
-            pid, status, used = os.wait3(0)
+            pid, status = os.wait()
             ended = running.pop(pid)
             ended.process.returncode = os.waitstatus_to_exitcode(status)
-            ended.cpu_s = used.ru_utime + used.ru_stime
             totals.add(ended)
     return totals
 
@@ -234,8 +207,6 @@ def main(names: list[str]) -> int:
     print("== totals")
     layers = "  ".join(f"{name} {value}" for name, value in sorted(totals.seconds.items()))
     print(f"seconds: {time.monotonic() - began_s:.0f}; of parts, side by side: {layers}")
-    used = "  ".join(f"{name} {value}" for name, value in sorted(totals.cpu_s.items()))
-    print(f"seconds of CPU: {totals.cpu_s.total()}; of parts: {used}")
     for what in sorted(set(counts) - {"passed", "failed", "skipped"}):
         print(f"{what}: {counts[what]}")
     for reason, count in sorted(totals.skips.items()):
