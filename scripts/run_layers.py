@@ -45,6 +45,15 @@ PARTS = [
     Part("interop", 15, ("tests/interop/test_java_pairs.py",)),
     Part("interop", 20, ("tests/interop/test_java_fleets.py", "tests/interop/test_java_hand_over.py")),
     Part("process", 40),
+    Part(
+        "simulation",
+        WORKS,
+        (
+            "tests/simulation/test_cluster.py",
+            "tests/simulation/test_compiled.py",
+            "tests/simulation/test_groups.py",
+        ),
+    ),
     Part("simulation", WORKS),
     Part(
         "interop",
@@ -79,15 +88,6 @@ PARTS = [
         ),
     ),
     Part("unit", WORKS),
-    Part(
-        "simulation",
-        WORKS,
-        (
-            "tests/simulation/test_cluster.py",
-            "tests/simulation/test_compiled.py",
-            "tests/simulation/test_groups.py",
-        ),
-    ),
     Part(
         "process",
         40,
