@@ -120,7 +120,8 @@ class Transactions:
         self._done = DoneQueue(self._settings.transaction_op_batch_interval)
         self._reached = None
         self._span = self._span_to_read() if leads else None
-        self._offsets.rests_on = self._store.max_offset() if leads and self._has_kept() else 0
+        if leads:
+            self._offsets.rests_on = self._store.max_offset() if self._has_kept() else 0
         if self._copied is not None:
             self._copied.role_taken(self._store.max_offset() if leads else None)
         self._release(None)

@@ -332,6 +332,21 @@ def test_progress_is_kept_only_of_what_is_confirmed() -> None:
     assert (bench.kept(HALF_TOPIC), bench.kept(OP_HALF_TOPIC)) == (1, 1)
 
 
+def test_who_leads_no_more_has_its_table_written_behind_what_it_rests_on_all_the_same() -> None:
+    """It is written by and by: a power cut in the seconds between would leave it ahead of the log."""
+    bench = Bench()
+    half = bench.log.half(b"a")
+    bench.lead()
+    bench.log.commit(half)
+    bench.transactions.ended(replace_half(bench, 0), Outcome.COMMIT)
+    bench.transactions.tell()
+    bench.transactions.acknowledged()
+    told = bench.offsets.rests_on
+    assert bench.kept(HALF_TOPIC) == 1 and told > half.physical_offset
+    bench.transactions.role_taken(leads=False)
+    assert bench.offsets.rests_on == told
+
+
 def test_a_pairs_slaves_get_its_progress_when_one_has_the_log_and_retention_waits_for_none() -> None:
     bench = Bench()
     bench.followed = 0
@@ -358,7 +373,7 @@ def test_a_pairs_slaves_get_its_progress_when_one_has_the_log_and_retention_wait
     bench.lead()
     assert bench.copied()[0] == {"orders@CG": {0: 9}}
     bench.transactions.role_taken(leads=False)
-    assert bench.copied() == ({"orders@CG": {0: 9}, **own}, 0), "a slave has a copy"
+    assert bench.copied() == ({"orders@CG": {0: 9}, **own}, end), "a slave has a copy"
 
 
 def test_the_kept_offsets_rest_on_the_last_record_that_tells() -> None:
