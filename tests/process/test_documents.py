@@ -104,6 +104,8 @@ COMMANDS: dict[str, Run | Elsewhere] = {
     "scripts/interop --readme": Elsewhere("takes half an hour; tests/interop has what it does, in short"),
     "scripts/interop --only migration": Elsewhere("tests/interop/test_java_fleets.py, once"),
     "python -m scripts.bench.handover": Run("--sets", "--help"),
+    "python -m scripts.bench.handover --sets 1 --only elect --runs 17": Run("--runs", "--help"),
+    "python -m scripts.bench.handover --sets 1 --only elect --sides ours-c,java-c": Run("java-c", "--help"),
     "scripts/soak --hours 1": Elsewhere("tests/process/test_soak.py, for seconds"),
     "scripts/soak --hours 1 --seed 20261123": Elsewhere("tests/process/test_soak.py, for seconds"),
     "scripts/soak --hours N --seed S --out FILE": Elsewhere("tests/process/test_soak.py"),
