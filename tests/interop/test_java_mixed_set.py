@@ -14,6 +14,7 @@ from localcluster.drill import DrillFailed, elect_another, other_members
 from localcluster.history import Verdict, judge
 from localcluster.load import Load, read_back
 from localcluster.waiting import NotYet, wait_for
+from mqadmin.admin import AdminClient
 from mqclient.client import Client
 from mqruntime.clock import SystemClock
 from tests.interop.fleet import Fleet, fleet_missing
@@ -105,8 +106,14 @@ async def whole(fleet: Fleet) -> None:
 
 
 async def shown(fleet: Fleet, wanted: set[str]) -> None:
-    """Raises NotYet where mqadmin shows others in the SyncStateSet."""
+    """Raises NotYet where the controller, or then mqadmin, has others in the SyncStateSet."""
+    admin = AdminClient(SystemClock())
+    try:
+        state = await fleet.sync_state(admin)
+    finally:
+        await admin.close()
+    if {fleet.layout.name_of(replica.address) for replica in state.in_sync} != wanted:
+        raise NotYet(str(state))
     text = await mqadmin("-a", fleet.layout.controller_list, "getSyncStateSet", "-b", "broker-a")
-    members = {fleet.layout.name_of(address) for address in MEMBER.findall(text)}
-    if members != wanted:
+    if {fleet.layout.name_of(address) for address in MEMBER.findall(text)} != wanted:
         raise NotYet(text)
