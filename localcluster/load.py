@@ -155,12 +155,15 @@ def as_found(queue: MessageQueue, message: StoredMessage) -> Found:
 
 
 async def read_messages(
-    consumer: PullConsumer, topic: str
+    consumer: PullConsumer, topic: str, patience_ms: int = READABLE_MS_MAX
 ) -> AsyncIterator[tuple[MessageQueue, StoredMessage]]:
-    """Every message of the topic, each queue from its first to its last readable one. Raises `PullFailed`."""
+    """Every message of the topic, each queue from its first to its last readable one. Raises `PullFailed`, also after
+    `patience_ms` in which none came."""
     for queue in await consumer.queues(topic):
         end = await consumer.max_offset(queue)
-        async for message in consumer.read(queue, await consumer.min_offset(queue), end):
+        async for message in consumer.read(
+            queue, await consumer.min_offset(queue), end, patience_ms=patience_ms
+        ):
             yield queue, message
 
 
@@ -190,4 +193,4 @@ async def read_back(
 ) -> list[Found]:
     """What `read_messages` gives, for the checker, once what `attempts` had acknowledged shows. Raises `PullFailed`."""
     await wait_readable(consumer, topic, attempts, timeout_ms)
-    return [as_found(queue, message) async for queue, message in read_messages(consumer, topic)]
+    return [as_found(queue, message) async for queue, message in read_messages(consumer, topic, timeout_ms)]

@@ -133,6 +133,7 @@ def cells(count: int, times: int) -> list[Cell]:
     pair = "test_java_pairs.py::test_"
     store = pair + "a_java_store_goes_on_in_ours_and_in_javas_again"
     crcs = pair + "a_java_broker_verifies_the_record_crcs_that_ours_wrote"
+    shrinks = "test_java_mixed_set.py::test_a_set_of_a_java_broker_and_ours_shrinks_and_is_whole_again_whoever_leads"
     first = "test_first_programs.py::test_the_first_program_for_{}_sends_and_reads"
     return [
         Cell("clients", java, "sends, reads, retries, order; killed masters",
@@ -145,7 +146,7 @@ def cells(count: int, times: int) -> list[Cell]:
              partial(tests, "test_java_filters.py")),
         Cell("clients", f"DLedgerClient {DLEDGER}", "appends, gets, hands over; a group of ours",
              partial(tests, "test_java_dledger_client.py")),
-        Cell("clients", cpp, "sends, reads, retries, order; killed masters",
+        Cell("clients", cpp, "sends, reads, retries, order, also of what it refuses; killed masters",
              partial(tests, "test_cpp_client.py", first.format("cpp"))),
         Cell("clients", f"Java mqadmin {JAVA}", "its commands on ours",
              partial(tests, "test_java_admin.py", "test_java_admin_commands.py")),
@@ -162,6 +163,8 @@ def cells(count: int, times: int) -> list[Cell]:
              partial(of_fleet, BROKERS[:1], "B", mixed)),
         Cell("sets", f"Java brokers {JAVA}", "two of Java's and one of ours, contract C",
              partial(of_fleet, BROKERS[:2], "C", mixed)),
+        Cell("sets", f"Java brokers {JAVA}", "one of Java's and one of ours, either the master; shrunk, and whole again",
+             partial(tests, shrinks)),
         Cell("pairs", f"Java brokers {JAVA}", "Java master, our slave, and the reverse; slave reads",
              partial(tests, *(pair + name for name in PAIRS))),
         Cell("stores", f"Java brokers {JAVA}", "Java's go on in ours, and back; SIGTERM, SIGKILL; records' CRCs",

@@ -43,7 +43,9 @@ class Part:
 
 PARTS = [
     Part("interop", 15, ("tests/interop/test_java_pairs.py",)),
-    Part("interop", 20, ("tests/interop/test_java_fleets.py", "tests/interop/test_java_hand_over.py")),
+    Part("interop", 35, ("tests/interop/test_java_mixed_set.py",)),
+    Part("interop", 20, ("tests/interop/test_java_hand_over.py",)),
+    Part("interop", 35, ("tests/interop/test_java_fleets.py",)),
     Part("process", 40),
     Part(
         "simulation",

@@ -1,12 +1,15 @@
 """How long Java producers with default settings (routes each 30 s) get no acknowledgement when their master changes.
 
     python -m scripts.bench.handover [--runs 3] [--sets 1,2] [--only elect,term,kill] [--clients 5.3.3,4.9.8] [--seed 1]
+                                     [--sides ours-c,java-c]
 
-Brokers of ours with shipped settings, three a set. `elect` is a planned hand-over, `term` SIGTERM to a master, `kill` SIGKILL,
-also with the cure, routes each second. With two sets the master of the first is struck. An outage is the longest time without
-an acknowledgement until routes were asked for, or after a kill until one came. Three producers beside consumers: one as it
-comes (two more tries), one without retries, one in transactions. Needs a JDK and scripts/fetch-peers. Exits 1 where the first
-misses a target: 0.5 s and no error for `elect` and `term`, 3 s for `kill` with two sets."""
+Brokers of ours with shipped settings, three a set; with --sides those of each side, one after the other, under controllers and
+a name server of ours. `elect` is a planned hand-over, `term` SIGTERM to a master, `kill` SIGKILL, also with the cure, routes
+each second. With two sets the master of the first is struck. An outage is the longest time without an acknowledgement until
+routes were asked for, or after a kill until one came. Three producers beside consumers: one as it comes (two more tries), one
+without retries, one in transactions. At the end of each case, and of each side's strikes of a kind with default settings,
+stands what all three saw together. Needs a JDK and scripts/fetch-peers. Exits 1 where the first of them misses a target before
+brokers of ours: 0.5 s and no error for `elect` and `term`, 3 s for `kill` with two sets."""
 
 from __future__ import annotations
 
@@ -15,25 +18,28 @@ import random
 import signal
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from localcluster.cluster import Cluster
 from localcluster.drill import elect_another, other_members
+from localcluster.layout import Mode
 from localcluster.waiting import NotYet, wait_for
 from mqadmin.admin import AdminClient
 from mqadmin.errors import AdminError
 from mqadmin.replies import TopicSettings
 from mqruntime.clock import SystemClock
-from scripts.bench.measured import machine, spread
+from scripts.bench.measured import high, machine, spread
 from scripts.bench.options import bounded, options
+from scripts.bench.sides import SIDES, Side, chosen, cluster_of
 from tests.interop.javapeer import (
     JARS,
     OLD_CLIENT,
     OLD_CLIENT_JARS,
+    broker_missing,
     default_clients,
     missing,
     old_client_missing,
@@ -50,12 +56,16 @@ POLLS_MS = 36_000
 """Every client has asked for routes, and a master that was told to end has ended."""
 CALM_MS = 2_000
 CURE_POLL_MS = 1_000
+BROKERS = 3
 WHOLE_MS_MAX = 120_000
 TARGET_MS = {("elect", 1): 500, ("elect", 2): 500, ("term", 1): 500, ("term", 2): 500, ("kill", 2): 3_000}
 
 
 @dataclass(frozen=True)
 class Case:
+    """`side` is None for brokers of ours with shipped settings."""
+
+    side: Side | None
     strike: str
     sets: int
     client: str
@@ -63,15 +73,52 @@ class Case:
 
     def told(self) -> str:
         asks = "default settings" if self.poll_ms is None else f"pollNameServerInterval={self.poll_ms}"
-        return f"{self.strike}, {self.sets} broker set{'s' * (self.sets > 1)}, {self.client}, {asks}"
+        sets = f"{self.sets} broker set{'s' * (self.sets > 1)}"
+        return f"{named(self.side)}{self.strike}, {sets}, {self.client}, {asks}"
+
+    @property
+    def target_ms(self) -> int | None:
+        """None where nothing was reached for."""
+        if self.poll_ms is not None or (self.side is not None and self.side.is_java):
+            return None
+        return TARGET_MS.get((self.strike, self.sets))
+
+
+def named(side: Side | None) -> str:
+    return f"{side.name}, " if side is not None else ""
+
+
+@dataclass
+class Seen:
+    """What producers saw of strikes: how long each had no acknowledgement, and how many errors."""
+
+    outages_ms: list[int] = field(default_factory=list)
+    errors: int = 0
+
+    def add(self, roles: Iterable[dict[str, Any]]) -> None:
+        for each in roles:
+            self.outages_ms.append(each["silence"])
+            self.errors += each["errors"]
+
+    def __str__(self) -> str:
+        longest = max(self.outages_ms)
+        return f"{len(self.outages_ms)} outages, p99 {high(self.outages_ms):g} ms, longest {longest:g} ms, {self.errors} errors"
+
+
+def made(side: Side | None, folder: Path, **settings: str) -> AbstractContextManager[Cluster]:
+    """Not started yet."""
+    if side is None:
+        return Cluster.create(folder, brokers=BROKERS, broker_settings=settings)
+    folder.mkdir()
+    return cluster_of(side, brokers=BROKERS, directory=folder, **settings)
 
 
 @contextmanager
-def brokers(sets: int) -> Iterator[Cluster]:
+def brokers(side: Side | None, sets: int) -> Iterator[Cluster]:
     """The first set's cluster, whole, with the topic on all sets."""
     with tempfile.TemporaryDirectory(prefix="autoswitch-mq-bench-") as folder, ExitStack() as opened:
         shipped = {"shutdownForwardSeconds": str(FORWARD_S)}
-        first = opened.enter_context(Cluster.create(Path(folder) / "first", broker_settings=shipped))
+        first = opened.enter_context(made(side, Path(folder) / "first", **shipped))
         opened.callback(first.kill, first.layout.broker_names)  # else each would stay to forward
         first.start()
         asyncio.run(first.wait_whole())
@@ -79,10 +126,7 @@ def brokers(sets: int) -> Iterator[Cluster]:
         if sets > 1:
             shared = {"controllerAddr": first.layout.controller_list, "namesrvAddr": first.layout.namesrv}
             second = opened.enter_context(
-                Cluster.create(
-                    Path(folder) / "second",
-                    broker_settings={**shipped, **shared, "brokerName": SECOND_SET},
-                )
+                made(side, Path(folder) / "second", **shipped, **shared, brokerName=SECOND_SET)
             )
             opened.callback(second.kill, second.layout.broker_names)
             second.start(second.layout.broker_names)
@@ -135,8 +179,8 @@ def struck(cluster: Cluster, clients: PeerProcess, strike: str) -> dict[str, Any
     return seen
 
 
-def measured(cluster: Cluster, case: Case, runs: int, chance: random.Random) -> bool:
-    """Whether the target was reached."""
+def measured(cluster: Cluster, case: Case, runs: int, chance: random.Random, together: Seen) -> bool:
+    """Whether the target was reached; `together` gets what producers saw."""
     seen: list[dict[str, Any]] = []
     home = cluster.directory.parent / case.client
     with default_clients(CLIENTS[case.client], cluster.layout.namesrv, TOPIC, home, case.poll_ms) as clients:
@@ -146,14 +190,19 @@ def measured(cluster: Cluster, case: Case, runs: int, chance: random.Random) -> 
             time.sleep(10 * chance.random())  # at any moment of the clients' period
             seen.append(struck(cluster, clients, case.strike))
     print(case.told())
+    producers = Seen()
+    for each in seen:
+        producers.add(each[role] for role in PRODUCERS)
+        together.add(each[role] for role in PRODUCERS)
     for role, what in PRODUCERS.items():
         outages = [each[role]["silence"] for each in seen]
         errors = sum(each[role]["errors"] for each in seen)
         print(f"  producer {what}: {spread(outages, 'ms', 0)}; {errors} errors")
+    print(f"  producers: {producers}")
     for role in ("push", "orderly", "pull"):
         silences = [each[role]["silence"] for each in seen]
         print(f"  consumer, {role}: {spread(silences, 'ms', 0)} without a message", flush=True)
-    target_ms = TARGET_MS.get((case.strike, case.sets)) if case.poll_ms is None else None
+    target_ms = case.target_ms
     if target_ms is None:
         return True
     longest = max(each["retries"]["silence"] for each in seen)
@@ -173,26 +222,37 @@ def main() -> int:
     parser.add_argument("--only", default=",".join(STRIKES))
     parser.add_argument("--clients", default=",".join(CLIENTS))
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--sides", help=f"in place of ours as shipped: {', '.join(SIDES)}")
     arguments = parser.parse_args()
     why = missing() or old_client_missing()
     if why is not None:
         raise SystemExit(why)
-    named = {"--only": STRIKES, "--sets": ("1", "2"), "--clients": tuple(CLIENTS)}
-    chosen = {name: getattr(arguments, name[2:]).split(",") for name in named}
-    for name, known in named.items():
-        unknown = [each for each in chosen[name] if each not in known]
+    known_of = {"--only": STRIKES, "--sets": ("1", "2"), "--clients": tuple(CLIENTS)}
+    picked = {name: getattr(arguments, name[2:]).split(",") for name in known_of}
+    for name, known in known_of.items():
+        unknown = [each for each in picked[name] if each not in known]
         if unknown:
             parser.error(f"{name}: no {unknown[0]!r}; there are {', '.join(known)}")
+    sides: list[Side | None] = [None]
+    if arguments.sides is not None:
+        sides = [*chosen(parser, arguments.sides, broker_missing())]
+        if any(side is not None and side.mode is Mode.RAFT for side in sides):
+            parser.error("--sides: of controller mode only")
     chance = random.Random(arguments.seed)
     print(machine())
     reached = True
-    for sets in map(int, chosen["--sets"]):
-        with brokers(sets) as cluster:
-            for strike in chosen["--only"]:
-                for client in chosen["--clients"]:
-                    for poll_ms in [None, CURE_POLL_MS] if strike == "kill" else [None]:
-                        case = Case(strike, sets, client, poll_ms)
-                        reached &= measured(cluster, case, arguments.runs, chance)
+    for side in sides:
+        together = {strike: Seen() for strike in picked["--only"]}
+        for sets in map(int, picked["--sets"]):
+            with brokers(side, sets) as cluster:
+                for strike in picked["--only"]:
+                    for client in picked["--clients"]:
+                        for poll_ms in [None, CURE_POLL_MS] if strike == "kill" else [None]:
+                            case = Case(side, strike, sets, client, poll_ms)
+                            counted = together[strike] if poll_ms is None else Seen()
+                            reached &= measured(cluster, case, arguments.runs, chance, counted)
+        for strike, seen in together.items():
+            print(f"{named(side)}{strike}, all producers with default settings: {seen}", flush=True)
     print(machine())
     return int(not reached)
 

@@ -12,10 +12,12 @@ or changed. Bodies hold no NUL: this library cuts what it reads at the first one
     await COUNT                                    waits until COUNT more of the stream are acknowledged; {"acked", "failed"}
     finish                                         ends the stream; {"acked", "failed"}
     subscribe TOPIC GROUP EXPRESSION [FAILS]       starts a push consumer that fails each message FAILS times; {}
-    order TOPIC GROUP                              starts one that takes each queue in order; {}
+    order TOPIC GROUP [FAILS]                      starts one that takes each queue in order, and of each queue fails every
+                                                   REFUSED_EVERYth message FAILS times; {}
     drained                                        ends it when it has read what is acknowledged, or after 20 s; as pull
     pull TOPIC GROUP EXPRESSION                    reads all: {"read", "missing", "repeated", "changed", "failed", "tags"},
-                                                   and in order "disordered": what came after what stands behind it
+                                                   and in order "disordered": what came after what stands behind it,
+                                                   and "overtaken": what came while another of its queue was to come again
 """
 
 from __future__ import annotations
@@ -38,6 +40,8 @@ PERIOD_S = 0.002  # between the messages of a stream
 AFTER_FAILURE_S = 0.05
 PROPERTY = "number"
 SUCCESS, RECONSUME_LATER = 0, 1
+REFUSED_EVERY = 5
+"""In order a consumer waits a second behind each refusal."""
 
 
 def body(number: int, size: int) -> bytes:
@@ -47,7 +51,7 @@ def body(number: int, size: int) -> bytes:
 
 
 class Reading:
-    """What a reader saw of a topic; it fails each message `fails` times before."""
+    """What a reader saw of a topic; it fails each message `fails` times before, in order only some."""
 
     def __init__(self, fails: int = 0, *, in_order: bool = False) -> None:
         self._fails = fails
@@ -56,6 +60,10 @@ class Reading:
         self._ends: Counter[int] = Counter()
         """Of each queue, behind the last message that was new."""
         self._places: set[tuple[int, int]] = set()
+        self._refused: Counter[tuple[int, int]] = Counter()
+        self._waits: dict[int, int] = {}
+        """Of a queue, the offset of what was refused and did not come again yet."""
+        self.overtaken = 0
         self.failed = 0
         self.seen: Counter[int] = Counter()
         self.tags: Counter[str] = Counter()
@@ -65,13 +73,14 @@ class Reading:
     def take(self, message: RecvMessage) -> bool:
         """Whether it was consumed."""
         with self.grown:
-            if message.reconsume_times < self._fails:
+            place = queue, offset = message.queue_id, message.queue_offset
+            self.overtaken += self._waits.pop(queue, offset) != offset
+            if self._refuses(message, place):
                 self.failed += 1
                 return False
             number = int(message.keys)
             self.seen[number] += 1
             self.tags[message.tags.decode()] += 1
-            place = queue, offset = message.queue_id, message.queue_offset
             if place not in self._places:
                 self._places.add(place)
                 self.disordered += offset < self._ends[queue]
@@ -80,6 +89,17 @@ class Reading:
             self.changed += not (whole and message.get_property(PROPERTY) == message.keys)
             self.grown.notify_all()
             return True
+
+    def _refuses(self, message: RecvMessage, place: tuple[int, int]) -> bool:
+        """In order by a count of its own: where a consumer keeps the message it need not tell how often it came."""
+        if not self.in_order:
+            return bool(message.reconsume_times < self._fails)
+        queue, offset = place
+        if offset % REFUSED_EVERY or self._refused[place] == self._fails:
+            return False
+        self._refused[place] += 1
+        self._waits[queue] = offset
+        return True
 
     def wait_for(self, numbers: set[int]) -> None:
         with self.grown:
@@ -94,7 +114,7 @@ class Reading:
             "repeated": sum(times - 1 for times in self.seen.values()),
             "changed": self.changed,
             "tags": dict(sorted(self.tags.items())),
-            **({"disordered": self.disordered} if self.in_order else {}),
+            **({"disordered": self.disordered, "overtaken": self.overtaken} if self.in_order else {}),
         }
 
 
@@ -145,9 +165,9 @@ class CppClient:
                 self._consumed = Reading(int(fails[0]) if fails else 0)
                 self._consumer = self._push_consumer()
                 return {}
-            case ["order", topic, group]:
+            case ["order", topic, group, *fails]:
                 self._subscription = (topic, group, "*")
-                self._consumed = Reading(in_order=True)
+                self._consumed = Reading(int(fails[0]) if fails else 0, in_order=True)
                 self._consumer = self._push_consumer()
                 return {}
             case ["drained"]:

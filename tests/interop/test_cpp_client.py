@@ -18,6 +18,8 @@ from mqadmin.replies import SyncState
 from tests.interop.peerprocess import PeerProcess
 from tests.waits import WAIT_MS
 
+REFUSED_EVERY = 5  # as in cppclient.py, which needs the wheel to be imported
+
 pytestmark = [
     pytest.mark.skipif(
         importlib.util.find_spec("rocketmq") is None,
@@ -73,6 +75,16 @@ def test_what_a_cpp_listener_could_not_consume_comes_again(
         assert before.ask("drained") == all_read(Tag=1)
     cpp.ask("subscribe", "CppRetried", "CppRetry", "*", 1)
     assert cpp.ask("drained") == all_read(failed=4, Tag=4)
+
+
+def test_what_a_cpp_listener_in_order_refuses_comes_again_before_all_behind_it(cpp: PeerProcess) -> None:
+    assert cpp.ask("sync", "CppRefused", 1, 100, "Tag") == {"acked": 1, "failed": 0}  # makes the topic
+    cpp.ask("order", "CppRefused", "CppRefuser", 2)
+    assert cpp.ask("sync", "CppRefused", 40, 100, "Tag") == {"acked": 40, "failed": 0}
+    consumed = cpp.ask("drained")
+    failed = consumed["failed"]
+    assert failed >= 2 * 40 // REFUSED_EVERY and failed % 2 == 0
+    assert consumed == {**all_read(failed=failed, Tag=41), "disordered": 0, "overtaken": 0}
 
 
 def test_a_cpp_consumer_takes_each_queue_in_order_through_a_hand_over_and_a_killed_master(

@@ -22,6 +22,7 @@ from pathlib import Path
 import pytest
 
 from localcluster.cluster import Cluster
+from tests.interop.peerprocess import PeerProcess
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -104,6 +105,8 @@ COMMANDS: dict[str, Run | Elsewhere] = {
     "scripts/interop --readme": Elsewhere("takes half an hour; tests/interop has what it does, in short"),
     "scripts/interop --only migration": Elsewhere("tests/interop/test_java_fleets.py, once"),
     "python -m scripts.bench.handover": Run("--sets", "--help"),
+    "python -m scripts.bench.handover --sets 1 --only elect --runs 17": Run("--runs", "--help"),
+    "python -m scripts.bench.handover --sets 1 --only elect --sides ours-c,java-c": Run("java-c", "--help"),
     "scripts/soak --hours 1": Elsewhere("tests/process/test_soak.py, for seconds"),
     "scripts/soak --hours 1 --seed 20261123": Elsewhere("tests/process/test_soak.py, for seconds"),
     "scripts/soak --hours N --seed S --out FILE": Elsewhere("tests/process/test_soak.py"),
@@ -317,15 +320,30 @@ def test_commands_stand_in_blocks_that_are_marked_as_such() -> None:
                 assert not [line for line in body.splitlines() if PROGRAM.match(line)], document.name
 
 
-@pytest.mark.parametrize("command", [name for name, how in COMMANDS.items() if isinstance(how, Run)])
+@pytest.fixture(scope="module")
+def modules() -> Iterator[PeerProcess]:
+    with PeerProcess([sys.executable, "-P", "-m", "tests.moduleforks"], environment(ROOT)) as process:
+        yield process
+
+
+RUN = {name: how for name, how in COMMANDS.items() if isinstance(how, Run)}
+OF_MODULES = [name for name, how in RUN.items() if name.startswith("python -m ") and how.options == "--help"]
+
+
+@pytest.mark.parametrize("command", [name for name in RUN if name not in OF_MODULES])
 def test_a_documented_command_does_what_its_reader_expects(
     command: str, folder: Path, cluster: Cluster
 ) -> None:
-    how = COMMANDS[command]
-    assert isinstance(how, Run)
+    how = RUN[command]
     done = run(folder, as_run(command, how, cluster))
     assert done.returncode == 0, done.stderr
     assert how.shows in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("command", OF_MODULES)
+def test_a_documented_module_takes_its_options_and_tells_its_help(command: str, modules: PeerProcess) -> None:
+    done = modules.ask(*command.split()[2:], "--help")
+    assert done["code"] == 0 and RUN[command].shows in done["said"], done["said"]
 
 
 def a_slave(cluster: Cluster) -> int:
