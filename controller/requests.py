@@ -12,11 +12,12 @@ from controller.decision import Decision
 from controller.eligibility import UPSTREAM
 from controller.heartbeats import Liveness
 from controller.state import ReplicasState
+from remoting.bodies.body import REQUEST_BYTES_MAX
 from remoting.bodies.replicas import SyncStateSet
 from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
 from remoting.errors import BodyError
-from remoting.fastjson import FastJsonError, loads
+from remoting.fastjson import REQUEST_DIALECT_MAX, FastJsonError, loads
 from remoting.headers.controller import (
     AlterSyncStateSetHeader,
     ApplyBrokerIdHeader,
@@ -27,6 +28,9 @@ from remoting.headers.controller import (
     GiveUpReplicaHeader,
     RegisterBrokerToControllerHeader,
 )
+
+SET_BYTES_MAX = 64 << 10
+"""Of a SyncStateSet: thousands of members."""
 
 Decide = Callable[[ReplicasState, Liveness], Decision]
 """A command that was read, waiting for the state and the moment that it is decided on."""
@@ -39,7 +43,7 @@ def broker_name_of(request: RemotingCommand) -> str:
 
 def alter_sync_state_set(request: RemotingCommand) -> Decide:
     header = AlterSyncStateSetHeader.from_ext(request.ext)
-    body = SyncStateSet.decode(request.body)
+    body = SyncStateSet.from_request(request.body, bytes_max=SET_BYTES_MAX)
     return lambda state, live: commands.alter_sync_state_set(
         state,
         live,
@@ -95,8 +99,10 @@ def sync_state_data(names: list[str]) -> Decide:
 
 def broker_names(request: RemotingCommand) -> list[str]:
     """The broker sets that a body, a JSON array, names. Raises BodyError."""
+    if len(request.body or b"") > REQUEST_BYTES_MAX:
+        raise BodyError(f"broker names of {len(request.body or b'')} bytes; {REQUEST_BYTES_MAX} are read")
     try:
-        names = loads(request.body) if request.body else []
+        names = loads(request.body, dialect_max=REQUEST_DIALECT_MAX) if request.body else []
     except FastJsonError as error:
         raise BodyError(f"broker names expected, but the body is not JSON: {error}") from None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):

@@ -141,7 +141,7 @@ class AdminHandlers:
         topic = TopicHeader.from_ext(request.ext).topic
         if request.body:
             try:
-                self._table.add_topic(topic, TopicRouteData.decode(request.body).queue_datas)
+                self._table.add_topic(topic, TopicRouteData.from_request(request.body).queue_datas)
             except TableFull as full:
                 return request.reply(ResponseCode.SYSTEM_ERROR, f"topic {topic[:255]} not registered: {full}")
         return request.reply()

@@ -159,7 +159,7 @@ class NamesrvApp:
 
     def _query_data_version(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
         header = UnregisterBrokerHeader.from_ext(request.ext)
-        asked = DataVersion.decode(request.body)
+        asked = DataVersion.from_request(request.body)
         self.table.refresh(header.cluster_name, header.broker_addr, self._clock.monotonic_ms())
         held = self.table.version_of(header.cluster_name, header.broker_addr)
         return request.reply(

@@ -15,6 +15,8 @@ import orjson
 
 DEPTH_MAX = 128
 NUMBER_CHARS_MAX = 400
+REQUEST_DIALECT_MAX = 64 << 10
+"""Bytes of a request that are read when they are not strict JSON: up to 3 µs each, in which a server serves nobody."""
 
 _SPACE = re.compile(r"[ \t\n\r\f\b]*")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
@@ -38,8 +40,8 @@ class FastJsonError(ValueError):
         self.position = position
 
 
-def loads(data: bytes | bytearray | memoryview | str) -> Any:
-    """The value that `data` holds; strict JSON takes a fast path.
+def loads(data: bytes | bytearray | memoryview | str, *, dialect_max: int | None = None) -> Any:
+    """The value that `data` holds; strict JSON takes a fast path, of anything else at most `dialect_max` bytes are read.
 
     Keys are strings: integer keys in decimal, an object used as key as its JSON text with sorted keys, so
     that both forms of a map keyed by MessageQueue read alike (`object_key`). Raises FastJsonError.
@@ -48,6 +50,10 @@ def loads(data: bytes | bytearray | memoryview | str) -> Any:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
         pass
+    if dialect_max is not None and len(data) > dialect_max:
+        raise FastJsonError(
+            f"{len(data)} bytes that are not strict JSON, of which {dialect_max} are read,", 0
+        )
     if not isinstance(data, str):
         try:
             data = str(data, "utf-8")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from broker.admin.agreement import Agreement
 from broker.tables.tables import Tables
+from remoting.bodies.body import LIST_BYTES_MAX
 from remoting.bodies.groups import MessageRequestModes, SubscriptionGroupConfig, SubscriptionGroupList
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
@@ -40,10 +41,13 @@ class GroupRequests:
         router.add(RequestCode.GET_ALL_MESSAGE_REQUEST_MODE, self._request_modes)
 
     async def _create(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
-        return await self._put([SubscriptionGroupConfig.decode(command.body)], command)
+        return await self._put([SubscriptionGroupConfig.from_request(command.body)], command)
 
     async def _create_list(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
-        return await self._put(SubscriptionGroupList.decode(command.body).group_config_list, command)
+        return await self._put(
+            SubscriptionGroupList.from_request(command.body, bytes_max=LIST_BYTES_MAX).group_config_list,
+            command,
+        )
 
     async def _put(self, groups: list[SubscriptionGroupConfig], command: RemotingCommand) -> RemotingCommand:
         def put() -> None:

@@ -8,6 +8,7 @@ from broker.metrics.recent import RecentTotals
 from broker.tables.tables import Tables
 from messagestore.brokerstore import BrokerStore
 from mqruntime.clock import Clock
+from remoting.bodies.body import LIST_BYTES_MAX
 from remoting.bodies.queues import MessageQueue, TopicOffset, TopicStatsTable
 from remoting.bodies.routes import TopicList
 from remoting.bodies.topics import TopicConfig, TopicConfigList
@@ -66,7 +67,9 @@ class TopicRequests:
         return await self._put([topic], command)
 
     async def _create_list(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
-        return await self._put(TopicConfigList.decode(command.body).topic_config_list, command)
+        return await self._put(
+            TopicConfigList.from_request(command.body, bytes_max=LIST_BYTES_MAX).topic_config_list, command
+        )
 
     async def _put(self, topics: list[TopicConfig], command: RemotingCommand) -> RemotingCommand:
         for topic in topics:

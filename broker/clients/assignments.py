@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from broker.clients.allocation import STRATEGIES, allocated
-from broker.clients.bounds import bounded
 from broker.clients.groups import ConsumerGroups
 from broker.clients.refusals import TOPIC_LENGTH_MAX, Refused
 from broker.clients.unserved import Unserved
@@ -60,7 +59,7 @@ class Assignments:
         router.add(RequestCode.QUERY_ASSIGNMENT, self._query)
 
     async def _query(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
-        asked = QueryAssignmentBody.decode(bounded(command.body))
+        asked = QueryAssignmentBody.from_request(command.body)
         allocate = STRATEGIES.get(asked.strategy_name)
         if allocate is None and asked.message_model != BROADCASTING:
             why = f"queues are assigned by {' and '.join(STRATEGIES)}, not by {asked.strategy_name}"

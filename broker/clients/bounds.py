@@ -1,15 +1,12 @@
 """How much clients may say of themselves, and how much of it is kept while they are connected.
 
-Invariant: what is too large is refused before it is read: reading a body takes the time of all other clients. Pure."""
+Pure."""
 
 from __future__ import annotations
 
 from remoting.bodies.heartbeats import HeartbeatData, SubscriptionData
-from remoting.command import Body
 from remoting.errors import BodyError
 
-BODY_BYTES_MAX = 1 << 20
-"""Of heartbeats, checks and locks: thousands of groups, topics and queues."""
 NAME_LENGTH_MAX = 255
 """Of a group or a client id."""
 JOINED_MAX = 2_000
@@ -18,13 +15,6 @@ KEPT_CHARACTERS_MAX = 64 << 20
 """Of all that connected clients said."""
 JOIN_CHARACTERS = SUBSCRIPTION_CHARACTERS = 200
 """What a member, and a subscription, are reckoned at beside their texts."""
-
-
-def bounded(body: Body | None) -> Body | None:
-    """The body of a client's request. Raises BodyError."""
-    if body is not None and len(body) > BODY_BYTES_MAX:
-        raise BodyError(f"a body of {len(body)} bytes; {BODY_BYTES_MAX} are read")
-    return body
 
 
 def check_names(data: HeartbeatData) -> None:

@@ -8,7 +8,6 @@ be it must have been slaves of this master a moment ago; in Raft mode a majority
 from __future__ import annotations
 
 from broker.admin.agreement import Agreement
-from broker.clients.bounds import bounded
 from broker.role.membership import VOUCHED_MS, Membership
 from broker.tables.queuelocks import Queue
 from broker.tables.subscriptiongroups import NAME_LENGTH_MAX
@@ -54,7 +53,7 @@ class LockRequests:
     async def _lock(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         if not self._role.accepts_sends:
             return self._not_master(command)
-        wanted = LockQueuesBody.decode(bounded(command.body))
+        wanted = LockQueuesBody.from_request(command.body)
         group, client_id = wanted.consumer_group, wanted.client_id
         if max(len(group), len(client_id)) > NAME_LENGTH_MAX:
             why = f"a group and a client id have {NAME_LENGTH_MAX} characters at most"
@@ -80,7 +79,7 @@ class LockRequests:
     def _unlock(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         if not self._role.accepts_sends:
             return self._not_master(command)
-        given_up = LockQueuesBody.decode(bounded(command.body))
+        given_up = LockQueuesBody.from_request(command.body)
         self._locks.unlock(given_up.consumer_group, self._here(given_up), given_up.client_id)
         return command.reply()
 

@@ -14,7 +14,6 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from broker.clients.bounds import bounded
 from broker.clients.early import EarlySubscriptions
 from broker.clients.groups import ConsumerGroups
 from mqruntime.log import fields
@@ -29,6 +28,8 @@ from remoting.peer import Peer
 ASK_TIMEOUT_MS = 3_000
 FIRST_TIMEOUT_MS = 1_000
 """A pull waits for it."""
+RUNNING_INFO_DIALECT_MAX = 256 << 10
+"""Java clients key their queues by objects."""
 FIRST_MAX = 1_000
 """So many connections, times groups, are asked before their heartbeats at a time."""
 
@@ -97,7 +98,11 @@ class SubscriptionRenewal:
         try:
             reply = await peer.call(question, timeout_ms)
             if reply.code == ResponseCode.SUCCESS:
-                take(ConsumerRunningInfo.decode(bounded(reply.body)).subscription_set)
+                take(
+                    ConsumerRunningInfo.from_request(
+                        reply.body, dialect_max=RUNNING_INFO_DIALECT_MAX
+                    ).subscription_set
+                )
             else:
                 logger.info("no subscription told", extra=fields(client_id=client_id, code=reply.code))
         except (RemotingError, BodyError, HeaderError) as error:  # its heartbeat will bring it

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from broker.clients.bounds import bounded
 from broker.clients.groups import Client, ConsumerGroups
 from broker.clients.subscription import is_tag_type, not_supported, property_filter, tag_filter
 from broker.role.membership import Membership
@@ -77,7 +76,7 @@ class ClientRequests:
         self._notify(list(self._consumers.groups()))
 
     def _heartbeat(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
-        data = HeartbeatData.decode(bounded(command.body))
+        data = HeartbeatData.from_request(command.body)
         self._consumers.check_room(peer, data)
         for consumer in data.consumer_data_set if self._role.accepts_sends else ():
             group = self._groups.find_or_create(consumer.group_name)
@@ -143,7 +142,7 @@ class ClientRequests:
         return command.reply(body=body.encode())
 
     def _check(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
-        data = CheckClientConfigBody.decode(bounded(command.body)).subscription_data
+        data = CheckClientConfigBody.from_request(command.body).subscription_data
         try:
             if is_tag_type(data.expression_type):
                 tag_filter(data.sub_string, data.expression_type)

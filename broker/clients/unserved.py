@@ -101,7 +101,7 @@ def group_of(command: RemotingCommand) -> str:
     if named or command.code not in BODIES_WITH_GROUPS or not 0 < len(content) <= SMALL_BODY:
         return named
     try:
-        body = fastjson.loads(content)
+        body = fastjson.loads(content, dialect_max=fastjson.REQUEST_DIALECT_MAX)
     except fastjson.FastJsonError:
         return ""
     group = body.get("consumerGroup") if isinstance(body, dict) else None

@@ -125,6 +125,6 @@ def name_of(code: int, kind: type[RequestCode] | type[ResponseCode]) -> str:
 
 def _group_in(request: RemotingCommand) -> str:
     try:
-        return SubscriptionGroupConfig.decode(request.body).group_name
+        return SubscriptionGroupConfig.from_request(request.body).group_name
     except BodyError:
         return ""

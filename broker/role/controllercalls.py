@@ -187,13 +187,13 @@ class ControllerCalls:
                 return Reply(code, next_broker_id=header.next_broker_id or 0)
             case RegisterCall() if code == ResponseCode.SUCCESS:
                 register = RegisterBrokerToControllerResponseHeader.from_ext(command.ext)
-                return _with_set(code, register, SyncStateSet.decode(command.body))
+                return _with_set(code, register, SyncStateSet.from_request(command.body))
             case PollCall() if code == ResponseCode.SUCCESS:
                 poll = GetReplicaInfoResponseHeader.from_ext(command.ext)
-                return _with_set(code, poll, SyncStateSet.decode(command.body))
+                return _with_set(code, poll, SyncStateSet.from_request(command.body))
             case ElectCall() if code in WITH_MASTER:
                 elect = ElectMasterResponseHeader.from_ext(command.ext)
-                members = ElectMasterBody.decode(command.body).sync_state_set
+                members = ElectMasterBody.from_request(command.body).sync_state_set
                 return _with_set(code, elect, SyncStateSet(members, elect.sync_state_set_epoch or 0))
         return Reply(code)
 
@@ -201,7 +201,7 @@ class ControllerCalls:
 def announced_grant(command: RemotingCommand) -> Grant | None:
     """The grant that a 1008 announces; None when it names no master. Raises HeaderError, BodyError."""
     header = NotifyBrokerRoleChangedHeader.from_ext(command.ext)
-    members = SyncStateSet.decode(command.body)
+    members = SyncStateSet.from_request(command.body)
     return _with_set(ResponseCode.SUCCESS, header, members).grant
 
 

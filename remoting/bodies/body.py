@@ -16,6 +16,10 @@ from remoting.errors import BodyError
 from remoting.wirefields import I64_RANGE, WireField, integer_range, parse_integer, wire_fields
 
 Json = Any
+REQUEST_BYTES_MAX = 1 << 20
+"""Of most requests: thousands of groups, topics and queues."""
+LIST_BYTES_MAX = 4 << 20
+"""Of what lists topics or groups: tens of thousands."""
 
 
 class Body:
@@ -54,10 +58,28 @@ class Body:
     @classmethod
     def decode(cls, data: bytes | bytearray | memoryview | None) -> Self:
         """The body that `data` holds. Raises BodyError, also when there are no data."""
+        return cls._read(data, None)
+
+    @classmethod
+    def from_request(
+        cls,
+        data: bytes | bytearray | memoryview | None,
+        *,
+        bytes_max: int = REQUEST_BYTES_MAX,
+        dialect_max: int = fastjson.REQUEST_DIALECT_MAX,
+    ) -> Self:
+        """As `decode`, of what anybody may have sent: reading it takes the time of all other clients, so what is larger is
+        refused unread. Raises BodyError."""
+        if data is not None and len(data) > bytes_max:
+            raise BodyError(f"{cls.__name__}: a body of {len(data)} bytes; {bytes_max} are read")
+        return cls._read(data, dialect_max)
+
+    @classmethod
+    def _read(cls, data: bytes | bytearray | memoryview | None, dialect_max: int | None) -> Self:
         if not data:
             raise BodyError(f"{cls.__name__} expected, but there is no body")
         try:
-            value = fastjson.loads(data)
+            value = fastjson.loads(data, dialect_max=dialect_max)
         except fastjson.FastJsonError as error:
             raise BodyError(f"{cls.__name__} expected, but the body is not JSON: {error}") from None
         return cls.from_json(value)

@@ -18,6 +18,7 @@ from remoting.errors import BodyError
 
 INFLATED_BYTES_MAX = 32 << 20
 TOPICS_MAX = 100_000
+FILTER_SERVERS_MAX = 1_000
 CRC_MASK = 0x7FFFFFFF
 
 
@@ -51,18 +52,24 @@ def read_register_body(body: bytes | None, *, compressed: bool) -> RegisterBroke
 
 def _read_plain(body: bytes) -> RegisterBrokerBody:
     try:
-        value = fastjson.loads(body)
+        value = fastjson.loads(body, dialect_max=fastjson.REQUEST_DIALECT_MAX)
     except fastjson.FastJsonError as error:
         raise BodyError(f"registration is not JSON: {error}") from None
     wrapper = value.get("topicConfigSerializeWrapper") if isinstance(value, dict) else None
     topics = wrapper.get("topicConfigTable") if isinstance(wrapper, dict) else None
     _check_count(len(topics) if isinstance(topics, dict) else 0)
+    _check_servers(value.get("filterServerList") if isinstance(value, dict) else None)
     return RegisterBrokerBody.from_json(value)
 
 
 def _check_count(topics: int) -> None:
     if topics > TOPICS_MAX:
         raise BodyError(f"registration of {topics} topics; {TOPICS_MAX} are taken")
+
+
+def _check_servers(servers: object) -> None:
+    if isinstance(servers, list) and len(servers) > FILTER_SERVERS_MAX:
+        raise BodyError(f"registration of {len(servers)} filter servers; {FILTER_SERVERS_MAX} are taken")
 
 
 def _read_compressed(body: bytes) -> RegisterBrokerBody:
@@ -74,24 +81,27 @@ def _read_compressed(body: bytes) -> RegisterBrokerBody:
     if not inflater.eof:
         raise BodyError(f"registration inflates to more than {INFLATED_BYTES_MAX} bytes or is cut off")
     parts = _Parts(data)
-    wrapper = TopicConfigWrapper(data_version=DataVersion.decode(parts.block()))
+    wrapper = TopicConfigWrapper(data_version=DataVersion.from_request(parts.block()))
     count = parts.count()
     _check_count(count)
     for _ in range(count):
-        topic = _topic(parts.text())
+        topic = _topic(parts)
         wrapper.topic_config_table[topic.topic_name] = topic
-    servers = _json(parts.block())
+    servers = parts.json(parts.block())
     if not isinstance(servers, list):
         raise BodyError("registration: the filter servers are not a JSON array")
+    _check_servers(servers)
     return RegisterBrokerBody(wrapper, [str(server) for server in servers])
 
 
 class _Parts:
-    """The inflated stream: big-endian counts, and blocks led by their sizes."""
+    """The inflated stream: big-endian counts, and blocks led by their sizes. Of all its JSON only the first
+    REQUEST_DIALECT_MAX bytes may be other than strict: Java writes it strictly."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._at = 0
+        self._dialect_left = fastjson.REQUEST_DIALECT_MAX
 
     def count(self) -> int:
         value = int.from_bytes(self._take(4), "big", signed=True)
@@ -114,15 +124,23 @@ class _Parts:
         except UnicodeDecodeError:
             raise BodyError("registration: a topic is not UTF-8") from None
 
+    def json(self, data: bytes) -> object:
+        dialect_max, self._dialect_left = self._dialect_left, max(0, self._dialect_left - len(data))
+        try:
+            return fastjson.loads(data, dialect_max=dialect_max) if data else []
+        except fastjson.FastJsonError as error:
+            raise BodyError(f"registration: {error}") from None
 
-def _topic(line: str) -> TopicConfig:
+
+def _topic(parts: _Parts) -> TopicConfig:
     """`name readQueueNums writeQueueNums perm filterType attributesJson`; order and topicSysFlag are not
     carried.
     """
+    line = parts.text()
     words = line.split(" ", 5)
     if len(words) < 5:
         raise BodyError(f"registration: topic line {line[:100]!r} has too few words")
-    attributes = _json(words[5].encode()) if len(words) > 5 and words[5] else {}
+    attributes = parts.json(words[5].encode()) if len(words) > 5 and words[5] else {}
     members = {
         "topicName": words[0],
         "readQueueNums": words[1],
@@ -132,10 +150,3 @@ def _topic(line: str) -> TopicConfig:
         "attributes": attributes,
     }
     return TopicConfig.from_json(members, "topic")
-
-
-def _json(data: bytes) -> object:
-    try:
-        return fastjson.loads(data) if data else []
-    except fastjson.FastJsonError as error:
-        raise BodyError(f"registration: {error}") from None

@@ -14,7 +14,7 @@ from tests.forkedservers import forked_servers
 from tests.interop.javapeer import JavaClient
 from tests.waits import NOBODY_IS_LATE, WAIT_MS
 
-ASKED_SOON = {"transactionTimeOut": "500", "transactionCheckInterval": "1000"}
+ASKED_SOON = {"transactionTimeOut": "2000", "transactionCheckInterval": "1000"}
 BROKER_SETTINGS = {
     "messageDelayLevel": "1s 1s 1s 1s 1s",
     "slaveSyncInterval": "500",

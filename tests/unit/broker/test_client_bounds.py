@@ -12,6 +12,7 @@ from broker.tables import autocreation, consumeroffsets
 from broker.tables.consumeroffsets import ConsumerOffsets
 from broker.tables.subscriptiongroups import SubscriptionGroups
 from broker.tables.topics import Topics, system_topics
+from remoting.bodies.body import REQUEST_BYTES_MAX
 from remoting.bodies.groups import SubscriptionGroupConfig
 from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
 from remoting.bodies.queues import LockQueuesBody
@@ -102,9 +103,9 @@ def test_names_longer_than_any_are_refused() -> None:
     ],
 )
 def test_a_body_that_would_take_long_to_read_is_not_read(served: Served, code: RequestCode) -> None:
-    reply = served.ask(code, None, b" " * bounds.BODY_BYTES_MAX + LockQueuesBody("G", "c").encode())
+    reply = served.ask(code, None, b" " * REQUEST_BYTES_MAX + LockQueuesBody("G", "c").encode())
     assert reply.code == ResponseCode.SYSTEM_ERROR
-    assert reply.remark is not None and f"{bounds.BODY_BYTES_MAX} are read" in reply.remark
+    assert reply.remark is not None and f"{REQUEST_BYTES_MAX} are read" in reply.remark
 
 
 def test_groups_are_made_for_clients_while_replicas_can_copy_them(

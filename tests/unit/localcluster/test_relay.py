@@ -21,7 +21,8 @@ from tests.waits import WAIT_MS
 
 THERE, BACK = ("broker-0", "namesrv"), ("namesrv", "broker-0")
 NOTHING = Order(frozenset(), reset=False)
-MUCH = bytes(4 << 20)
+MUCH = bytes(64 << 20)
+"""More than the buffers of sockets take in, which grow to 32 MiB on some machines."""
 
 
 class Side:

@@ -11,6 +11,7 @@ import pytest
 from namesrv import kvconfig, routes
 from namesrv.kvconfig import KVConfig, KVConfigFull
 from namesrv.routes import RouteTable, TableFull
+from remoting import fastjson
 from remoting.bodies import registration
 from remoting.bodies.registration import RegisterBrokerBody, read_register_body
 from remoting.bodies.routes import QueueData
@@ -18,6 +19,12 @@ from remoting.bodies.topics import TopicConfig, TopicConfigWrapper
 from remoting.errors import BodyError
 from tests.unit.doubles import MemoryFiles
 from tests.unit.namesrv.test_route_table import A, B, C, says, topics
+
+
+def registered(topics: list[bytes], servers: bytes = b"") -> bytes:
+    """A compressed registration of these lines."""
+    version, *lines, last = [len(part).to_bytes(4, "big") + part for part in (b"{}", *topics, servers)]
+    return zlib.compress(version + len(topics).to_bytes(4, "big") + b"".join(lines) + last)
 
 
 def test_there_are_so_many_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,16 +65,38 @@ def test_so_many_topics_are_read_of_a_registration(compressed: bool, monkeypatch
         names = [f"T{number}" for number in range(count)]
         body = RegisterBrokerBody(TopicConfigWrapper({name: TopicConfig(name) for name in names})).encode()
         if compressed:
-            lines = [f"{name} 1 1 6 SINGLE_TAG".encode() for name in names]
-            parts = [b"{}", *lines]
-            sized = [len(part).to_bytes(4, "big") + part for part in parts]
-            body = zlib.compress(sized[0] + count.to_bytes(4, "big") + b"".join(sized[1:]) + bytes(4))
+            body = registered([f"{name} 1 1 6 SINGLE_TAG".encode() for name in names])
         if count == 2:
             read = read_register_body(body, compressed=compressed)
             assert list(read.topic_config_serialize_wrapper.topic_config_table) == names
             continue
         with pytest.raises(BodyError, match="3 topics; 2 are taken"):
             read_register_body(body, compressed=compressed)
+
+
+MANY = fastjson.REQUEST_DIALECT_MAX
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b"{filterServerList:[" + b"1," * MANY + b"]}", f"of which {MANY} are read"),
+        (b'{"filterServerList":[' + b"1," * registration.FILTER_SERVERS_MAX + b"1]}", "filter servers"),
+        (
+            registered(
+                [b"T%d 1 1 6 SINGLE_TAG {" % number + b"k:'v'," * 300 + b"}" for number in range(100)]
+            ),
+            r"not strict JSON, of which \d+ are read",
+        ),
+        (registered([], b"[" + b"1," * MANY + b"]"), f"of which {MANY} are read"),
+        (registered([], b"[" + b"1," * registration.FILTER_SERVERS_MAX + b"1]"), "filter servers"),
+    ],
+    ids=["dialect", "servers", "attributes", "compressed dialect", "compressed servers"],
+)
+def test_what_would_take_long_to_read_is_refused_unread(body: bytes, why: str) -> None:
+    """Of other than strict JSON, which takes microseconds a byte, 30 KB of zlib held a name server for 76 s."""
+    with pytest.raises(BodyError, match=why):
+        read_register_body(body, compressed=not body.startswith(b"{"))
 
 
 def test_the_configuration_has_a_greatest_size(monkeypatch: pytest.MonkeyPatch) -> None:
