@@ -52,7 +52,7 @@ class ReplicasStateMachine:
         """Pieces of the state as it is now; nothing may be applied before the last one."""
         return encoded(self.state)
 
-    def snapshot_load(self, data: bytes) -> Iterator[None]:
+    def snapshot_load(self, data: bytes | bytearray) -> Iterator[None]:
         """A slice of the work each step; the last one replaces the state. Raises SnapshotUnknown."""
         loaded = ReplicasState()
         yield from decoded(data, loaded)

@@ -26,18 +26,31 @@ def encoded(state: ReplicasState) -> Iterator[bytes]:
         yield b"".join(line(row_of(state, name)) for name in names[start : start + SETS_A_SLICE])
 
 
-def decoded(data: bytes, into: ReplicasState) -> Iterator[None]:
+def decoded(data: bytes | bytearray, into: ReplicasState) -> Iterator[None]:
     """Fills `into`, which is empty, a slice each step. Raises SnapshotUnknown: a checksum tells damage, and not who wrote."""
-    head, *rows = data.splitlines() or [b""]
-    check_head(read_line(head), len(rows))
-    for start in range(0, len(rows), SETS_A_SLICE):
-        for text in rows[start : start + SETS_A_SLICE]:
+    head, at = line_at(data, 0)
+    sets, rows = sets_in(read_line(head)), 0
+    while at < len(data):
+        for _ in range(SETS_A_SLICE):
+            if at >= len(data):
+                break
+            text, at = line_at(data, at)
+            rows += 1
             row = read_line(text)
             try:
                 take_row(into, row)
             except (KeyError, TypeError, ValueError, AttributeError) as error:
                 raise unreadable(text) from error
         yield
+    if sets != rows:
+        raise SnapshotUnknown(f"the controllers' state has {rows} broker sets", f"{sets} of them")
+
+
+def line_at(data: bytes | bytearray, at: int) -> tuple[bytes, int]:
+    """The line that begins there, and where the next one does."""
+    end = data.find(b"\n", at)
+    end = len(data) if end < 0 else end
+    return bytes(data[at:end]), end + 1
 
 
 def read_line(text: bytes) -> Any:
@@ -54,12 +67,12 @@ def unreadable(text: bytes) -> SnapshotUnknown:
     )
 
 
-def check_head(head: Any, rows: int) -> None:
+def sets_in(head: Any) -> Any:
+    """How many broker sets follow. Raises SnapshotUnknown."""
     if not isinstance(head, dict) or head.get("version") != VERSION:
         found = head.get("version") if isinstance(head, dict) else None
         raise SnapshotUnknown(f"the controllers' state is of form {found}", f"form {VERSION}")
-    if head.get("sets") != rows:
-        raise SnapshotUnknown(f"the controllers' state has {rows} broker sets", f"{head.get('sets')} of them")
+    return head.get("sets")
 
 
 def line(row: Row) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Protocol, cast, runtime_checkable
 
 from dledger.entry import NO_INDEX, Entry
 from dledger.errors import EntryRefused, SnapshotUnknown
@@ -79,7 +79,7 @@ class Snapshots(Protocol):
         """The state as it is now, in pieces of which none takes longer than some ms; nothing is applied before the last one."""
         ...
 
-    def snapshot_load(self, data: bytes) -> Iterator[None]:
+    def snapshot_load(self, data: bytes | bytearray) -> Iterator[None]:
         """Replaces the state by one that `snapshot_save` made, whatever it was; each step takes some ms at most, and until the
         last one the former state stands. Raises SnapshotUnknown."""
         ...
@@ -91,7 +91,7 @@ class NoSnapshots:
     def snapshot_save(self) -> Iterator[bytes]:
         raise SnapshotUnknown("a snapshot is to be made", "none: this state machine has no form for it")
 
-    def snapshot_load(self, data: bytes) -> Iterator[None]:
+    def snapshot_load(self, data: bytes | bytearray) -> Iterator[None]:
         raise SnapshotUnknown(
             f"there is a snapshot of {len(data)} bytes", "none: this state machine has no form for it"
         )
@@ -115,7 +115,7 @@ class Applier:
         snapshots: Snapshots | None = None,
         every: int = 0,
         every_bytes: int = 0,
-        on_snapshot: Callable[[int, bytes], None] = lambda index, state: None,
+        on_snapshot: Callable[[int, bytearray], None] = lambda index, state: None,
         clock: Clock,
         tasks: Tasks,
         on_applied: Callable[[int, object], None],
@@ -135,7 +135,7 @@ class Applier:
         self._since = self._since_bytes = 0
         """Entries and bytes of bodies that were applied since the last snapshot."""
         self._saving: Iterator[bytes] | None = None
-        self._saved: list[bytes] = []
+        self._saved = bytearray()
         self._loading: Iterator[None] | None = None
         self._loading_index = NO_INDEX
         self._on_snapshot = on_snapshot
@@ -163,9 +163,16 @@ class Applier:
             self.restore(snapshot)
         self.decide(decided_index)
 
+    def save(self) -> None:
+        """Makes a snapshot of what is applied now, unless one is being made, or taken."""
+        if self._saving is None and self._loading is None:
+            self._since = self._since_bytes = 0
+            self._saving = self._snapshots.snapshot_save()
+            self._arrange_more()
+
     def restore(self, snapshot: Snapshot) -> None:
         """`snapshot` stands for all that was applied, and for more; a decision of what it ends with follows."""
-        self._saving, self._saved = None, []
+        self._saving, self._saved = None, bytearray()
         self._read.clear()
         self._loading, self._loading_index = (
             self._snapshots.snapshot_load(snapshot.state),
@@ -243,12 +250,12 @@ class Applier:
                 self._loading, self.applied_index = None, self._loading_index
                 self._since = self._since_bytes = 0
         elif self._saving is not None:
-            piece = next(self._saving, None)
-            if piece is not None:
-                self._saved.append(piece)
+            piece = next(self._saving, self)
+            if piece is not self:
+                self._saved += cast(bytes, piece)
                 return
-            state = b"".join(self._saved)
-            self._saving, self._saved = None, []
+            state = self._saved
+            self._saving, self._saved = None, bytearray()
             self._on_snapshot(self.applied_index, state)
 
     def _next_batch(self, count_max: int) -> list[Entry]:

@@ -22,9 +22,10 @@ class SaveCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class SaveSnapshot:
-    """Another one: what this member made of entries that are decided."""
+    """Another one: what this member made of entries that are decided; None: of a log that holds no state, where it begins, for
+    the one that says so cannot be read."""
 
-    snapshot: Snapshot
+    snapshot: Snapshot | None
 
 
 @dataclass(frozen=True, slots=True)

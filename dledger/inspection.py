@@ -28,6 +28,7 @@ from dledger.entry import (
 from dledger.errors import LogDamaged
 from dledger.keyvalues import parse_key_values, whole_number
 from dledger.snapshot import WHOLE, decode_snapshot
+from mqruntime.slices import at_once
 
 ENTRIES_A_SLICE = 1024
 REACH_BYTES = 8 << 20
@@ -124,7 +125,9 @@ def inspect(
     """The last value is what was found; others may have a turn in between. An entry without a check value has to be `readable`
     if its body is not empty. Raises BadKeyValues, SnapshotDamaged, SnapshotUnknown."""
     found = begun(files)
-    snapshot = None if files.snapshot is None else decode_snapshot(f"{files.name}/snapshot", files.snapshot)
+    snapshot = (
+        None if files.snapshot is None else at_once(decode_snapshot(f"{files.name}/snapshot", files.snapshot))
+    )
     begin = WHOLE if snapshot is None else snapshot.begin
     if snapshot is not None and snapshot.replaces_files:  # a start deletes them
         files = replace(files, data=(), index=())

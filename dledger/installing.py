@@ -66,10 +66,10 @@ class Arriving:
             self._check = crc32(request.data, self._check)
         return len(self._data)
 
-    def complete(self) -> bytes | None:
+    def complete(self) -> bytearray | None:
         """All of it; None where its check value is wrong. Either way it is forgotten."""
         assert self._of is not None
-        state = bytes(self._data) if self._check == self._of[3] else None
+        state = self._data if self._check == self._of[3] else None
         self.forget()
         return state
 

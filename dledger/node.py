@@ -180,7 +180,12 @@ class DLedgerNode(Proposing):
             f"{self.store.snapshot_file.name} cannot be written, the next one may",
             server="controller",
         )
-        self._sender = SnapshotSender(self.store.snapshot_file.load, settings.snapshot_chunk_bytes)
+        self._sender = SnapshotSender(
+            self.store.snapshot_file.load,
+            settings.snapshot_chunk_bytes,
+            remake=self._remake_snapshot,
+            clock=self.clock,
+        )
         self._reads = Reads()
         self.followers_reads = FollowersReads(self.clock, on_unreadable)
         self._transfers = TransferWaiters()
@@ -465,14 +470,14 @@ class DLedgerNode(Proposing):
         assert core is not None and log is not None
         loaded: Loaded = ()
         if isinstance(load, LoadChunk):
-            loaded = await self._sender.chunk(load)
+            loaded = await self._sender.chunk(load) or ()
         elif log.begin.index < load.first_index <= log.end_index:
             loaded = await self.followers_reads.read(log, load, self.settings.push_bytes_max)
         self._take(lambda now_ms: core.loaded(load, loaded, now_ms))
         if isinstance(loaded, Unreadable) and loaded.index > core.committed_index:
             self._stand_back(2 * self.settings.election_timeout_max_ms)  # others may have it, and decide it
 
-    def _made_snapshot(self, index: int, state: bytes) -> None:
+    def _made_snapshot(self, index: int, state: bytearray) -> None:
         """What is applied is in the log; it is durable when what waits for the disk before this is."""
         assert self.core is not None
         if index < self.core.log.prev_index:  # another member's snapshot stands for more
@@ -481,12 +486,21 @@ class DLedgerNode(Proposing):
         snapshot = Snapshot(index, self.core.log.term_at(index), state, stated=stated)
         self._take(lambda now_ms: [SaveSnapshot(snapshot)])
 
-    async def _save_snapshot(self, snapshot: Snapshot) -> None:
+    async def _remake_snapshot(self) -> None:
+        if isinstance(self._applier, Applier):
+            self._applier.save()
+        else:
+            self._take(lambda now_ms: [SaveSnapshot(None)])
+        await asyncio.sleep(self.settings.heartbeat_interval_ms / 1000)
+
+    async def _save_snapshot(self, snapshot: Snapshot | None) -> None:
         """Nothing waits for it: where the disk is full, the next one may find room. One of another member may have overtaken
         it."""
         log = self.store.log
         assert self.core is not None and log is not None
-        if snapshot.last_index > self.store.snapshot_index:
+        if snapshot is None:
+            await self._snapshot_write.attempt(self.store.tell_begin_anew())
+        elif snapshot.last_index >= self.store.snapshot_index:  # equal: that one could not be read
             await self._snapshot_write.attempt(self.store.save_snapshot(snapshot))
             self.core.reclaimed(log.begin.index)
             await self._snapshot_write.attempt(self.store.reclaim())

@@ -13,6 +13,7 @@ from zlib import crc32
 from dledger.entry import NO_INDEX, NO_TERM
 from dledger.errors import SnapshotDamaged, SnapshotUnknown
 from dledger.membership import Stated, decode_stated, encode_stated
+from mqruntime.slices import append_by_turns
 
 HEADER = struct.Struct(
     ">"  # offset field
@@ -50,8 +51,8 @@ WHOLE = Begin()
 class Snapshot:
     last_index: int
     last_term: int
-    state: bytes
-    """What the state machine made, and can read."""
+    state: bytes | bytearray
+    """What the state machine made, and can read; nobody changes it."""
     begin: Begin = WHOLE
     stated: tuple[Stated, ...] = ()
     """Who belonged to the group there, where an entry said it; one at most."""
@@ -64,7 +65,8 @@ class Snapshot:
         return replace(self, begin=begin)
 
 
-def encode_snapshot(snapshot: Snapshot) -> bytes:
+async def encode_snapshot(snapshot: Snapshot) -> bytearray:
+    """Its file; others have their turns meanwhile (`mqruntime.slices`)."""
     begin = snapshot.begin
     stated = encode_stated(snapshot.stated).encode()
     header = HEADER.pack(
@@ -78,27 +80,35 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
         begin.check,
         len(snapshot.state),
     )
-    check = crc32(stated, crc32(snapshot.state, crc32(header)))
-    return b"".join((header, snapshot.state, stated, CHECK.pack(check)))
+    data = bytearray(header)
+    check = crc32(stated, await append_by_turns(data, snapshot.state, crc32(header)))
+    data += stated
+    data += CHECK.pack(check)
+    return data
 
 
-def decode_snapshot(name: str, data: bytes) -> Snapshot:
-    """What stands in the file `name`. Raises SnapshotDamaged, SnapshotUnknown, MembersUnknown."""
+async def decode_snapshot(name: str, data: bytes | bytearray) -> Snapshot:
+    """What stands in the file `name`; others have their turns meanwhile. Raises SnapshotDamaged, SnapshotUnknown,
+    MembersUnknown."""
     if len(data) < HEADER.size + CHECK.size or data[:4] != MAGIC:
         raise SnapshotDamaged(name, f"{len(data)} bytes that are no snapshot")
-    if CHECK.unpack_from(data, len(data) - CHECK.size)[0] != crc32(memoryview(data)[: -CHECK.size]):
-        raise SnapshotDamaged(name, "its checksum is not that of its bytes")
     _, version, last_index, last_term, index, term, position, check, size = HEADER.unpack_from(data)
+    view, state = memoryview(data), bytearray()
+    content_end, state_end = len(data) - CHECK.size, HEADER.size + max(0, size)
+    found = await append_by_turns(
+        state, view[HEADER.size : min(state_end, content_end)], crc32(view[: HEADER.size])
+    )
+    stated = bytes(view[state_end:content_end])
+    if CHECK.unpack_from(data, content_end)[0] != crc32(stated, found):
+        raise SnapshotDamaged(name, "its checksum is not that of its bytes")
     if not VERSION <= version <= VERSION_VOID:
         raise SnapshotUnknown(f"{name} is of form {version}", f"forms {VERSION} to {VERSION_VOID}")
-    stated = data[HEADER.size + size : -CHECK.size]
-    whole = HEADER.size + size + len(stated) + CHECK.size == len(data) and size >= 0
+    whole = size >= 0 and state_end <= content_end
     void = version == VERSION_VOID
     fits = void or bool(stated) == (version == VERSION_STATED)
     if not whole or not fits or not NO_INDEX <= index <= last_index:
         raise SnapshotDamaged(name, "its header contradicts itself")
     begin = Begin(index, term, position, check)
-    state = data[HEADER.size : HEADER.size + size]
     return Snapshot(last_index, last_term, state, begin, decode_stated(name, stated.decode()), void)
 
 
@@ -127,4 +137,4 @@ def position_in(snapshot: Snapshot) -> int:
 
 
 def note_in(snapshot: Snapshot) -> bytes:
-    return snapshot.state[PLACE.size :]
+    return bytes(snapshot.state[PLACE.size :])

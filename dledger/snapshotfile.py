@@ -25,7 +25,7 @@ class SnapshotFile:
         data = await self.files.read(self.name)
         if data is None:
             return None
-        snapshot = decode_snapshot(self.name, data)
+        snapshot = await decode_snapshot(self.name, data)
         self.counts.has(snapshot.last_index, len(data))
         return snapshot
 
@@ -38,6 +38,6 @@ class SnapshotFile:
 
     async def replace(self, snapshot: Snapshot) -> int:
         """The same of one that is counted already; its size in the file."""
-        data = encode_snapshot(snapshot)
+        data = await encode_snapshot(snapshot)
         await self.files.replace(self.name, data)
         return len(data)

@@ -281,6 +281,13 @@ class Store:
         await self.begin_behind(snapshot_at(begin, stated, note), begin)
         self.note = note
 
+    async def tell_begin_anew(self) -> None:
+        """Writes the snapshot again that says no more than where the log begins. Raises OSError."""
+        assert self.log is not None and self.settings.same_positions
+        begin = self.log.begin
+        stated = tuple(self.history.span(begin.index, begin.index))
+        await self.snapshot_file.replace(snapshot_at(begin, stated, self.note))
+
     async def begin_behind(self, snapshot: Snapshot, begin: Begin) -> None:
         assert self.log is not None
         await self.snapshot_file.store(snapshot.behind(begin), Origin.MADE)

@@ -73,7 +73,7 @@ class MemorySmallFiles:
     async def read(self, name: str) -> bytes | None:
         return self._files.get(check_name(name))
 
-    async def replace(self, name: str, data: bytes) -> None:
+    async def replace(self, name: str, data: bytes | bytearray) -> None:
         self._files[check_name(name)] = bytes(data)
 
     async def overwrite(self, name: str, data: bytes) -> None:

@@ -31,7 +31,7 @@ class SmallFiles(Protocol):
         also what a predecessor left that was killed between a write or a rename and its sync."""
         ...
 
-    async def replace(self, name: str, data: bytes) -> None:
+    async def replace(self, name: str, data: bytes | bytearray) -> None:
         """Atomic, and durable on return. OSError (ENOSPC, EIO) leaves the old content."""
         ...
 
@@ -94,7 +94,7 @@ class RealSmallFiles:
         data: bytes | None = await wrap(self._read)(self._root / check_name(name), executor=self._thread)
         return data
 
-    async def replace(self, name: str, data: bytes) -> None:
+    async def replace(self, name: str, data: bytes | bytearray) -> None:
         await wrap(_replace)(self._root / check_name(name), data, executor=self._thread)
 
     async def overwrite(self, name: str, data: bytes) -> None:

@@ -23,6 +23,7 @@ from dledger.inspection import (
 from dledger.membership import is_members
 from dledger.snapshot import Begin, Snapshot, decode_snapshot, position_in
 from messagestore.errors import BadSegments, StoreCorrupted
+from mqruntime.slices import at_once
 from raftstore.census import OLD_LOG, Census
 from raftstore.framing import StoredMessage, facts_of, physical_offset
 from raftstore.plainlog import plain_messages
@@ -112,7 +113,7 @@ def place_in(member: MemberFiles) -> tuple[Snapshot | None, bool]:
     if member.snapshot is None:
         return None, False
     try:
-        snapshot = decode_snapshot(f"{member.name}/snapshot", member.snapshot)
+        snapshot = at_once(decode_snapshot(f"{member.name}/snapshot", member.snapshot))
         position_in(snapshot)
     except (SnapshotDamaged, SnapshotUnknown, MembersUnknown):
         return None, True

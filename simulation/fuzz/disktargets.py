@@ -36,6 +36,7 @@ from messagestore.contractmark import ContractMark, ContractMarkDamaged
 from messagestore.properties import parse_properties
 from messagestore.record import RecordError, decode
 from mqruntime.properties import PropertiesError, dump, parse
+from mqruntime.slices import at_once
 from raftstore.divide import Divide, decode_divide, encode_divide
 from raftstore.queueends import QueueEnd, QueueEndsUnreadable, decode_queue_ends, encode_queue_ends
 from remoting.bodies.filters import ConsumerFilterWrapper
@@ -93,9 +94,9 @@ def raft_entry(data: bytes) -> None:
 
 
 def raft_snapshot(data: bytes) -> None:
-    found = decode_snapshot("snapshot", data)
+    found = at_once(decode_snapshot("snapshot", data))
     if not found.replaces_files:
-        assert decode_snapshot("snapshot", encode_snapshot(found)) == found
+        assert at_once(decode_snapshot("snapshot", at_once(encode_snapshot(found)))) == found
 
 
 def raft_members(data: bytes) -> None:
@@ -287,7 +288,7 @@ DISK = [
     Target(
         "raft snapshot",
         raft_snapshot,
-        [encode_snapshot(SNAPSHOT)],
+        [bytes(at_once(encode_snapshot(SNAPSHOT)))],
         (SnapshotDamaged, SnapshotUnknown, MembersUnknown),
     ),
     Target(

@@ -329,13 +329,14 @@ class SimulatedSmallFiles:
         check_name(name)
         return await self._turn(self._disk.read_us, step, "read", name)
 
-    async def replace(self, name: str, data: bytes) -> None:
+    async def replace(self, name: str, data: bytes | bytearray) -> None:
         check_name(name)
-        inode = Inode.durable(data)
+        content = bytes(data)
+        inode = Inode.durable(content)
 
         def rename() -> None:
             self._disk.check("replace", name)
-            self._disk.allocate(inode, whole_pages(data), name)
+            self._disk.allocate(inode, whole_pages(content), name)
             self._disk.entries[name] = inode
 
         renamed = self._turn(self._disk.sync_us, rename, "rename", name, len(data))

@@ -506,15 +506,16 @@ def where_it_always_began(self: Snapshot, begin: Begin) -> Snapshot:
 
 
 @bug("snapshot-of-what-is-decided", DLedgerNode, "_made_snapshot")
-def as_if_all_was_applied(self: DLedgerNode, index: int, state: bytes) -> None:
+def as_if_all_was_applied(self: DLedgerNode, index: int, state: bytearray) -> None:
     """A snapshot claims entries that its state has not in it."""
     made_snapshot(self, self._applier.decided_index, state)
 
 
 @bug("snapshot-forgets-its-term", SnapshotSender, "chunk")
-async def of_no_term(self: SnapshotSender, load: LoadChunk) -> Chunk:
+async def of_no_term(self: SnapshotSender, load: LoadChunk) -> Chunk | None:
     """Who takes it does not know of which term the entry before its log is."""
-    return replace(await read_chunk(self, load), index_term=0)
+    chunk = await read_chunk(self, load)
+    return None if chunk is None else replace(chunk, index_term=0)
 
 
 echoed = Progress.echoed

@@ -48,7 +48,7 @@ class HashedState:
         for number in (self.count, self.last_index, self.state):
             yield b"%d " % number
 
-    def snapshot_load(self, data: bytes) -> Iterator[None]:
+    def snapshot_load(self, data: bytes | bytearray) -> Iterator[None]:
         count, last_index, state = map(int, data.split())
         yield
         self.check.saw_load(self.member, count, last_index, state)

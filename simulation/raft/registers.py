@@ -46,7 +46,7 @@ class Registers:
     def snapshot_save(self) -> Iterator[bytes]:
         yield json.dumps(self.values).encode()
 
-    def snapshot_load(self, data: bytes) -> Iterator[None]:
+    def snapshot_load(self, data: bytes | bytearray) -> Iterator[None]:
         self.values = json.loads(data)
         yield
 

@@ -156,6 +156,7 @@ COMMANDS: dict[str, Run | Elsewhere] = {
     "python -m scripts.bench.startup": Run("--runs", "--help"),
     "python -m scripts.bench.ledger": Run("--behind", "--help"),
     "python -m scripts.bench.statechanges": Run("--changes", "--help"),
+    "python -m scripts.bench.snapshots": Run("--mib", "--help"),
     "python -m scripts.bench.footprint": Run("--seconds", "--help"),
     "python -m scripts.bench.java_outage": Run("--count", "--help"),
     "python -m scripts.bench.cli": Run("--runs", "--help"),

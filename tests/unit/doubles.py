@@ -30,7 +30,7 @@ class MemoryFiles:
     async def read(self, name: str) -> bytes | None:
         return self.content.get(name)
 
-    async def replace(self, name: str, data: bytes) -> None:
+    async def replace(self, name: str, data: bytes | bytearray) -> None:
         await asyncio.sleep(0)  # a disk takes time: others run meanwhile
         self.content[name] = data
         self.replaced += 1

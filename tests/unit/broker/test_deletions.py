@@ -140,7 +140,7 @@ def test_a_deletion_is_on_disk_behind_what_it_took_away() -> None:
     class Noting(MemoryFiles):
         written: list[str]
 
-        async def replace(self, name: str, data: bytes) -> None:
+        async def replace(self, name: str, data: bytes | bytearray) -> None:
             await super().replace(name, data)
             self.written.append(name)
 
@@ -161,7 +161,7 @@ def test_a_deletion_that_was_made_while_others_are_written_waits_for_its_turn() 
     class Meanwhile(MemoryFiles):
         then: Callable[[], None]
 
-        async def replace(self, name: str, data: bytes) -> None:
+        async def replace(self, name: str, data: bytes | bytearray) -> None:
             await super().replace(name, data)
             if name == TOPICS_FILE and self.replaced == 1:
                 self.then()

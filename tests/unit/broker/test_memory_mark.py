@@ -21,7 +21,7 @@ class Files:
     async def read(self, name: str) -> bytes | None:
         return self.content.get(name)
 
-    async def replace(self, name: str, data: bytes) -> None:
+    async def replace(self, name: str, data: bytes | bytearray) -> None:
         if self.full:
             raise OSError(errno.ENOSPC, "No space left on device", name)
         self.writes += 1

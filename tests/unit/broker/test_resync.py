@@ -311,7 +311,7 @@ def test_one_that_holds_what_its_master_lacks_is_refused_while_it_counts_and_the
 class DoubtfulFiles(MemoryFiles):
     """What is replaced is there, and its sync fails."""
 
-    async def replace(self, name: str, data: bytes) -> None:
+    async def replace(self, name: str, data: bytes | bytearray) -> None:
         await super().replace(name, data)
         raise OSError(errno.EIO, "Input/output error")
 

@@ -37,14 +37,18 @@ class SavedSum(Sum):
     def snapshot_save(self) -> Iterator[bytes]:
         yield b"%d" % self.value
 
-    def snapshot_load(self, data: bytes) -> Iterator[None]:
+    def snapshot_load(self, data: bytes | bytearray) -> Iterator[None]:
         yield
         self.value = int(data)
 
 
 class SavingGroup(ChangingGroup):
+    def __init__(self) -> None:
+        super().__init__()
+        self.sums: dict[str, SavedSum] = {}
+
     def made(self, name: str) -> DLedger:
-        machine = SavedSum()
+        machine = self.sums[name] = SavedSum()
         settings = replace(SETTINGS, snapshot_entries=20, snapshot_margin_entries=0)
         runtime = self.files[name].runtime()
         ledger = DLedger(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from zlib import crc32
@@ -28,9 +28,11 @@ from dledger.snapshotsender import SnapshotSender
 from dledger.store import Store
 from dledger.termruns import TermRuns
 from mqruntime.segments import RealSegmentDirectory
+from mqruntime.slices import at_once
 from mqruntime.smallfiles import RealSmallFiles
 from mqruntime.tasks import Tasks
 from tests.unit.dledger.raftharness import core, elected, entries, held, replies, sent
+from tests.unit.doubles import ManualClock
 
 SETTINGS = DLedgerSettings(
     data_file_bytes=8192, index_file_bytes=32 * 32, entry_bytes_max=1024, snapshot_margin_entries=5
@@ -41,21 +43,21 @@ SNAPSHOT = Snapshot(41, 3, b"state", Begin(7, 2, 8192, 99))
 
 
 def test_a_snapshot_is_read_as_it_was_written_and_never_otherwise() -> None:
-    data = encode_snapshot(SNAPSHOT)
-    assert decode_snapshot("s", data) == SNAPSHOT
+    data = at_once(encode_snapshot(SNAPSHOT))
+    assert at_once(decode_snapshot("s", data)) == SNAPSHOT
     for at in range(len(data)):
         damaged = data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :]
         with pytest.raises(SnapshotDamaged, match="^s: "):
-            decode_snapshot("s", damaged)
+            at_once(decode_snapshot("s", damaged))
         with pytest.raises(SnapshotDamaged):
-            decode_snapshot("s", data[:at])
+            at_once(decode_snapshot("s", data[:at]))
 
 
 def test_a_newer_form_is_refused_as_such() -> None:
-    data = bytearray(encode_snapshot(SNAPSHOT)[:-4])
+    data = bytearray(at_once(encode_snapshot(SNAPSHOT))[:-4])
     data[5] = 4
     with pytest.raises(SnapshotUnknown, match="form 4"):
-        decode_snapshot("s", bytes(data) + crc32(data).to_bytes(4, "big"))
+        at_once(decode_snapshot("s", bytes(data) + crc32(data).to_bytes(4, "big")))
 
 
 # A log that begins later
@@ -200,7 +202,7 @@ def test_a_log_that_ends_before_its_snapshot_is_damaged(tmp_path: Path) -> None:
         for name in data_files(tmp_path)[3:]:
             (tmp_path / "n/data" / name).unlink()
         assert store.log is not None
-        (tmp_path / "n/snapshot").write_bytes(encode_snapshot(Snapshot(150, 1, b"s")))
+        (tmp_path / "n/snapshot").write_bytes(at_once(encode_snapshot(Snapshot(150, 1, b"s"))))
         with pytest.raises(LogDamaged, match="up to 150 are in n/snapshot"):
             await opened(tmp_path).open()
 
@@ -346,16 +348,52 @@ def test_what_did_not_arrive_as_it_was_sent_is_begun_anew_after_a_beat() -> None
     assert LoadChunk("b", -1, 0) in raft.tick(raft.heartbeat_due_ms)
 
 
+async def nothing() -> None:
+    """Nobody makes a snapshot."""
+
+
+def sender_of(
+    read: Callable[[], Awaitable[Snapshot | None]],
+    chunk_bytes: int,
+    remake: Callable[[], Awaitable[None]] = nothing,
+) -> SnapshotSender:
+    return SnapshotSender(read, chunk_bytes, remake=remake, clock=ManualClock())
+
+
+@pytest.mark.parametrize("why", [SnapshotDamaged("s", "a test says so"), OSError(5, "a test says so")])
+def test_a_snapshot_that_cannot_be_read_is_made_anew(
+    why: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    held: list[Snapshot] = []
+
+    async def read() -> Snapshot:
+        if not held:
+            raise why
+        return held[0]
+
+    async def remake() -> None:
+        held.append(Snapshot(9, 2, b"anew"))
+
+    async def run() -> None:
+        sender = sender_of(read, 100, remake)
+        assert await sender.chunk(LoadChunk("b", 7, 2)) is None
+        chunk = await sender.chunk(LoadChunk("b", 7, 2))
+        assert chunk is not None and (chunk.index, chunk.offset, chunk.data) == (9, 0, b"anew")
+
+    asyncio.run(run())
+    assert "made anew" in caplog.text
+
+
 @given(st.binary(max_size=40), st.integers(1, 9))
 def test_a_snapshot_arrives_as_it_was_sent(state: bytes, chunk_bytes: int) -> None:
     async def read() -> Snapshot:
         return Snapshot(7, 2, state)
 
     async def run() -> None:
-        sender, arriving, index, offset = SnapshotSender(read, chunk_bytes), Arriving(), -1, 0
+        sender, arriving, index, offset = sender_of(read, chunk_bytes), Arriving(), -1, 0
         while True:
             chunk = await sender.chunk(LoadChunk("b", index, offset))
-            assert len(chunk.data) <= chunk_bytes
+            assert chunk is not None and len(chunk.data) <= chunk_bytes
             request = InstallRequest(3, chunk.index, 2, chunk.size, chunk.check, chunk.offset, chunk.data)
             index, offset = chunk.index, arriving.take(request)
             if offset == chunk.size:
@@ -382,7 +420,7 @@ class Sum:
         for at in range(len(self.state)):
             yield self.state[at : at + 1]
 
-    def snapshot_load(self, data: bytes) -> Iterator[None]:
+    def snapshot_load(self, data: bytes | bytearray) -> Iterator[None]:
         for _ in data:
             yield
         self.state = data

@@ -32,7 +32,7 @@ class Files(MemoryFiles):
                 raise PowerCut
             self.left -= 1
 
-    async def replace(self, name: str, data: bytes) -> None:
+    async def replace(self, name: str, data: bytes | bytearray) -> None:
         self._step()
         await super().replace(name, data)
 
@@ -80,7 +80,7 @@ def test_a_load_mends_the_copy_that_is_bad(name: str, damage: bytes | None) -> N
 
 def test_a_disk_that_takes_nothing_keeps_no_good_copy_from_being_read() -> None:
     class FullDisk(Files):
-        async def replace(self, name: str, data: bytes) -> None:
+        async def replace(self, name: str, data: bytes | bytearray) -> None:
             raise OSError(errno.ENOSPC, "full")
 
     assert asyncio.run(EpochFile(FullDisk({BACKUP: stored(NEW)[BACKUP]})).load()) == NEW
@@ -128,7 +128,7 @@ def test_a_power_cut_within_a_store_leaves_the_old_history_or_the_new(
 class FullDisk(Files):
     """Takes nothing new. A power cut in the middle of an overwrite leaves the first half of it."""
 
-    async def replace(self, name: str, data: bytes) -> None:
+    async def replace(self, name: str, data: bytes | bytearray) -> None:
         raise OSError(errno.ENOSPC, "full")
 
     async def overwrite(self, name: str, data: bytes) -> None:

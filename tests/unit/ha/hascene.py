@@ -49,7 +49,7 @@ class Files(MemoryFiles):
         self.kept: dict[str, bytes] = {}
         self.keeps = 0
 
-    async def replace(self, name: str, data: bytes) -> None:
+    async def replace(self, name: str, data: bytes | bytearray) -> None:
         if self.gate is not None:
             self.waiting += 1
             await self.gate.wait()

@@ -164,7 +164,7 @@ def test_after_a_write_that_failed_half_way_the_file_holds_the_history_again() -
     """Else bytes that come under the old history would be another epoch's for the next process."""
 
     class SecondFails(MemoryFiles):
-        async def replace(self, name: str, data: bytes) -> None:
+        async def replace(self, name: str, data: bytes | bytearray) -> None:
             if self.replaced == 5:  # after a binding, twice the file, and again but for its second copy
                 self.replaced += 1
                 raise OSError(errno.EIO, "failed")

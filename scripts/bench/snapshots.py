@@ -1,0 +1,187 @@
+"""How long a snapshot of a large state holds the loop of a member: made, sent and installed, read at a start.
+
+    python -m scripts.bench.snapshots [--mib 64] [--runs 3] [--directory DIR]
+
+In a process of its own two members of three write down a state of so many MiB, twice, so that their logs begin later; the third
+one, whose disk was lost, is sent the newest snapshot while entries keep coming; then it is stopped, and starts from its disk.
+All in one loop, on a real disk, over loopback: the longest turn of it in CPU, the work of all members together. The probe of
+the same run: a CRC-32 of as many bytes in one go. Exits 1 where a median is beyond 20 ms."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+from zlib import crc32
+
+from dledger import DLedger, DLedgerSettings
+from dledger.errors import NotLeader
+from dledger.snapshotcounts import Origin
+from mqruntime.collector import Collector
+from mqruntime.realruntime import real_runtime
+from scripts.bench.ledger import longest_turn
+from scripts.bench.measured import machine, spread
+from scripts.bench.options import bounded, options
+from tests.unit.dledger.ledgergroup import free_ports
+
+TURN_MS_MAX = 20
+PIECE_BYTES = 64 << 10
+ENTRIES = 1_000
+"""Behind what a snapshot stands for, until the next one."""
+LOOK_AGAIN_S = 0.01
+PROBE = "CRC-32 in one go"
+
+
+class Pieces:
+    """A state machine that keeps what it is given, if that is a piece."""
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+
+    def apply(self, index: int, body: bytes) -> object:
+        if len(body) == PIECE_BYTES:
+            self.pieces.append(body)
+        return None
+
+    def snapshot_save(self) -> Iterator[bytes]:
+        yield from self.pieces
+
+    def snapshot_load(self, data: bytes | bytearray) -> Iterator[None]:
+        pieces: list[bytes] = []
+        view = memoryview(data)
+        for start in range(0, len(view), PIECE_BYTES):
+            pieces.append(bytes(view[start : start + PIECE_BYTES]))
+            yield
+        self.pieces = pieces
+
+
+class Group:
+    """Three members, each of whom may be started."""
+
+    def __init__(self, root: Path, mib: int) -> None:
+        ports = free_ports(3)
+        self.peers = {f"n{number}": f"127.0.0.1:{port}" for number, port in enumerate(ports)}
+        self.root = root
+        self.count = (mib << 20) // PIECE_BYTES
+        self.settings = replace(
+            DLedgerSettings(),
+            snapshot_entries=self.count + ENTRIES,
+            snapshot_bytes=1 << 40,
+            snapshot_margin_entries=0,
+        )
+        self.members: dict[str, DLedger] = {}
+
+    async def start(self, name: str) -> DLedger:
+        state = Pieces()
+        member = DLedger(
+            self_id=name, peers=self.peers, group="bench", runtime=real_runtime(self.root / name),
+            state_machine=state, snapshots=state, settings=self.settings,
+        )  # fmt: skip
+        await member.start()
+        self.members[name] = member
+        return member
+
+    async def append(self, *bodies: bytes) -> None:
+        """Returns once all are decided."""
+        while True:
+            for member in self.members.values():
+                with suppress(NotLeader):
+                    await member.append(*bodies)
+                    return
+            await asyncio.sleep(LOOK_AGAIN_S)
+
+    async def append_until(self, reached: Callable[[], bool]) -> None:
+        """Entries keep coming."""
+        while not reached():
+            await self.append(*[b"entry"] * 10)
+            await asyncio.sleep(LOOK_AGAIN_S)
+
+
+async def measured(work: Awaitable[object]) -> float:
+    ended = asyncio.Event()
+    watched = asyncio.create_task(longest_turn(ended))
+    await asyncio.sleep(0)
+    await work
+    ended.set()
+    return await watched
+
+
+def measure(root: Path, mib: int, answer: Connection) -> None:
+    async def run() -> None:
+        Collector().start()
+        group = Group(root, mib)
+        await asyncio.gather(*map(group.start, group.peers))
+        await group.append(b"the group is there")
+        await group.members.pop("n2").stop()
+        shutil.rmtree(root / "n2")
+        for _ in range(group.count):
+            await group.append(os.urandom(PIECE_BYTES))
+        held = group.members
+        first = await measured(
+            group.append_until(lambda: all(each.snapshots.last_index > 0 for each in held.values()))
+        )
+        last = max(each.snapshots.last_index for each in held.values())
+        again = await measured(
+            group.append_until(lambda: all(each.snapshots.last_index > last for each in held.values()))
+        )
+        answer.send(("made", max(first, again)))
+
+        async def install() -> None:
+            third = await group.start("n2")
+            await group.append_until(lambda: third.snapshots.written[Origin.INSTALLED] > 0)
+
+        answer.send(("sent and installed", await measured(install())))
+        await group.members.pop("n2").stop()
+        answer.send(("read at a start", await measured(group.start("n2"))))
+        state = bytes(mib << 20)
+        began = time.thread_time()
+        crc32(state)
+        answer.send((PROBE, (time.thread_time() - began) * 1000))
+        os._exit(0)
+
+    asyncio.run(run())
+
+
+def main() -> None:
+    parser = options(__doc__)
+    parser.add_argument("--mib", type=bounded(1, 200), default=64)
+    parser.add_argument("--runs", type=bounded(1, 100), default=3)
+    parser.add_argument("--directory")
+    arguments = parser.parse_args()
+    print(machine(), flush=True)
+    found: dict[str, list[float]] = {}
+    spawn = multiprocessing.get_context("spawn")
+    for _ in range(arguments.runs):
+        with tempfile.TemporaryDirectory(dir=arguments.directory) as folder:
+            ours, theirs = spawn.Pipe()
+            child = spawn.Process(target=measure, args=(Path(folder), arguments.mib, theirs))
+            child.start()
+            theirs.close()
+            with suppress(EOFError):
+                while True:
+                    what, value = ours.recv()
+                    found.setdefault(what, []).append(value)
+            child.join()
+            if child.exitcode:
+                raise SystemExit("a member failed; the lines above say why")
+    for what, values in found.items():
+        print(f"{arguments.mib} MiB  {what:20} {spread(values, 'ms')}")
+    print(machine())
+    slow = [
+        what for what, values in found.items() if what != PROBE and statistics.median(values) > TURN_MS_MAX
+    ]
+    if slow:
+        raise SystemExit(f"held the loop for more than {TURN_MS_MAX} ms: {', '.join(slow)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""A leader whose snapshot rotted makes it anew of what is applied, for those who need it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.unit.dledger.ledgergroup import until
+from tests.unit.dledger.test_ledger import played
+from tests.unit.dledger.test_ledger_clients import Clients
+from tests.unit.dledger.test_member_changes import SavingGroup, written
+
+SETTLED_S = 0.02
+
+
+def rot(group: SavingGroup) -> None:
+    """Of all who run."""
+    for name in group.members:
+        small = group.files[name].small
+        (file,) = (each for each in small if each.endswith("/snapshot"))
+        data = bytearray(small[file])
+        data[-5] ^= 1
+        small[file] = bytes(data)
+
+
+@pytest.mark.parametrize("behind", [0, 3], ids=["of all that is applied", "with entries behind it"])
+def test_a_member_that_needs_a_rotten_snapshot_gets_a_new_one(behind: int) -> None:
+    async def story() -> None:
+        async with SavingGroup() as group, Clients(group) as clients:
+            lead = (await group.leader()).metadata.self_id
+            late = next(name for name in group.members if name != lead)
+            end = await written(group, clients, b"+1")
+            await group.stop(late)
+            while True:
+                count = await written(group, clients, b"+1")
+                await asyncio.sleep(SETTLED_S)
+                running = list(group.members.values())
+                if count > end + 60 and all(each.snapshots.last_index == count for each in running):
+                    break
+                assert count < end + 5_000, "snapshots are made"
+            for _ in range(behind):
+                count = await written(group, clients, b"+1")
+            rot(group)
+            await group.start(late)
+            await until(lambda: group.members[late].metadata.applied_index >= count)
+            assert len({group.sums[name].value for name in group.members}) == 1
+
+    played(story)

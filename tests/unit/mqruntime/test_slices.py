@@ -1,0 +1,41 @@
+"""Many bytes in slices: the same result, and others between them."""
+
+from __future__ import annotations
+
+import asyncio
+from zlib import crc32
+
+import pytest
+
+from mqruntime import slices
+from mqruntime.slices import append_by_turns, at_once, crc32_by_turns
+
+DATA = bytes(range(250))
+
+
+@pytest.mark.parametrize("size", [1, 9, 249, 250, 1_000])
+def test_how_large_slices_are_changes_no_result(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slices, "SLICE_BYTES", size)
+    target = bytearray(b"before")
+    assert at_once(append_by_turns(target, DATA, 7)) == at_once(crc32_by_turns(DATA, 7)) == crc32(DATA, 7)
+    assert target == b"before" + DATA
+
+
+def test_others_have_a_turn_between_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slices, "SLICE_BYTES", 50)
+
+    async def run() -> int:
+        turns = 0
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        counting = asyncio.create_task(count())
+        await append_by_turns(bytearray(), DATA)
+        counting.cancel()
+        return turns
+
+    assert asyncio.run(run()) == len(DATA) / 50 - 1
