@@ -113,7 +113,7 @@ class Proposing:
         return await self._decided(self._proposals.gather(bodies, core.term), timeout_ms)
 
     def _refuse_oversized(self, sizes: Sequence[int]) -> None:
-        bytes_max = self.settings.entry_bytes_max
+        bytes_max = self.settings.proposal_bytes_max
         for size in (min(sizes), max(sizes)) if sizes else ():
             if not 0 < size <= bytes_max:
                 raise ValueError(f"an entry's body has 1 to {bytes_max} bytes, not {size}")

@@ -7,7 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from remoting.frame import FRAME_BYTES_MAX
+
 INDEX_UNIT_BYTES = 32
+PUSHED_BYTES_MAX = FRAME_BYTES_MAX - (128 << 10)
+"""Of an entry's body: a PUSH is one frame, and has room for that besides."""
 PUSH_ENTRIES_LIMIT = 1 << 16
 """No leader's settings allow more: who sends millions of empty entries would stop a member for seconds."""
 
@@ -60,6 +64,11 @@ class DLedgerSettings:
     """A larger state is not taken from a leader: it is held in memory until it is complete."""
     checks_addresses: bool = True
     """A member's requests count only from the host that the peer list gives it."""
+
+    @property
+    def proposal_bytes_max(self) -> int:
+        """Of a new entry's body: no follower can be sent a larger one, and all behind it would wait for ever."""
+        return min(self.entry_bytes_max, PUSHED_BYTES_MAX)
 
     def __post_init__(self) -> None:
         if (

@@ -35,7 +35,9 @@ class LedgerLog(LogFiles):
     def __init__(self, node: DLedgerNode, *, hot_segments: int, queue_ends: Callable[[], bytes]) -> None:
         """`queue_ends()` is what a log that begins later is to know of the queues, see raftstore.queueends."""
         super().__init__(node.settings.data_file_bytes, hot_segments)
-        self.record_bytes_max -= ENTRY_HEADER_BYTES
+        self.record_bytes_max = min(
+            self.record_bytes_max - ENTRY_HEADER_BYTES, node.settings.proposal_bytes_max
+        )
         self._node = node
         self._queue_ends = queue_ends
         self._old: OldLog | None = None

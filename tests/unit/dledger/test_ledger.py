@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -19,6 +20,7 @@ from dledger import (
 )
 from dledger.entry import ENTRY_HEADER_BYTES
 from dledger.messages import ResultCode
+from dledger.settings import PUSHED_BYTES_MAX
 from mqruntime.memoryruntime import MemoryFiles
 from mqruntime.storelock import StoreLocked
 from remoting.errors import AddressInUse
@@ -44,6 +46,28 @@ def played(story: Callable[[], Awaitable[None]]) -> None:
         await story()
 
     asyncio.run(run())
+
+
+def test_what_fits_into_no_push_is_refused_and_the_largest_that_does_reaches_all() -> None:
+    """One that a leader holds and nobody can be sent would hold up all behind it for ever."""
+    settings = replace(SETTINGS, entry_bytes_max=16 << 20, data_file_bytes=32 << 20, index_file_bytes=1 << 16)
+
+    async def story() -> None:
+        async with LedgerGroup(settings=settings) as group:
+            leader = await group.leader()
+            with pytest.raises(ValueError, match=f"1 to {PUSHED_BYTES_MAX} bytes"):
+                await leader.append(bytes(PUSHED_BYTES_MAX + 1))
+            end = None
+            while end is None:
+                with suppress(NotLeader, OutcomeUnknown):  # sending it takes longer than an election
+                    leader = await group.leader()
+                    await leader.append(bytes(PUSHED_BYTES_MAX))
+                    end = (await leader.append(b"behind it")).index
+            await until(
+                lambda: all(member.metadata.applied_index >= end for member in group.members.values())
+            )
+
+    played(story)
 
 
 def test_what_was_appended_has_index_and_position_and_is_got_from_every_member() -> None:

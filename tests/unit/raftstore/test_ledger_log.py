@@ -37,7 +37,7 @@ def entry(index: int, position: int, body: bytes) -> bytes:
 def log_of(*files: bytes, end: int) -> LedgerLog:
     opened = [File(content) for content in files]
     node: Any = SimpleNamespace(
-        settings=SimpleNamespace(data_file_bytes=FILE),
+        settings=SimpleNamespace(data_file_bytes=FILE, proposal_bytes_max=FILE),
         data=SimpleNamespace(
             files=opened, file=lambda number: opened[number] if number < len(opened) else None
         ),
