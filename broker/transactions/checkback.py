@@ -1,11 +1,10 @@
 """Asks producers what became of halves that they did not end (39).
 
 Invariant: only a master that may write asks, and a half is put back, counted, and confirmed before it is asked for; so it is
-asked for transactionCheckMax times at most, whoever is master. One whose group's producers leave unread what they are sent is
-put off, uncounted, within the same round: more at once would cut their connections. One whose group has no producer connected
-is not counted, too: it waits for fileReservedTime, moved up in its queue when much has come behind it. One that no record has
-room for once it is put back, as a Java broker may have stored it, is asked for where it stands, as often by each master. What
-nobody ended is kept in a topic of its own."""
+asked for transactionCheckMax times at most, whoever is master. One whose group has no producer connected is not counted: it
+waits for fileReservedTime, moved up in its queue when much has come behind it. One that no record has room for once it is put
+back, as a Java broker may have stored it, is asked for where it stands, as often by each master. What nobody ended is kept in
+a topic of its own."""
 
 from __future__ import annotations
 
@@ -40,15 +39,11 @@ logger = logging.getLogger("broker.transactions")
 LOOKS_A_TURN = 1_000
 READ_A_TURN = 32
 IN_FLIGHT_MAX = 1_024
-IN_FLIGHT_BYTES_MAX = 4 << 20
-"""May come to one connection at once, beyond what it has left unread."""
+IN_FLIGHT_BYTES_MAX = 64 << 20
 DAMAGES_TOLD_MAX = 1_000
 IN_PLACE_MAX = 1_000
 """Of those that cannot be put back so many are asked for at a time."""
 RETRY_MS = 100
-PUT_OFF_MS = 1_000
-PASS_SHARE = 10
-"""Looking again for producers that read takes a tenth of the time at most."""
 SPAN_MIN = 100_000
 """A half is moved up when so many came behind it, and twice as many as are open: a new master reads all that came since."""
 
@@ -60,10 +55,6 @@ class Asked(NamedTuple):
     root: int
     group: str
     half: Message
-
-    @property
-    def size(self) -> int:
-        return len(self.half.body) + len(self.half.properties)
 
 
 class CheckBack:
@@ -89,8 +80,6 @@ class CheckBack:
         self._turns = ProducerTurns(producers)
         self._clock = clock
         self._settings = settings
-        self._in_place_asked: set[int] = set()  # in this round
-        self._put_off = False
         self._asked: deque[Asked] = deque()
         self._asked_bytes = 0
         self._failure = RepeatedFailure()
@@ -112,57 +101,38 @@ class CheckBack:
         end = self._transactions.confirmed_end()
         while self._asked and self._asked[0].end_offset <= end:
             asked = self._asked.popleft()
-            self._asked_bytes -= asked.size
+            self._asked_bytes -= len(asked.half.body)
             table = self._transactions.open
             half = None if table is None else table.find(asked.root)
             if half is not None and half.place == asked.half.physical_offset:
                 self._ask(asked)
 
     async def run(self) -> None:
-        wait_ms = self._settings.transaction_check_interval
         while True:
-            await asyncio.sleep(wait_ms / 1000)
-            began_ms = self._clock.monotonic_ms()
+            await asyncio.sleep(self._settings.transaction_check_interval / 1000)
             try:
                 await self.round()
             except (StoreError, OSError) as error:
                 if self._failure.failed(str(error), self._clock.monotonic_ms()):
                     logger.error("halves cannot be read, trying on", extra=fields(why=error))
-            took_ms = self._clock.monotonic_ms() - began_ms
-            wait_ms = max(RETRY_MS, self._settings.transaction_check_interval - took_ms)
 
     async def round(self) -> None:
-        """Looks at every half that is open now and due, once; at those that were put off again and again, until the next round
-        is due. StoreError, OSError."""
-        due_ms = began_ms = self._clock.monotonic_ms()
-        end_ms = began_ms + self._settings.transaction_check_interval
-        self._in_place_asked.clear()
-        while await self._pass(due_ms):
-            now_ms = self._clock.monotonic_ms()
-            pause_ms = max(PUT_OFF_MS, PASS_SHARE * (now_ms - began_ms))
-            began_ms = now_ms + pause_ms
-            if began_ms >= end_ms:
-                return
-            await asyncio.sleep(pause_ms / 1000)
-
-    async def _pass(self, now_ms: int) -> bool:
-        """Whether some of those that were due at `now_ms` were put off."""
+        """Looks at every half that is open now, once. StoreError, OSError."""
         transactions, term = self._transactions, self._transactions.term
         if transactions.open is None:
-            return False
-        self._put_off, looked = False, 0
+            return
+        now_ms, looked = self._clock.monotonic_ms(), 0
         for number, root in enumerate(transactions.open.roots(), 1):
             if number % LOOKS_A_TURN == 0 or looked == READ_A_TURN:
                 looked = 0
                 await asyncio.sleep(0)
             await self._room(term)
             if transactions.term != term or transactions.open is None or not self._role.accepts_sends:
-                return False
+                return
             half = transactions.open.find(root)
             if half is not None and half.due_ms <= now_ms:
                 looked += await self._look(half, transactions.open.group_name(half), now_ms, term)
         transactions.note_progress()
-        return self._put_off
 
     async def _room(self, term: int) -> None:
         """Until this master may store more, or is none any more."""
@@ -178,10 +148,8 @@ class CheckBack:
 
     async def _look(self, half: Half, group: str, now_ms: int, term: int) -> bool:
         """Whether it was read, which takes time."""
-        connected = self._turns.has_any(group)
-        asks = connected and self._turns.has_room(group) and half.root not in self._in_place_asked
-        is_old = not connected and self._is_old(half, now_ms)
-        self._put_off |= connected and not self._turns.has_room(group)
+        asks = self._turns.has_any(group)
+        is_old = not asks and self._is_old(half, now_ms)
         if not (asks or is_old or self._lags(half)):
             return False
         try:
@@ -203,8 +171,7 @@ class CheckBack:
         ):
             self._give_up(half, found)
         else:
-            due_ms = max(self._clock.monotonic_ms(), now_ms + 1) if asks else half.due_ms
-            self._put_back(half, found, group, due_ms, asks=asks)
+            self._put_back(half, found, group, asks=asks)
         return True
 
     def _note_damaged(self, place: int, why: str) -> None:
@@ -238,8 +205,7 @@ class CheckBack:
         logger.error("a half message was not ended, and is given up", extra=told)
         self._transactions.ended(half, None, appended.end_offset)
 
-    def _put_back(self, half: Half, found: Message, group: str, due_ms: int, *, asks: bool) -> None:
-        """It is due again after `due_ms`."""
+    def _put_back(self, half: Half, found: Message, group: str, *, asks: bool) -> None:
         message = put_back(found, root=half.root, asks=asks)
         (appended,) = self._store.append([message])
         if appended.error in NEVER_STORED:
@@ -249,6 +215,7 @@ class CheckBack:
         if appended.error is not None:
             self._note_refused(appended.error)
             return
+        due_ms = self._clock.monotonic_ms() if asks else half.due_ms
         self._transactions.half_stored(message, appended, due_ms)
         self._transactions.done_with(half.queue_offset)
         if asks:
@@ -275,7 +242,6 @@ class CheckBack:
             self._give_up(half, found)
             return
         self._in_place[half.root] = times + 1
-        self._in_place_asked.add(half.root)
         self._will_ask(Asked(self._transactions.stored_end, half.root, group, found))
 
     def _room_in_place(self) -> bool:
@@ -287,7 +253,7 @@ class CheckBack:
 
     def _will_ask(self, asked: Asked) -> None:
         self._asked.append(asked)
-        self._asked_bytes += asked.size
+        self._asked_bytes += len(asked.half.body)
         self.acknowledged()
 
     def _note_refused(self, why: PutStatus) -> None:

@@ -159,6 +159,7 @@ COMMANDS: dict[str, Run | Elsewhere] = {
     "python -m scripts.bench.snapshots": Run("--mib", "--help"),
     "python -m scripts.bench.footprint": Run("--seconds", "--help"),
     "python -m scripts.bench.java_outage": Run("--count", "--help"),
+    "python -m scripts.bench.java_outage --sides ours-raft,java-raft --count 20": Run("ours-raft", "--help"),
     "python -m scripts.bench.cli": Run("--runs", "--help"),
     "python -m scripts.bench.connections": Run("--connections", "--help"),
     "python -m scripts.bench.replaylog": Run("--body", "--help"),

@@ -16,7 +16,6 @@ from broker.settings.broker import BrokerSettings
 from broker.tables.topics import Topics
 from broker.transactions.checkback import CheckBack
 from broker.transactions.outcomes import Outcome
-from broker.transactions.producerturns import UNREAD_BYTES_MAX
 from broker.transactions.records import half_of
 from messagestore.errors import RecordDamaged
 from messagestore.messages import Appended, MessageToStore, PutStatus, QueueEntry
@@ -40,8 +39,7 @@ class Asker:
         self.bench.lead()
         self.role = ScriptedRole()
         self.asked: list[RemotingCommand] = []
-        peer = SimpleNamespace(closed=False, one_way=self.asked.append, unsent_bytes=0)
-        self.peer = peer
+        peer = SimpleNamespace(closed=False, one_way=self.asked.append)
         self.producers = [Client("10.0.4.1@p", cast(Any, peer), "JAVA", 0)]
         self.check_back = CheckBack(
             self.bench.transactions,
@@ -111,7 +109,7 @@ def test_a_damaged_half_keeps_no_other_one_from_being_asked_for(
 
 
 def test_what_waits_to_be_asked_for_holds_no_more_than_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.transactions.checkback.IN_FLIGHT_BYTES_MAX", 500)
+    monkeypatch.setattr("broker.transactions.checkback.IN_FLIGHT_BYTES_MAX", 200)
     asker = Asker()
     for number in range(5):
         asker.half(bytes([97 + number]) * 100)
@@ -129,62 +127,6 @@ def test_what_waits_to_be_asked_for_holds_no_more_than_so_many_bytes(monkeypatch
     asker.check_back.acknowledged()
     asyncio.run(asker.check_back.round())
     assert len(asker.asked) >= 5
-
-
-class SlowReader:
-    """The connection of a producer that reads `reads` bytes whenever somebody sleeps."""
-
-    def __init__(self, asker: Asker, reads: int) -> None:
-        self.asker, self.reads, self.most = asker, reads, 0
-        asker.peer.one_way = self.one_way
-
-    def one_way(self, request: RemotingCommand) -> None:
-        self.asker.asked.append(request)
-        self.asker.peer.unsent_bytes += len(request.body or b"")
-        self.most = max(self.most, self.asker.peer.unsent_bytes)
-
-    async def sleep(self, seconds: float) -> None:
-        if seconds:
-            self.asker.bench.clock.ms += int(seconds * 1000)
-            self.asker.peer.unsent_bytes = max(0, self.asker.peer.unsent_bytes - self.reads)
-
-
-def test_a_slow_producer_is_asked_for_all_halves_as_it_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Written at once, they would cut its connection, with its sends, and be counted."""
-    monkeypatch.setattr("broker.transactions.producerturns.UNREAD_BYTES_MAX", 2_000)
-    asker = Asker()
-    reader = SlowReader(asker, 4_000)
-    monkeypatch.setattr("asyncio.sleep", reader.sleep)
-    bodies = [b"%02d" % number * 250 for number in range(40)]
-    for body in bodies:
-        asker.half(body)
-    asker.rounds(1)
-    assert asker.asked_for() == bodies, "each once, in one round"
-    assert reader.most < 4_000
-
-
-def test_what_a_silent_producer_is_not_asked_for_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    asker = Asker()
-    reader = SlowReader(asker, 0)
-    monkeypatch.setattr("asyncio.sleep", reader.sleep)
-    asker.half(b"half")
-    asker.peer.unsent_bytes = UNREAD_BYTES_MAX
-    asker.rounds(20)
-    assert not asker.asked and not asker.put_back_count()
-    assert not asker.bench.log.queues.get(CHECKED_TOO_OFTEN_TOPIC)
-    asker.peer.unsent_bytes = 0
-    asker.rounds(1)
-    assert asker.asked_for() == [b"half"]
-
-
-def test_others_are_asked_while_one_does_not_read() -> None:
-    asker = Asker()
-    silent = SimpleNamespace(closed=False, one_way=None, unsent_bytes=UNREAD_BYTES_MAX)
-    asker.producers.append(Client("10.0.4.2@p", cast(Any, silent), "JAVA", 0))
-    for number in range(4):
-        asker.half(b"%d" % number)
-    asker.rounds(1)
-    assert asker.asked_for() == [b"0", b"1", b"2", b"3"]
 
 
 def measured(log: ScriptedLog) -> Callable[[MessageToStore], Appended]:

@@ -83,7 +83,7 @@ class LoneNode:
     waits_for_room = False
 
     def __init__(self) -> None:
-        self.settings = SimpleNamespace(data_file_bytes=SEGMENT_BYTES)
+        self.settings = SimpleNamespace(data_file_bytes=SEGMENT_BYTES, proposal_bytes_max=SEGMENT_BYTES)
         self.content = bytearray(SEGMENT_BYTES * SEGMENTS)
         self.is_full = False
         self.last_index = NO_INDEX
