@@ -184,7 +184,10 @@ async def filters_kept(fleet: Fleet, numbers: Sequence[int]) -> None:
     async def known() -> None:
         for replica, name in enumerate(fleet.layout.broker_names):
             heartbeat = RemotingCommand.request(RequestCode.HEART_BEAT, None, data.encode())
-            reply = await client.call(fleet.layout.address(name), heartbeat)
+            try:
+                reply = await client.call(fleet.layout.address(name), heartbeat)
+            except RemotingError as error:  # just begun, and busy with that
+                raise NotYet(f"{name}: {error}") from error
             if reply.code != ResponseCode.SUCCESS:
                 raise NotYet(f"{name} answers {reply.code}: {reply.remark}")
             for number in numbers:
