@@ -2,7 +2,8 @@
 
 Invariant: only a master that may write asks, and a half is put back, counted, and confirmed before it is asked for; so it is
 asked for transactionCheckMax times at most, whoever is master. One whose group has no producer connected is not counted: it
-waits for fileReservedTime, moved up in its queue when much has come behind it. One that no record has room for once it is put
+waits for fileReservedTime, moved up in its queue when much has come behind it. Nor is one whose producers have not read what
+they were asked before: it waits for room, and the other groups' do not. One that no record has room for once it is put
 back, as a Java broker may have stored it, is asked for where it stands, as often by each master. What nobody ended is kept in
 a topic of its own."""
 
@@ -44,6 +45,10 @@ DAMAGES_TOLD_MAX = 1_000
 IN_PLACE_MAX = 1_000
 """Of those that cannot be put back so many are asked for at a time."""
 RETRY_MS = 100
+FRAME_BYTES = 1_024
+"""Of a check beside the half, about; so a bound of bytes is one of their number, too."""
+DRAIN_MS = 20
+"""How often those that wait for their producers' room are looked at."""
 SPAN_MIN = 100_000
 """A half is moved up when so many came behind it, and twice as many as are open: a new master reads all that came since."""
 
@@ -55,6 +60,7 @@ class Asked(NamedTuple):
     root: int
     group: str
     half: Message
+    client: Client
 
 
 class CheckBack:
@@ -93,6 +99,7 @@ class CheckBack:
         self._in_place.clear()
         self._asked.clear()
         self._asked_bytes = 0
+        self._turns.role_taken()
 
     def acknowledged(self) -> None:
         """More of the log may be confirmed: ask for the halves that were put back below that."""
@@ -102,6 +109,7 @@ class CheckBack:
         while self._asked and self._asked[0].end_offset <= end:
             asked = self._asked.popleft()
             self._asked_bytes -= len(asked.half.body)
+            self._turns.release(asked.client, _cost(asked.half))
             table = self._transactions.open
             half = None if table is None else table.find(asked.root)
             if half is not None and half.place == asked.half.physical_offset:
@@ -117,22 +125,54 @@ class CheckBack:
                     logger.error("halves cannot be read, trying on", extra=fields(why=error))
 
     async def round(self) -> None:
-        """Looks at every half that is open now, once. StoreError, OSError."""
+        """Looks at every half that is open now, once; at those whose producers have no room until transactionCheckInterval has
+        passed, when the next round begins with them. StoreError, OSError."""
         transactions, term = self._transactions, self._transactions.term
         if transactions.open is None:
             return
         now_ms, looked = self._clock.monotonic_ms(), 0
+        waiting: dict[str, deque[int]] = {}
         for number, root in enumerate(transactions.open.roots(), 1):
             if number % LOOKS_A_TURN == 0 or looked == READ_A_TURN:
                 looked = 0
                 await asyncio.sleep(0)
             await self._room(term)
-            if transactions.term != term or transactions.open is None or not self._role.accepts_sends:
+            if not self._goes_on(term):
                 return
             half = transactions.open.find(root)
-            if half is not None and half.due_ms <= now_ms:
-                looked += await self._look(half, transactions.open.group_name(half), now_ms, term)
+            if half is None or half.due_ms > now_ms:
+                continue
+            group = transactions.open.group_name(half)
+            if group in waiting or self._turns.is_full(group):
+                waiting.setdefault(group, deque()).append(root)
+            else:
+                looked += await self._look(half, group, now_ms, term)
+        while waiting and self._clock.monotonic_ms() - now_ms < self._settings.transaction_check_interval:
+            await asyncio.sleep(DRAIN_MS / 1000)
+            for group in list(waiting):
+                if not await self._look_where_room(group, waiting[group], now_ms, term):
+                    return
+                if not waiting[group]:
+                    del waiting[group]
         transactions.note_progress()
+
+    def _goes_on(self, term: int) -> bool:
+        transactions = self._transactions
+        return transactions.term == term and transactions.open is not None and self._role.accepts_sends
+
+    async def _look_where_room(self, group: str, roots: deque[int], now_ms: int, term: int) -> bool:
+        """Whether the round goes on."""
+        for _ in range(READ_A_TURN):
+            await self._room(term)
+            table = self._transactions.open
+            if table is None or not self._goes_on(term):
+                return False
+            if not roots or self._turns.is_full(group):
+                return True
+            half = table.find(roots.popleft())
+            if half is not None:
+                await self._look(half, group, now_ms, term)
+        return True
 
     async def _room(self, term: int) -> None:
         """Until this master may store more, or is none any more."""
@@ -166,12 +206,15 @@ class CheckBack:
             self._note_damaged(half.place, "no record stands there")
             return True
         found = decode(content, verify_body=False)
+        client = self._turns.next(group) if asks else None
+        if asks and client is None:
+            return True  # gone or full meanwhile
         if is_old or (
             asks and facts_of(found.properties).check_times >= self._settings.transaction_check_max
         ):
             self._give_up(half, found)
         else:
-            self._put_back(half, found, group, asks=asks)
+            self._put_back(half, found, group, client)
         return True
 
     def _note_damaged(self, place: int, why: str) -> None:
@@ -205,12 +248,14 @@ class CheckBack:
         logger.error("a half message was not ended, and is given up", extra=told)
         self._transactions.ended(half, None, appended.end_offset)
 
-    def _put_back(self, half: Half, found: Message, group: str, *, asks: bool) -> None:
+    def _put_back(self, half: Half, found: Message, group: str, client: Client | None) -> None:
+        """`client` is who is to be asked; None: it is moved up alone."""
+        asks = client is not None
         message = put_back(found, root=half.root, asks=asks)
         (appended,) = self._store.append([message])
         if appended.error in NEVER_STORED:
-            if asks:
-                self._ask_in_place(half, found, group, appended.error)
+            if client is not None:
+                self._ask_in_place(half, found, group, client, appended.error)
             return
         if appended.error is not None:
             self._note_refused(appended.error)
@@ -218,7 +263,7 @@ class CheckBack:
         due_ms = self._clock.monotonic_ms() if asks else half.due_ms
         self._transactions.half_stored(message, appended, due_ms)
         self._transactions.done_with(half.queue_offset)
-        if asks:
+        if client is not None:
             again = replace(
                 found,
                 properties=message.properties,
@@ -227,9 +272,9 @@ class CheckBack:
                 store_timestamp=appended.store_timestamp,
                 store_host=self._store.store_host,
             )
-            self._will_ask(Asked(appended.end_offset, half.root, group, again))
+            self._will_ask(Asked(appended.end_offset, half.root, group, again, client))
 
-    def _ask_in_place(self, half: Half, found: Message, group: str, why: PutStatus) -> None:
+    def _ask_in_place(self, half: Half, found: Message, group: str, client: Client, why: PutStatus) -> None:
         """It stays where it is, and no record counts how often it is asked for."""
         times = self._in_place.get(half.root)
         if times is None:
@@ -242,7 +287,7 @@ class CheckBack:
             self._give_up(half, found)
             return
         self._in_place[half.root] = times + 1
-        self._will_ask(Asked(self._transactions.stored_end, half.root, group, found))
+        self._will_ask(Asked(self._transactions.stored_end, half.root, group, found, client))
 
     def _room_in_place(self) -> bool:
         if len(self._in_place) >= IN_PLACE_MAX:
@@ -254,6 +299,7 @@ class CheckBack:
     def _will_ask(self, asked: Asked) -> None:
         self._asked.append(asked)
         self._asked_bytes += len(asked.half.body)
+        self._turns.reserve(asked.client, _cost(asked.half))
         self.acknowledged()
 
     def _note_refused(self, why: PutStatus) -> None:
@@ -261,7 +307,7 @@ class CheckBack:
             logger.error("a half cannot be stored again, trying on", extra=fields(why=why.name))
 
     def _ask(self, asked: Asked) -> None:
-        client = self._turns.next(asked.group)
+        client = self._turns.next(asked.group) if asked.client.peer.closed else asked.client
         if client is None:
             return  # gone just now: counted, and asked for in the next round
         half, key = asked.half, facts_of(asked.half.properties).key
@@ -276,3 +322,8 @@ class CheckBack:
         )
         request = RemotingCommand.request(RequestCode.CHECK_TRANSACTION_STATE, header, asked_for(half))
         client.peer.one_way(request)
+
+
+def _cost(half: Message) -> int:
+    """Bytes that asking for it takes of its producer's room."""
+    return len(half.body) + len(half.properties) + FRAME_BYTES

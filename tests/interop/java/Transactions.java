@@ -69,7 +69,8 @@ final class Transactions {
                 try {
                     TransactionSendResult result = producer.sendMessageInTransaction(message, state(words[4]));
                     if (result.getSendStatus() == SendStatus.SEND_OK) {
-                        return String.format("{\"status\":\"%s\"}", result.getLocalTransactionState());
+                        return String.format(
+                                "{\"status\":\"%s\",\"tries\":%d}", result.getLocalTransactionState(), number + 1);
                     }
                 } catch (MQClientException error) {
                     if (number == TRIES) {

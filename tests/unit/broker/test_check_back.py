@@ -6,7 +6,6 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -31,6 +30,19 @@ from tests.unit.broker.test_open_transactions import (
 )
 
 
+class ScriptedPeer:
+    """A producer's connection; one that is `slow` reads nothing."""
+
+    def __init__(self, asked: list[RemotingCommand], *, slow: bool = False) -> None:
+        self.closed, self.unsent_bytes = False, 0
+        self._asked, self._slow = asked, slow
+
+    def one_way(self, command: RemotingCommand) -> None:
+        self._asked.append(command)
+        if self._slow:
+            self.unsent_bytes += len(command.body or b"")
+
+
 class Asker:
     """The check back of a bench, with one producer."""
 
@@ -39,8 +51,8 @@ class Asker:
         self.bench.lead()
         self.role = ScriptedRole()
         self.asked: list[RemotingCommand] = []
-        peer = SimpleNamespace(closed=False, one_way=self.asked.append)
-        self.producers = [Client("10.0.4.1@p", cast(Any, peer), "JAVA", 0)]
+        self.peer = ScriptedPeer(self.asked)
+        self.producers = [Client("10.0.4.1@p", cast(Any, self.peer), "JAVA", 0)]
         self.check_back = CheckBack(
             self.bench.transactions,
             store=self.bench.log,
@@ -214,3 +226,79 @@ def test_so_many_are_asked_for_where_they_are_at_a_time(
 
 def given_up(asker: Asker) -> list[QueueEntry]:
     return asker.bench.log.queues.get(CHECKED_TOO_OFTEN_TOPIC, [])
+
+
+LARGE = [bytes([97 + number]) * 1_000 for number in range(6)]
+
+
+def clock_runs(asker: Asker, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], None]) -> None:
+    """Who sleeps finds that so much time has passed, and `meanwhile` done."""
+
+    monkeypatch.setattr("broker.transactions.producerturns.UNREAD_BYTES_MAX", 8_500)
+
+    async def sleep(seconds: float) -> None:
+        asker.bench.clock.ms += int(seconds * 1000)
+        meanwhile()
+
+    monkeypatch.setattr("asyncio.sleep", sleep)
+
+
+def test_a_producer_that_does_not_read_is_asked_no_more_and_what_it_was_not_asked_is_not_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asker = Asker()
+    clock_runs(asker, monkeypatch, lambda: None)
+    asker.peer = ScriptedPeer(asker.asked, slow=True)
+    asker.producers[0].peer = cast(Any, asker.peer)
+    for body in LARGE:
+        asker.half(body)
+    asker.rounds(20)
+    assert asker.asked_for() == LARGE[:3], "beyond so many bytes nothing more is written to it"
+    assert asker.put_back_count() == 3
+    assert set(asker.bench.open) == set(range(6)) and not given_up(asker)
+
+
+def test_checks_go_on_in_the_same_round_as_the_producer_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    asker = Asker()
+    asker.peer = ScriptedPeer(asker.asked, slow=True)
+    asker.producers[0].peer = cast(Any, asker.peer)
+    unread_max = 0
+
+    def reads() -> None:
+        nonlocal unread_max
+        unread_max = max(unread_max, asker.peer.unsent_bytes)
+        asker.peer.unsent_bytes = max(0, asker.peer.unsent_bytes - 500)
+
+    clock_runs(asker, monkeypatch, reads)
+    for body in LARGE:
+        asker.half(body)
+    asker.rounds(1)
+    assert asker.asked_for() == LARGE
+    assert unread_max <= 11_700
+
+
+def test_what_waits_to_be_confirmed_takes_room_of_its_producer(monkeypatch: pytest.MonkeyPatch) -> None:
+    asker = Asker()
+    clock_runs(asker, monkeypatch, lambda: None)
+    for body in LARGE:
+        asker.half(body)
+    asker.bench.log.confirmed = len(asker.bench.log.bytes)
+    asker.rounds(1)
+    assert asker.put_back_count() == 3 and not asker.asked
+    asker.bench.log.confirmed = None
+    asker.check_back.acknowledged()
+    assert asker.asked_for() == LARGE[:3]
+    asker.rounds(1)
+    assert set(asker.asked_for()) == set(LARGE), "what was sent takes no room any more"
+
+
+def test_a_producer_that_reads_takes_the_share_of_one_that_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor do other groups' halves wait."""
+    asker = Asker()
+    clock_runs(asker, monkeypatch, lambda: None)
+    slow: list[RemotingCommand] = []
+    asker.producers.append(Client("10.0.4.2@p", cast(Any, ScriptedPeer(slow, slow=True)), "JAVA", 0))
+    for body in LARGE * 2:
+        asker.half(body)
+    asker.rounds(1)
+    assert len(slow) == 3 and len(asker.asked) == 9
