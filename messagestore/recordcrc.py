@@ -40,6 +40,11 @@ def crc_property(crc: int) -> bytes:
     return HEAD + (b"%0*d" % (DIGITS, crc))[::-1] + PROPERTY_SEPARATOR
 
 
+def ends_with_crc(record: Buffer) -> bool:
+    """Whether a whole record has a CRC of its own; whether it agrees, `contradicts` says."""
+    return bytes(record[-RECORD_CRC_BYTES:]).startswith(HEAD)
+
+
 def contradicts(buffer: Buffer, at: int, size: int, properties_bytes: int) -> bool:
     """Whether the record at `buffer[at : at + size]` ends with a CRC that is not its own; one without any never does."""
     end = at + size

@@ -17,6 +17,7 @@ from messagestore.errors import LogReplaced, LogTakesNothing, OffsetOutOfRange
 from messagestore.log.commitlog import plain_boundary
 from messagestore.log.files import LogFiles, Place, Room
 from messagestore.log.retention import Segment
+from messagestore.log.storetimes import first_time
 from messagestore.record import FIXED_PARTS, PREFIX, declared_end, store_timestamp
 from mqruntime.segments import SegmentFile
 from raftstore.entrywalk import CLOSED, entry_at, is_message
@@ -184,11 +185,11 @@ class LedgerLog(LogFiles):
         another member's log is about to replace this one."""
         while position < self._end:
             try:
+                if position < self.divided_at:
+                    return await first_time(self, position, self.divided_at)
                 head = await self.read_cold(position, HEAD_BYTES)
             except OffsetOutOfRange:
                 return None
-            if position < self.divided_at:
-                return store_timestamp(head, 0) or None
             size = self._entry_size(head, position)
             if size is None:
                 return None

@@ -14,18 +14,17 @@ from itertools import pairwise
 from messagestore.errors import OffsetOutOfRange
 from messagestore.log.files import LogFiles, Place, Room
 from messagestore.log.retention import Segment
+from messagestore.log.storetimes import first_time
 from messagestore.record import (
     END_OF_SEGMENT,
     FIXED_PARTS,
     INCOMPLETE,
-    INVALID,
     PHYSICAL_OFFSET,
     PHYSICAL_OFFSET_AT,
     PREFIX,
     check,
     declared_end,
     encode_blank,
-    store_timestamp,
 )
 from messagestore.walker import check_names, check_size_set, order_segments, segment_name
 from mqruntime.diskfull import RetriedWrite
@@ -372,21 +371,8 @@ class CommitLog(LogFiles):
         for start in range(
             self._first, min(self._first + count_max * size, self.segment_start(self._end)), size
         ):
-            found.append(Segment(start, start + size, await self._first_time(start + size)))
+            found.append(Segment(start, start + size, await first_time(self, start + size, self._end)))
         return found
-
-    async def _first_time(self, offset: int) -> int | None:
-        """When the record that stands first in a segment was stored, ms; None without a sound head there."""
-        if not self._first <= offset < self._end:
-            return None
-        head = await self.read_file(offset, offset + FIXED_PARTS[3].size)
-        found = check(head, 0, self.segment_size_bytes, offset)
-        if (
-            found in (END_OF_SEGMENT, INVALID)
-            or PHYSICAL_OFFSET.unpack_from(head, PHYSICAL_OFFSET_AT)[0] != offset
-        ):
-            return None
-        return store_timestamp(head, 0) or None
 
     async def drop_empty(self, *, but_at: int | None = None) -> None:
         """A log that holds nothing may begin anywhere: the segment that it was to begin with before goes, unless it is at

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from broker.sends.delaydelivery import DelayDelivery
 from ha.service import HAService
+from messagestore.log import commitlog
+from messagestore.log.files import LogFiles
 from messagestore.queues.consumequeue import ConsumeQueue
+from messagestore.record import RECORD_SIZE_MIN, store_timestamp
 from messagestore.trimming import Trimming
 from simulation.cluster.bugs import bug
 
@@ -25,6 +28,14 @@ def nobody_reads(self: HAService) -> int | None:
 def all_delivered(self: DelayDelivery) -> int | None:
     """A delayed message that cannot be delivered for a while goes with its segment."""
     return None
+
+
+@bug("store-times-are-believed", commitlog, "first_time")
+async def whatever_it_says(log: LogFiles, offset: int, end: int) -> int | None:
+    """A segment is as old as the record behind it reads."""
+    if offset + RECORD_SIZE_MIN > end:
+        return None
+    return store_timestamp(await log.read_cold(offset, RECORD_SIZE_MIN), 0) or None
 
 
 @bug("queue-begins-with-what-is-gone", ConsumeQueue, "raise_min")

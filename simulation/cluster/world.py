@@ -75,6 +75,7 @@ from simulation.cluster.orderedreaders import OrderedReaders
 from simulation.cluster.pacing import Pacing
 from simulation.cluster.resyncs import Resyncs
 from simulation.cluster.retention import Retention
+from simulation.cluster.rottentimes import RottenStoreTime
 from simulation.cluster.seals import all_sealed
 from simulation.cluster.service import Service
 from simulation.cluster.shadow import deleted_messages
@@ -260,6 +261,8 @@ class ClusterWorld:
         """The faults that the shape of this seed brings."""
         yield self.retention
         yield self.lost_for_good
+        if self.retention.on:
+            yield RottenStoreTime(self.machines, kept_ms=self.retention.kept_ms)
         if self.shape.is_limited:
             yield self.pacing
         if not self.contract.waits:

@@ -34,6 +34,13 @@ class Find(NamedTuple):
     tried: int
 
 
+class Honest(NamedTuple):
+    """The seed that finds a bug and fails for nothing else, None without any; `alarms` are those met that fail without it."""
+
+    seed: int | None
+    alarms: tuple[Failure, ...]
+
+
 def recorded() -> dict[str, dict[str, int]]:
     """World -> planted bug -> the seed that finds it."""
     record: dict[str, dict[str, int]] = json.loads(RECORD.read_text())
@@ -56,3 +63,19 @@ def find(run: Callable[[int], None], seed: int) -> Find:
     if failure is None:
         raise NotFoundAnyMore(seed)
     return Find(failure, failure.seed - seed + 1)
+
+
+def honest_find(
+    run: Callable[[int, str | None], None], bug: str, seed: int, searched: int, failing: frozenset[int]
+) -> Honest:
+    """Tries `seed`, which is known to fail without a bug if it is among `failing`, the next ones, and then the first `searched`
+    of all. A seed counts that fails with `bug` and does not without it."""
+    alarms: list[Failure] = []
+    for tried in dict.fromkeys([*range(seed, seed + NEAR), *range(1, searched + 1)]):
+        if tried in failing or first_failure(lambda each: run(each, bug), tried, 1) is None:
+            continue
+        alone = None if tried == seed else first_failure(lambda each: run(each, None), tried, 1)
+        if alone is None:
+            return Honest(tried, tuple(alarms))
+        alarms.append(alone)
+    return Honest(None, tuple(alarms))

@@ -73,6 +73,11 @@ def test_a_segment_of_unknown_age_is_as_old_as_the_next_one() -> None:
     assert decide(log(None), [CONFIRMED], AT_FOUR._replace(disk_used=0.9), RULES).by_force == 1
 
 
+def test_a_time_that_rotted_keeps_a_segment_no_longer_than_the_next_one() -> None:
+    assert decide(log(-1_000_000, 100), [CONFIRMED], AT_FOUR, RULES).segments == 2
+    assert decide(log(-1_000_000, 1), [CONFIRMED], AT_FOUR, RULES).segments == 0
+
+
 def test_a_disk_that_was_too_full_must_become_less_full_than_where_force_begins() -> None:
     assert not RULES.refuses_sends(False, 0.90)
     assert RULES.refuses_sends(False, 0.91)

@@ -51,7 +51,7 @@ async def filled(root: Path, segments: int = 5, **settings: Any) -> MessageStore
     """A master whose log has so many full segments and a begun one; queue 1 ends with the first segment."""
     store = await master(root, max_index_num=16, max_hash_slot_num=5, **settings)
     store.append([message(b"old", queue_id=1, properties=b"KEYS\x01old\x02") for _ in range(3)])
-    while store.max_offset() < segments * SEGMENT + 500:
+    while store.max_offset() < segments * SEGMENT + 1_000:
         store.append([message(bytes(400), properties=b"KEYS\x01k\x02")])
     await saved(store)
     return store

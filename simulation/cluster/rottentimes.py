@@ -1,0 +1,96 @@
+"""Store times that rot where they tell how old the segment before them is.
+
+Invariant: one record at a time, of a slave that runs, in a segment that it does not write any more; it is as before once a few
+rounds of retention have read it, or when that slave dies or leads: no CRC tells readers, or other replicas, of it."""
+
+from __future__ import annotations
+
+import random
+
+from broker.role.membership import Role
+from messagestore.record import BORN_HOST_IPV6, SYS_FLAG, SYS_FLAG_AT, store_timestamp
+from messagestore.walker import segment_name
+from simulation.cluster.damagedstores import LOG, Rot
+from simulation.cluster.fault import Fault
+from simulation.cluster.looks import broker_on
+from simulation.cluster.machines import Machines
+from simulation.kernel.node import Node
+
+INTERVAL_MS = 2_000
+LASTS_MS = 900
+"""Three rounds of retention."""
+OLDER_BITS = range(21, 41)
+"""Of a store time, ms: one that falls makes it half an hour older and more."""
+STORE_TIME_AT = (56, 68)
+"""Of a record, by whether it was born at a host of IPv6."""
+
+
+class RottenStoreTime(Fault):
+    """Comes of itself, from a generator of its own, so that it changes no other fault of a seed."""
+
+    name = "rotten store time"
+    chance = 0.5
+
+    def __init__(self, machines: Machines, *, kept_ms: int) -> None:
+        super().__init__(machines)
+        self.random = random.Random(f"{machines.world.seed}/rotten store time")
+        self.active = self.random.random() < self.chance
+        self.kept_ms = kept_ms
+        self.rotten: Node | None = None
+        self.due_ms = INTERVAL_MS
+
+    def next_step(self) -> None:
+        now_ms, node = self.world.now_ms, self.rotten
+        if node is not None and (now_ms >= self.due_ms or not self.follows(node)):
+            self.mend(node)
+        elif node is None and self.active and now_ms >= self.due_ms:
+            self.due_ms = now_ms + INTERVAL_MS
+            self.begin(self.random.choice(self.machines.brokers))
+
+    def mend(self, node: Node) -> None:
+        rot = self.machines.damaged.rotten.get(node.name)
+        if rot is not None and not rot.is_over(node):
+            rot.flip(node)
+        self.machines.damaged.rotten.pop(node.name, None)
+        self.rotten, self.due_ms = None, self.world.now_ms + INTERVAL_MS
+
+    def begin(self, node: Node) -> None:
+        damaged = self.machines.damaged
+        sound = not (damaged.rotten or damaged.where or self.machines.losing)
+        rot = self.place(node) if sound and self.follows(node) else None
+        if rot is not None:
+            damaged.rotten[node.name] = rot.flip(node)
+            self.rotten, self.due_ms = node, self.world.now_ms + LASTS_MS
+            self.count()
+
+    def follows(self, node: Node) -> bool:
+        look = broker_on(node)
+        return look is not None and look.role is Role.SLAVE
+
+    def place(self, node: Node) -> Rot | None:
+        """A bit in the newest segment that a whole confirmed one stands behind, if its first record is too young for the one
+        before to go."""
+        look = broker_on(node)
+        assert look is not None
+        store = look.store
+        size = store.segment_size_bytes
+        start = (
+            min(store.confirm_offset(), self.machines.check.whole(store.confirm_offset())) // size * size
+            - size
+        )
+        path = LOG + segment_name(start)
+        if start <= store.min_offset() or (content := node.disk.content(path)) is None:
+            return None
+        time_ms = store_timestamp(content, 0)
+        if time_ms + self.kept_ms < self.world.now_ms:
+            return None
+        (sys_flag,) = SYS_FLAG.unpack_from(content, SYS_FLAG_AT)
+        at = STORE_TIME_AT[bool(sys_flag & BORN_HOST_IPV6)]
+        bit = self.random.choice([bit for bit in OLDER_BITS if time_ms >> bit & 1])
+        within = at + 7 - bit // 8
+        end = int.from_bytes(content[:4])
+        assert content[at : at + 8] == time_ms.to_bytes(8)
+        return Rot(path, 0, end, within, bit % 8, start + within)
+
+    def heal(self) -> None:
+        self.active = False
