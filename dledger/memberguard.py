@@ -78,7 +78,7 @@ class MemberGuard:
         """(member or STRANGER, a Refusal's value) -> messages."""
         self._checks_addresses = checks_addresses
         self._addresses = MemberAddresses(clock)
-        self._bound = TermBound(len(peers) // 2 + 1)
+        self._bound = TermBound(peers.keys() - {self_id}, len(peers) // 2 + 1)
         self._term = term
         self._count_from_nothing()
         self._logged: set[tuple[str, Refusal]] = set()
@@ -97,7 +97,7 @@ class MemberGuard:
         self.vouched.clear()
         self._before = dict(before)
         self.knows_changes &= self.peers.keys()
-        self._bound.quorum = members.quorum
+        self._bound.members_are(self.peers.keys() - {self.self_id}, members.quorum)
         self._count_from_nothing()
         if index != NO_INDEX:
             logger.info("members=%s index=%d self=%s", members.told(), index, self.self_id)

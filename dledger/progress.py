@@ -29,6 +29,9 @@ from dledger.raftlog import RaftLog
 from dledger.settings import DLedgerSettings
 from dledger.standing import NO_SESSION, SESSION_MAX
 
+FORMER_SESSIONS_MAX = 64
+"""Nothing of a life before that many is still on its way, but who makes sessions up makes as many as they like."""
+
 
 @dataclass(slots=True)
 class Progress:
@@ -61,14 +64,15 @@ class Progress:
     newcomer: bool = False
     session: int = NO_SESSION
     """Of the newcomer that asked for its standing last."""
-    former_sessions: frozenset[int] = frozenset()
-    """Of earlier lives of that newcomer: what comes late from them changes nothing."""
+    former_sessions: tuple[int, ...] = ()
+    """Of earlier lives of that newcomer, the last ones: what comes late from them changes nothing."""
 
     def next_life(self, session: int, next_index: int) -> Progress | None:
         """That of a newcomer that asks in `session`; None when it is known."""
-        if session in self.former_sessions | {self.session}:
+        known = (*self.former_sessions, self.session)
+        if session in known:
             return None
-        former = self.former_sessions | {self.session}
+        former = known[-FORMER_SESSIONS_MAX:]
         return Progress(next_index, newcomer=True, session=session, former_sessions=former)
 
     def heard(self, now_ms: int) -> None:

@@ -1,20 +1,22 @@
 """Many deadlines on one timer of the event loop.
 
-Invariant: while any future is waiting, one timer is armed, for the earliest deadline or before it. A future that
-is done is let go, with its reply, as soon as all of earlier deadlines are.
+Invariant: while any future is waiting, one timer is armed, for the earliest deadline or before it. Futures and
+replies that are done are no more than KEPT_MIN, or as many as the most that waited at a time.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 from mqruntime.clock import Clock
 from remoting.command import RemotingCommand
 from remoting.errors import RemotingError
 
 Waiting = asyncio.Future[RemotingCommand]
+KEPT_MIN = 64
+"""So few are not worth looking through."""
 
 
 class Deadlines:
@@ -24,6 +26,7 @@ class Deadlines:
         self._clock = clock
         self._heap: list[tuple[int, int, Waiting, Callable[[], RemotingError]]] = []
         self._added = 0  # orders equal deadlines
+        self._sweep_at = KEPT_MIN  # entries: twice as many as waited at the last sweep
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = 0
 
@@ -34,9 +37,17 @@ class Deadlines:
         heap = self._heap
         while heap and heap[0][2].done():
             heappop(heap)
+        if len(heap) >= self._sweep_at:
+            self._sweep()
         heappush(heap, (at_ms, self._added, future, error))
         if self._timer is None or at_ms < self._timer_at_ms:
             self._arm(at_ms)
+
+    def _sweep(self) -> None:
+        """Answered calls pile up behind one that waits: as seldom as this, each costs no more than its own push."""
+        self._heap[:] = [entry for entry in self._heap if not entry[2].done()]
+        heapify(self._heap)
+        self._sweep_at = max(KEPT_MIN, 2 * len(self._heap))
 
     def stop(self) -> None:
         if self._timer is not None:

@@ -21,6 +21,7 @@ from broker.app import BrokerApp
 from broker.role.membership import Role
 from broker.sends.pending import PendingSends, Waiting
 from dledger.actions import Role as RaftRole
+from dledger.preference import BACK_OFF_MS_MAX
 from localcluster.history import Found, Outcome, Place, judge
 from messagestore.queues import dispatchloop
 from mqclient.errors import PullFailed
@@ -344,11 +345,12 @@ class GroupWorld:
             self.become_whole()
 
     def become_whole(self) -> None:
-        deadline_ms = self.world.now_ms + HEAL_LIMIT_MS
+        limit_ms = HEAL_LIMIT_MS + (BACK_OFF_MS_MAX if self.kind.preferred else 0)
+        deadline_ms = self.world.now_ms + limit_ms
         before, end = self.acknowledged(), self.check.decided.end
         while not (self.whole(end) and self.acknowledged() >= max(before + 10, ACKNOWLEDGED_MIN)):
             if self.world.now_ms > deadline_ms:
-                raise Violation("G6", f"not whole {HEAL_LIMIT_MS} ms after the last fault: {self.shown()}")
+                raise Violation("G6", f"not whole {limit_ms} ms after the last fault: {self.shown()}")
             self.world.run_for_ms(200)
         self.world.run_for_ms(REGISTERED_LIMIT_MS)
         known, wanted = self.known_master(), self.master_address()

@@ -91,7 +91,7 @@ IN_FLIGHT = frozenset(
 )
 """What waits for an answer, a sync or its time."""
 DEADLINES = "Deadlines._heap"
-"""What is answered stays there until all of earlier deadlines are: the requests of the last seconds."""
+"""What is answered stays there until as many wait, or for some seconds."""
 LINKS = frozenset({"Connections.peers", "Mastership._connections", "Gate._links", "Gate._newcomers"})
 LINKS_OLD = 3
 """Of each link there may be former ones whose end nobody has told yet."""

@@ -67,6 +67,13 @@ def test_a_vouched_one_is_held_to_its_address_and_to_terms_that_can_be() -> None
     assert made.vouched == {} and judged(made, "n3", WITH_N3, 9) is Refusal.PEERS
 
 
+def test_strangers_of_a_made_up_list_are_no_majority_for_a_term_far_above() -> None:
+    made = guard(7)
+    made_up = f"{WITH_N3};n4-10.0.0.5:1"
+    told = [("n3", "10.0.0.4"), ("n4", "10.0.0.5"), ("n3", "10.0.0.4")]
+    assert [judged(made, name, made_up, 9, host, 1 << 40) for name, host in told] == [Refusal.TERM] * 3
+
+
 def test_who_left_by_a_change_that_is_not_decided_is_believed() -> None:
     made = guard(9, before={"n3": "10.0.0.4:1"})
     assert judged(made, "n3", WITH_N3, 7) is None and made.vouched == {}

@@ -15,6 +15,7 @@ from dledger.messages import (
     StandingResponse,
     TransferRequest,
 )
+from dledger.progress import FORMER_SESSIONS_MAX
 from dledger.raft import Raft
 from tests.unit.dledger.raftharness import NAMES, SETTINGS, core, elected, entries, replies, sent
 
@@ -48,6 +49,16 @@ def test_what_an_earlier_life_acknowledged_late_counts_for_no_later_one() -> Non
     leader.receive("b", acknowledged(0, 0, newcomer=False), 610)
     leader.receive("c", acknowledged(0, 0, newcomer=False), 610)
     assert leader.committed_index == -1
+
+
+def test_made_up_sessions_of_a_newcomer_are_not_kept_for_ever() -> None:
+    leader = led_with_newcomer()
+    for session in range(1_000, 2_000):
+        leader.receive("c", StandingRequest(0, session), 610)
+    former = leader.progress["c"].former_sessions
+    assert former == tuple(range(1_999 - FORMER_SESSIONS_MAX, 1_999))
+    leader.receive("c", StandingRequest(0, 1_998), 620)  # late, of the life before
+    assert leader.progress["c"].session == 1_999
 
 
 def test_a_newcomers_echo_proves_no_read_and_the_round_is_not_under_way_any_more() -> None:
