@@ -77,7 +77,7 @@ def found(cluster: Cluster) -> dict[str, int]:
         counts = {}
         for name in cluster.layout.broker_names:
             question = RemotingCommand.request(RequestCode.GET_BROKER_RUNTIME_INFO)
-            reply = await client.call(cluster.layout.address(name), question)
+            reply = await client.call(cluster.layout.address(name), question, WAIT_MS)
             table = KVTable.decode(reply.body).table
             counts[cluster.layout.address(name)] = int(table["msgGetTotalTodayNow"])
         return counts
@@ -95,7 +95,7 @@ async def all_know(cluster: Cluster, group: str, topic: str, total: int) -> None
                 for queue_id in range(QUEUES):
                     header = QueryConsumerOffsetHeader(group, topic, queue_id)
                     question = RemotingCommand.request(RequestCode.QUERY_CONSUMER_OFFSET, header)
-                    reply = await client.call(cluster.layout.address(name), question)
+                    reply = await client.call(cluster.layout.address(name), question, WAIT_MS)
                     offsets += int(reply.ext.get("offset", 0))
                 if offsets != total:
                     raise NotYet(f"{name} knows {offsets}")

@@ -42,7 +42,7 @@ def sent(cluster: Cluster, topic: str, count: int) -> list[Attempt]:
         async with Client(cluster.layout.namesrv, clock=SystemClock(), random=random.Random(1)) as client:
             producer = client.producer("PG")
             for number in range(count):
-                result = await producer.send(topic, b"body %d" % number, keys=str(number))
+                result = await producer.send(topic, b"body %d" % number, keys=str(number), timeout_ms=WAIT_MS)
                 assert result.acknowledged
                 place = Place(str(result.queue), result.queue_offset)
                 digest = body_hash(b"body %d" % number)

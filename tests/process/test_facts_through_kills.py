@@ -98,7 +98,9 @@ async def kept_through_kills(cluster: Cluster) -> None:
         await wait_for("the route", routed, WAIT_MS)
         await scene.whole()
         async with Client(cluster.layout.namesrv, clock=SystemClock(), random=random.Random(7)) as client:
-            assert (await client.producer("PG").send(TOPIC, b"stands in the log")).acknowledged
+            assert (
+                await client.producer("PG").send(TOPIC, b"stands in the log", timeout_ms=WAIT_MS)
+            ).acknowledged
         group = SubscriptionGroupConfig(GROUP, retry_max_times=5).encode()
         commit = UpdateConsumerOffsetHeader(GROUP, TOPIC, 0, 1)
         await admin.ask(scene.master, RequestCode.UPDATE_CONSUMER_OFFSET, commit)

@@ -89,7 +89,7 @@ async def send_and_read_back(cluster: Cluster, topic: str, count: int) -> list[A
 
         async def send(number: int) -> Attempt:
             body = f"body {number}".encode() * (1 + number % 50)
-            result = await producer.send(topic, body, keys=str(number))
+            result = await producer.send(topic, body, keys=str(number), timeout_ms=WAIT_MS)
             assert result.acknowledged
             return Attempt(
                 str(number),
@@ -145,7 +145,7 @@ def test_a_batch_is_read_by_a_waiting_consumer_which_commits_where_it_came_to(cl
             messages = [
                 OutgoingMessage(f"{number}".encode(), {"TAGS": f"tag{number % 2}"}) for number in range(6)
             ]
-            sent = await client.producer("PG").send_batch("Batches", messages)
+            sent = await client.producer("PG").send_batch("Batches", messages, timeout_ms=WAIT_MS)
             assert (sent.acknowledged, sent.queue_offset) == (True, 0)
             pulled = await waiting
             assert [message.body for message in pulled.messages] == [b"0", b"1", b"2", b"3", b"4", b"5"]

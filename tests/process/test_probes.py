@@ -76,7 +76,7 @@ async def send(cluster: Cluster, count: int) -> None:
     async with Client(cluster.layout.namesrv, clock=SystemClock(), random=random.Random(1)) as client:
         producer = client.producer("PG")
         for number in range(count):
-            assert (await producer.send("T", bytes(100 + number))).acknowledged
+            assert (await producer.send("T", bytes(100 + number), timeout_ms=WAIT_MS)).acknowledged
 
 
 def test_probes_tell_the_one_master_and_the_one_leader(cluster: Cluster) -> None:

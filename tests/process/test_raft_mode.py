@@ -110,8 +110,8 @@ def test_large_batched_and_delayed_messages_are_read_from_the_next_leader(cluste
         async with client(cluster) as sender:
             producer = sender.producer("Producers")
             sent = [
-                await producer.send(TOPIC, large, timeout_ms=20_000),
-                await producer.send_batch(TOPIC, batch),
+                await producer.send(TOPIC, large, timeout_ms=WAIT_MS),
+                await producer.send_batch(TOPIC, batch, timeout_ms=WAIT_MS),
                 await producer.send(TOPIC, b"delayed", properties={"DELAY": "2"}),  # five seconds
             ]
             assert all(result.acknowledged for result in sent)

@@ -34,7 +34,9 @@ async def send(cluster: Cluster, name: str, count: int) -> None:
     async with client(cluster) as sender:
         producer = sender.producer("Producers")
         for number in range(count):
-            result = await producer.send(TOPIC, f"{name} {number} ".encode().ljust(900, b"."))
+            result = await producer.send(
+                TOPIC, f"{name} {number} ".encode().ljust(900, b"."), timeout_ms=WAIT_MS
+            )
             assert result.acknowledged
 
 

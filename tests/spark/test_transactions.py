@@ -58,12 +58,12 @@ async def booked(namesrv: str) -> None:
         client.transactions("Booking", unknown) as producer,
     ):
         for number in range(EACH):
-            await client.producer("Plain").send(TOPIC, b"plain-%d" % number)
-            committed = await producer.send(TOPIC, b"committed-%d" % number)
-            back = await producer.send(TOPIC, b"back-%d" % number)
-            await producer.send(TOPIC, b"open-%d" % number)
-            await committed.commit()
-            await back.rollback()
+            await client.producer("Plain").send(TOPIC, b"plain-%d" % number, timeout_ms=WAIT_MS)
+            committed = await producer.send(TOPIC, b"committed-%d" % number, timeout_ms=WAIT_MS)
+            back = await producer.send(TOPIC, b"back-%d" % number, timeout_ms=WAIT_MS)
+            await producer.send(TOPIC, b"open-%d" % number, timeout_ms=WAIT_MS)
+            await committed.commit(timeout_ms=WAIT_MS)
+            await back.rollback(timeout_ms=WAIT_MS)
 
 
 async def committed_when_asked(namesrv: str) -> None:
