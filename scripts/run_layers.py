@@ -150,16 +150,18 @@ class Totals:
     skips: Counter[str] = field(default_factory=Counter)
     seconds: Counter[str] = field(default_factory=Counter)
     broken: set[str] = field(default_factory=set)
+    cpu_s: float = 0
 
-    def add(self, run: Run) -> None:
-        """What an ended one said is printed, what it counted is added."""
+    def add(self, run: Run, cpu_s: float) -> None:
+        """What an ended one said is printed, what it counted is added. `cpu_s` is what it and all that it waited for used."""
         layer, seconds = run.part.layer, time.monotonic() - run.began_s
         run.said.seek(0)
         print(
-            f"== {layer}, {seconds:.0f} s: {' '.join(run.part.paths) or 'the rest'}\n{run.said.read()}",
+            f"== {layer}, {seconds:.0f} s, {cpu_s:.0f} of CPU: {' '.join(run.part.paths) or 'the rest'}\n{run.said.read()}",
             flush=True,
         )
         self.seconds[layer] += round(seconds)
+        self.cpu_s += cpu_s
         if run.tally.exists():
             tally = json.loads(run.tally.read_text())
             self.counts.update(tally["counts"])
@@ -190,10 +192,10 @@ def run_all(parts: list[Part], folder: Path) -> Totals:
                 run = start(part, f"part-{len(left)}", folder, opened)
                 running[run.process.pid] = run
                 continue
-            pid, status = os.wait()
+            pid, status, used = os.wait4(-1, 0)
             ended = running.pop(pid)
             ended.process.returncode = os.waitstatus_to_exitcode(status)
-            totals.add(ended)
+            totals.add(ended, used.ru_utime + used.ru_stime)
     return totals
 
 
@@ -208,7 +210,9 @@ def main(names: list[str]) -> int:
     counts = totals.counts
     print("== totals")
     layers = "  ".join(f"{name} {value}" for name, value in sorted(totals.seconds.items()))
-    print(f"seconds: {time.monotonic() - began_s:.0f}; of parts, side by side: {layers}")
+    print(
+        f"seconds: {time.monotonic() - began_s:.0f}, {totals.cpu_s:.0f} of CPU; of parts, side by side: {layers}"
+    )
     for what in sorted(set(counts) - {"passed", "failed", "skipped"}):
         print(f"{what}: {counts[what]}")
     for reason, count in sorted(totals.skips.items()):
