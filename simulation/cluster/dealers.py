@@ -6,7 +6,7 @@ opposite of what was answered.
 
 Invariants, judged against the check's own copy of all that was confirmed: E1 a transaction is committed once at most; E2 what
 was answered stays: committed ones are there, others never; E3 what is there was sent so, and decided so; E4 once all is whole
-none waits for ever, but for what was given up (simulation.cluster.abandoned)."""
+none waits for ever, but for what was given up (simulation.cluster.abandoned), behind questions."""
 
 from __future__ import annotations
 
@@ -95,6 +95,8 @@ class Dealers:
         self._create_topic = create_topic
         self._done = done
         self.deals: dict[str, Deal] = {}
+        self.asked: set[str] = set()
+        """For which some broker asked."""
         self.keeps = keeps
         self.abandoned = abandoned
         self.violation: Violation | None = None
@@ -214,6 +216,7 @@ class Dealers:
         if deal is None or message.topic != DEALS or zlib.crc32(message.body) != deal.crc:
             self.broken("E3", f"asked for what was never sent: {message.topic} {message.properties}")
             return UNKNOWN
+        self.asked.add(message.properties["KEYS"])
         if deal.refused:
             self.broken("E3", f"asked for {message.properties['KEYS']}, which was refused")
         if not self.healed and self.random.random() < 0.3:
@@ -274,6 +277,8 @@ class Dealers:
     def judge(self, ever: Iterable[StoredMessage]) -> None:
         """`ever` is all that was ever confirmed. Raises Violation."""
         may_lack = set() if self.abandoned is None else self.abandoned.given_up
+        if not self.asked and (unasked := may_lack & self.deals.keys()):
+            raise Violation("E4", f"{len(unasked)} were given up, and nobody was ever asked for any")
         copies: dict[str, int] = {}
         for message in ever:
             if message.topic != DEALS:
