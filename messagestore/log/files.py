@@ -108,7 +108,7 @@ class LogFiles(ABC):
 
     @abstractmethod
     async def segments_behind_first(self, count_max: int) -> list[Segment]:
-        """The oldest segments without the last, `count_max` at most, and how old they are. OSError."""
+        """The oldest segments without the one that the log ends in, `count_max` at most, and how old they are. OSError."""
 
     @abstractmethod
     def begin_at(self, offset: int) -> None:
