@@ -28,8 +28,6 @@ from messagestore.record import (
 )
 from messagestore.walker import check_names, check_size_set, order_segments, segment_name
 from mqruntime.diskfull import RetriedWrite
-from mqruntime.log import fields
-from mqruntime.repeatedfailures import RepeatedFailures
 from mqruntime.segments import RESERVE_STEP_BYTES, SegmentDirectory, SegmentFile
 
 logger = logging.getLogger(__name__)
@@ -52,7 +50,6 @@ class CommitLog(LogFiles):
             again="segment of the log can be written again",
             any_error=True,
         )
-        self._ageless = RepeatedFailures()
         self._files: list[SegmentFile] = []
         self._leaving: list[
             SegmentFile
@@ -383,13 +380,6 @@ class CommitLog(LogFiles):
                 self._tell_ageless(start, error)
             found.append(Segment(start, start + size, newest_ms))
         return [segment for segment in found if self._first <= segment.start and segment.end < self._end]
-
-    def _tell_ageless(self, start: int, error: OSError) -> None:
-        if self._ageless.failed(start, int(asyncio.get_running_loop().time() * 1000)):
-            logger.warning(
-                "how old a segment is cannot be read: it counts as old as the next one",
-                extra=fields(segment=segment_name(start), why=error),
-            )
 
     async def drop_empty(self, *, but_at: int | None = None) -> None:
         """A log that holds nothing may begin anywhere: the segment that it was to begin with before goes, unless it is at
