@@ -396,6 +396,7 @@ class BrokerApp:
             self.requests.sweep(now_ms)
             self._fitness.note(Trouble.DISK, not self.store.takes_messages(), now_ms)
             self._fitness.note(Trouble.ROT, bool(self.store.soundness.damages), now_ms)
+            self._fitness.note(Trouble.READ, self.store.dispatch_waits, now_ms)
             self._fitness.note(Trouble.SYNC, self.store.sync_lasts_ms() > SWEEP_MS, now_ms)
 
     async def _serve_probes(self) -> HttpPages:

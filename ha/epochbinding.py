@@ -88,9 +88,15 @@ class KeptBinding:
         )
 
     async def seal(self, log: ReplicatedLog) -> None:
-        """Note what the log reads where epochs begin, as far as it is confirmed. A failing disk is told; what was not written
-        is with the next change or start."""
-        await self._seal(log, self._binding)
+        """Note what the log reads where epochs begin, as far as it is confirmed. A failing disk is told; what was not read or
+        written is with the next change or start."""
+        try:
+            await self._seal(log, self._binding)
+        except OSError as error:
+            logger.warning(
+                "the log cannot be read where an epoch begins, its binding is left as it is",
+                extra=fields(why=error),
+            )
 
     async def _seal(self, log: ReplicatedLog, stored: Binding) -> None:
         confirm = log.confirm_offset()

@@ -37,6 +37,16 @@ class MasterUnread(HAError):
     """A master did not say what its log holds; the text says why."""
 
 
+class RangeUnserved(HAError):
+    """Bytes of the log that a slave needs next, and that this broker cannot send as they were written."""
+
+    def __init__(self, offset: int, size: int, why: str) -> None:
+        super().__init__(f"{size} bytes of the log at {offset} cannot be sent: {why}")
+        self.offset = offset
+        self.size = size
+        self.why = why
+
+
 class StoreOfSet(HAError):
     """A log that was written under controllers, and a configuration that makes it one of a pair's."""
 

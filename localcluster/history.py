@@ -7,7 +7,7 @@ be there once or not. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import pairwise
@@ -93,16 +93,16 @@ def judge(attempts: Iterable[Attempt], found: Iterable[Found]) -> Verdict:
     """Compares what was promised with what is there; both in any order.
 
     `moved` and `changed` are acknowledged messages that are there, but not where or not as promised; a
-    message of any outcome that is there twice is `duplicated`; a queue whose offsets are not 0, 1, 2, ... has
+    message of any outcome that is there twice is `duplicated`; a queue whose offsets are not 0, 1, 2, ..., each once, has
     `gaps`.
     """
     by_id: dict[str, list[Found]] = {}
-    offsets: dict[str, list[int]] = {}
+    by_place: dict[Place, list[str]] = {}
     read = 0
     for message in found:
         read += 1
         by_id.setdefault(message.message_id, []).append(message)
-        offsets.setdefault(message.place.queue, []).append(message.place.offset)
+        by_place.setdefault(message.place, []).append(message.message_id)
     counts = dict.fromkeys(Outcome, 0)
     verdict = Verdict(0, 0, 0, 0, read)
     unknown_present = 0
@@ -116,7 +116,7 @@ def judge(attempts: Iterable[Attempt], found: Iterable[Found]) -> Verdict:
             places = ", ".join(str(copy.place) for copy in copies)
             verdict.duplicated.append(f"{attempt.message_id} is there {len(copies)} times: {places}")
         if attempt.outcome is Outcome.ACKNOWLEDGED:
-            _judge_acknowledged(attempt, copies, verdict)
+            _judge_acknowledged(attempt, copies, by_place, verdict)
         elif attempt.outcome is Outcome.REFUSED and copies:
             verdict.refused_present.append(
                 f"{attempt.message_id} was refused ({attempt.why}) and is at {copies[0].place}"
@@ -130,7 +130,7 @@ def judge(attempts: Iterable[Attempt], found: Iterable[Found]) -> Verdict:
         for message_id, copies in by_id.items()
         if message_id not in sent
     )
-    verdict.gaps.extend(_gaps(offsets))
+    verdict.gaps.extend(_gaps(by_place))
     return Verdict(
         counts[Outcome.ACKNOWLEDGED],
         counts[Outcome.REFUSED],
@@ -147,10 +147,14 @@ def judge(attempts: Iterable[Attempt], found: Iterable[Found]) -> Verdict:
     )
 
 
-def _judge_acknowledged(attempt: Attempt, copies: list[Found], verdict: Verdict) -> None:
+def _judge_acknowledged(
+    attempt: Attempt, copies: list[Found], by_place: Mapping[Place, list[str]], verdict: Verdict
+) -> None:
     assert attempt.place is not None, "an acknowledgement names a place"
     if not copies:
-        verdict.lost.append(f"{attempt.message_id} was acknowledged at {attempt.place} and is nowhere")
+        line = f"{attempt.message_id} was acknowledged at {attempt.place} and is nowhere"
+        others = by_place.get(attempt.place)
+        verdict.lost.append(f"{line}; {' and '.join(others)} is there" if others else line)
         return
     at_place = [copy for copy in copies if copy.place == attempt.place]
     if not at_place:
@@ -161,14 +165,16 @@ def _judge_acknowledged(attempt: Attempt, copies: list[Found], verdict: Verdict)
         verdict.changed.append(f"{attempt.message_id} at {copies[0].place} has another body")
 
 
-def _gaps(offsets: dict[str, list[int]]) -> list[str]:
+def _gaps(by_place: Mapping[Place, list[str]]) -> list[str]:
     lines: list[str] = []
-    for queue, present in sorted(offsets.items()):
-        expected = 0
-        for offset in sorted(present):
-            if offset != expected:
-                lines.append(f"{queue} goes from offset {expected - 1} to {offset}")
-            expected = offset + 1
+    ends: dict[str, int] = {}
+    for place, ids in sorted(by_place.items()):
+        expected = ends.get(place.queue, 0)
+        if place.offset != expected:
+            lines.append(f"{place.queue} goes from offset {expected - 1} to {place.offset}")
+        if len(ids) > 1:
+            lines.append(f"{place} is where {' and '.join(sorted(ids))} are")
+        ends[place.queue] = place.offset + 1
     return lines
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import suppress
 from hashlib import sha256
+from types import MappingProxyType
 
 from localcluster.history import Attempt, Found, Outcome, Place
 from localcluster.waiting import NotYet, WaitExpired, wait_for
@@ -155,12 +156,16 @@ def as_found(queue: MessageQueue, message: StoredMessage) -> Found:
 
 
 async def read_messages(
-    consumer: PullConsumer, topic: str, patience_ms: int = READABLE_MS_MAX
+    consumer: PullConsumer,
+    topic: str,
+    patience_ms: int = READABLE_MS_MAX,
+    shown: Mapping[str, int] = MappingProxyType({}),
 ) -> AsyncIterator[tuple[MessageQueue, StoredMessage]]:
-    """Every message of the topic, each queue from its first to its last readable one. Raises `PullFailed`, also after
-    `patience_ms` in which none came."""
+    """Every message of the topic, each queue from its first to its last readable one, and to the end that it has `shown`
+    before: who is asked now may be another replica, which is behind. Raises `PullFailed`, also after `patience_ms` in which
+    none came."""
     for queue in await consumer.queues(topic):
-        end = await consumer.max_offset(queue)
+        end = max(await consumer.max_offset(queue), shown.get(str(queue), 0))
         async for message in consumer.read(
             queue, await consumer.min_offset(queue), end, patience_ms=patience_ms
         ):
@@ -169,9 +174,10 @@ async def read_messages(
 
 async def wait_readable(
     consumer: PullConsumer, topic: str, attempts: Iterable[Attempt], timeout_ms: int
-) -> None:
+) -> dict[str, int]:
     """Waits until every queue shows what was acknowledged in it, which may be later than the acknowledgement; what does not
-    show up in time is left to the checker. Raises `PullFailed`."""
+    show up in time is left to the checker. The ends that queues have shown, by name. Raises `PullFailed`."""
+    shown: dict[str, int] = {}
     ends: dict[str, int] = {}
     for attempt in attempts:
         if attempt.outcome is Outcome.ACKNOWLEDGED and attempt.place is not None:
@@ -181,16 +187,19 @@ async def wait_readable(
     async def probe() -> None:
         for queue in await consumer.queues(topic):
             end = await consumer.max_offset(queue)
+            shown[str(queue)] = max(end, shown.get(str(queue), 0))
             if end < ends.get(str(queue), 0):
                 raise NotYet(f"{queue} ends at {end}, {ends[str(queue)]} are acknowledged")
 
     with suppress(WaitExpired):
         await wait_for("all that was acknowledged", probe, timeout_ms)
+    return shown
 
 
 async def read_back(
     consumer: PullConsumer, topic: str, attempts: Iterable[Attempt] = (), timeout_ms: int = READABLE_MS_MAX
 ) -> list[Found]:
     """What `read_messages` gives, for the checker, once what `attempts` had acknowledged shows. Raises `PullFailed`."""
-    await wait_readable(consumer, topic, attempts, timeout_ms)
-    return [as_found(queue, message) async for queue, message in read_messages(consumer, topic, timeout_ms)]
+    shown = await wait_readable(consumer, topic, attempts, timeout_ms)
+    read = read_messages(consumer, topic, timeout_ms, shown)
+    return [as_found(queue, message) async for queue, message in read]

@@ -385,6 +385,11 @@ class BrokerStore(ABC):
         whenever the confirm offset moves."""
         return self._dispatch_loop.step()
 
+    @property
+    def dispatch_waits(self) -> bool:
+        """For a disk that does not give the log: messages come into no queue, though they are stored."""
+        return self._dispatch_loop.unread
+
     def dispatched_offset(self) -> int:
         return self._dispatcher.position
 

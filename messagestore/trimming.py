@@ -62,7 +62,8 @@ class Trimming:
         else follows. OSError: what is left goes in the next round."""
         if offset > self._log.min_offset:
             await self._queues.raise_min(offset)
-            if not self._cutting() and offset <= self.vouched_offset() and allowed():
+            within = self._log.min_offset < offset < self._log.max_offset  # cut, or replaced, perhaps
+            if within and not self._cutting() and offset <= self.vouched_offset() and allowed():
                 self._log.begin_at(offset)
                 self._dispatcher.log_min = offset
                 self._soundness.begin_at(offset)

@@ -134,7 +134,8 @@ class PullConsumer:
     async def read(
         self, queue: MessageQueue, start: int, end: int, *, patience_ms: int = 10_000
     ) -> AsyncIterator[StoredMessage]:
-        """Every message with `start` <= queue offset < `end`, in order, through changes of the master.
+        """Every message with `start` <= queue offset < `end`, in order, through changes of the master. What an answer brings
+        that does not move on would come again with the next one, and is left to that.
 
         Raises `PullFailed` after `patience_ms` in which no pull moved on, and at once where the broker knows no
         such group or says that the offset is outside the queue (messages below its minimum were removed).
@@ -148,8 +149,9 @@ class PullConsumer:
                     raise
                 await asyncio.sleep(RETRY_MS / 1000)
                 continue
+            moves_on = result.next_offset > start
             for message in result.messages:
-                if message.queue_offset < end:
+                if moves_on and message.queue_offset < end:
                     yield message
             if result.status is PullStatus.OFFSET_ILLEGAL:
                 raise PullFailed(
@@ -157,10 +159,12 @@ class PullConsumer:
                     f"offset {start} is outside [{result.min_offset}, {result.max_offset})",
                     int(result.status),
                 )
-            if result.next_offset > start:
+            if moves_on:
                 start, progress_ms = result.next_offset, self._clock.monotonic_ms()
             elif self._clock.monotonic_ms() - progress_ms > patience_ms:
                 raise PullFailed(str(queue), f"nothing to read at {start} for {patience_ms} ms, wanted {end}")
+            elif result.messages:
+                await asyncio.sleep(RETRY_MS / 1000)
 
     async def max_offset(self, queue: MessageQueue) -> int:
         """One beyond the last readable message. Raises `PullFailed`."""

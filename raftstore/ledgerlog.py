@@ -177,7 +177,12 @@ class LedgerLog(LogFiles):
         size, found = self.segment_size_bytes, []
         last = self.segment_start(self._end)
         for start in range(self._first, min(self._first + count_max * size, last), size):
-            found.append(Segment(start, start + size, await self._first_time(start + size)))
+            newest_ms = None
+            try:
+                newest_ms = await self._first_time(start + size)
+            except OSError as error:
+                self._tell_ageless(start, error)
+            found.append(Segment(start, start + size, newest_ms))
         return found
 
     async def _first_time(self, position: int) -> int | None:

@@ -19,6 +19,7 @@ class Trouble(Enum):
     DISK = "its disk takes no messages"
     SYNC = "its disk hangs"
     ROT = "records of its log are damaged"
+    READ = "its disk does not give its log"
 
 
 class Fitness:

@@ -9,6 +9,7 @@ from ha.counters import HACounters
 from ha.log import ReplicatedLog
 from ha.master.link import Acked, Greeted
 from ha.master.sender import LogSender
+from ha.master.unserved import UnservedRanges
 from ha.settings import HASettings
 from mqruntime.clock import Clock
 from mqruntime.tasks import Tasks
@@ -35,6 +36,7 @@ class PairConnection(LogSender):
         clock: Clock,
         tasks: Tasks,
         counters: HACounters,
+        unserved: UnservedRanges,
     ) -> None:
         self._classic = link = ClassicMasterLink(
             master,
@@ -45,7 +47,13 @@ class PairConnection(LogSender):
         )
         buffer_size_max = 2 * settings.transfer_batch_size
         super().__init__(
-            link, log, buffer_size_max=buffer_size_max, clock=clock, tasks=tasks, counters=counters
+            link,
+            log,
+            buffer_size_max=buffer_size_max,
+            clock=clock,
+            tasks=tasks,
+            counters=counters,
+            unserved=unserved,
         )
         self._listener = listener
 
@@ -53,6 +61,11 @@ class PairConnection(LogSender):
     def read_from(self) -> int | None:
         """See ClassicMasterLink."""
         return self._classic.read_from
+
+    @property
+    def slave(self) -> str:
+        """Nobody says on a classic link which broker it is."""
+        return self.peer_host
 
     def _opened(self) -> None:
         self._listener.opened(self)

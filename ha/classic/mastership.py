@@ -12,6 +12,7 @@ from ha.classic.acks import PairAcks
 from ha.classic.connection import PairConnection
 from ha.counters import HACounters
 from ha.log import ReplicatedLog
+from ha.master.unserved import UnservedRanges
 from ha.settings import HASettings, PairSettings
 from mqruntime.clock import Clock
 from mqruntime.log import fields
@@ -47,6 +48,7 @@ class PairMastership:
         self._ended = False
         self._connections: dict[PairConnection, None] = {}  # in order of arrival
         self._acks = PairAcks()
+        self._unserved = UnservedRanges(clock)
 
     def begin(self) -> None:
         self._confirm()
@@ -77,6 +79,7 @@ class PairMastership:
             clock=self._clock,
             tasks=self._tasks,
             counters=self._counters,
+            unserved=self._unserved,
         )
 
     def opened(self, connection: PairConnection) -> None:

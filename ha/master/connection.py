@@ -13,6 +13,7 @@ from ha.master.admittance import Why
 from ha.master.link import Acked, Greeted, Hold, MasterLink, MasterView
 from ha.master.pace import Pace
 from ha.master.sender import LogSender
+from ha.master.unserved import UnservedRanges
 from ha.settings import HASettings
 from mqruntime.clock import Clock
 from mqruntime.core import NEVER_MS
@@ -51,6 +52,7 @@ class MasterConnection(LogSender):
         clock: Clock,
         tasks: Tasks,
         counters: HACounters,
+        unserved: UnservedRanges,
     ) -> None:
         link = MasterLink(
             master,
@@ -63,7 +65,13 @@ class MasterConnection(LogSender):
         )
         buffer_size_max = 2 * settings.transfer_batch_size
         super().__init__(
-            link, log, buffer_size_max=buffer_size_max, clock=clock, tasks=tasks, counters=counters
+            link,
+            log,
+            buffer_size_max=buffer_size_max,
+            clock=clock,
+            tasks=tasks,
+            counters=counters,
+            unserved=unserved,
         )
         self._listener = listener
         self._reply = b""
@@ -73,6 +81,10 @@ class MasterConnection(LogSender):
     def slave_broker_id(self) -> int:
         """-1 before it is admitted."""
         return self._broker_id
+
+    @property
+    def slave(self) -> str:
+        return f"broker {self._broker_id}"
 
     def pump(self) -> None:
         super().pump()

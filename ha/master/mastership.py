@@ -21,6 +21,7 @@ from ha.master.duplicateids import DuplicateIds
 from ha.master.gate import Gate
 from ha.master.link import Hold, MasterState
 from ha.master.slaveprogress import Limits
+from ha.master.unserved import UnservedRanges
 from ha.settings import HASettings
 from ha.syncstateset import Action, Alter, Confirmed, Fate, SyncStateSet
 from mqruntime.clock import Clock
@@ -89,6 +90,7 @@ class Mastership:
         self._connections: dict[MasterConnection, None] = {}  # in order of arrival
         self._newest: dict[int, MasterConnection] = {}  # by broker id
         self._duplicate_ids = DuplicateIds()
+        self._unserved = UnservedRanges(clock)
         self._wanted = RepeatedFailure(remind_ms=WANTED_REMIND_MS)
         self._confirm_timer: asyncio.TimerHandle | None = None
         self._timer = CoreTimer(clock, tasks, self._tick)
@@ -164,6 +166,7 @@ class Mastership:
             clock=self._clock,
             tasks=self._tasks,
             counters=self._counters,
+            unserved=self._unserved,
         )
 
     def opened(self, connection: MasterConnection) -> None:

@@ -1,7 +1,8 @@
 """One accepted connection of a master, of whatever kind its link is: moves bytes between the socket and the log.
 
 Invariant: frames are written in the order the link makes them, and no byte that is not known to be sound. Log
-bytes go out as views of the mapping, which the transport holds until they are sent or `wait_closed` returns."""
+bytes go out as views of the mapping, which the transport holds until they are sent or `wait_closed` returns. What cannot be
+read ends this connection, and nothing else."""
 
 from __future__ import annotations
 
@@ -11,8 +12,10 @@ from enum import Enum
 from typing import Protocol, cast
 
 from ha.counters import HACounters
+from ha.errors import RangeUnserved
 from ha.log import ReplicatedLog
 from ha.master.link import Acked, Action, Batch, Close, Greeted, Hold
+from ha.master.unserved import UnservedRanges
 from ha.rate import ByteRate
 from mqruntime.clock import Clock
 from mqruntime.coretimer import CoreTimer
@@ -53,12 +56,14 @@ class LogSender(asyncio.Protocol):
         clock: Clock,
         tasks: Tasks,
         counters: HACounters,
+        unserved: UnservedRanges,
     ) -> None:
         self.link = link
         self._log = log
         self._clock = clock
         self._tasks = tasks
         self._counters = counters
+        self._unserved = unserved
         self._buffer_size_max = buffer_size_max
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
@@ -71,6 +76,11 @@ class LogSender(asyncio.Protocol):
         self.rate = ByteRate()
 
     # -- whoever inherits
+
+    @property
+    def slave(self) -> str:
+        """What people know the slave by."""
+        raise NotImplementedError
 
     def _opened(self) -> None:
         """The connection is there."""
@@ -159,18 +169,32 @@ class LogSender(asyncio.Protocol):
         self._cold_read = self._tasks.start(self._send_cold(batch), name=f"ha-cold-read {self.address}")
 
     async def _send_cold(self, batch: Batch) -> None:
-        why = await self._log.check(batch.offset, batch.size)
-        if why is None and batch.offset < self._log.min_offset():
-            why = "retention has deleted what the slave was about to get"
-        if why is not None:
+        try:
+            body = await self._read_sound(batch)
+        except RangeUnserved as refusal:
             self._cold_read = None
-            self.close(why)
+            if not self._ended:
+                segment = batch.offset - batch.offset % self._log.segment_size_bytes
+                self._unserved.refused(self.slave, segment, refusal)
+                self.close(str(refusal))
             return
-        body = await self._log.read_cold(batch.offset, batch.size)
         self._cold_read = None
         if not self._ended:
             self._write_frame(batch, body)
             self.release(Hold.COLD_READ)
+
+    async def _read_sound(self, batch: Batch) -> bytes:
+        """The body of a frame, around the mapping. RangeUnserved."""
+        offset, size = batch.offset, batch.size
+        try:
+            why = await self._log.check(offset, size)
+            if why is None and offset < self._log.min_offset():
+                why = "retention has deleted what the slave was about to get"
+            if why is None:
+                return await self._log.read_cold(offset, size)
+        except OSError as error:
+            why = str(error)
+        raise RangeUnserved(offset, size, why)
 
     def _write_frame(self, batch: Batch, body: Body) -> None:
         """In one write: a header that travels alone wakes the slave once more."""

@@ -369,10 +369,17 @@ class CommitLog(LogFiles):
     async def segments_behind_first(self, count_max: int) -> list[Segment]:
         size, found = self.segment_size_bytes, []
         for start in range(
-            self._first, min(self._first + count_max * size, self.segment_start(self._end)), size
+            self._first, min(self._first + count_max * size, self.segment_start(self._end - 1)), size
         ):
-            found.append(Segment(start, start + size, await first_time(self, start + size, self._end)))
-        return found
+            newest_ms = None
+            try:
+                newest_ms = await first_time(self, start + size, self._end)
+            except OffsetOutOfRange:  # cut, or replaced, since
+                break
+            except OSError as error:
+                self._tell_ageless(start, error)
+            found.append(Segment(start, start + size, newest_ms))
+        return [segment for segment in found if self._first <= segment.start and segment.end < self._end]
 
     async def drop_empty(self, *, but_at: int | None = None) -> None:
         """A log that holds nothing may begin anywhere: the segment that it was to begin with before goes, unless it is at

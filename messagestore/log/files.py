@@ -5,6 +5,8 @@ read around it."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeVar
@@ -12,7 +14,12 @@ from typing import NamedTuple, TypeVar
 from messagestore.errors import OffsetOutOfRange
 from messagestore.log.retention import Segment
 from messagestore.record import PREFIX
+from messagestore.walker import segment_name
+from mqruntime.log import fields
+from mqruntime.repeatedfailures import RepeatedFailures
 from mqruntime.segments import SegmentFile
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -52,6 +59,7 @@ class LogFiles(ABC):
         self.segment_size_bytes = segment_size
         self.record_bytes_max = segment_size - PREFIX.size
         self._hot_segments = hot_segments
+        self._ageless = RepeatedFailures()
         self._first = 0  # start of the oldest segment
         self._end = 0
 
@@ -108,7 +116,8 @@ class LogFiles(ABC):
 
     @abstractmethod
     async def segments_behind_first(self, count_max: int) -> list[Segment]:
-        """The oldest segments without the last, `count_max` at most, and how old they are. OSError."""
+        """The oldest segments without the one that the log ends in, `count_max` at most, and how old they are, as far as that
+        can be read."""
 
     @abstractmethod
     def begin_at(self, offset: int) -> None:
@@ -119,6 +128,13 @@ class LogFiles(ABC):
     async def delete_former(self) -> list[SegmentFile]:
         """Deletes the files of segments that are no part of the log any more, oldest first and each durably, so that no gap
         can arise; they are to be released. OSError: the rest stays for the next call."""
+
+    def _tell_ageless(self, start: int, error: OSError) -> None:
+        if self._ageless.failed(start, int(asyncio.get_running_loop().time() * 1000)):
+            logger.warning(
+                "how old a segment is cannot be read: it counts as old as the next one",
+                extra=fields(segment=segment_name(start), why=error),
+            )
 
     # Reading
 

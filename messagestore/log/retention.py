@@ -16,8 +16,8 @@ MANUAL_ROUNDS = 20
 
 class Segment(NamedTuple):
     """Bytes [start, end) of the log; `newest_ms` is the store time of the first record behind it, so nothing in it is younger;
-    None while nothing stands there, or what does cannot be believed. Nothing in it is younger than a later segment either: the
-    least of theirs counts, so that a time that rotted keeps nothing for good."""
+    None while nothing stands there, or what does cannot be believed or read: then that of a later segment counts. So it does
+    for a time that is yet to come, which keeps nothing for good; one that is too old takes no segment but its own."""
 
     start: int
     end: int
@@ -87,9 +87,8 @@ def decide(segments: Sequence[Segment], holds: Iterable[Hold], moment: Moment, r
         return Decision(end, 0, 0, None)
     lowest = min(holds, key=lambda hold: hold.offset)
     for count, segment in enumerate(segments):
-        newest_ms = min(
-            (later.newest_ms for later in segments[count:] if later.newest_ms is not None), default=None
-        )
+        times = (later.newest_ms for later in segments[count:])
+        newest_ms = next((time for time in times if time is not None and time <= moment.now_ms), None)
         aged = newest_ms is not None and newest_ms + rules.reserved_ms <= moment.now_ms
         if count == rules.segments_max or not (aged or forced):
             return Decision(end, count, by_force, None)

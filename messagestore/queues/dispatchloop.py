@@ -1,7 +1,8 @@
 """Runs dispatch whenever the confirm offset moves, in steps short enough for others to run in between.
 
-Invariant: dispatch never passes the confirm offset; while the disk has no room for consume queues it waits, and `full`
-says so. Where nobody waits for a message, on a slave, it lets some gather: many at once cost a fifth of one by one."""
+Invariant: dispatch never passes the confirm offset; while the disk has no room for consume queues, or does not give the log, it
+waits, and `full` or `unread` says so. Where nobody waits for a message, on a slave, it lets some gather: many at once cost a
+fifth of one by one."""
 
 from __future__ import annotations
 
@@ -15,6 +16,8 @@ from messagestore.log.files import LogFiles
 from messagestore.messages import QueueGrew
 from messagestore.queues.dispatcher import Dispatcher
 from mqruntime.diskfull import RETRY_S, RetriedWrite
+from mqruntime.log import fields
+from mqruntime.repeatedfailure import RepeatedFailure
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +55,10 @@ class DispatchLoop:
             "no entry of a consume queue or the index can be written, trying on",
             again="entry of a consume queue or the index can be written again",
         )
+        self.unread = False
+        """The disk did not give what is to be dispatched next."""
+        self._rests = False  # before it is asked again
+        self._failure = RepeatedFailure()
         self._gathers = gathers
         self._on_progress = on_progress
         self._may_read = may_read
@@ -111,26 +118,34 @@ class DispatchLoop:
             return True
 
     async def _step(self) -> bool:
+        if self._rests:
+            return False
         position = self._dispatcher.position
         if position >= self._confirm_offset():
+            self._was_read()  # what was not given may have been cut off
             return self.step()
         segment_end = self._log.segment_start(position) + self._log.segment_size_bytes
         whole = min(segment_end, self._confirm_offset())
         reach = min(position + self._step_bytes, whole)
-        if not await self._may_read(position, reach):
-            asyncio.get_running_loop().call_later(RETRY_S, self.wake)
-            return False
-        if self._holds or self._dispatcher.position != position:
-            return True
-        is_cold = self._log.is_cold(position)
-        if is_cold:
-            ahead = min(position + self._step_bytes, segment_end)
-            content: bytes | memoryview = await self._log.read_file(position, ahead)
-            start = position
-            if self._dispatcher.position != position:  # truncated meanwhile
+        try:
+            if not await self._may_read(position, reach):
+                asyncio.get_running_loop().call_later(RETRY_S, self.wake)
+                return False
+            if self._holds or self._dispatcher.position != position:
                 return True
-        else:
-            content, start = self._log.segment_view(position)
+            is_cold = self._log.is_cold(position)
+            if is_cold:
+                ahead = min(position + self._step_bytes, segment_end)
+                content: bytes | memoryview = await self._log.read_file(position, ahead)
+                start = position
+            else:
+                content, start = self._log.segment_view(position)
+        except OSError as error:
+            self._not_read(position, error)
+            return False
+        self._was_read()
+        if self._dispatcher.position != position:  # truncated meanwhile
+            return True
         confirmed = self._confirm_offset()
         more = self._dispatch_in(
             content, start, segment_end, confirmed if reach == segment_end else min(reach, confirmed)
@@ -142,6 +157,28 @@ class DispatchLoop:
             self._step_bytes *= 2
             return True
         return more
+
+    def _not_read(self, position: int, error: OSError) -> None:
+        """Asked again in RETRY_S, however often somebody wakes it until then."""
+        loop = asyncio.get_running_loop()
+        self.unread = self._rests = True
+        loop.call_later(RETRY_S, self._ask_again)
+        if self._failure.failed(error.errno, int(loop.time() * 1000)):
+            logger.error(
+                "dispatch waits: the disk does not give the log, trying on; messages behind it come into their queues once it "
+                "does. Check the disk; where it stays so, let another replica lead, empty this store and start it again",
+                extra=fields(offset=position, why=error),
+            )
+
+    def _ask_again(self) -> None:
+        self._rests = False
+        self.wake()
+
+    def _was_read(self) -> None:
+        if self.unread:
+            self.unread = False
+            after_ms = self._failure.recovered(int(asyncio.get_running_loop().time() * 1000))
+            logger.info("dispatch goes on, the disk gives the log again", extra=fields(after_ms=after_ms))
 
     def _dispatch_in(self, buffer: bytes | memoryview, start: int, segment_end: int, limit: int) -> bool:
         try:

@@ -36,6 +36,16 @@ def test_who_only_has_damaged_records_could_lead_for_want_of_a_better_one() -> N
     assert not fitness.could_lead(7_000)
 
 
+def test_who_cannot_read_what_is_to_be_listed_next_cannot_lead() -> None:
+    """Messages would come into no queue, and a slave cannot begin where its undispatched log cannot be read."""
+    fitness = Fitness(5_000)
+    fitness.note(Trouble.READ, True, 0)
+    assert fitness.why_unfit(4_999) == ""
+    assert fitness.why_unfit(5_000) == "its disk does not give its log" and not fitness.could_lead(5_000)
+    fitness.note(Trouble.READ, False, 6_000)
+    assert fitness.why_unfit(6_000) == ""
+
+
 def test_who_failed_to_begin_as_master_and_follows_since_could_lead_for_want_of_a_better_one() -> None:
     """Else a set stands still for good where the other one's disk is full, for only who leads shows that it can."""
     fitness = Fitness(5_000)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable
 
 BLANK_SIZE_MIN = 8
@@ -27,6 +29,8 @@ class MemoryLog:
         self.cold_below = 0
         self.full = False
         self.damaged_at: int | None = None
+        self.unreadable: dict[str, int] = {}
+        """Where the disk fails, by the name of the method that meets it."""
         self._blank_at = -1
 
     def content(self) -> bytes:
@@ -66,6 +70,7 @@ class MemoryLog:
 
     async def read_cold(self, offset: int, size_max: int) -> bytes:
         assert self.is_cold(offset) or not self.is_checked(offset, size_max)
+        self._fails("read_cold", offset, size_max)
         return bytes(self.read(offset, size_max))
 
     def is_cold(self, offset: int) -> bool:
@@ -133,8 +138,14 @@ class MemoryLog:
         return self.read(offset, size)
 
     async def check(self, offset: int, size: int) -> str | None:
+        self._fails("check", offset, size)
         at = self.damaged_at
         return f"damaged at {at}" if at is not None and offset <= at < offset + size else None
+
+    def _fails(self, method: str, offset: int, size: int) -> None:
+        at = self.unreadable.get(method)
+        if at is not None and offset <= at < offset + size:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     async def is_boundary(self, offset: int) -> bool:
         return self.boundary_at_or_below(offset) == offset

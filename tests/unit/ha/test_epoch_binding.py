@@ -14,6 +14,7 @@ from tests.unit.ha.memorylog import MemoryLog
 
 COPIES = (DEFAULT_NAME, DEFAULT_NAME + BACKUP_SUFFIX)
 BINDING = DEFAULT_NAME + SUFFIX
+NOT_SEALED = "the log cannot be read where an epoch begins, its binding is left as it is"
 
 
 def sealed(node: Node) -> bool:
@@ -181,3 +182,19 @@ async def test_what_a_power_cut_took_from_the_log_is_sealed_anew(a: Node) -> Non
     a.log.set_confirm_offset(start)
     await a.start_again()
     assert decode_binding(a.files.content[BINDING]).seals[-1].after is None
+
+
+@played_by(1)
+async def test_a_disk_that_does_not_give_what_is_to_be_sealed_ends_nobody(
+    a: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    await a.lead(1)
+    a.log.cold_below, a.log.unreadable["read_cold"] = 1 << 40, 0
+    fill(a, "epoch-1", 40)
+    await until(lambda: bool(a.fatal) or NOT_SEALED in caplog.messages)
+    assert a.fatal == [] and a.ha.acked_end() == a.log.max_offset()
+    a.log.unreadable.clear()
+    await a.lead(2)
+    fill(a, "epoch-2", 40)
+    await until(lambda: sealed(a))
+    assert all(seal.after is not None for seal in decode_binding(a.files.content[BINDING]).seals)

@@ -38,6 +38,18 @@ def test_an_acknowledged_message_that_is_nowhere_is_lost() -> None:
     assert verdict.lost == ["b was acknowledged at q0@1 and is nowhere"]
 
 
+def test_of_a_lost_message_what_stands_in_its_place_is_told() -> None:
+    attempts = [acked("a", 0), acked("b", 1), failed("u", Outcome.UNKNOWN)]
+    verdict = judge(attempts, [there("a", 0), there("u", 1)])
+    assert verdict.lost == ["b was acknowledged at q0@1 and is nowhere; u is there"]
+
+
+def test_two_messages_at_one_place_are_named() -> None:
+    attempts = [acked("a", 0), failed("u", Outcome.UNKNOWN)]
+    verdict = judge(attempts, [there("a", 0), there("u", 0)])
+    assert verdict.gaps == ["q0@0 is where a and u are"]
+
+
 def test_another_body_at_the_promised_place_is_a_change() -> None:
     verdict = judge([acked("a", 0)], [there("a", 0, body="other")])
     assert verdict.changed == ["a at q0@0 has another body"]

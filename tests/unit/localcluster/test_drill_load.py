@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
 from localcluster.drill import HEADING, DrillReport, DrillResult, Kind
 from localcluster.drillcli import summary
 from localcluster.history import Attempt, Outcome, Place, judge
-from localcluster.load import Load, wait_readable
+from localcluster.load import Load, read_back, wait_readable
 from localcluster.partitions import Roles, Shape, draw
 from mqclient.errors import SendOutcomeUnknown, SendRefused
+from mqclient.message import StoredMessage
 from mqclient.producer import SendResult, SendStatus
 from mqclient.route import MessageQueue
 from mqruntime.clock import SystemClock
@@ -189,3 +190,29 @@ def test_reading_back_waits_until_every_queue_shows_what_was_acknowledged_in_it(
     assert late.ends == [3]
     never = ScriptedQueues([4])
     asyncio.run(wait_readable(never, "T", attempts, 10))  # type: ignore[arg-type]
+
+
+class TwoReplicas(ScriptedQueues):
+    """Who is asked for ends knows of what who comes after it has not listed yet; `asked` are the ranges that were read."""
+
+    def __init__(self, ends: list[int]) -> None:
+        super().__init__(ends)
+        self.asked: list[tuple[int, int, int]] = []
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        return 0
+
+    async def read(
+        self, queue: MessageQueue, start: int, end: int, *, patience_ms: int
+    ) -> AsyncIterator[StoredMessage]:
+        self.asked.append((queue.queue_id, start, end))
+        return
+        yield
+
+
+def test_reading_back_reads_as_far_as_a_queue_has_shown_though_another_replica_is_behind() -> None:
+    """The last message of a queue was judged as lost, which the next one asked had not listed yet."""
+    attempts = [Attempt("a", "h", Outcome.ACKNOWLEDGED, 0, 1, Place("T/broker-a/0", 4))]
+    replicas = TwoReplicas([5, 3, 4, 6])
+    asyncio.run(read_back(replicas, "T", attempts, WAIT_MS))  # type: ignore[arg-type]
+    assert replicas.asked == [(0, 0, 5), (1, 0, 6)]

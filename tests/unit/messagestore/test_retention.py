@@ -73,9 +73,24 @@ def test_a_segment_of_unknown_age_is_as_old_as_the_next_one() -> None:
     assert decide(log(None), [CONFIRMED], AT_FOUR._replace(disk_used=0.9), RULES).by_force == 1
 
 
-def test_a_time_that_rotted_keeps_a_segment_no_longer_than_the_next_one() -> None:
+def test_a_time_that_rotted_keeps_a_segment_no_longer_than_the_next_one_or_until_it_has_aged() -> None:
     assert decide(log(-1_000_000, 100), [CONFIRMED], AT_FOUR, RULES).segments == 2
     assert decide(log(-1_000_000, 1), [CONFIRMED], AT_FOUR, RULES).segments == 0
+    assert decide(log(71, 100), [CONFIRMED], AT_FOUR, RULES).segments == 0
+    assert decide(log(72, 101), [CONFIRMED], AT_FOUR, RULES).segments == 2
+
+
+def test_a_time_that_is_too_old_takes_no_young_segment_before_its_own() -> None:
+    """A Java broker's clock was wrong when it began a file: no CRC and no later record tells."""
+    assert decide(log(5, 4, 500_000, 2), [CONFIRMED], AT_FOUR, RULES).segments == 0
+    assert decide(log(100, 4, 500_000, 2), [CONFIRMED], AT_FOUR, RULES).segments == 1
+    assert decide(log(None, 4, 500_000), [CONFIRMED], AT_FOUR, RULES).segments == 0
+
+
+def test_times_that_are_yet_to_come_keep_nothing_once_a_later_segment_has_aged() -> None:
+    """A Java broker's clock was a century ahead for a while: its files would stay for so long, and the disk fill."""
+    assert decide(log(-900_000, -900_000, -900_000, 80, 1), [CONFIRMED], AT_FOUR, RULES).segments == 4
+    assert decide(log(-900_000, -900_000, 1), [CONFIRMED], AT_FOUR, RULES).segments == 0
 
 
 def test_a_disk_that_was_too_full_must_become_less_full_than_where_force_begins() -> None:

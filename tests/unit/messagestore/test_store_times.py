@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import logging
+import os
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
+from messagestore.log.files import LogFiles
 from messagestore.log.retention import Segment
 from messagestore.record import RECORD_SIZE_MIN, store_timestamp
 from messagestore.store import MessageStore
@@ -108,6 +113,88 @@ def test_a_segment_behind_which_one_record_stands_without_a_crc_stays(tmp_path: 
         store = await filled(tmp_path, 1, body=3_000)
         await store.truncate(SEGMENT + size_at(store, SEGMENT))
         assert await ages(store) == [None]
+        await store.stop()
+
+    asyncio.run(scenario())
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, offset: int, happens: Callable[[], Awaitable[object]]) -> None:
+    """When the log is read at `offset`, `happens` comes first, once."""
+    read_cold, left = LogFiles.read_cold, [happens]
+
+    async def read_later(log: LogFiles, at: int, size_max: int) -> bytes:
+        found = await read_cold(log, at, size_max)
+        if at == offset and left:
+            await left.pop()()
+        return found
+
+    monkeypatch.setattr(LogFiles, "read_cold", read_later)
+
+
+@pytest.mark.parametrize(("cut_to", "left"), [(SEGMENT, 0), (2 * SEGMENT, 1), (2 * SEGMENT + 1_200, 2)])
+def test_a_log_that_is_cut_while_its_age_is_read_tells_what_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut_to: int, left: int
+) -> None:
+    async def scenario() -> None:
+        store = await filled(tmp_path, 3)
+        oldest = await ages(store, 1)
+        meanwhile(monkeypatch, 2 * SEGMENT, lambda: store.truncate(cut_to))
+        assert await ages(store) == [*oldest, None][:left]
+        await store.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_log_that_another_one_replaces_while_its_age_is_read_tells_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        store = await filled(tmp_path, 2)
+
+        async def replaced() -> None:
+            store.become_slave()
+            await store.truncate(0)
+            await store.begin_empty_at(16 * SEGMENT)
+            store.write_view(16 * SEGMENT, 8)
+
+        meanwhile(monkeypatch, SEGMENT, replaced)
+        assert await ages(store) == []
+        await store.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_segment_whose_age_the_disk_does_not_give_is_as_old_as_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One bad sector kept all segments for good, also those that a full disk takes by force."""
+    read_cold = LogFiles.read_cold
+
+    async def fails(log: LogFiles, at: int, size_max: int) -> bytes:
+        if at == SEGMENT:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return await read_cold(log, at, size_max)
+
+    async def scenario() -> None:
+        store = await filled(tmp_path, 3)
+        before = await ages(store)
+        monkeypatch.setattr(LogFiles, "read_cold", fails)
+        for _ in range(3):
+            assert await ages(store) == [None, *before[1:]]
+        await store.stop()
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(scenario())
+    assert [line.getMessage() for line in caplog.records] == [
+        "how old a segment is cannot be read: it counts as old as the next one"
+    ]
+
+
+def test_the_segment_that_the_log_ends_in_stays_also_where_it_is_full(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        store = await filled(tmp_path, 2)
+        await store.truncate(2 * SEGMENT)
+        assert [segment.end for segment in await store.oldest_segments(10)] == [SEGMENT]
         await store.stop()
 
     asyncio.run(scenario())

@@ -334,3 +334,23 @@ def test_a_deleted_file_is_given_up_beside_the_loop_once_nobody_reads_it(tmp_pat
         await release
 
     asyncio.run(scenario())
+
+
+@in_loop
+async def test_a_log_that_ends_with_the_segment_that_is_to_go_keeps_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was cut to there since somebody looked; what a disk too full for the next segment leaves of a slave is such a log,
+    too."""
+    store = await filled(tmp_path)
+    queues = store.trimming._queues
+    raise_min = queues.raise_min
+
+    async def cut_meanwhile(log_min: int) -> None:
+        await raise_min(log_min)
+        await store.truncate(2 * SEGMENT)
+
+    monkeypatch.setattr(queues, "raise_min", cut_meanwhile)
+    assert await store.begin_at(2 * SEGMENT, always) == Trimmed(0, 0, 0)
+    assert (store.min_offset(), store.max_offset()) == (0, 2 * SEGMENT)
+    await store.stop()

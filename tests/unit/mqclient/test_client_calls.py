@@ -300,6 +300,22 @@ def test_reading_a_range_ends_at_its_end_and_refuses_an_offset_outside() -> None
     with_servers(namesrv, broker)(scenario)
 
 
+def test_what_an_answer_brings_that_does_not_move_on_is_not_read_twice() -> None:
+    nexts = [0, 0, 11]
+
+    def stands_still(request: RemotingCommand) -> RemotingCommand:
+        return request.reply(0, "FOUND", PullMessageResponseHeader(0, nexts.pop(0), 0, 11), BODY)
+
+    namesrv, broker = cluster(stored_as(), PULL_MESSAGE=stands_still)
+
+    async def scenario(client: Client) -> None:
+        read = client.consumer("CG").read(MessageQueue("T", "broker-a", 0), 0, 8)
+        assert [message.queue_offset async for message in read] == [0, 6, 7]
+
+    with_servers(namesrv, broker)(scenario)
+    assert nexts == []
+
+
 def test_a_group_that_the_broker_refuses_is_not_read_for_long() -> None:
     def unknown(request: RemotingCommand) -> RemotingCommand:
         return request.reply(

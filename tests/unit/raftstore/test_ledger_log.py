@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -81,6 +83,28 @@ def test_the_time_of_a_message_that_is_not_as_it_was_written_counts_for_nothing(
     stored[104 + 2] ^= 1
     log = log_of(closed(entry(0, 0, b"")), bytes(stored), end=FILE + len(stored))
     assert [each.newest_ms for each in asyncio.run(log.segments_behind_first(2))] == [None]
+
+
+def test_a_file_whose_age_the_disk_does_not_give_is_as_old_as_the_next_one(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One bad sector kept all files for good, also those that a full disk takes by force."""
+    first = message(1, b"x", 0)
+    first.physical_offset = 2 * FILE + 48
+    stored = entry(2, 2 * FILE, encode(first))
+    log = log_of(closed(entry(0, 0, b"")), closed(entry(1, FILE, b"")), stored, end=2 * FILE + len(stored))
+    read_cold = log.read_cold
+
+    async def fails(offset: int, size_max: int) -> bytes:
+        if offset == FILE:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return await read_cold(offset, size_max)
+
+    monkeypatch.setattr(log, "read_cold", fails)
+    for _ in range(3):
+        ages = [each.newest_ms for each in asyncio.run(log.segments_behind_first(2))]
+        assert ages == [None, TIME_MS + 1]
+    assert caplog.messages == ["how old a segment is cannot be read: it counts as old as the next one"]
 
 
 def test_a_log_of_no_ops_alone_has_no_first_message() -> None:
