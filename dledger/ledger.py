@@ -18,6 +18,7 @@ from typing import Self
 
 from dledger.actions import Role
 from dledger.applying import AnyStateMachine, Snapshots
+from dledger.callbacks import calling
 from dledger.entry import NO_INDEX, Entry
 from dledger.errors import EntryRefused, IndexOutOfRange, NotLeader, OutcomeUnknown, TooManyProposals
 from dledger.memberservice import MemberService
@@ -283,11 +284,13 @@ class DLedger:
     def _role_changed(self, role: Role, term: int) -> None:
         self.counts["elected"] += role is Role.LEADER
         for observer in self._role_observers:
-            observer(role, term)
+            with calling("an observer of roles"):
+                observer(role, term)
 
     def _committed(self, index: int) -> None:
         for observer in self._commit_observers:
-            observer(index)
+            with calling("an observer of decisions"):
+                observer(index)
 
     def _unreadable(self, index: int) -> None:
         self.counts["unreadable"] += 1
