@@ -1,8 +1,9 @@
-"""A leader whose snapshot rotted makes it anew of what is applied, for those who need it."""
+"""A leader whose snapshot rotted or was lost makes it anew of what is applied, for those who need it."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -16,16 +17,30 @@ SETTLED_S = 0.02
 
 def rot(group: SavingGroup) -> None:
     """Of all who run."""
-    for name in group.members:
-        small = group.files[name].small
-        (file,) = (each for each in small if each.endswith("/snapshot"))
+    for small, file in snapshots_of(group):
         data = bytearray(small[file])
         data[-5] ^= 1
         small[file] = bytes(data)
 
 
+def lose(group: SavingGroup) -> None:
+    for small, file in snapshots_of(group):
+        del small[file]
+
+
+def snapshots_of(group: SavingGroup) -> Iterator[tuple[dict[str, bytes], str]]:
+    """The small files of each member that runs, and the name of its snapshot."""
+    for name in group.members:
+        small = group.files[name].small
+        (file,) = (each for each in small if each.endswith("/snapshot"))
+        yield small, file
+
+
+@pytest.mark.parametrize("damage", [rot, lose])
 @pytest.mark.parametrize("behind", [0, 3], ids=["of all that is applied", "with entries behind it"])
-def test_a_member_that_needs_a_rotten_snapshot_gets_a_new_one(behind: int) -> None:
+def test_a_member_that_needs_a_rotten_or_lost_snapshot_gets_a_new_one(
+    behind: int, damage: Callable[[SavingGroup], None]
+) -> None:
     async def story() -> None:
         async with SavingGroup() as group, Clients(group) as clients:
             lead = (await group.leader()).metadata.self_id
@@ -41,7 +56,7 @@ def test_a_member_that_needs_a_rotten_snapshot_gets_a_new_one(behind: int) -> No
                 assert count < end + 5_000, "snapshots are made"
             for _ in range(behind):
                 count = await written(group, clients, b"+1")
-            rot(group)
+            damage(group)
             await group.start(late)
             await until(lambda: group.members[late].metadata.applied_index >= count)
             assert len({group.sums[name].value for name in group.members}) == 1
