@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from dledger.actions import PersistThenSend, Vote
+from dledger.entry import Entry
+from dledger.settings import DLedgerSettings
+from dledger.snapshot import position_in
+from dledger.store import Store
+from mqruntime.segments import RealSegmentDirectory
+from mqruntime.smallfiles import RealSmallFiles
 from tests.unit.dledger.ledgergroup import until
 from tests.unit.dledger.test_ledger import played
 from tests.unit.dledger.test_ledger_clients import Clients
@@ -62,3 +70,32 @@ def test_a_member_that_needs_a_rotten_or_lost_snapshot_gets_a_new_one(
             assert len({group.sums[name].value for name in group.members}) == 1
 
     played(story)
+
+
+def test_a_snapshot_that_says_where_the_log_begins_is_written_anew_as_it_was(tmp_path: Path) -> None:
+    """Of a log that has each entry at the same position everywhere: it has no other state, but its owner's note."""
+
+    def opened() -> Store:
+        settings = DLedgerSettings(
+            data_file_bytes=256, index_file_bytes=32 * 32, entry_bytes_max=100, same_positions=True
+        )
+        return Store(RealSmallFiles(tmp_path), RealSegmentDirectory(tmp_path), "n", settings, ["n"])
+
+    async def run() -> None:
+        store = opened()
+        await store.open()
+        written = tuple(Entry(index, 1, b"body %d" % index) for index in range(20))
+        await store.persist([PersistThenSend(Vote(1), None, written, ())])
+        await store.begin_at(512, b"what went")
+        path = tmp_path / "n/snapshot"
+        kept = path.read_bytes()
+        path.unlink()
+        await store.tell_begin_anew()
+        assert path.read_bytes() == kept
+        again = opened()
+        found = await again.open()
+        assert again.log is not None and again.log.begin.position == 512 and again.note == b"what went"
+        assert found.snapshot is not None and position_in(found.snapshot) == 512
+        assert found.log.prev_index == again.log.begin.index > 0
+
+    asyncio.run(run())
