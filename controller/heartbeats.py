@@ -131,6 +131,10 @@ class Heartbeats:
         entry = self._entries.get(key)
         return entry.heartbeat.report.unfit if entry is not None else ""
 
+    def spoken_of(self) -> list[BrokerKey]:
+        """Under which ids anything was heard."""
+        return list(dict.fromkeys([*self._entries, *self._spoken]))
+
     def forget(self, key: BrokerKey) -> None:
         """What was heard under this id counts for nobody any more."""
         self._spoken.pop(key, None)

@@ -122,12 +122,12 @@ class LiveBrokers:
             self._heartbeats.forget((event.cluster_name, event.broker_name, event.broker_id))
 
     def loaded(self, before: ReplicasState) -> None:
-        """A snapshot has just replaced the state `before`: the same of each id that is another broker's now."""
-        for name, replicas in self._state.replicas.items():
-            for broker_id, replica in replicas.by_id.items():
-                key = replicas.cluster_name, name, broker_id
-                if before.check_code(key) != replica.check_code:
-                    self._heartbeats.forget(key)
+        """A snapshot has just replaced the state `before`: the same of each id that is another broker's now. Only those that
+        were heard are looked at: the state may have far more."""
+        for key in self._heartbeats.spoken_of():
+            code = self._state.check_code(key)
+            if code is not None and code != before.check_code(key):
+                self._heartbeats.forget(key)
 
     def connection_closed(self, connection: int) -> None:
         """A broker whose connection this was is gone."""

@@ -18,6 +18,7 @@ from controller.counts import Counts
 from controller.deaf import hand_over_if_deaf
 from controller.electionrecorder import ElectionRecorder
 from controller.events import Event
+from controller.formerstate import let_go
 from controller.guard import MasterGuard
 from controller.handover import HandOver
 from controller.holdingsfile import HoldingsFile
@@ -201,6 +202,8 @@ class ControllerApp:
         self._runner.progressed()
         self._recorder.loaded(before)
         self.brokers.loaded(before)
+        if before.replicas:
+            self._tasks.start(let_go(before), name="let go of the former state")
 
     async def _serve_probes(self) -> HttpPages:
         """/metrics, /health and /leader (200 on the controller that leads). Raises PagesCannotListen."""

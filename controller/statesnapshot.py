@@ -14,7 +14,8 @@ from controller.state import Replica, Replicas, ReplicasState, SyncState
 from dledger.errors import SnapshotUnknown
 
 VERSION = 1
-SETS_A_SLICE = 50
+SLICE_BYTES = 64 << 10
+"""Lines of so many, and the last one of them, take some ms, whether of many sets or of one that has a thousand brokers."""
 Row = dict[str, Any]
 
 
@@ -22,8 +23,14 @@ def encoded(state: ReplicasState) -> Iterator[bytes]:
     """Pieces of the bytes. `state` must not change before the last one."""
     names = sorted(state.replicas.keys() | state.sync_states.keys())
     yield line({"version": VERSION, "sets": len(names)})
-    for start in range(0, len(names), SETS_A_SLICE):
-        yield b"".join(line(row_of(state, name)) for name in names[start : start + SETS_A_SLICE])
+    piece = bytearray()
+    for name in names:
+        piece += line(row_of(state, name))
+        if len(piece) >= SLICE_BYTES:
+            yield bytes(piece)
+            piece.clear()
+    if piece:
+        yield bytes(piece)
 
 
 def decoded(data: bytes | bytearray, into: ReplicasState) -> Iterator[None]:
@@ -31,9 +38,8 @@ def decoded(data: bytes | bytearray, into: ReplicasState) -> Iterator[None]:
     head, at = line_at(data, 0)
     sets, rows = sets_in(read_line(head)), 0
     while at < len(data):
-        for _ in range(SETS_A_SLICE):
-            if at >= len(data):
-                break
+        slice_end = min(at + SLICE_BYTES, len(data))
+        while at < slice_end:
             text, at = line_at(data, at)
             rows += 1
             row = read_line(text)

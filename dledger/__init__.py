@@ -6,12 +6,20 @@ from __future__ import annotations
 
 from dledger.actions import Role
 from dledger.entry import Entry
-from dledger.errors import EntryRefused, IndexOutOfRange, NotLeader, OutcomeUnknown, TooManyProposals
+from dledger.errors import (
+    CallbackFailed,
+    EntryRefused,
+    IndexOutOfRange,
+    NotLeader,
+    OutcomeUnknown,
+    TooManyProposals,
+)
 from dledger.ledger import Appended, DLedger, Metadata
 from dledger.settings import DLedgerSettings
 
 __all__ = [
     "Appended",
+    "CallbackFailed",
     "DLedger",
     "DLedgerSettings",
     "Entry",

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol, cast, runtime_checkable
+from typing import Protocol, runtime_checkable
 
+from dledger.callbacks import calling, iterator, piece_of_bytes
 from dledger.entry import NO_INDEX, Entry
 from dledger.errors import EntryRefused, SnapshotUnknown
 from dledger.log import EntryLog
@@ -33,7 +34,7 @@ class StateMachine(Protocol):
         """Called once for each decided entry in order, again at each start of the process from the first one that no snapshot
         stands for; never with an empty body, nor with a list of members. What it returns goes to the proposer, if that is
         here. EntryRefused, which every member must raise alike, leaves the state as it was and goes to the proposer in the same
-        way; the next entry is applied. Any other exception ends the process."""
+        way; the next entry is applied. Any other exception ends the process, a cancellation too."""
         ...
 
 
@@ -166,18 +167,16 @@ class Applier:
     def save(self) -> None:
         """Makes a snapshot of what is applied now, unless one is being made, or taken."""
         if self._saving is None and self._loading is None:
-            self._since = self._since_bytes = 0
-            self._saving = self._snapshots.snapshot_save()
+            self._begin_saving()
             self._arrange_more()
 
     def restore(self, snapshot: Snapshot) -> None:
         """`snapshot` stands for all that was applied, and for more; a decision of what it ends with follows."""
         self._saving, self._saved = None, bytearray()
         self._read.clear()
-        self._loading, self._loading_index = (
-            self._snapshots.snapshot_load(snapshot.state),
-            snapshot.last_index,
-        )
+        with calling("snapshot_load"):
+            loading = self._snapshots.snapshot_load(snapshot.state)
+        self._loading, self._loading_index = iterator("snapshot_load", loading), snapshot.last_index
 
     def decide(self, index: int) -> None:
         """All entries up to there are decided: some are applied now, others in later turns."""
@@ -223,7 +222,8 @@ class Applier:
     def _apply(self, batch: Sequence[Entry]) -> None:
         """As many of them as the state machine takes now."""
         told = [entry for entry in batch if is_told(entry)]
-        results = deque(self._batches.apply_batch(told) if told else ())
+        with calling("apply"):
+            results = deque(self._batches.apply_batch(told) if told else ())
         count = len(results)
         assert min(1, len(told)) <= count <= len(told), f"{len(told)} entries have {count} results"
         for entry in batch:
@@ -240,19 +240,27 @@ class Applier:
         self._since += 1
         self._since_bytes += len(entry.body)
         if self._is_due(0, 0, entry.index):
-            self._since = self._since_bytes = 0
-            self._saving = self._snapshots.snapshot_save()
+            self._begin_saving()
+
+    def _begin_saving(self) -> None:
+        self._since = self._since_bytes = 0
+        with calling("snapshot_save"):
+            saving = self._snapshots.snapshot_save()
+        self._saving = iterator("snapshot_save", saving)
 
     def _go_on(self) -> None:
         """A slice of a snapshot's work."""
         if self._loading is not None:
-            if next(self._loading, self) is self:
+            with calling("snapshot_load"):
+                is_loaded = next(self._loading, self) is self
+            if is_loaded:
                 self._loading, self.applied_index = None, self._loading_index
                 self._since = self._since_bytes = 0
         elif self._saving is not None:
-            piece = next(self._saving, self)
+            with calling("snapshot_save"):
+                piece = next(self._saving, self)
             if piece is not self:
-                self._saved += cast(bytes, piece)
+                self._saved += piece_of_bytes("snapshot_save", piece)
                 return
             state = self._saved
             self._saving, self._saved = None, bytearray()

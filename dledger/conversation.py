@@ -176,7 +176,7 @@ class Conversation:
         if response is None and self.guard.judge_refusal(to, list_of(answered)) is not None:
             return None
         if response is None or answered != envelope:
-            why = fields["code"]
+            why = fields.get("code")
             logger.warning("peer=%s request=%s refused with %s in group %s", to, code.name, why, self.group)
             return None
         refused = self.guard.judge_response(to, response, list_of(answered)) is not None

@@ -29,6 +29,16 @@ class EntryRefused(Exception):
     its proposer gets this among the results, and the next entry is applied."""
 
 
+class CallbackFailed(Exception):
+    """What the embedding program gave to call as `name`, of its state machine or an observer, did what it must not. This member
+    ends: the state may be half changed."""
+
+    def __init__(self, name: str, what: str) -> None:
+        super().__init__(f"{name} {what}")
+        self.name = name
+        self.what = what
+
+
 class IndexOutOfRange(Exception):
     """Entry `index` is not to be had here: the log begins at `first` and is decided up to `committed`. Behind that nothing is
     shown, for it may vanish; ask the leader, or for what is there."""

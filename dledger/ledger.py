@@ -18,6 +18,7 @@ from typing import Self
 
 from dledger.actions import Role
 from dledger.applying import AnyStateMachine, Snapshots
+from dledger.callbacks import calling
 from dledger.entry import NO_INDEX, Entry
 from dledger.errors import EntryRefused, IndexOutOfRange, NotLeader, OutcomeUnknown, TooManyProposals
 from dledger.memberservice import MemberService
@@ -148,6 +149,7 @@ class DLedger:
             await self._node.start()
             assert self._node.core is not None and self._node.store.log is not None
             self._positions = Positions(self._node.core, self._node.store.log)
+            self._node.tells_positions(self._positions.if_sound)
             await self._node.replayed()
         except BaseException:
             await self._close()
@@ -197,7 +199,10 @@ class DLedger:
         assert self._positions is not None
         self.counts["appended"] += len(bodies)
         self.counts["refused"] += sum(isinstance(result, EntryRefused) for result in decided.results)
-        return Appended(decided.first_index, self._positions.of(decided.first_index), decided.results)
+        position = decided.position
+        if position is None:
+            position = self._positions.of(decided.first_index)
+        return Appended(decided.first_index, position, decided.results)
 
     async def get(self, index: int) -> Entry:
         """The decided entry `index`, from this member's own log, whoever leads; the body of the no-op that opens a term is
@@ -205,14 +210,17 @@ class DLedger:
         core, disk = self._node.core, self._node.store.log
         if core is None or disk is None:
             raise IndexOutOfRange(index, 0, NO_INDEX)
-        if not core.log.first_index <= index <= core.committed_index:
-            raise IndexOutOfRange(index, core.log.first_index, core.committed_index)
+        while True:  # a snapshot, or a cut of later entries, may overtake a read of the disk
+            if not core.log.first_index <= index <= core.committed_index:
+                raise IndexOutOfRange(index, core.log.first_index, core.committed_index)
+            if core.log.holds(index):
+                found = core.log.entry(index)
+                break
+            if entries := await read_entries(disk, index, 1, self.settings.entry_bytes_max):
+                found = entries[0]
+                break
         self.counts["gets"] += 1
-        if core.log.holds(index):
-            return core.log.entry(index)
-        while not (entries := await read_entries(disk, index, 1, self.settings.entry_bytes_max)):
-            pass  # a cut of later entries overtook the read
-        return entries[0]
+        return found
 
     async def read_index(self, timeout_ms: int = TIMEOUT_MS) -> int:
         """An index at or above all that was decided before the call, once a majority has confirmed that this member led
@@ -283,11 +291,13 @@ class DLedger:
     def _role_changed(self, role: Role, term: int) -> None:
         self.counts["elected"] += role is Role.LEADER
         for observer in self._role_observers:
-            observer(role, term)
+            with calling("an observer of roles"):
+                observer(role, term)
 
     def _committed(self, index: int) -> None:
         for observer in self._commit_observers:
-            observer(index)
+            with calling("an observer of decisions"):
+                observer(index)
 
     def _unreadable(self, index: int) -> None:
         self.counts["unreadable"] += 1

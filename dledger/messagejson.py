@@ -50,6 +50,8 @@ DATA = "behind the JSON"
 """No name in any JSON: a view of what a frame carries."""
 
 
+UNKNOWN = -1
+"""The lowest code that upstream has."""
 UNTOLD = -2
 
 
@@ -199,8 +201,9 @@ def check_push(push: PushRequest) -> None:
 
 def decode_response(code: int, fields: Fields) -> Response | None:
     """The answer to a request of `code`; None when the peer refused to look at the request (the caller
-    reports its `code`)."""
+    reports its `code`). Raises MessageError."""
     if number(NO_TERM, fields, "term") == NO_TERM:
+        number(UNKNOWN, fields, "code")
         return None
     return read(KINDS[code][1], fields)
 

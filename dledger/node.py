@@ -217,6 +217,10 @@ class DLedgerNode(Proposing):
         not later."""
         return self.core is not None and index > self._arrivals.decided_end
 
+    def tells_positions(self, position_of: Callable[[int], int | None]) -> None:
+        """What is `Decided` says where it begins, as `position_of` an entry that is being applied does."""
+        self._proposals.position_of = position_of
+
     def register(self, router: Router) -> None:
         """The members' requests arrive at the server that `router` belongs to."""
         self._conversation.register(router)

@@ -6,6 +6,7 @@ those before it."""
 from __future__ import annotations
 
 from dledger.entry import ENTRY_HEADER_BYTES, NO_INDEX
+from dledger.errors import LogDamaged
 from dledger.log import EntryLog
 from dledger.raft import Raft
 
@@ -34,6 +35,13 @@ class Positions:
             end = start + size
         self._known = index, end
         return start
+
+    def if_sound(self, index: int) -> int | None:
+        """None where `of` raises."""
+        try:
+            return self.of(index)
+        except LogDamaged:
+            return None
 
     def _end_of(self, index: int) -> int:
         begin = self._disk.begin

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from dledger.blocks import Block
@@ -22,6 +22,8 @@ class Decided:
     first_index: int
     results: list[object]
     """Of each what the state machine here returned, or the EntryRefused that it raised."""
+    position: int | None = None
+    """Of the first one, where `Proposals.position_of` knows it."""
 
 
 Done = asyncio.Future[Decided]
@@ -36,6 +38,7 @@ class Proposal:
     size: int
     done: Done
     results: list[object] = field(default_factory=list)
+    position: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,8 @@ class Proposals:
         """Entries that are to be appended."""
         self.waiting_bytes = 0
         """Of all bodies that were gathered and somebody waits for, until they are applied, refused or given up."""
+        self.position_of: Callable[[int], int | None] = lambda index: None
+        """Asked of the first entry of each proposal, when that is applied: a snapshot may stand for it when the last one is."""
 
     def gather(self, bodies: Sequence[bytes], term: int) -> Done:
         """Resolves with what became of `bodies`, which `append` hands out with others."""
@@ -129,6 +134,8 @@ class Proposals:
         if not self._waiting or self._waiting[0].first_index > index:
             return
         proposal = self._waiting[0]
+        if index == proposal.first_index:
+            proposal.position = self.position_of(index)
         proposal.results.append(result)
         if index == proposal.last_index:
             self._end_first()
@@ -137,7 +144,7 @@ class Proposals:
         proposal = self._waiting.popleft()
         self.waiting_bytes -= proposal.size
         if not proposal.done.done():
-            proposal.done.set_result(Decided(proposal.first_index, proposal.results))
+            proposal.done.set_result(Decided(proposal.first_index, proposal.results, proposal.position))
 
     def give_up(self, why: str, above: int = NO_INDEX) -> None:
         """Whether they will be decided is not for this member to know any more; entries up to `above` are, and wait until they

@@ -54,7 +54,7 @@ from dledger.messages import (
 from dledger.progress import Progress, joined
 from dledger.pushing import push_what_it_lacks
 from dledger.raftlog import RaftLog
-from dledger.readindex import PendingReads
+from dledger.readindex import PendingReads, ask_for_reads, ask_round, finish_reads
 from dledger.settings import DLedgerSettings
 from dledger.standing import NO_SESSION, SESSION_MAX, Standing
 from dledger.told import Told
@@ -205,7 +205,7 @@ class Raft:
         self.now_ms = now_ms
         if self.role is Role.LEADER:
             self.reads.add(read_id)
-            self.ask_for_reads()
+            ask_for_reads(self)
         else:
             self.turn.reads.append(ReadReady(read_id, None))
         return self.actions()
@@ -461,7 +461,7 @@ class Raft:
         index = held[-self.quorum]
         if index > self.committed_index and self.may_count(index):
             self.committed_index = index
-            self.ask_for_reads()
+            ask_for_reads(self)
             for peer in self.peers:
                 self.push(peer)
 
@@ -490,31 +490,11 @@ class Raft:
             self.start_election(transfer=True)
         return code
 
-    # Read-index
-
-    def ask_for_reads(self) -> None:
-        """Notes the committed index for each new read and opens a round of heartbeats; a quorum's echo
-        proves that no later leader had committed anything when the read came [6.4]."""
-        if self.may_serve and self.reads.open_round(self.committed_index):
-            for peer in self.peers:
-                self.ask_round(peer)
-            self.finish_reads()
-
-    def ask_round(self, peer: str) -> None:
-        """One round is under way to a follower at a time: its answer brings the next one, for all that came meanwhile."""
-        progress = self.progress[peer]
-        if progress.round_sent <= progress.read_round < self.reads.round:
-            self.send_heartbeat(peer)
-
     def on_heartbeat_response(self, peer: str, response: HeartBeatResponse) -> None:
         if self.progress[peer].echoed(response, self.reads.round, self.now_ms):
-            self.finish_reads()
-            self.ask_round(peer)
+            finish_reads(self)
+            ask_round(self, peer)
             self.push(peer)
-
-    def finish_reads(self) -> None:
-        rounds = sorted([self.reads.round, *(progress.read_round for progress in self.voting.values())])
-        self.turn.reads.extend(self.reads.proven(rounds[-self.quorum]))
 
     # Following
 

@@ -6,8 +6,11 @@ cost grows with their number and not with its square. Pure."""
 from __future__ import annotations
 
 from collections import deque
+from typing import Protocol
 
 from dledger.actions import ReadReady
+from dledger.progress import Progress
+from dledger.turn import Turn
 
 
 class PendingReads:
@@ -43,3 +46,47 @@ class PendingReads:
         self._asked.clear()
         self._new.clear()
         return [ReadReady(read_id, None) for read_id in waiting]
+
+
+class Leader(Protocol):
+    """What of a leader is asked and changed here."""
+
+    committed_index: int
+    progress: dict[str, Progress]
+    reads: PendingReads
+    turn: Turn
+
+    @property
+    def may_serve(self) -> bool: ...
+
+    @property
+    def peers(self) -> tuple[str, ...]: ...
+
+    @property
+    def voting(self) -> dict[str, Progress]: ...
+
+    @property
+    def quorum(self) -> int: ...
+
+    def send_heartbeat(self, peer: str) -> None: ...
+
+
+def ask_for_reads(leader: Leader) -> None:
+    """Notes the committed index for each new read and opens a round of heartbeats; a quorum's echo
+    proves that no later leader had committed anything when the read came [6.4]."""
+    if leader.may_serve and leader.reads.open_round(leader.committed_index):
+        for peer in leader.peers:
+            ask_round(leader, peer)
+        finish_reads(leader)
+
+
+def ask_round(leader: Leader, peer: str) -> None:
+    """One round is under way to a follower at a time: its answer brings the next one, for all that came meanwhile."""
+    progress = leader.progress[peer]
+    if progress.round_sent <= progress.read_round < leader.reads.round:
+        leader.send_heartbeat(peer)
+
+
+def finish_reads(leader: Leader) -> None:
+    rounds = sorted([leader.reads.round, *(progress.read_round for progress in leader.voting.values())])
+    leader.turn.reads.extend(leader.reads.proven(rounds[-leader.quorum]))

@@ -1,7 +1,7 @@
 """The parts of this member's newest snapshot, for those whom it sends it to.
 
 Invariant: the bytes are in memory while somebody is sent them, once for all, and not longer; who asks for a part of a snapshot
-that is not the one at hand gets the beginning of the newest. One that cannot be read ends nothing: it is made anew."""
+that is not the one at hand gets the beginning of the newest. One that is gone or unreadable ends nothing: it is made anew."""
 
 from __future__ import annotations
 
@@ -45,17 +45,19 @@ class SnapshotSender:
         """None where the snapshot could not be read. Raises SnapshotUnknown."""
         kept = self._kept
         if kept is None or kept.last_index != load.index:
+            why: object = "its file is gone"
             try:
                 kept = await self._read()
             except (SnapshotDamaged, OSError) as error:
-                if self._failure.failed(str(error), self._clock.monotonic_ms()):
-                    told = fields(peer=load.peer, why=error)
+                kept, why = None, error
+            if kept is None:
+                if self._failure.failed(str(why), self._clock.monotonic_ms()):
+                    told = fields(peer=load.peer, why=why)
                     logger.error(
                         "the snapshot that a member lacks cannot be read, it is made anew", extra=told
                     )
                 await self._remake()
                 return None
-            assert kept is not None, "a log that begins later has a snapshot before it"
             self._failure.recovered(self._clock.monotonic_ms())
             self._kept, self._check = kept, await crc32_by_turns(kept.state)
         offset = load.offset if load.index == kept.last_index else 0

@@ -198,7 +198,8 @@ def raft_message(data: bytes) -> None:
     code, text = chosen(data, BETWEEN_MEMBERS)
     envelope, fields = messagejson.decode_envelope(text)
     with contextlib.suppress(messagejson.MessageError):
-        messagejson.decode_response(code, fields)
+        answer = messagejson.decode_response(code, fields)
+        assert answer is not None or isinstance(fields["code"], int), "a refusal says why"
     messagejson.decode_request(code, envelope, fields)
 
 

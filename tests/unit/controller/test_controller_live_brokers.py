@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import ClassVar
 
 import pytest
 
@@ -99,6 +100,32 @@ def test_an_id_that_is_granted_again_is_not_alive_by_what_its_former_holder_said
     brokers.connection_closed(2)
     hear(brokers, 2)
     assert brokers.liveness().is_alive(("c", "a", 2))
+
+
+class Asked(ReplicasState):
+    """Notes of whom it is asked."""
+
+    keys: ClassVar[list[tuple[str, str, int]]] = []
+
+    def check_code(self, key: tuple[str, str, int]) -> str | None:
+        self.keys.append(key)
+        return super().check_code(key)
+
+
+def test_a_state_that_a_snapshot_replaced_is_compared_for_those_who_were_heard_alone() -> None:
+    """It may have hundreds of thousands of others, and they are looked at in one turn."""
+    brokers = of_two()
+    state, before = brokers._state, Asked()
+    for at, code in ((1, "h1:1;7"), (2, "h2:1;8")):
+        before.apply(ApplyBrokerId("c", "a", at, f"h{at}:1", code))
+    for number in range(3, 50):
+        before.apply(ApplyBrokerId("c", "a", number, f"h{number}:1", f"h{number}:1;7"))
+        state.apply(ApplyBrokerId("c", "a", number, f"h{number}:1", f"h{number}:1;7"))
+    hear(brokers, 1)
+    hear(brokers, 2)
+    brokers.loaded(before)
+    assert brokers.liveness().is_alive(("c", "a", 1)) and not brokers.liveness().is_alive(("c", "a", 2))
+    assert sorted(before.keys) == [("c", "a", 1), ("c", "a", 2)]
 
 
 def heard_of(brokers: LiveBrokers, incarnation: int, connection: int) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
+from itertools import count
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,9 +20,10 @@ from controller.events import (
     UpdateBrokerAddress,
     encode,
 )
-from controller.state import ReplicasState
+from controller.formerstate import let_go
+from controller.state import Replica, Replicas, ReplicasState, SyncState
 from controller.statemachine import ReplicasStateMachine
-from controller.statesnapshot import SETS_A_SLICE
+from controller.statesnapshot import SLICE_BYTES
 from dledger.errors import SnapshotUnknown
 from remoting.bodies.elections import Election
 
@@ -91,11 +96,44 @@ def test_what_is_of_no_known_form_is_refused(data: bytes) -> None:
     assert machine.state.replicas.keys() == {"b"}
 
 
-def test_a_slice_of_the_work_is_a_few_broker_sets() -> None:
-    machine = after([ApplyBrokerId("c", f"set{number}", 1, "h:1", "h:1;1") for number in range(1000)])
+def sets_of(sets: int, brokers: int) -> ReplicasStateMachine:
+    """Each with so many brokers, all of them in its SyncStateSet."""
+    machine = ReplicasStateMachine()
+    for number in range(sets):
+        replicas = Replicas("c", {at: Replica("10.0.0.1:1", f"h:{at};1") for at in range(brokers)}, brokers)
+        machine.state.replicas[f"set{number}"] = replicas
+        machine.state.sync_states[f"set{number}"] = SyncState(1, 1, frozenset(range(brokers)), 1)
+    return machine
+
+
+@pytest.mark.parametrize(("sets", "brokers"), [(4_000, 3), (60, 1_000), (600, 30)])
+def test_a_slice_of_the_work_is_as_long_for_few_large_sets_as_for_many_small_ones(
+    sets: int, brokers: int
+) -> None:
+    machine = sets_of(sets, brokers)
     pieces = list(machine.snapshot_save())
-    assert max(piece.count(b"\n") for piece in pieces) <= SETS_A_SLICE
-    assert sum(1 for _ in machine.snapshot_load(b"".join(pieces))) == -(-1000 // SETS_A_SLICE)
+    data = b"".join(pieces)
+    longest_line = max(map(len, data.splitlines(keepends=True)))
+    assert max(map(len, pieces)) <= SLICE_BYTES + longest_line
+    steps = sum(1 for _ in machine.snapshot_load(data))
+    assert len(data) / (SLICE_BYTES + longest_line) <= steps <= len(data) / SLICE_BYTES + 1
+
+
+def turns_of(work: Coroutine[Any, Any, None]) -> int:
+    """In how many it ends."""
+    for number in count(1):
+        try:
+            work.send(None)
+        except StopIteration:
+            return number
+    raise AssertionError("it never ends")
+
+
+@pytest.mark.parametrize(("sets", "brokers", "turns"), [(3, 3, 1), (600, 10, 7), (6, 1_000, 7), (0, 0, 1)])
+def test_a_replaced_state_is_let_go_a_thousand_brokers_a_turn(sets: int, brokers: int, turns: int) -> None:
+    state = sets_of(sets, brokers).state
+    assert turns_of(let_go(state)) == turns
+    assert state == ReplicasState()
 
 
 def test_elections_that_were_witnessed_are_known_again_behind_a_snapshot() -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -294,6 +295,74 @@ def test_what_is_in_memory_no_more_is_got_from_the_files() -> None:
             assert [(await leader.get(index)).body for index in first] == [
                 b"%d" % number for number in range(30)
             ]
+
+    played(story)
+
+
+class Count:
+    """Its state is how often something was applied."""
+
+    def __init__(self) -> None:
+        self.value = 0
+
+    def apply(self, index: int, body: bytes) -> object:
+        self.value += 1
+        return self.value
+
+    def snapshot_save(self) -> Iterator[bytes]:
+        yield b"%d" % self.value
+
+    def snapshot_load(self, data: bytes | bytearray) -> Iterator[None]:
+        self.value = int(data)
+        yield
+
+
+def counting_group() -> LedgerGroup:
+    """Of one member, of whose log a snapshot leaves nothing."""
+    count = Count()
+    settings = replace(SETTINGS, recent_bytes_max=0, snapshot_entries=20, snapshot_margin_entries=0)
+    return LedgerGroup(1, lambda name: count, snapshots=count, settings=settings)
+
+
+def test_an_append_that_a_snapshot_overtakes_tells_where_its_entries_stood() -> None:
+    async def story() -> None:
+        async with counting_group() as group:
+            leader = await group.leader()
+            many = [await leader.append(*[b"x" * 200] * 400) for _ in range(3)]
+            assert leader.metadata.first_index > many[-1].index
+            assert many[0].position == ENTRY_HEADER_BYTES and many[0].results == list(range(1, 401))
+            for before, behind in pairwise(many):
+                assert behind.index == before.index + 400
+                assert behind.position >= before.position + 400 * (ENTRY_HEADER_BYTES + 200)
+
+    played(story)
+
+
+def test_a_get_that_a_snapshot_overtakes_says_where_the_log_begins_now() -> None:
+    async def story() -> None:
+        async with counting_group() as group:
+            leader = await group.leader()
+            log = leader._node.store.log
+            assert log is not None
+            wanted = (await leader.append(b"1")).index
+            read, asked, go_on = log.index.read, asyncio.Event(), asyncio.Event()
+
+            async def overtaken(start: int, end: int) -> bytes:
+                log.index.read = read  # type: ignore[method-assign]
+                asked.set()
+                await go_on.wait()
+                return await read(start, end)
+
+            log.index.read = overtaken  # type: ignore[method-assign]
+            got = asyncio.create_task(leader.get(wanted))
+            await asked.wait()
+            while leader.metadata.first_index <= wanted:
+                await leader.append(*[b"x" * 400] * 5)
+            go_on.set()
+            with pytest.raises(IndexOutOfRange) as refused:
+                await got
+            assert refused.value.first == leader.metadata.first_index > wanted
+            assert leader.counts["gets"] == 0
 
     played(story)
 

@@ -1,11 +1,20 @@
-"""A leader whose snapshot rotted makes it anew of what is applied, for those who need it."""
+"""A leader whose snapshot rotted or was lost makes it anew of what is applied, for those who need it."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from dledger.actions import PersistThenSend, Vote
+from dledger.entry import Entry
+from dledger.settings import DLedgerSettings
+from dledger.snapshot import position_in
+from dledger.store import Store
+from mqruntime.segments import RealSegmentDirectory
+from mqruntime.smallfiles import RealSmallFiles
 from tests.unit.dledger.ledgergroup import until
 from tests.unit.dledger.test_ledger import played
 from tests.unit.dledger.test_ledger_clients import Clients
@@ -16,16 +25,30 @@ SETTLED_S = 0.02
 
 def rot(group: SavingGroup) -> None:
     """Of all who run."""
-    for name in group.members:
-        small = group.files[name].small
-        (file,) = (each for each in small if each.endswith("/snapshot"))
+    for small, file in snapshots_of(group):
         data = bytearray(small[file])
         data[-5] ^= 1
         small[file] = bytes(data)
 
 
+def lose(group: SavingGroup) -> None:
+    for small, file in snapshots_of(group):
+        del small[file]
+
+
+def snapshots_of(group: SavingGroup) -> Iterator[tuple[dict[str, bytes], str]]:
+    """The small files of each member that runs, and the name of its snapshot."""
+    for name in group.members:
+        small = group.files[name].small
+        (file,) = (each for each in small if each.endswith("/snapshot"))
+        yield small, file
+
+
+@pytest.mark.parametrize("damage", [rot, lose])
 @pytest.mark.parametrize("behind", [0, 3], ids=["of all that is applied", "with entries behind it"])
-def test_a_member_that_needs_a_rotten_snapshot_gets_a_new_one(behind: int) -> None:
+def test_a_member_that_needs_a_rotten_or_lost_snapshot_gets_a_new_one(
+    behind: int, damage: Callable[[SavingGroup], None]
+) -> None:
     async def story() -> None:
         async with SavingGroup() as group, Clients(group) as clients:
             lead = (await group.leader()).metadata.self_id
@@ -41,9 +64,38 @@ def test_a_member_that_needs_a_rotten_snapshot_gets_a_new_one(behind: int) -> No
                 assert count < end + 5_000, "snapshots are made"
             for _ in range(behind):
                 count = await written(group, clients, b"+1")
-            rot(group)
+            damage(group)
             await group.start(late)
             await until(lambda: group.members[late].metadata.applied_index >= count)
             assert len({group.sums[name].value for name in group.members}) == 1
 
     played(story)
+
+
+def test_a_snapshot_that_says_where_the_log_begins_is_written_anew_as_it_was(tmp_path: Path) -> None:
+    """Of a log that has each entry at the same position everywhere: it has no other state, but its owner's note."""
+
+    def opened() -> Store:
+        settings = DLedgerSettings(
+            data_file_bytes=256, index_file_bytes=32 * 32, entry_bytes_max=100, same_positions=True
+        )
+        return Store(RealSmallFiles(tmp_path), RealSegmentDirectory(tmp_path), "n", settings, ["n"])
+
+    async def run() -> None:
+        store = opened()
+        await store.open()
+        written = tuple(Entry(index, 1, b"body %d" % index) for index in range(20))
+        await store.persist([PersistThenSend(Vote(1), None, written, ())])
+        await store.begin_at(512, b"what went")
+        path = tmp_path / "n/snapshot"
+        kept = path.read_bytes()
+        path.unlink()
+        await store.tell_begin_anew()
+        assert path.read_bytes() == kept
+        again = opened()
+        found = await again.open()
+        assert again.log is not None and again.log.begin.position == 512 and again.note == b"what went"
+        assert found.snapshot is not None and position_in(found.snapshot) == 512
+        assert found.log.prev_index == again.log.begin.index > 0
+
+    asyncio.run(run())

@@ -360,16 +360,20 @@ def sender_of(
     return SnapshotSender(read, chunk_bytes, remake=remake, clock=ManualClock())
 
 
-@pytest.mark.parametrize("why", [SnapshotDamaged("s", "a test says so"), OSError(5, "a test says so")])
-def test_a_snapshot_that_cannot_be_read_is_made_anew(
-    why: Exception, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    "why",
+    [SnapshotDamaged("s", "a test says so"), OSError(5, "a test says so"), None],
+    ids=["damaged", "disk", "gone"],
+)
+def test_a_snapshot_that_cannot_be_read_or_is_gone_is_made_anew(
+    why: Exception | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     held: list[Snapshot] = []
 
-    async def read() -> Snapshot:
-        if not held:
+    async def read() -> Snapshot | None:
+        if not held and why is not None:
             raise why
-        return held[0]
+        return held[0] if held else None
 
     async def remake() -> None:
         held.append(Snapshot(9, 2, b"anew"))

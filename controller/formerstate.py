@@ -1,0 +1,23 @@
+"""A state that a snapshot replaced: its memory is given back in slices, for that of many brokers takes long to free.
+
+Invariant: nobody reads it any more. Pure."""
+
+from __future__ import annotations
+
+from controller.state import ReplicasState
+from mqruntime.slices import turn
+
+BROKERS_A_TURN = 1_000
+
+
+async def let_go(state: ReplicasState) -> None:
+    """Empties it; others have their turns meanwhile."""
+    brokers = 0
+    while state.replicas:
+        name, replicas = state.replicas.popitem()
+        state.sync_states.pop(name, None)
+        brokers += len(replicas.by_id) + len(replicas.forgotten)
+        del replicas
+        if brokers >= BROKERS_A_TURN:
+            brokers = 0
+            await turn()

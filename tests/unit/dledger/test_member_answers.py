@@ -1,0 +1,77 @@
+"""What another member answers, whatever it is, ends nobody who asked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from dledger.conversation import Conversation
+from dledger.messages import HeartBeatRequest, MessageCode, Request, VoteRequest, VoteResponse, VoteResult
+from remoting.command import RemotingCommand
+from tests.unit.dledger.ledgergroup import LedgerGroup
+
+TO_US = {"group": "g", "localId": "n0", "remoteId": "n1"}
+ACCEPTS = TO_US | {"term": 4, "ballotTerm": 4, "voteResult": "ACCEPT", "preVote": False}
+
+
+class Answering:
+    """Instead of a client: a peer that answers all with `body`."""
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+
+    async def call(self, address: str, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+        return command.reply(200, body=self.body)
+
+
+def answers(bodies: Sequence[dict[str, Any] | list[int]], request: Request) -> list[object]:
+    async def run() -> list[object]:
+        talk: Conversation = LedgerGroup(2).made("n0")._node._conversation
+        code = MessageCode.VOTE if isinstance(request, VoteRequest) else MessageCode.HEART_BEAT
+        found: list[object] = []
+        for body in bodies:
+            talk.client = Answering(json.dumps(body).encode())  # type: ignore[assignment]
+            found.append(await talk.answer_of("n1", code, request))
+        return found
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("request_", [VoteRequest(4, 1, 3), HeartBeatRequest(4)], ids=["vote", "heartbeat"])
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"term": -1}, "bad answer: code = None"),
+        ({"term": -1, "code": "401"}, "bad answer: code = '401'"),
+        ({"term": -1, "code": None}, "bad answer: code = None"),
+        ({"term": -1, "code": 401}, "refused with 401"),
+        ({"code": 401}, "bad answer: term = None"),
+        ({}, "bad answer: term = None"),
+    ],
+)
+def test_a_refusal_that_is_not_whole_is_told_of_and_no_answer(
+    fields: dict[str, Any], told: str, request_: Request, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG, "dledger.conversation"):
+        assert answers([TO_US | fields, TO_US | fields], request_) == [None, None]
+    assert told in caplog.text
+
+
+def test_an_answer_to_another_member_is_no_answer_whether_it_has_a_code_or_not(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    other = ACCEPTS | {"group": "other"}
+    assert answers([other, other | {"code": 200}], VoteRequest(4, 1, 3)) == [None, None]
+    assert "refused with None" in caplog.text and "refused with 200" in caplog.text
+
+
+def test_what_is_whole_is_the_answer() -> None:
+    assert answers([ACCEPTS, [1]], VoteRequest(4, 1, 3)) == [
+        VoteResponse(4, 4, VoteResult.ACCEPT, False),
+        None,
+    ]
