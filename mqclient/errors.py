@@ -12,12 +12,14 @@ class ClientError(Exception):
 
 
 class RouteUnknown(ClientError):
-    """No name server told where the topic is. `topic` and the reason of each that was asked."""
+    """No name server told where the topic is. `topic` and the reason of each that was asked; `is_absent` where one of them
+    answered that there is no such topic."""
 
-    def __init__(self, topic: str, why: str) -> None:
+    def __init__(self, topic: str, why: str, *, is_absent: bool = False) -> None:
         super().__init__(f"no route for topic {topic}: {why}")
         self.topic = topic
         self.why = why
+        self.is_absent = is_absent
 
 
 class SendRefused(ClientError):
@@ -27,6 +29,10 @@ class SendRefused(ClientError):
         super().__init__(f"message to {topic} refused: {why}")
         self.topic = topic
         self.code = code
+
+
+class MessageTooLong(SendRefused):
+    """No broker takes such a message: its properties, or all of it in one frame, are too long. It did not leave."""
 
 
 class SendOutcomeUnknown(ClientError):

@@ -10,9 +10,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from mqclient.errors import NotARequest, ReplyFailed, RequestUnanswered, RouteUnknown
-from mqclient.message import OutgoingMessage, StoredMessage, decode_properties, encode_properties
-from mqclient.producer import AUTO_CREATE_QUEUES, AUTO_CREATE_TOPIC, SEND_TIMEOUT_MS, Producer
-from mqclient.route import MessageQueue
+from mqclient.message import (
+    OutgoingMessage,
+    PropertiesTooLong,
+    StoredMessage,
+    decode_properties,
+    encode_properties,
+)
+from mqclient.producer import SEND_TIMEOUT_MS, Producer
+from mqclient.route import AUTO_CREATE_QUEUES, AUTO_CREATE_TOPIC, MessageQueue
 from mqclient.routetable import RouteTable
 from mqruntime.clock import Clock
 from remoting.bodies.heartbeats import HeartbeatData, ProducerData
@@ -153,7 +159,10 @@ class Requester:
             self._routes.renew(topic)
             raise ReplyFailed(asked[REPLY_TO_CLIENT], str(error)) from error
         named = {name: asked[name] for name in (CORRELATION_ID, REPLY_TO_CLIENT, TTL) if name in asked}
-        text = encode_properties({**(properties or {}), **named, MESSAGE_TYPE: "reply"})
+        try:
+            text = encode_properties({**(properties or {}), **named, MESSAGE_TYPE: "reply"})
+        except PropertiesTooLong as error:
+            raise ReplyFailed(asked[REPLY_TO_CLIENT], str(error)) from error
         failure = ReplyFailed(asked[REPLY_TO_CLIENT], f"topic {topic} has no queue to write at a master")
         queues = {queue.broker_name: queue for queue in route.queues_to_write(None, None)}
         for queue in queues.values():
@@ -195,7 +204,7 @@ class Requester:
     async def _introduced(self, topic: str) -> None:
         """The masters of `topic` know this client, which upstream's do by its heartbeats alone."""
         with suppress(RouteUnknown, RemotingError):  # the send says more
-            route = await self._routes.get(topic)
+            route = await self._routes.to_send(topic)
             data = HeartbeatData(self._client_id, [ProducerData(self._producer.group)], []).encode()
             for name in route.addresses:
                 address, now_ms = route.master(name), self._clock.monotonic_ms()

@@ -11,6 +11,10 @@ from typing import Any
 PERM_WRITE = 2
 PERM_READ = 4
 MASTER_ID = 0
+AUTO_CREATE_TOPIC = "TBW102"
+"""The model of topics that a first message makes; brokers have it with autoCreateTopicEnable."""
+AUTO_CREATE_QUEUES = 4
+"""So many queues such a topic gets, and no more than its model has: `defaultTopicQueueNums` of Java's clients."""
 QUEUES_MAX = 1 << 15
 """Of a topic, in all broker sets; a number on the wire shall not take the client's memory."""
 
@@ -57,6 +61,18 @@ class TopicRoute:
             served = tuple(queue for queue in fitting if self.master(queue.broker_name))
             queues = self._asked[broker_name, queue_id] = served or fitting
         return queues
+
+    def of_new(self, topic: str) -> TopicRoute:
+        """Where the first messages of `topic` go, if this is the route of its model."""
+        write, read = (
+            tuple(
+                MessageQueue(topic, queue.broker_name, queue.queue_id)
+                for queue in queues
+                if queue.queue_id < AUTO_CREATE_QUEUES
+            )
+            for queues in (self.write_queues, self.read_queues)
+        )
+        return TopicRoute(topic, write, read, self.addresses, self.clusters)
 
     @staticmethod
     def from_json(topic: str, body: dict[str, Any]) -> TopicRoute:

@@ -10,7 +10,7 @@ import asyncio
 from dataclasses import dataclass
 
 from mqclient.errors import RouteUnknown
-from mqclient.route import TopicRoute
+from mqclient.route import AUTO_CREATE_TOPIC, TopicRoute
 from mqruntime.clock import Clock
 from remoting import fastjson
 from remoting.client import RemotingClient
@@ -60,11 +60,27 @@ class RouteTable:
             self._renew(topic, entry)
         return entry.route
 
+    async def to_send(self, topic: str) -> TopicRoute:
+        """As `get`; where no broker has the topic yet, the queues in which a first message makes it, on the brokers that allow
+        that. Raises `RouteUnknown`. Upstream: DefaultMQProducerImpl.tryToFindTopicPublishInfo."""
+        try:
+            return await self.get(topic)
+        except RouteUnknown as unknown:
+            if not unknown.is_absent:
+                raise
+            try:
+                return (await self.get(AUTO_CREATE_TOPIC)).of_new(topic)
+            except RouteUnknown:
+                raise unknown from None
+
     def renew(self, topic: str) -> None:
         """The route failed: ask again, now or RETRY_MS after the last question."""
         entry = self._entries.setdefault(topic, _Entry())
         if self._asks_after_failures or entry.route is None:
             self._renew(topic, entry)
+        model = self._entries.get(AUTO_CREATE_TOPIC)
+        if entry.route is None and model is not None and self._asks_after_failures:
+            self._renew(AUTO_CREATE_TOPIC, model)
 
     def _renew(self, topic: str, entry: _Entry) -> None:
         if self._closed or entry.again is not None:
@@ -112,6 +128,7 @@ class RouteTable:
 
     async def _fetch(self, topic: str) -> TopicRoute:
         reasons: list[str] = []
+        is_absent = False
         for address in self._namesrv:
             request = RemotingCommand.request(
                 RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoHeader(topic, accept_standard_json_only=True)
@@ -125,5 +142,7 @@ class RouteTable:
             except (fastjson.FastJsonError, KeyError, TypeError, ValueError, AttributeError) as error:
                 reasons.append(f"{address} answered no route: {error!r}")
             else:
+                is_absent |= reply.code == ResponseCode.TOPIC_NOT_EXIST
                 reasons.append(f"{address} answered {reply.code} {' '.join((reply.remark or '').split())}")
-        raise RouteUnknown(topic, "; ".join(reasons) or "no name server is configured")
+        why = "; ".join(reasons) or "no name server is configured"
+        raise RouteUnknown(topic, why, is_absent=is_absent)

@@ -124,7 +124,7 @@ class TransactionProducer:
             broker_name=name,
         )
         try:
-            address = (await self._routes.get(topic)).master(name)
+            address = (await self._routes.to_send(topic)).master(name)
             if address is None:
                 self._routes.renew(topic)
                 raise EndOutcomeUnknown(topic, f"broker set {name} has no master at the moment")
@@ -179,7 +179,7 @@ class TransactionProducer:
         """Tells the masters of `topic` who this is; one that does not hear it now does later."""
         body = HeartbeatData(self._client_id, [ProducerData(self.group)]).encode()
         with suppress(RouteUnknown):
-            route = await self._routes.get(topic)
+            route = await self._routes.to_send(topic)
             for name in route.addresses:
                 if (address := route.master(name)) is not None:
                     request = RemotingCommand.request(RequestCode.HEART_BEAT, body=body)
