@@ -143,13 +143,17 @@ class TransactionProducer:
         raise EndOutcomeUnknown(topic, said)
 
     async def asked(self, message: StoredMessage) -> TransactionState:
-        """What `check` says; what it raises is logged, and the broker asks again."""
+        """What `check` says; what it raises, and an answer that is no state, is logged, and the broker asks again."""
         try:
             state = self._check(message)
-            return await state if inspect.isawaitable(state) else state
+            said = await state if inspect.isawaitable(state) else state
         except Exception as error:
             logger.error("the check of a transaction failed: %r", error, exc_info=error)
             return TransactionState.UNKNOWN
+        if not isinstance(said, TransactionState):
+            logger.error("the check of a transaction answered %r, which is no TransactionState", said)
+            return TransactionState.UNKNOWN
+        return said
 
     async def close(self) -> None:
         """It is asked no more."""
