@@ -125,7 +125,8 @@ class Producer:
 
         With `patience_ms` a message that is refused for now is sent again for so long, to whoever the routes name by then; one
         that may be stored never is. A topic that nobody made is made by its first message where brokers allow that
-        (`autoCreateTopicEnable`). `keys` are index keys separated by blanks. Raises `SendRefused` (`MessageTooLong` is one)
+        (`autoCreateTopicEnable`). `keys` are index keys separated by blanks; with `tags` "" the message has no tag, as in Java:
+        only readers of all messages get it. Raises `SendRefused` (`MessageTooLong` is one)
         and `SendOutcomeUnknown`.
         """
         own = {name: text for name, text in (("KEYS", keys), ("TAGS", tags)) if text}
@@ -205,7 +206,8 @@ class Producer:
             except MessageTooLong:
                 raise
             except SendRefused as refused:
-                if refused.code in LASTING or self._clock.monotonic_ms() >= until_ms:
+                over = self._clock.monotonic_ms() >= until_ms or self._routes.closed
+                if over or refused.code in LASTING:
                     raise
             await asyncio.sleep(RETRY_MS / 1000)
 

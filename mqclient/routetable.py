@@ -22,6 +22,7 @@ from remoting.headers.nameserver import GetRouteInfoHeader
 RETRY_MS = 40
 AGE_MS_MAX = 30_000
 NAMESRV_TIMEOUT_MS = 1000
+CLOSED = "the client is closed"
 
 
 @dataclass(slots=True)
@@ -49,12 +50,14 @@ class RouteTable:
         self._client = client
         self._clock = clock
         self._entries: dict[str, _Entry] = {}
-        self._closed = False
+        self.closed = False
 
     async def get(self, topic: str) -> TopicRoute:
         """The route as last known, asked for if none is known. Raises `RouteUnknown`."""
         entry = self._entries.setdefault(topic, _Entry())
         if entry.route is None:
+            if self.closed:
+                raise RouteUnknown(topic, CLOSED)
             return await asyncio.shield(self._ask(topic, entry))
         if self._clock.monotonic_ms() - (entry.asked_ms or 0) > AGE_MS_MAX:
             self._renew(topic, entry)
@@ -83,7 +86,7 @@ class RouteTable:
             self._renew(AUTO_CREATE_TOPIC, model)
 
     def _renew(self, topic: str, entry: _Entry) -> None:
-        if self._closed or entry.again is not None:
+        if self.closed or entry.again is not None:
             return
         if entry.asking is not None:
             entry.stale = True
@@ -96,8 +99,8 @@ class RouteTable:
             entry.again = asyncio.get_running_loop().call_later(wait_ms / 1000, self._again, topic, entry)
 
     async def close(self) -> None:
-        """No question is asked any more; open ones are given up."""
-        self._closed = True
+        """No question is asked any more; who waits for an answer gets RouteUnknown."""
+        self.closed = True
         asking = [entry.asking for entry in self._entries.values() if entry.asking is not None]
         for entry in self._entries.values():
             if entry.again is not None:
@@ -127,6 +130,14 @@ class RouteTable:
             self._renew(topic, entry)
 
     async def _fetch(self, topic: str) -> TopicRoute:
+        try:
+            return await self._asked(topic)
+        except asyncio.CancelledError:
+            if not self.closed:
+                raise
+            raise RouteUnknown(topic, CLOSED) from None
+
+    async def _asked(self, topic: str) -> TopicRoute:
         reasons: list[str] = []
         is_absent = False
         for address in self._namesrv:
