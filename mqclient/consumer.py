@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from enum import IntEnum
 
-from mqclient.errors import PullFailed, RouteUnknown
+from mqclient.errors import PullFailed, RouteUnknown, in_short
 from mqclient.message import RecordMalformed, StoredMessage, decode_messages
 from mqclient.route import MessageQueue
 from mqclient.routetable import RouteTable
@@ -238,5 +238,4 @@ def _tags(subscription: str) -> frozenset[str] | None:
 
 
 def _refused(queue: MessageQueue, reply: RemotingCommand) -> PullFailed:
-    said = " ".join((reply.remark or "").split())
-    return PullFailed(str(queue), f"the broker answered {reply.code} {said}", reply.code)
+    return PullFailed(str(queue), f"the broker answered {reply.code} {in_short(reply.remark)}", reply.code)

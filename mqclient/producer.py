@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from mqclient.errors import MessageTooLong, RouteUnknown, SendOutcomeUnknown, SendRefused
+from mqclient.errors import MessageTooLong, RouteUnknown, SendOutcomeUnknown, SendRefused, in_short
 from mqclient.message import OutgoingMessage, PropertiesTooLong, encode_batch, encode_properties
 from mqclient.route import AUTO_CREATE_QUEUES, AUTO_CREATE_TOPIC, MessageQueue, TopicRoute
 from mqclient.routetable import RouteTable
@@ -200,25 +200,27 @@ class Producer:
 
     async def _send(self, sending: _Sending, patience_ms: int) -> SendResult:
         until_ms = self._clock.monotonic_ms() + patience_ms
+        avoided: str | None = None
         while True:
             try:
-                return await self._attempt(sending)
+                return await self._attempt(sending, avoided)
             except MessageTooLong:
                 raise
             except SendRefused as refused:
                 over = self._clock.monotonic_ms() >= until_ms or self._routes.closed
                 if over or refused.code in LASTING:
                     raise
+                avoided = refused.broker_name
             await asyncio.sleep(RETRY_MS / 1000)
 
-    async def _attempt(self, sending: _Sending) -> SendResult:
+    async def _attempt(self, sending: _Sending, avoided: str | None) -> SendResult:
         topic, envelope = sending.topic, sending.envelope
         try:
             route = await self._routes.to_send(topic)
         except RouteUnknown as error:
             self._routes.renew(topic)
             raise SendRefused(topic, str(error)) from error
-        queue, address = self._target(route, sending.broker_name, sending.queue_id)
+        queue, address = self._target(route, sending, avoided)
         header = SendMessageHeader(
             producer_group=self.group,
             topic=topic,
@@ -243,28 +245,31 @@ class Producer:
             raise MessageTooLong(topic, error.why) from error
         except NotSent as error:
             self._routes.renew(topic)
-            raise SendRefused(topic, str(error)) from error
+            raise SendRefused(topic, str(error), broker_name=queue.broker_name) from error
         except RemotingError as error:
             self._routes.renew(topic)
             raise SendOutcomeUnknown(topic, address, error.why) from error
         return self._result(queue, address, sending.message_ids, reply)
 
-    def _target(
-        self, route: TopicRoute, broker_name: str | None, queue_id: int | None
-    ) -> tuple[MessageQueue, str]:
-        """The queue that comes next (or is asked for) and its master's address. Raises `SendRefused`."""
+    def _target(self, route: TopicRoute, sending: _Sending, avoided: str | None) -> tuple[MessageQueue, str]:
+        """The queue that comes next (or is asked for) and its master's address; where there are others, none of the set
+        `avoided`. Raises `SendRefused`. Upstream: TopicPublishInfo.selectOneMessageQueue."""
+        broker_name, queue_id = sending.broker_name, sending.queue_id
         queues = route.queues_to_write(broker_name, queue_id)
         if not queues:
             what = "it has no queue to write" if queue_id is None else f"it has no queue {queue_id} to write"
             what += f" on {broker_name}" if broker_name else ""
             self._routes.renew(route.topic)
             raise SendRefused(route.topic, what)
+        if avoided is not None:
+            queues = tuple(queue for queue in queues if queue.broker_name != avoided) or queues
         self._turn += 1
         queue = queues[self._turn % len(queues)]
         address = route.master(queue.broker_name)
         if address is None:
             self._routes.renew(route.topic)
-            raise SendRefused(route.topic, f"broker set {queue.broker_name} has no master at the moment")
+            why = f"broker set {queue.broker_name} has no master at the moment"
+            raise SendRefused(route.topic, why, broker_name=queue.broker_name)
         return queue, address
 
     def _result(
@@ -273,10 +278,11 @@ class Producer:
         topic = queue.topic
         if reply.code not in STORED:
             self._routes.renew(topic)
-            said = " ".join((reply.remark or "").split())
+            said = in_short(reply.remark)
             refused = reply.code in NEVER_STORED or said.startswith(IN_SYNC_REPLICAS_NOT_ENOUGH)
             if refused:
-                raise SendRefused(topic, f"{address} answered {reply.code} {said}", reply.code)
+                why = f"{address} answered {reply.code} {said}"
+                raise SendRefused(topic, why, reply.code, queue.broker_name)
             raise SendOutcomeUnknown(topic, address, f"it answered {reply.code} {said}")
         try:
             header = SendMessageResponseHeader.from_ext(reply.ext)

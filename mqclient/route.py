@@ -6,7 +6,9 @@ Invariant: a queue of a set without master stays in the route: the set is betwee
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+
+from remoting.bodies.routes import TopicRouteData
+from remoting.errors import BodyError
 
 PERM_WRITE = 2
 PERM_READ = 4
@@ -75,23 +77,18 @@ class TopicRoute:
         return TopicRoute(topic, write, read, self.addresses, self.clusters)
 
     @staticmethod
-    def from_json(topic: str, body: dict[str, Any]) -> TopicRoute:
-        """The route of a name server's answer (105). Raises KeyError, TypeError, ValueError or AttributeError
-        for another shape."""
+    def of(topic: str, body: TopicRouteData) -> TopicRoute:
+        """The route of a name server's answer (105). Raises BodyError for more queues than any topic has."""
         writable: list[MessageQueue] = []
         readable: list[MessageQueue] = []
-        for row in sorted(body.get("queueDatas") or (), key=lambda row: str(row["brokerName"])):
-            perm, name = int(row["perm"]), row["brokerName"]
-            write_queues, read_queues = int(row["writeQueueNums"]), int(row["readQueueNums"])
+        for row in sorted(body.queue_datas, key=lambda row: row.broker_name):
+            name, write_queues, read_queues = row.broker_name, row.write_queue_nums, row.read_queue_nums
             if max(len(writable) + write_queues, len(readable) + read_queues) > QUEUES_MAX:
-                raise ValueError(f"{topic!r} would have more than {QUEUES_MAX} queues with those of {name!r}")
-            if perm & PERM_WRITE:
+                raise BodyError(f"{topic!r} would have more than {QUEUES_MAX} queues with those of {name!r}")
+            if row.perm & PERM_WRITE:
                 writable += [MessageQueue(topic, name, number) for number in range(write_queues)]
-            if perm & PERM_READ:
+            if row.perm & PERM_READ:
                 readable += [MessageQueue(topic, name, number) for number in range(read_queues)]
-        addresses = {
-            row["brokerName"]: {int(key): address for key, address in (row.get("brokerAddrs") or {}).items()}
-            for row in body.get("brokerDatas") or ()
-        }
-        clusters = {row["brokerName"]: row.get("cluster") or "" for row in body.get("brokerDatas") or ()}
+        addresses = {row.broker_name: dict(row.broker_addrs) for row in body.broker_datas}
+        clusters = {row.broker_name: row.cluster for row in body.broker_datas}
         return TopicRoute(topic, tuple(writable), tuple(readable), addresses, clusters)

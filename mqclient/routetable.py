@@ -9,19 +9,22 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from mqclient.errors import RouteUnknown
+from mqclient.errors import RouteUnknown, in_short
 from mqclient.route import AUTO_CREATE_TOPIC, TopicRoute
 from mqruntime.clock import Clock
-from remoting import fastjson
+from remoting.bodies.routes import TopicRouteData
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
-from remoting.errors import RemotingError
+from remoting.errors import BodyError, RemotingError
+from remoting.frame import FRAME_BYTES_MAX
 from remoting.headers.nameserver import GetRouteInfoHeader
 
 RETRY_MS = 40
 AGE_MS_MAX = 30_000
 NAMESRV_TIMEOUT_MS = 1000
+DIALECT_BYTES_MAX = 512 << 10
+"""Of a route that is not strict JSON, as name servers before 4.9.4 have it: thousands of broker sets, and a second to read."""
 CLOSED = "the client is closed"
 
 
@@ -38,7 +41,7 @@ class _Entry:
 
 class RouteTable:
     """Topic -> route, from the name servers of a `host:port;host:port` list, asked in turn until one
-    answers."""
+    answers; one that does not is asked last from then on."""
 
     def __init__(
         self, namesrv: str, client: RemotingClient, clock: Clock, *, asks_after_failures: bool = True
@@ -140,20 +143,30 @@ class RouteTable:
     async def _asked(self, topic: str) -> TopicRoute:
         reasons: list[str] = []
         is_absent = False
-        for address in self._namesrv:
+        for address in list(self._namesrv):
             request = RemotingCommand.request(
                 RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoHeader(topic, accept_standard_json_only=True)
             )
             try:
                 reply = await self._client.call(address, request, NAMESRV_TIMEOUT_MS)
                 if reply.code == ResponseCode.SUCCESS:
-                    return TopicRoute.from_json(topic, fastjson.loads(reply.body or b"{}"))
+                    return TopicRoute.of(topic, _read(reply))
             except RemotingError as error:
                 reasons.append(str(error))
-            except (fastjson.FastJsonError, KeyError, TypeError, ValueError, AttributeError) as error:
-                reasons.append(f"{address} answered no route: {error!r}")
+                self._move_on(address)
+            except BodyError as error:
+                reasons.append(f"{address} answered no route: {in_short(str(error))}")
             else:
                 is_absent |= reply.code == ResponseCode.TOPIC_NOT_EXIST
-                reasons.append(f"{address} answered {reply.code} {' '.join((reply.remark or '').split())}")
+                reasons.append(f"{address} answered {reply.code} {in_short(reply.remark)}")
         why = "; ".join(reasons) or "no name server is configured"
         raise RouteUnknown(topic, why, is_absent=is_absent)
+
+    def _move_on(self, silent: str) -> None:
+        """The next questions begin behind `silent`, which others have passed over since if it is not the first any more."""
+        if self._namesrv[0] == silent:
+            self._namesrv = [*self._namesrv[1:], silent]
+
+
+def _read(reply: RemotingCommand) -> TopicRouteData:
+    return TopicRouteData.from_request(reply.body, bytes_max=FRAME_BYTES_MAX, dialect_max=DIALECT_BYTES_MAX)

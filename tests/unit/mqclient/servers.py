@@ -71,7 +71,9 @@ def routes(**answers: Answer) -> Answer:
 def stored_as(code: int = 0, remark: str | None = None, offset: int = 7) -> Answer:
     def answer(request: RemotingCommand) -> RemotingCommand:
         queue_id = SendMessageHeader.of(request).queue_id
-        return request.reply(code, remark, SendMessageResponseHeader("0A", queue_id, offset))
+        return request.reply(
+            code, remark, SendMessageResponseHeader("7F00000100002A9F0000000000001000", queue_id, offset)
+        )
 
     return answer
 
