@@ -12,6 +12,7 @@ from mqclient.errors import (
     EndOutcomeUnknown,
     EndRefused,
     LockFailed,
+    MessageTooLong,
     NotARequest,
     PullFailed,
     ReplyFailed,
@@ -20,7 +21,7 @@ from mqclient.errors import (
     SendOutcomeUnknown,
     SendRefused,
 )
-from mqclient.message import StoredMessage
+from mqclient.message import OutgoingMessage, StoredMessage
 from mqclient.producer import Producer, SendResult, SendStatus
 from mqclient.queuelocks import QueueLocks
 from mqclient.requester import Requester
@@ -34,7 +35,9 @@ __all__ = [
     "EndRefused",
     "LockFailed",
     "MessageQueue",
+    "MessageTooLong",
     "NotARequest",
+    "OutgoingMessage",
     "Producer",
     "PullConsumer",
     "PullFailed",

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from mqclient.consumer import PullConsumer
+from mqclient.introductions import Introductions
 from mqclient.producer import Producer
 from mqclient.queuelocks import QueueLocks
 from mqclient.requester import Awaited, Requester
@@ -55,11 +56,13 @@ class Client:
     ) -> TransactionProducer:
         """A producer of messages in transactions, one of each group, to be used with `async with`; brokers ask `check` for what
         was not ended in `topics` and where it sends to. `client_id` is this client's alone; without one it gets some."""
+        producer = self.producer(group)
+        known_by = client_id or f"{self.random.getrandbits(64):016x}"
         made = TransactionProducer(
             group,
             check,
-            producer=self.producer(group),
-            client_id=client_id or f"{self.random.getrandbits(64):016x}",
+            producer=producer,
+            introductions=self._introductions(group, known_by),
             topics=topics,
             routes=self.routes,
             client=self.remoting,
@@ -84,10 +87,14 @@ class Client:
             self.producer(group),
             self._client_id,
             self._awaited,
+            self._introductions(group, self._client_id),
             routes=self.routes,
             client=self.remoting,
             clock=self.clock,
         )
+
+    def _introductions(self, group: str, client_id: str) -> Introductions:
+        return Introductions(group, client_id, routes=self.routes, client=self.remoting, clock=self.clock)
 
     async def close(self) -> None:
         for producer in self._checks.producers():

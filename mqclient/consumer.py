@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from enum import IntEnum
 
-from mqclient.errors import PullFailed, RouteUnknown
+from mqclient.errors import PullFailed, RouteUnknown, in_short
 from mqclient.message import RecordMalformed, StoredMessage, decode_messages
 from mqclient.route import MessageQueue
 from mqclient.routetable import RouteTable
@@ -35,6 +35,7 @@ from remoting.headers.pull import (
     PullMessageResponseHeader,
 )
 
+ALL_TAGS = "*"
 CALL_TIMEOUT_MS = 3000
 RETRY_MS = 50
 MESSAGES_MAX = 32
@@ -98,10 +99,11 @@ class PullConsumer:
         """Messages of `queue` from `offset` on; with `suspend_ms` the broker waits that long for the first
         one.
 
-        `tags` is `*` or `A||B`; the broker compares hashes, so a stranger with an equal hash is dropped here. With `sql`
-        an SQL92 expression chooses instead, where the broker takes such (`enablePropertyFilter`).
-        Raises `PullFailed`.
+        `tags` is `A||B`, or `*` or "" for every message, with a tag or without, as upstream's FilterAPI reads it; the broker
+        compares hashes, so a stranger with an equal hash is dropped here. With `sql` an SQL92 expression chooses instead, where
+        the broker takes such (`enablePropertyFilter`). Raises `PullFailed`, and ValueError for `tags` that name none.
         """
+        wanted = _tags(tags) if sql is None else None
         header = PullMessageHeader(
             consumer_group=self.group,
             topic=queue.topic,
@@ -112,7 +114,7 @@ class PullConsumer:
             commit_offset=0,
             suspend_timeout_millis=suspend_ms,
             sub_version=0,
-            subscription=tags if sql is None else sql,
+            subscription=(tags or ALL_TAGS) if sql is None else sql,
             expression_type="TAG" if sql is None else "SQL92",
             broker_name=queue.broker_name,
         )
@@ -124,8 +126,7 @@ class PullConsumer:
             messages = decode_messages(reply.body or b"") if reply.code == PullStatus.FOUND else []
         except (HeaderError, RecordMalformed) as error:
             raise PullFailed(str(queue), f"unreadable answer: {error}") from error
-        if tags != "*" and sql is None:
-            wanted = {tag.strip() for tag in tags.split("||")}
+        if wanted is not None:
             messages = [message for message in messages if message.properties.get("TAGS", "") in wanted]
         return PullResult(
             PullStatus(reply.code), where.next_begin_offset, where.min_offset, where.max_offset, messages
@@ -145,7 +146,8 @@ class PullConsumer:
             try:
                 result = await self.pull(queue, start, suspend_ms=1000)
             except PullFailed as error:
-                if error.code in NEVER_SERVED or self._clock.monotonic_ms() - progress_ms > patience_ms:
+                over = self._clock.monotonic_ms() - progress_ms > patience_ms or self._routes.closed
+                if over or error.code in NEVER_SERVED:
                     raise
                 await asyncio.sleep(RETRY_MS / 1000)
                 continue
@@ -229,6 +231,15 @@ class PullConsumer:
         return reply
 
 
+def _tags(subscription: str) -> frozenset[str] | None:
+    """Those that it names; None where it takes messages whatever their tag. Raises ValueError where it names none."""
+    if subscription in ("", ALL_TAGS):
+        return None
+    named = frozenset(tag.strip() for tag in subscription.split("||")) - {""}
+    if not named:
+        raise ValueError(f"tags {subscription!r} name no tag")
+    return named
+
+
 def _refused(queue: MessageQueue, reply: RemotingCommand) -> PullFailed:
-    said = " ".join((reply.remark or "").split())
-    return PullFailed(str(queue), f"the broker answered {reply.code} {said}", reply.code)
+    return PullFailed(str(queue), f"the broker answered {reply.code} {in_short(reply.remark)}", reply.code)

@@ -6,27 +6,43 @@ send is `SendOutcomeUnknown`, for a message that may be there once or not at all
 
 from __future__ import annotations
 
+REMARK_CHARS_MAX = 1_000
+
+
+def in_short(remark: str | None) -> str:
+    """What a server said, in one line that a person may read."""
+    said = " ".join((remark or "")[: 2 * REMARK_CHARS_MAX].split())
+    return said if len(said) <= REMARK_CHARS_MAX else f"{said[:REMARK_CHARS_MAX]}..."
+
 
 class ClientError(Exception):
     """Base of the client's errors; the text is one line for a person."""
 
 
 class RouteUnknown(ClientError):
-    """No name server told where the topic is. `topic` and the reason of each that was asked."""
+    """No name server told where the topic is. `topic` and the reason of each that was asked; `is_absent` where one of them
+    answered that there is no such topic."""
 
-    def __init__(self, topic: str, why: str) -> None:
+    def __init__(self, topic: str, why: str, *, is_absent: bool = False) -> None:
         super().__init__(f"no route for topic {topic}: {why}")
         self.topic = topic
         self.why = why
+        self.is_absent = is_absent
 
 
 class SendRefused(ClientError):
-    """The message was not stored, now or later. `code` is the broker's answer, None where none was asked."""
+    """The message was not stored, now or later. `code` is the broker's answer, None where none was asked; `broker_name` is the
+    set that it should have gone to, None where none was chosen."""
 
-    def __init__(self, topic: str, why: str, code: int | None = None) -> None:
+    def __init__(self, topic: str, why: str, code: int | None = None, broker_name: str | None = None) -> None:
         super().__init__(f"message to {topic} refused: {why}")
         self.topic = topic
         self.code = code
+        self.broker_name = broker_name
+
+
+class MessageTooLong(SendRefused):
+    """No broker takes such a message: its properties, or all of it in one frame, are too long. It did not leave."""
 
 
 class SendOutcomeUnknown(ClientError):

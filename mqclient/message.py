@@ -17,6 +17,8 @@ from mqclient.compression import opened
 
 NAME_VALUE_SEPARATOR = "\x01"
 PROPERTY_SEPARATOR = "\x02"
+PROPERTIES_BYTES_MAX = 32_767
+"""Of one message, encoded: what a stored record has room for."""
 
 MAGIC_V1 = 0xDAA320A7
 MAGIC_V2 = 0xDAA320AB
@@ -58,6 +60,13 @@ BATCH_ENTRY_START = Struct(
     "i"  # 12 flag
     "i"  # 16 body_length
 )
+
+
+class PropertiesTooLong(ValueError):
+    """More than PROPERTIES_BYTES_MAX bytes of properties: brokers refuse them."""
+
+    def __init__(self, bytes_encoded: int) -> None:
+        super().__init__(f"properties of {bytes_encoded} bytes; {PROPERTIES_BYTES_MAX} are allowed")
 
 
 class RecordMalformed(ValueError):
@@ -122,21 +131,26 @@ def encode_properties(properties: Mapping[str, str]) -> str:
     """`key 0x01 value 0x02` for each pair, in the given order.
 
     Raises ValueError for what a reader would drop or misread: an empty key or value, or a separator where one
-    ends. A value may hold 0x01, as stored ones do: readers end the key at the first.
+    ends. A value may hold 0x01, as stored ones do: readers end the key at the first. `PropertiesTooLong` is one.
     """
     text = "".join(
         [f"{key}{NAME_VALUE_SEPARATOR}{value}{PROPERTY_SEPARATOR}" for key, value in properties.items()]
     )
     # the text is looked at once as a whole: a pair at a time costs more than the rest of a send
     whole = text.count(NAME_VALUE_SEPARATOR) == text.count(PROPERTY_SEPARATOR) == len(properties)
-    if whole and "" not in properties and "\x01\x02" not in text:
-        return text
+    if not (whole and "" not in properties and "\x01\x02" not in text):
+        _find_misread(properties)
+    if len(text) > PROPERTIES_BYTES_MAX // 4 and (size := len(text.encode())) > PROPERTIES_BYTES_MAX:
+        raise PropertiesTooLong(size)
+    return text
+
+
+def _find_misread(properties: Mapping[str, str]) -> None:
     for key, value in properties.items():
         if not key or not value:
             raise ValueError(f"property {key!r}={value!r}: neither name nor value may be empty")
         if NAME_VALUE_SEPARATOR in key or PROPERTY_SEPARATOR in key + value:
             raise ValueError(f"property {key!r}={value!r}: byte 0x01 ends a name, 0x02 a value")
-    return text
 
 
 def decode_properties(text: str) -> dict[str, str]:

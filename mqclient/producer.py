@@ -13,19 +13,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from mqclient.errors import RouteUnknown, SendOutcomeUnknown, SendRefused
-from mqclient.message import OutgoingMessage, encode_batch, encode_properties
-from mqclient.route import MessageQueue, TopicRoute
+from mqclient.errors import MessageTooLong, RouteUnknown, SendOutcomeUnknown, SendRefused, in_short
+from mqclient.message import OutgoingMessage, PropertiesTooLong, encode_batch, encode_properties
+from mqclient.route import AUTO_CREATE_QUEUES, AUTO_CREATE_TOPIC, MessageQueue, TopicRoute
 from mqclient.routetable import RouteTable
 from mqruntime.clock import Clock
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
-from remoting.errors import HeaderError, NotSent, RemotingError
+from remoting.errors import FrameTooLong, HeaderError, NotSent, RemotingError
 from remoting.headers.send import SendMessageHeader, SendMessageResponseHeader
 
-AUTO_CREATE_TOPIC = "TBW102"
-AUTO_CREATE_QUEUES = 4
 SEND_TIMEOUT_MS = 3000
 RETRY_MS = 50
 IN_SYNC_REPLICAS_NOT_ENOUGH = "in-sync replicas not enough"
@@ -81,6 +79,20 @@ class SendResult:
         return self.status is SendStatus.SEND_OK
 
 
+@dataclass(frozen=True, slots=True)
+class _Sending:
+    """What one call sends, and where it may go; the ids are those of all messages within."""
+
+    code: RequestCode
+    topic: str
+    envelope: OutgoingMessage
+    properties: str
+    message_ids: tuple[str, ...]
+    broker_name: str | None
+    queue_id: int | None
+    timeout_ms: int
+
+
 class Producer:
     """Any number of sends may be under way at once, over one connection per broker."""
 
@@ -112,7 +124,10 @@ class Producer:
         `timeout_ms` once connected; where the broker reads too slowly, part of it passes before the message leaves.
 
         With `patience_ms` a message that is refused for now is sent again for so long, to whoever the routes name by then; one
-        that may be stored never is. `keys` are index keys separated by blanks. Raises `SendRefused` and `SendOutcomeUnknown`.
+        that may be stored never is. A topic that nobody made is made by its first message where brokers allow that
+        (`autoCreateTopicEnable`). `keys` are index keys separated by blanks; with `tags` "" the message has no tag, as in Java:
+        only readers of all messages get it. Raises `SendRefused` (`MessageTooLong` is one)
+        and `SendOutcomeUnknown`.
         """
         own = {name: text for name, text in (("KEYS", keys), ("TAGS", tags)) if text}
         message = OutgoingMessage(body, {**own, **(properties or {})})
@@ -137,16 +152,17 @@ class Producer:
     ) -> SendResult:
         """As `send`, for a message with its own flag, time of birth and compression."""
         named = self._identified(message)
-        return await self._send(
+        sending = _Sending(
             RequestCode.SEND_MESSAGE_V2,
             topic,
-            message.body,
             named,
-            (named,),
-            (broker_name, queue_id),
+            _properties(topic, named),
+            (named.properties["UNIQ_KEY"],),
+            broker_name,
+            queue_id,
             timeout_ms,
-            patience_ms,
         )
+        return await self._send(sending, patience_ms)
 
     async def send_batch(
         self,
@@ -165,54 +181,46 @@ class Producer:
         if not messages:
             raise ValueError("a batch holds at least one message")
         named = [self._identified(message) for message in messages]
-        body = encode_batch(named)
-        return await self._send(
+        try:
+            body = encode_batch(named)
+        except PropertiesTooLong as error:
+            raise MessageTooLong(topic, str(error)) from error
+        envelope = OutgoingMessage(body, {"WAIT": "true"}, born_timestamp_ms=born_timestamp_ms)
+        sending = _Sending(
             RequestCode.SEND_BATCH_MESSAGE,
             topic,
-            body,
-            OutgoingMessage(body, {"WAIT": "true"}, born_timestamp_ms=born_timestamp_ms),
-            named,
-            (broker_name, queue_id),
+            envelope,
+            _properties(topic, envelope),
+            tuple(message.properties["UNIQ_KEY"] for message in named),
+            broker_name,
+            queue_id,
             timeout_ms,
-            patience_ms,
         )
+        return await self._send(sending, patience_ms)
 
-    async def _send(
-        self,
-        code: RequestCode,
-        topic: str,
-        body: bytes,
-        envelope: OutgoingMessage,
-        messages: Sequence[OutgoingMessage],
-        wanted: tuple[str | None, int | None],
-        timeout_ms: int,
-        patience_ms: int,
-    ) -> SendResult:
+    async def _send(self, sending: _Sending, patience_ms: int) -> SendResult:
         until_ms = self._clock.monotonic_ms() + patience_ms
+        avoided: str | None = None
         while True:
             try:
-                return await self._attempt(code, topic, body, envelope, messages, wanted, timeout_ms)
+                return await self._attempt(sending, avoided)
+            except MessageTooLong:
+                raise
             except SendRefused as refused:
-                if refused.code in LASTING or self._clock.monotonic_ms() >= until_ms:
+                over = self._clock.monotonic_ms() >= until_ms or self._routes.closed
+                if over or refused.code in LASTING:
                     raise
+                avoided = refused.broker_name
             await asyncio.sleep(RETRY_MS / 1000)
 
-    async def _attempt(
-        self,
-        code: RequestCode,
-        topic: str,
-        body: bytes,
-        envelope: OutgoingMessage,
-        messages: Sequence[OutgoingMessage],
-        wanted: tuple[str | None, int | None],
-        timeout_ms: int,
-    ) -> SendResult:
+    async def _attempt(self, sending: _Sending, avoided: str | None) -> SendResult:
+        topic, envelope = sending.topic, sending.envelope
         try:
-            route = await self._routes.get(topic)
+            route = await self._routes.to_send(topic)
         except RouteUnknown as error:
             self._routes.renew(topic)
             raise SendRefused(topic, str(error)) from error
-        queue, address = self._target(route, *wanted)
+        queue, address = self._target(route, sending, avoided)
         header = SendMessageHeader(
             producer_group=self.group,
             topic=topic,
@@ -224,51 +232,57 @@ class Producer:
             if envelope.born_timestamp_ms is None
             else envelope.born_timestamp_ms,
             flag=envelope.flag,
-            properties=encode_properties(envelope.properties),
+            properties=sending.properties,
             reconsume_times=0,
             unit_mode=False,
-            batch=code == RequestCode.SEND_BATCH_MESSAGE,
+            batch=sending.code == RequestCode.SEND_BATCH_MESSAGE,
             broker_name=queue.broker_name,
         )
-        request = RemotingCommand.request(code, header.to_short_ext(), body)
+        request = RemotingCommand.request(sending.code, header.to_short_ext(), envelope.body)
         try:
-            reply = await self._client.call(address, request, timeout_ms)
+            reply = await self._client.call(address, request, sending.timeout_ms)
+        except FrameTooLong as error:
+            raise MessageTooLong(topic, error.why) from error
         except NotSent as error:
             self._routes.renew(topic)
-            raise SendRefused(topic, str(error)) from error
+            raise SendRefused(topic, str(error), broker_name=queue.broker_name) from error
         except RemotingError as error:
             self._routes.renew(topic)
             raise SendOutcomeUnknown(topic, address, error.why) from error
-        return self._result(queue, address, messages, reply)
+        return self._result(queue, address, sending.message_ids, reply)
 
-    def _target(
-        self, route: TopicRoute, broker_name: str | None, queue_id: int | None
-    ) -> tuple[MessageQueue, str]:
-        """The queue that comes next (or is asked for) and its master's address. Raises `SendRefused`."""
+    def _target(self, route: TopicRoute, sending: _Sending, avoided: str | None) -> tuple[MessageQueue, str]:
+        """The queue that comes next (or is asked for) and its master's address; where there are others, none of the set
+        `avoided`. Raises `SendRefused`. Upstream: TopicPublishInfo.selectOneMessageQueue."""
+        broker_name, queue_id = sending.broker_name, sending.queue_id
         queues = route.queues_to_write(broker_name, queue_id)
         if not queues:
             what = "it has no queue to write" if queue_id is None else f"it has no queue {queue_id} to write"
             what += f" on {broker_name}" if broker_name else ""
             self._routes.renew(route.topic)
             raise SendRefused(route.topic, what)
+        if avoided is not None:
+            queues = tuple(queue for queue in queues if queue.broker_name != avoided) or queues
         self._turn += 1
         queue = queues[self._turn % len(queues)]
         address = route.master(queue.broker_name)
         if address is None:
             self._routes.renew(route.topic)
-            raise SendRefused(route.topic, f"broker set {queue.broker_name} has no master at the moment")
+            why = f"broker set {queue.broker_name} has no master at the moment"
+            raise SendRefused(route.topic, why, broker_name=queue.broker_name)
         return queue, address
 
     def _result(
-        self, queue: MessageQueue, address: str, messages: Sequence[OutgoingMessage], reply: RemotingCommand
+        self, queue: MessageQueue, address: str, message_ids: tuple[str, ...], reply: RemotingCommand
     ) -> SendResult:
         topic = queue.topic
         if reply.code not in STORED:
             self._routes.renew(topic)
-            said = " ".join((reply.remark or "").split())
+            said = in_short(reply.remark)
             refused = reply.code in NEVER_STORED or said.startswith(IN_SYNC_REPLICAS_NOT_ENOUGH)
             if refused:
-                raise SendRefused(topic, f"{address} answered {reply.code} {said}", reply.code)
+                why = f"{address} answered {reply.code} {said}"
+                raise SendRefused(topic, why, reply.code, queue.broker_name)
             raise SendOutcomeUnknown(topic, address, f"it answered {reply.code} {said}")
         try:
             header = SendMessageResponseHeader.from_ext(reply.ext)
@@ -278,7 +292,7 @@ class Producer:
             SendStatus(reply.code),
             MessageQueue(topic, queue.broker_name, header.queue_id),
             header.queue_offset,
-            tuple(message.properties["UNIQ_KEY"] for message in messages),
+            message_ids,
             header.msg_id,
         )
 
@@ -294,3 +308,10 @@ class Producer:
         self._ids += 1
         time_ms = self._clock.now_ms() & 0xFFFFFFFF
         return f"{self._id_prefix}{time_ms:08X}{self._ids & 0xFFFFFFFF:08X}"
+
+
+def _properties(topic: str, message: OutgoingMessage) -> str:
+    try:
+        return encode_properties(message.properties)
+    except PropertiesTooLong as error:
+        raise MessageTooLong(topic, str(error)) from error

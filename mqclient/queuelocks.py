@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from mqclient.errors import LockFailed, RouteUnknown
+from mqclient.errors import LockFailed, RouteUnknown, in_short
 from mqclient.route import MessageQueue
 from mqclient.routetable import RouteTable
+from mqclient.together import together
 from mqruntime.clock import Clock
-from remoting.bodies.body import Body
+from remoting.bodies.body import LIST_BYTES_MAX, Body
 from remoting.bodies.queues import LockBatchResponseBody, LockQueuesBody
 from remoting.bodies.queues import MessageQueue as WireQueue
 from remoting.client import RemotingClient
@@ -50,35 +51,41 @@ class QueueLocks:
     async def lock(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
         """Locks `queues`, or renews that; those that are held now. What another holds is not, and what was held before and is
         not any more must not be read on. Raises LockFailed: a master did not answer; what was held before still is, for
-        its time."""
-        held: set[MessageQueue] = set()
-        for name, wanted in _by_set(queues).items():
-            asked_ms = self._clock.monotonic_ms()
-            self._asked += 1
-            number = self._asked
-            reply = await self._ask(RequestCode.LOCK_BATCH_MQ, name, wanted)
-            try:
-                said = LockBatchResponseBody.decode(reply.body).locked
-            except BodyError as error:
-                raise LockFailed(self.group, name, f"unreadable answer: {error}") from error
-            locked = {(queue.topic, queue.queue_id) for queue in said}
-            for queue in wanted:
-                is_kept = self._given_up.get(queue, 0) < number
-                if is_kept and (queue.topic, queue.queue_id) in locked:
-                    self._trusted_until_ms[queue] = asked_ms + TRUST_MS
-                    held.add(queue)
-                else:
-                    self._trusted_until_ms.pop(queue, None)
-        return held
+        its time, and what the others answered counts (`holds`)."""
+        sets = _by_set(queues).items()
+        return set().union(*await together([self._lock(name, wanted) for name, wanted in sets]))
 
     async def unlock(self, queues: Iterable[MessageQueue]) -> None:
         """Others may read `queues` now. Raises LockFailed: their locks last until they are over, or until the request arrives
         all the same, so this client must not lock them again."""
-        for name, given_up in _by_set(queues).items():
+        sets = _by_set(queues)
+        for given_up in sets.values():
             for queue in given_up:
                 self._trusted_until_ms.pop(queue, None)
                 self._given_up[queue] = self._asked
-            await self._ask(RequestCode.UNLOCK_BATCH_MQ, name, given_up)
+        asking = [self._ask(RequestCode.UNLOCK_BATCH_MQ, name, given_up) for name, given_up in sets.items()]
+        await together(asking)
+
+    async def _lock(self, name: str, wanted: list[MessageQueue]) -> set[MessageQueue]:
+        """Those of `wanted`, all of the set `name`, that are held now."""
+        held: set[MessageQueue] = set()
+        asked_ms = self._clock.monotonic_ms()
+        self._asked += 1
+        number = self._asked
+        reply = await self._ask(RequestCode.LOCK_BATCH_MQ, name, wanted)
+        try:
+            said = LockBatchResponseBody.from_request(reply.body, bytes_max=LIST_BYTES_MAX).locked
+        except BodyError as error:
+            raise LockFailed(self.group, name, f"unreadable answer: {error}") from error
+        locked = {(queue.topic, queue.queue_id) for queue in said}
+        for queue in wanted:
+            is_kept = self._given_up.get(queue, 0) < number
+            if is_kept and (queue.topic, queue.queue_id) in locked:
+                self._trusted_until_ms[queue] = asked_ms + TRUST_MS
+                held.add(queue)
+            else:
+                self._trusted_until_ms.pop(queue, None)
+        return held
 
     async def _ask(self, code: RequestCode, name: str, queues: list[MessageQueue]) -> RemotingCommand:
         wire = [WireQueue(queue.topic, name, queue.queue_id) for queue in queues]
@@ -96,8 +103,8 @@ class QueueLocks:
             raise LockFailed(self.group, name, str(error)) from error
         if reply.code != ResponseCode.SUCCESS:
             self._routes.renew(topic)  # perhaps no master any more
-            said = " ".join((reply.remark or "").split())
-            raise LockFailed(self.group, name, f"the broker answered {reply.code} {said}", reply.code)
+            said = f"the broker answered {reply.code} {in_short(reply.remark)}"
+            raise LockFailed(self.group, name, said, reply.code)
         return reply
 
 

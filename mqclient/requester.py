@@ -7,15 +7,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
-from mqclient.errors import NotARequest, ReplyFailed, RequestUnanswered, RouteUnknown
-from mqclient.message import OutgoingMessage, StoredMessage, decode_properties, encode_properties
-from mqclient.producer import AUTO_CREATE_QUEUES, AUTO_CREATE_TOPIC, SEND_TIMEOUT_MS, Producer
-from mqclient.route import MessageQueue
+from mqclient.errors import NotARequest, ReplyFailed, RequestUnanswered, RouteUnknown, in_short
+from mqclient.introductions import Introductions
+from mqclient.message import (
+    OutgoingMessage,
+    PropertiesTooLong,
+    StoredMessage,
+    decode_properties,
+    encode_properties,
+)
+from mqclient.producer import SEND_TIMEOUT_MS, Producer
+from mqclient.route import AUTO_CREATE_QUEUES, AUTO_CREATE_TOPIC, MessageQueue
 from mqclient.routetable import RouteTable
 from mqruntime.clock import Clock
-from remoting.bodies.heartbeats import HeartbeatData, ProducerData
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
@@ -28,6 +34,8 @@ CORRELATION_ID, REPLY_TO_CLIENT, TTL = "CORRELATION_ID", "REPLY_TO_CLIENT", "TTL
 CLUSTER, MESSAGE_TYPE = "CLUSTER", "MSG_TYPE"
 HEARTBEAT_MS = 30_000
 """Brokers forget a client that they do not hear for two minutes."""
+INTRODUCTION_PART = 4
+"""Of the time that a request has: so little of it waits for masters that are silent."""
 NOWHERE = -1
 
 
@@ -87,6 +95,7 @@ class Requester:
         producer: Producer,
         client_id: str,
         awaited: Awaited,
+        introductions: Introductions,
         *,
         routes: RouteTable,
         client: RemotingClient,
@@ -95,10 +104,10 @@ class Requester:
         self._producer = producer
         self._client_id = client_id
         self._awaited = awaited
+        self._introductions = introductions
         self._routes = routes
         self._client = client
         self._clock = clock
-        self._heard_ms: dict[str, int] = {}
         self._requests = 0
 
     async def request(
@@ -124,7 +133,9 @@ class Requester:
         with self._awaited.reply_to(correlation_id) as reply:
             try:
                 async with asyncio.timeout(timeout_ms / 1000):
-                    await self._introduced(topic)
+                    await self._introductions.at(
+                        [topic], timeout_ms // INTRODUCTION_PART, fresh_ms=HEARTBEAT_MS
+                    )
                     await self._producer.send_message(topic, message, timeout_ms=timeout_ms)
                     return await reply
             except TimeoutError:
@@ -153,7 +164,10 @@ class Requester:
             self._routes.renew(topic)
             raise ReplyFailed(asked[REPLY_TO_CLIENT], str(error)) from error
         named = {name: asked[name] for name in (CORRELATION_ID, REPLY_TO_CLIENT, TTL) if name in asked}
-        text = encode_properties({**(properties or {}), **named, MESSAGE_TYPE: "reply"})
+        try:
+            text = encode_properties({**(properties or {}), **named, MESSAGE_TYPE: "reply"})
+        except PropertiesTooLong as error:
+            raise ReplyFailed(asked[REPLY_TO_CLIENT], str(error)) from error
         failure = ReplyFailed(asked[REPLY_TO_CLIENT], f"topic {topic} has no queue to write at a master")
         queues = {queue.broker_name: queue for queue in route.queues_to_write(None, None)}
         for queue in queues.values():
@@ -167,10 +181,8 @@ class Requester:
                 continue
             if answer.code == ResponseCode.SUCCESS:
                 return
-            said = " ".join((answer.remark or "").split())
-            failure = ReplyFailed(
-                asked[REPLY_TO_CLIENT], f"{address} answered {answer.code} {said}", answer.code
-            )
+            said = f"{address} answered {answer.code} {in_short(answer.remark)}"
+            failure = ReplyFailed(asked[REPLY_TO_CLIENT], said, answer.code)
         self._routes.renew(topic)
         raise failure
 
@@ -191,20 +203,3 @@ class Requester:
             broker_name=queue.broker_name,
         )
         return RemotingCommand.request(RequestCode.SEND_REPLY_MESSAGE_V2, header.to_short_ext(), body)
-
-    async def _introduced(self, topic: str) -> None:
-        """The masters of `topic` know this client, which upstream's do by its heartbeats alone."""
-        with suppress(RouteUnknown, RemotingError):  # the send says more
-            route = await self._routes.get(topic)
-            data = HeartbeatData(self._client_id, [ProducerData(self._producer.group)], []).encode()
-            for name in route.addresses:
-                address, now_ms = route.master(name), self._clock.monotonic_ms()
-                if address is None or self._is_introduced(address, now_ms):
-                    continue
-                beat = RemotingCommand.request(RequestCode.HEART_BEAT, None, data)
-                if (await self._client.call(address, beat)).code == ResponseCode.SUCCESS:
-                    self._heard_ms[address] = now_ms
-
-    def _is_introduced(self, address: str, now_ms: int) -> bool:
-        heard_ms = self._heard_ms.get(address)
-        return heard_ms is not None and now_ms < heard_ms + HEARTBEAT_MS and self._client.connected(address)

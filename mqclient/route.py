@@ -6,11 +6,17 @@ Invariant: a queue of a set without master stays in the route: the set is betwee
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+
+from remoting.bodies.routes import TopicRouteData
+from remoting.errors import BodyError
 
 PERM_WRITE = 2
 PERM_READ = 4
 MASTER_ID = 0
+AUTO_CREATE_TOPIC = "TBW102"
+"""The model of topics that a first message makes; brokers have it with autoCreateTopicEnable."""
+AUTO_CREATE_QUEUES = 4
+"""So many queues such a topic gets, and no more than its model has: `defaultTopicQueueNums` of Java's clients."""
 QUEUES_MAX = 1 << 15
 """Of a topic, in all broker sets; a number on the wire shall not take the client's memory."""
 
@@ -58,24 +64,31 @@ class TopicRoute:
             queues = self._asked[broker_name, queue_id] = served or fitting
         return queues
 
+    def of_new(self, topic: str) -> TopicRoute:
+        """Where the first messages of `topic` go, if this is the route of its model."""
+        write, read = (
+            tuple(
+                MessageQueue(topic, queue.broker_name, queue.queue_id)
+                for queue in queues
+                if queue.queue_id < AUTO_CREATE_QUEUES
+            )
+            for queues in (self.write_queues, self.read_queues)
+        )
+        return TopicRoute(topic, write, read, self.addresses, self.clusters)
+
     @staticmethod
-    def from_json(topic: str, body: dict[str, Any]) -> TopicRoute:
-        """The route of a name server's answer (105). Raises KeyError, TypeError, ValueError or AttributeError
-        for another shape."""
+    def of(topic: str, body: TopicRouteData) -> TopicRoute:
+        """The route of a name server's answer (105). Raises BodyError for more queues than any topic has."""
         writable: list[MessageQueue] = []
         readable: list[MessageQueue] = []
-        for row in sorted(body.get("queueDatas") or (), key=lambda row: str(row["brokerName"])):
-            perm, name = int(row["perm"]), row["brokerName"]
-            write_queues, read_queues = int(row["writeQueueNums"]), int(row["readQueueNums"])
+        for row in sorted(body.queue_datas, key=lambda row: row.broker_name):
+            name, write_queues, read_queues = row.broker_name, row.write_queue_nums, row.read_queue_nums
             if max(len(writable) + write_queues, len(readable) + read_queues) > QUEUES_MAX:
-                raise ValueError(f"{topic!r} would have more than {QUEUES_MAX} queues with those of {name!r}")
-            if perm & PERM_WRITE:
+                raise BodyError(f"{topic!r} would have more than {QUEUES_MAX} queues with those of {name!r}")
+            if row.perm & PERM_WRITE:
                 writable += [MessageQueue(topic, name, number) for number in range(write_queues)]
-            if perm & PERM_READ:
+            if row.perm & PERM_READ:
                 readable += [MessageQueue(topic, name, number) for number in range(read_queues)]
-        addresses = {
-            row["brokerName"]: {int(key): address for key, address in (row.get("brokerAddrs") or {}).items()}
-            for row in body.get("brokerDatas") or ()
-        }
-        clusters = {row["brokerName"]: row.get("cluster") or "" for row in body.get("brokerDatas") or ()}
+        addresses = {row.broker_name: dict(row.broker_addrs) for row in body.broker_datas}
+        clusters = {row.broker_name: row.cluster for row in body.broker_datas}
         return TopicRoute(topic, tuple(writable), tuple(readable), addresses, clusters)

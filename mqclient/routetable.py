@@ -9,19 +9,23 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from mqclient.errors import RouteUnknown
-from mqclient.route import TopicRoute
+from mqclient.errors import RouteUnknown, in_short
+from mqclient.route import AUTO_CREATE_TOPIC, TopicRoute
 from mqruntime.clock import Clock
-from remoting import fastjson
+from remoting.bodies.routes import TopicRouteData
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
-from remoting.errors import RemotingError
+from remoting.errors import BodyError, RemotingError
+from remoting.frame import FRAME_BYTES_MAX
 from remoting.headers.nameserver import GetRouteInfoHeader
 
 RETRY_MS = 40
 AGE_MS_MAX = 30_000
 NAMESRV_TIMEOUT_MS = 1000
+DIALECT_BYTES_MAX = 512 << 10
+"""Of a route that is not strict JSON, as name servers before 4.9.4 have it: thousands of broker sets, and a second to read."""
+CLOSED = "the client is closed"
 
 
 @dataclass(slots=True)
@@ -37,7 +41,7 @@ class _Entry:
 
 class RouteTable:
     """Topic -> route, from the name servers of a `host:port;host:port` list, asked in turn until one
-    answers."""
+    answers; one that does not is asked last from then on."""
 
     def __init__(
         self, namesrv: str, client: RemotingClient, clock: Clock, *, asks_after_failures: bool = True
@@ -49,25 +53,43 @@ class RouteTable:
         self._client = client
         self._clock = clock
         self._entries: dict[str, _Entry] = {}
-        self._closed = False
+        self.closed = False
 
     async def get(self, topic: str) -> TopicRoute:
         """The route as last known, asked for if none is known. Raises `RouteUnknown`."""
         entry = self._entries.setdefault(topic, _Entry())
         if entry.route is None:
+            if self.closed:
+                raise RouteUnknown(topic, CLOSED)
             return await asyncio.shield(self._ask(topic, entry))
         if self._clock.monotonic_ms() - (entry.asked_ms or 0) > AGE_MS_MAX:
             self._renew(topic, entry)
         return entry.route
+
+    async def to_send(self, topic: str) -> TopicRoute:
+        """As `get`; where no broker has the topic yet, the queues in which a first message makes it, on the brokers that allow
+        that. Raises `RouteUnknown`. Upstream: DefaultMQProducerImpl.tryToFindTopicPublishInfo."""
+        try:
+            return await self.get(topic)
+        except RouteUnknown as unknown:
+            if not unknown.is_absent:
+                raise
+            try:
+                return (await self.get(AUTO_CREATE_TOPIC)).of_new(topic)
+            except RouteUnknown:
+                raise unknown from None
 
     def renew(self, topic: str) -> None:
         """The route failed: ask again, now or RETRY_MS after the last question."""
         entry = self._entries.setdefault(topic, _Entry())
         if self._asks_after_failures or entry.route is None:
             self._renew(topic, entry)
+        model = self._entries.get(AUTO_CREATE_TOPIC)
+        if entry.route is None and model is not None and self._asks_after_failures:
+            self._renew(AUTO_CREATE_TOPIC, model)
 
     def _renew(self, topic: str, entry: _Entry) -> None:
-        if self._closed or entry.again is not None:
+        if self.closed or entry.again is not None:
             return
         if entry.asking is not None:
             entry.stale = True
@@ -80,8 +102,8 @@ class RouteTable:
             entry.again = asyncio.get_running_loop().call_later(wait_ms / 1000, self._again, topic, entry)
 
     async def close(self) -> None:
-        """No question is asked any more; open ones are given up."""
-        self._closed = True
+        """No question is asked any more; who waits for an answer gets RouteUnknown."""
+        self.closed = True
         asking = [entry.asking for entry in self._entries.values() if entry.asking is not None]
         for entry in self._entries.values():
             if entry.again is not None:
@@ -111,19 +133,40 @@ class RouteTable:
             self._renew(topic, entry)
 
     async def _fetch(self, topic: str) -> TopicRoute:
+        try:
+            return await self._asked(topic)
+        except asyncio.CancelledError:
+            if not self.closed:
+                raise
+            raise RouteUnknown(topic, CLOSED) from None
+
+    async def _asked(self, topic: str) -> TopicRoute:
         reasons: list[str] = []
-        for address in self._namesrv:
+        is_absent = False
+        for address in list(self._namesrv):
             request = RemotingCommand.request(
                 RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoHeader(topic, accept_standard_json_only=True)
             )
             try:
                 reply = await self._client.call(address, request, NAMESRV_TIMEOUT_MS)
                 if reply.code == ResponseCode.SUCCESS:
-                    return TopicRoute.from_json(topic, fastjson.loads(reply.body or b"{}"))
+                    return TopicRoute.of(topic, _read(reply))
             except RemotingError as error:
                 reasons.append(str(error))
-            except (fastjson.FastJsonError, KeyError, TypeError, ValueError, AttributeError) as error:
-                reasons.append(f"{address} answered no route: {error!r}")
+                self._move_on(address)
+            except BodyError as error:
+                reasons.append(f"{address} answered no route: {in_short(str(error))}")
             else:
-                reasons.append(f"{address} answered {reply.code} {' '.join((reply.remark or '').split())}")
-        raise RouteUnknown(topic, "; ".join(reasons) or "no name server is configured")
+                is_absent |= reply.code == ResponseCode.TOPIC_NOT_EXIST
+                reasons.append(f"{address} answered {reply.code} {in_short(reply.remark)}")
+        why = "; ".join(reasons) or "no name server is configured"
+        raise RouteUnknown(topic, why, is_absent=is_absent)
+
+    def _move_on(self, silent: str) -> None:
+        """The next questions begin behind `silent`, which others have passed over since if it is not the first any more."""
+        if self._namesrv[0] == silent:
+            self._namesrv = [*self._namesrv[1:], silent]
+
+
+def _read(reply: RemotingCommand) -> TopicRouteData:
+    return TopicRouteData.from_request(reply.body, bytes_max=FRAME_BYTES_MAX, dialect_max=DIALECT_BYTES_MAX)

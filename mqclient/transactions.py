@@ -9,17 +9,17 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import re
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
 from enum import IntEnum
 from types import TracebackType
 from typing import Self
 
-from mqclient.errors import EndOutcomeUnknown, EndRefused, RouteUnknown
+from mqclient.errors import EndOutcomeUnknown, EndRefused, RouteUnknown, in_short
+from mqclient.introductions import Introductions
 from mqclient.message import OutgoingMessage, RecordMalformed, StoredMessage, decode_messages
 from mqclient.producer import SEND_TIMEOUT_MS, Producer, SendResult
 from mqclient.routetable import RouteTable
-from remoting.bodies.heartbeats import HeartbeatData, ProducerData
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
@@ -29,6 +29,7 @@ from remoting.peer import Peer
 
 logger = logging.getLogger("mqclient")
 
+OFFSET_MESSAGE_ID = re.compile("[0-9A-Fa-f]*(?P<offset>[0-7][0-9A-Fa-f]{15})")
 HEARTBEAT_MS = 10_000
 """So often a producer tells masters that it is there to be asked; it may be asked by a new master no sooner."""
 CALL_TIMEOUT_MS = 3_000
@@ -73,7 +74,7 @@ class TransactionProducer:
         check: Check,
         *,
         producer: Producer,
-        client_id: str,
+        introductions: Introductions,
         topics: Iterable[str],
         routes: RouteTable,
         client: RemotingClient,
@@ -82,12 +83,13 @@ class TransactionProducer:
         self.group = group
         self._check = check
         self._producer = producer
-        self._client_id = client_id
+        self._introductions = introductions
         self._topics = dict.fromkeys(topics)
         self._routes = routes
         self._client = client
         self._on_close = on_close
         self._beating: asyncio.Task[None] | None = None
+        self._introducing: dict[asyncio.Task[None], None] = {}
 
     async def send(
         self,
@@ -100,10 +102,10 @@ class TransactionProducer:
         timeout_ms: int = SEND_TIMEOUT_MS,
     ) -> Transaction:
         """Stores one message that no consumer sees yet. Raises `SendRefused` and `SendOutcomeUnknown`: of one that may be
-        stored the broker asks `check`."""
+        stored the broker asks `check`. Masters of a topic that is new to this producer hear of it meanwhile."""
         if topic not in self._topics:
             self._topics[topic] = None
-            await self._introduce(topic)
+            self._introduce(topic)
         own = {name: text for name, text in (("KEYS", keys), ("TAGS", tags)) if text}
         marks = {"TRAN_MSG": "true", "PGROUP": self.group}
         message = OutgoingMessage(body, {**own, **(properties or {}), **marks})
@@ -113,10 +115,13 @@ class TransactionProducer:
         """Ends the transaction of `result`; see Transaction."""
         topic, name = result.queue.topic, result.queue.broker_name
         (message_id,) = result.message_ids
+        place = OFFSET_MESSAGE_ID.fullmatch(result.offset_message_id)
+        if place is None:
+            raise EndOutcomeUnknown(topic, f"its broker gave it the id {result.offset_message_id[:64]!r}")
         header = EndTransactionHeader(
             self.group,
             result.queue_offset,
-            int(result.offset_message_id[-16:], 16),
+            int(place["offset"], 16),
             state,
             msg_id=message_id,
             transaction_id=message_id,
@@ -124,7 +129,7 @@ class TransactionProducer:
             broker_name=name,
         )
         try:
-            address = (await self._routes.get(topic)).master(name)
+            address = (await self._routes.to_send(topic)).master(name)
             if address is None:
                 self._routes.renew(topic)
                 raise EndOutcomeUnknown(topic, f"broker set {name} has no master at the moment")
@@ -135,7 +140,7 @@ class TransactionProducer:
             raise EndOutcomeUnknown(topic, str(error)) from error
         if reply.code == ResponseCode.SUCCESS:
             return
-        said = f"{address} answered {reply.code} {' '.join((reply.remark or '').split())}"
+        said = f"{address} answered {reply.code} {in_short(reply.remark)}"
         if reply.code in REFUSED:
             raise EndRefused(topic, said, reply.code)
         if reply.code in NOT_TAKEN:
@@ -143,21 +148,28 @@ class TransactionProducer:
         raise EndOutcomeUnknown(topic, said)
 
     async def asked(self, message: StoredMessage) -> TransactionState:
-        """What `check` says; what it raises is logged, and the broker asks again."""
+        """What `check` says; what it raises, and an answer that is no state, is logged, and the broker asks again."""
         try:
             state = self._check(message)
-            return await state if inspect.isawaitable(state) else state
+            said = await state if inspect.isawaitable(state) else state
         except Exception as error:
             logger.error("the check of a transaction failed: %r", error, exc_info=error)
             return TransactionState.UNKNOWN
+        if not isinstance(said, TransactionState):
+            logger.error("the check of a transaction answered %r, which is no TransactionState", said)
+            return TransactionState.UNKNOWN
+        return said
 
     async def close(self) -> None:
         """It is asked no more."""
         self._on_close(self)
+        tasks = [*self._introducing]
         if self._beating is not None:
-            self._beating.cancel()
-            await asyncio.gather(self._beating, return_exceptions=True)
+            tasks.append(self._beating)
             self._beating = None
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def __aenter__(self) -> Self:
         self._beating = asyncio.create_task(self._beat(), name=f"heartbeats of {self.group}")
@@ -170,21 +182,19 @@ class TransactionProducer:
 
     async def _beat(self) -> None:
         while True:
-            for topic in list(self._topics):
+            topics = list(self._topics)
+            for topic in topics:
                 self._routes.renew(topic)
-                await self._introduce(topic)
+            await self._introductions.at(topics, CALL_TIMEOUT_MS)
             await asyncio.sleep(HEARTBEAT_MS / 1000)
 
-    async def _introduce(self, topic: str) -> None:
-        """Tells the masters of `topic` who this is; one that does not hear it now does later."""
-        body = HeartbeatData(self._client_id, [ProducerData(self.group)]).encode()
-        with suppress(RouteUnknown):
-            route = await self._routes.get(topic)
-            for name in route.addresses:
-                if (address := route.master(name)) is not None:
-                    request = RemotingCommand.request(RequestCode.HEART_BEAT, body=body)
-                    with suppress(RemotingError):
-                        await self._client.call(address, request, CALL_TIMEOUT_MS)
+    def _introduce(self, topic: str) -> None:
+        """A silent master of `topic` shall not hold up what goes to the others."""
+        told = asyncio.create_task(
+            self._introductions.at([topic], CALL_TIMEOUT_MS), name=f"{self.group} to the masters of {topic}"
+        )
+        self._introducing[told] = None
+        told.add_done_callback(self._introducing.pop)
 
 
 class CheckRequests:

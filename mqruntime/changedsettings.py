@@ -13,6 +13,8 @@ from pydantic import ValidationError
 from mqruntime.properties import PropertiesError, parse
 from mqruntime.settings import Settings, in_words
 
+BODY_BYTES_MAX = 64 << 10
+"""Of one change: several times all settings of a server. Reading it takes the time of all others who ask."""
 FORBIDDEN = "Can not update config in black list."
 
 
@@ -34,10 +36,12 @@ def asked_for(
     trimmed: bool = False,
     reasons: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """What is new of the properties in `body`, key -> value; nothing is taken yet. Raises ChangeRefused for a key in
-    `black_list`, a value that does not fit, and a new value of what is not `changeable`. Keys that the server does not have are
-    passed over, as upstream does; so are blanks around a value where it is to be `trimmed`. `reasons` say of a key why it is
-    not changeable."""
+    """What is new of the properties in `body`, key -> value; nothing is taken yet. Raises ChangeRefused for more than
+    BODY_BYTES_MAX, a key in `black_list`, a value that does not fit, and a new value of what is not `changeable`. Keys that the
+    server does not have are passed over, as upstream does; so are blanks around a value where it is to be `trimmed`. `reasons`
+    say of a key why it is not changeable."""
+    if body is not None and len(body) > BODY_BYTES_MAX:
+        raise ChangeRefused(f"a change of {len(body)} bytes; {BODY_BYTES_MAX} are read")
     try:
         entries = parse(bytes(body or b"")).entries
     except PropertiesError as error:

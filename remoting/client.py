@@ -17,13 +17,14 @@ from remoting.codes import ResponseCode
 from remoting.command import RemotingCommand
 from remoting.connections import Connections
 from remoting.errors import ConnectFailed, ConnectionLost, NotSent
-from remoting.frame import FRAME_BYTES_MAX
+from remoting.frame import FRAME_BYTES_MAX, HEADER_BYTES_MAX
 from remoting.limits import Limits
 from remoting.peer import Peer
 from remoting.router import Router
 
 CLIENT_LIMITS = Limits(
     header_bytes_max=FRAME_BYTES_MAX - 8,  # a batch's reply names each message in its header
+    asked_header_bytes_max=HEADER_BYTES_MAX,  # what our servers read
     reads_on=True,
 )
 
@@ -61,7 +62,7 @@ class RemotingClient:
         """The reply of the process at `address` ("host:port") to `command`, at most `timeout_ms` after a
         connection is open; waiting for room behind what other calls send counts.
 
-        Raises NotSent (ConnectFailed is one), CallTimeout, ConnectionLost (both: perhaps carried out).
+        Raises NotSent (ConnectFailed and FrameTooLong are), CallTimeout, ConnectionLost (both: perhaps carried out).
         A server that answers GO_AWAY is stopping: the request was not carried out and is tried once on a
         new connection.
         """

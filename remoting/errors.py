@@ -16,6 +16,10 @@ class NotSent(RemotingError):
     """No byte of the request left, so it was certainly not carried out; it may be tried again."""
 
 
+class FrameTooLong(NotSent):
+    """The other end would not read the request, and end the connection with all that others asked on it."""
+
+
 class ConnectFailed(NotSent):
     """No connection came about."""
 

@@ -17,8 +17,8 @@ from mqruntime.clock import Clock
 from mqruntime.log import fields
 from remoting.command import ONEWAY_BIT, Body, RemotingCommand
 from remoting.deadlines import Deadlines
-from remoting.errors import CallTimeout, ConnectionLost, NotSent
-from remoting.frame import FrameReader, encode
+from remoting.errors import CallTimeout, ConnectionLost, FrameTooLong, NotSent
+from remoting.frame import FRAME_BYTES_MAX, START, FrameReader, encode
 from remoting.limits import Limits
 
 if TYPE_CHECKING:
@@ -73,7 +73,8 @@ class Peer(asyncio.BufferedProtocol):
         self._sends = sends
         self._transport: asyncio.Transport | None = None
         self._pending: dict[int, asyncio.Future[RemotingCommand]] = {}
-        self._waiting: OrderedDict[int, RemotingCommand] = OrderedDict()  # for room; each is pending too
+        self._waiting: OrderedDict[int, tuple[RemotingCommand, list[Body]]] = OrderedDict()
+        """What waits for room, with its frame; each is pending too."""
         self._last_opaque = 0
         self._close_callbacks: list[Callable[[Peer], None]] = []
         self._frame_begun_ms: int | None = None
@@ -102,20 +103,21 @@ class Peer(asyncio.BufferedProtocol):
 
     async def call(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
         """The other end's reply to `command`, its opaque set here. Raises NotSent (also when there was no room
-        to send it for `timeout_ms`), CallTimeout, ConnectionLost.
+        to send it for `timeout_ms`; FrameTooLong is one), CallTimeout, ConnectionLost.
         """
         if self.closed:
             why = self._cut_why or "the connection is closed"
             raise NotSent(self.remote_address, f"request {command.code} was not sent: {why}")
         opaque = command.opaque = self._next_opaque()
+        frame = self._frame_of(command)
         future: asyncio.Future[RemotingCommand] = asyncio.get_running_loop().create_future()
         self._pending[opaque] = future
         code = command.code  # so that nothing holds the body until the deadline
         self._deadlines.add(future, timeout_ms, lambda: self._no_reply(code, timeout_ms))
         if self._writing_paused_ms is None:
-            self._send_request(command)
+            self._send_request(command, frame)
         else:
-            self._waiting[opaque] = command
+            self._waiting[opaque] = command, frame
         try:
             return await future
         except CallTimeout:
@@ -237,8 +239,8 @@ class Peer(asyncio.BufferedProtocol):
         if self._transport is not None and not self.closed:
             self._transport.resume_reading()
         while self._waiting and self._writing_paused_ms is None and not self.closed:
-            _, command = self._waiting.popitem(last=False)
-            self._send_request(command)
+            _, (command, frame) = self._waiting.popitem(last=False)
+            self._send_request(command, frame)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         if self._transport is None:
@@ -256,8 +258,20 @@ class Peer(asyncio.BufferedProtocol):
             callback(self)
         self._owner.gone(self)
 
-    def _send_request(self, command: RemotingCommand) -> None:
-        self.send([command])
+    def _frame_of(self, command: RemotingCommand) -> list[Body]:
+        """Its frame, if the other end reads such a one. Raises FrameTooLong."""
+        frame = encode(command)
+        header_bytes, frame_bytes = len(frame[0]) - START.size, sum(map(len, frame))
+        if header_bytes > self._limits.asked_header_bytes_max:
+            why = f"a header of {header_bytes} bytes; {self._limits.asked_header_bytes_max} are allowed"
+        elif frame_bytes > FRAME_BYTES_MAX:
+            why = f"a frame of {frame_bytes} bytes; {FRAME_BYTES_MAX} are allowed"
+        else:
+            return frame
+        raise FrameTooLong(self.remote_address, f"request {command.code} was not sent: {why}")
+
+    def _send_request(self, command: RemotingCommand, frame: list[Body]) -> None:
+        self.write(frame)
         if command.is_oneway:
             self.resolve(command)  # it asks for nothing more than to be sent
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from broker.admin.agreement import Agreement
+from broker.tables.subscriptiongroups import NAME_LENGTH_MAX
 from broker.tables.tables import Tables
 from remoting.bodies.body import LIST_BYTES_MAX
 from remoting.bodies.groups import MessageRequestModes, SubscriptionGroupConfig, SubscriptionGroupList
@@ -14,6 +15,8 @@ from remoting.peer import Peer
 from remoting.router import Router
 
 NAMED_MAX = 3
+CONFIGURATION_BYTES_MAX = 8 << 10
+"""Of one group, attributes and all, as slaves copy it in one frame with all others."""
 NOT_FOLLOWED = "this master has just begun to lead, and no slave is known to hold its log: keep what you have, and ask again"
 
 
@@ -50,6 +53,11 @@ class GroupRequests:
         )
 
     async def _put(self, groups: list[SubscriptionGroupConfig], command: RemotingCommand) -> RemotingCommand:
+        for group in groups:
+            why = _why_not(group)
+            if why is not None:
+                return command.reply(ResponseCode.INVALID_PARAMETER, why)
+
         def put() -> None:
             for group in groups:
                 if self._groups.find(group.group_name) != group:
@@ -93,3 +101,12 @@ class GroupRequests:
 
     def _request_modes(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         return command.reply(body=MessageRequestModes().encode())
+
+
+def _why_not(group: SubscriptionGroupConfig) -> str | None:
+    name = group.group_name
+    if not name.strip() or len(name) > NAME_LENGTH_MAX:
+        return f"a group's name has 1 to {NAME_LENGTH_MAX} characters, {name[:NAME_LENGTH_MAX]!r} has {len(name)}"
+    if (size := len(group.encode())) > CONFIGURATION_BYTES_MAX:
+        return f"a group with its attributes has {CONFIGURATION_BYTES_MAX} bytes at most, {name!r} has {size}"
+    return None

@@ -19,6 +19,8 @@ from remoting.peer import Peer
 from remoting.router import Router
 
 QUEUES_MAX = 1 << 16
+CONFIGURATION_BYTES_MAX = 8 << 10
+"""Of one topic, attributes and all, as name servers and slaves are told of it in one frame with all others."""
 NAMED_MAX = 3
 
 
@@ -94,6 +96,8 @@ class TopicRequests:
             return f"The topic[{topic.topic_name}] is conflict with system topic."
         if not (0 < topic.read_queue_nums <= QUEUES_MAX and 0 < topic.write_queue_nums <= QUEUES_MAX):
             return f"queue numbers must be within 1..{QUEUES_MAX}"
+        if (size := len(topic.encode())) > CONFIGURATION_BYTES_MAX:
+            return f"a topic with its attributes has {CONFIGURATION_BYTES_MAX} bytes at most, this one {size}"
         return None
 
     def _show(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:

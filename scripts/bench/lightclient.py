@@ -15,7 +15,7 @@ import orjson
 import uvloop
 
 from mqclient.message import OutgoingMessage, encode_batch, encode_properties
-from mqclient.producer import AUTO_CREATE_QUEUES, AUTO_CREATE_TOPIC
+from mqclient.route import AUTO_CREATE_QUEUES, AUTO_CREATE_TOPIC
 from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
 from remoting.frame import START, encode

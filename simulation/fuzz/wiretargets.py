@@ -53,6 +53,7 @@ from nativepath import presence
 from remoting import fastjson
 from remoting.bodies.body import Body
 from remoting.bodies.registration import read_register_body
+from remoting.bodies.routes import TopicRouteData
 from remoting.codes import RequestCode
 from remoting.command import JSON, ROCKETMQ, RemotingCommand
 from remoting.errors import BodyError, HeaderError
@@ -176,7 +177,7 @@ def properties(data: bytes) -> None:
 
 
 def route(data: bytes) -> None:
-    TopicRoute.from_json("t", fastjson.loads(data))
+    TopicRoute.of("t", TopicRouteData.from_request(data))
 
 
 def message_id(data: bytes) -> None:
@@ -289,7 +290,6 @@ def tokens_of(*kinds: type) -> list[bytes]:
     return sorted(names)
 
 
-ROUTE_ERRORS = (KeyError, TypeError, ValueError, AttributeError)
 ROUTE = (
     b'{"brokerDatas":[{"brokerAddrs":{0:"127.0.0.1:1","1":"127.0.0.1:2"},"brokerName":"b","cluster":"C"}],'
     b'"queueDatas":[{"brokerName":"b","perm":6,"readQueueNums":4,"writeQueueNums":4}]}'
@@ -389,6 +389,6 @@ WIRE = [
     Target("raft peers", peer_list, [b"n0-127.0.0.1:1;n1-[::1]:2"], (ValueError,)),
     Target("version of tables", tables_version, [b"3.17"]),
     Target("hosts", host, [b"[::ffff:127.0.0.1]", b"fe80::1%eth0"]),
-    Target("routes", route, [ROUTE], (*ROUTE_ERRORS, fastjson.FastJsonError), JSON_TOKENS),
+    Target("routes", route, [ROUTE], (BodyError,), JSON_TOKENS),
     Target("pulled messages", pulled, [b"".join(records())], (RecordMalformed,)),
 ]

@@ -249,5 +249,6 @@ def test_a_slave_in_its_masters_place_asks_for_halves_whose_commits_it_lacks(sla
             deals.close()
             start_instead_of_master(pair, lags)
         world.run_until(lambda: transactions(pair).open is not None, 5_000)
+        world.run_for_ms(200)  # the name server hears of it
         assert bodies(pair) == []
         assert transactions(pair).open_count == 3

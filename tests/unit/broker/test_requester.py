@@ -83,8 +83,8 @@ def test_a_request_that_nobody_answers_says_so(cluster: Cluster) -> None:
 def test_a_request_that_is_not_stored_says_so(cluster: Cluster) -> None:
     async def scenario() -> None:
         async with cluster.client() as client:
-            with pytest.raises(SendRefused):
-                await client.requester("askers").request("nowhere", b"anybody?")
+            with pytest.raises(SendRefused, match="not/a/topic"):
+                await client.requester("askers").request("not/a/topic", b"anybody?")
 
     cluster.run(scenario())
 

@@ -7,11 +7,11 @@ import json
 
 import pytest
 
-from remoting.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupWrapper
+from remoting.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupList, SubscriptionGroupWrapper
 from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
 from remoting.bodies.offsets import ConsumerOffsetWrapper
 from remoting.bodies.queues import MessageQueue, TopicStatsTable
-from remoting.bodies.topics import TopicConfig, TopicConfigWrapper
+from remoting.bodies.topics import TopicConfig, TopicConfigList, TopicConfigWrapper
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.headers.admin import (
@@ -48,6 +48,67 @@ def test_a_topic_is_created_shown_counted_and_deleted(served: Served) -> None:
 def test_a_topic_with_an_impossible_name_is_refused(served: Served, name: str) -> None:
     header = CreateTopicHeader(name, "TBW102", 2, 3, 6)
     assert served.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, header).code == ResponseCode.INVALID_PARAMETER
+
+
+def test_a_topic_whose_configuration_is_too_long_is_refused(served: Served) -> None:
+    long = CreateTopicHeader("long", "TBW102", 2, 3, 6, attributes="+k=" + "v" * 9_000)
+    reply = served.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, long)
+    assert (reply.code, "8192 bytes at most" in (reply.remark or "")) == (29, True)
+    step = ",".join(f"+attribute.{number}=v" for number in range(300))
+    many = CreateTopicHeader("many", "TBW102", 2, 3, 6, attributes=step)
+    assert served.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, many).code == 0
+    more = CreateTopicHeader("many", "TBW102", 2, 3, 6, attributes=step.replace("attribute", "other"))
+    assert served.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, more).code == 29
+    listed = TopicConfigList([TopicConfig("short"), TopicConfig("long", attributes={"k": "v" * 9_000})])
+    assert served.ask(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, None, listed.encode()).code == 29
+    assert served.ask(RequestCode.GET_TOPIC_CONFIG, TopicHeader("short")).code == ResponseCode.TOPIC_NOT_EXIST
+    assert served.ask(RequestCode.DELETE_TOPIC_IN_BROKER, TopicHeader("many")).code == 0
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        SubscriptionGroupConfig(""),
+        SubscriptionGroupConfig("x" * 256),
+        SubscriptionGroupConfig("CG", attributes={"k": "v" * 9_000}),
+        SubscriptionGroupConfig("CG", attributes={f"{number:04}": "" for number in range(1_000)}),
+        SubscriptionGroupConfig("CG", group_retry_policy={"type": "v" * 9_000}),
+        SubscriptionGroupConfig("CG", subscription_data_set=["v" * 9_000]),
+    ],
+)
+def test_a_group_whose_name_or_configuration_is_impossible_is_refused(
+    served: Served, group: SubscriptionGroupConfig
+) -> None:
+    before = served.json(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+    refused = served.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, group.encode())
+    assert refused.code == ResponseCode.INVALID_PARAMETER
+    listed = SubscriptionGroupList([SubscriptionGroupConfig("fine"), group]).encode()
+    refused = served.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, None, listed)
+    assert refused.code == ResponseCode.INVALID_PARAMETER
+    assert served.json(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG) == before
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "answer"),
+    [
+        (RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, b'{"topicConfigList":[]}', 0),
+        (RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, b'{"topicConfigList":{}}', 1),
+        (RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, b"[]", 1),
+        (RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, b'{"groupConfigList":[]}', 0),
+        (RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, b'{"groupConfigList":"CG"}', 1),
+        (RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, b"[]", 1),
+        (RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, b"[]", 1),
+        (RequestCode.LOCK_BATCH_MQ, b'{"consumerGroup":"CG","clientId":"me","mqSet":[]}', 0),
+        (RequestCode.HEART_BEAT, b'{"clientID":"me","consumerDataSet":[],"producerDataSet":[]}', 0),
+        (RequestCode.HEART_BEAT, b'{"clientID":"me","consumerDataSet":{},"producerDataSet":[]}', 1),
+    ],
+)
+def test_a_list_of_nothing_changes_nothing(
+    served: Served, code: RequestCode, body: bytes, answer: int
+) -> None:
+    before = served.master.tables.topics.data_version
+    assert served.ask(code, None, body).code == answer
+    assert served.master.tables.topics.data_version == before
 
 
 def test_a_topics_statistics_count_its_messages(served: Served) -> None:

@@ -58,10 +58,22 @@ def route_to(addresses: dict[int, str], queues: int = 4, perm: int = 6) -> Answe
     return lambda request: request.reply(body=body)
 
 
+def routes(**answers: Answer) -> Answer:
+    """Each topic's answer by its name; of the others no broker knows."""
+
+    def answer(request: RemotingCommand) -> RemotingCommand | None:
+        known = answers.get(request.ext["topic"])
+        return request.reply(17, "No topic route") if known is None else known(request)
+
+    return answer
+
+
 def stored_as(code: int = 0, remark: str | None = None, offset: int = 7) -> Answer:
     def answer(request: RemotingCommand) -> RemotingCommand:
         queue_id = SendMessageHeader.of(request).queue_id
-        return request.reply(code, remark, SendMessageResponseHeader("0A", queue_id, offset))
+        return request.reply(
+            code, remark, SendMessageResponseHeader("7F00000100002A9F0000000000001000", queue_id, offset)
+        )
 
     return answer
 
@@ -73,10 +85,12 @@ def with_servers(namesrv: Server, *brokers: Server) -> Callable[[Callable[[Clien
         async def session() -> None:
             for server in (namesrv, *brokers):
                 await server.server.start()
-            async with Client(namesrv.address, clock=SystemClock(), random=random.Random(1)) as client:
-                await scenario(client)
-            for server in (namesrv, *brokers):
-                await server.server.stop()
+            try:
+                async with Client(namesrv.address, clock=SystemClock(), random=random.Random(1)) as client:
+                    await scenario(client)
+            finally:
+                for server in (namesrv, *brokers):
+                    await server.server.stop()
 
         asyncio.run(session())
 

@@ -26,6 +26,14 @@ def test_new_values_are_set_and_told_and_keys_that_no_server_has_are_passed_over
     assert change(settings, None, CHANGEABLE) == change(settings, b"retries=5\n", CHANGEABLE) == {}
 
 
+def test_a_change_longer_than_any_settings_is_refused_unread() -> None:
+    settings = ServerSettings()
+    with pytest.raises(ChangeRefused, match="a change of 65537 bytes; 65536 are read"):
+        change(settings, b"retries=5\n".ljust(65_537, b"#"), CHANGEABLE)
+    assert settings.retries == 3
+    assert change(settings, b"retries=5\n".ljust(65_536, b"#"), CHANGEABLE) == {"retries": 5}
+
+
 class Exclusive(ServerSettings):
     """Of two settings one may be set."""
 

@@ -1,0 +1,55 @@
+"""Heartbeats by which masters know a producer: whom to ask about its transactions, and whom to bring replies.
+
+Invariant: masters are told at the same time, and one that does not take its heartbeat now is told again the next time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+
+from mqclient.errors import RouteUnknown
+from mqclient.routetable import RouteTable
+from mqclient.together import together
+from mqruntime.clock import Clock
+from remoting.bodies.heartbeats import HeartbeatData, ProducerData
+from remoting.client import RemotingClient
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.errors import RemotingError
+
+
+class Introductions:
+    """Those of one producer of `group`; brokers know its client by `client_id`."""
+
+    def __init__(
+        self, group: str, client_id: str, *, routes: RouteTable, client: RemotingClient, clock: Clock
+    ) -> None:
+        self._body = HeartbeatData(client_id, [ProducerData(group)]).encode()
+        self._routes = routes
+        self._client = client
+        self._clock = clock
+        self._heard_ms: dict[str, int] = {}
+
+    async def at(self, topics: Iterable[str], timeout_ms: int, *, fresh_ms: int = 0) -> None:
+        """Tells the masters of `topics`, but for those that took a heartbeat over their connection less than `fresh_ms` ago.
+        Each has `timeout_ms` to answer, and as long again to be connected."""
+        masters: dict[str, None] = {}
+        for topic in topics:
+            with suppress(RouteUnknown):
+                route = await self._routes.to_send(topic)
+                found = (route.master(name) for name in route.addresses)
+                masters |= dict.fromkeys(address for address in found if address is not None)
+        now_ms = self._clock.monotonic_ms()
+        told = [address for address in masters if not self._is_fresh(address, now_ms - fresh_ms)]
+        await together([self._tell(address, timeout_ms) for address in told])
+
+    async def _tell(self, address: str, timeout_ms: int) -> None:
+        now_ms = self._clock.monotonic_ms()
+        with suppress(RemotingError):
+            beat = RemotingCommand.request(RequestCode.HEART_BEAT, None, self._body)
+            if (await self._client.call(address, beat, timeout_ms)).code == ResponseCode.SUCCESS:
+                self._heard_ms[address] = now_ms
+
+    def _is_fresh(self, address: str, since_ms: int) -> bool:
+        heard_ms = self._heard_ms.get(address)
+        return heard_ms is not None and since_ms < heard_ms and self._client.connected(address)

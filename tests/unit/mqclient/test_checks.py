@@ -1,0 +1,51 @@
+"""What a producer answers a broker that asks what became of a transaction."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from mqclient.client import Client
+from mqclient.transactions import TransactionState
+from remoting.codes import RequestCode
+from remoting.command import RemotingCommand
+from remoting.headers.transactions import CheckTransactionStateHeader, EndTransactionHeader
+from tests.unit.mqclient.servers import cluster, stored_as, with_servers
+from tests.unit.mqclient.test_client_message import WORKED_RECORD
+
+HALF = WORKED_RECORD.replace(b"TAGS\x01TagA\x02KEYS\x01k1", b"PGROUP\x01PG\x02A\x01BCDEF")
+
+
+@pytest.mark.parametrize("answer", [None, True, 8, "COMMIT"])
+def test_an_answer_that_is_no_state_is_logged_and_leaves_the_transaction_open(
+    answer: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    ended: list[RemotingCommand] = []
+    namesrv, broker = cluster(
+        stored_as(),
+        HEART_BEAT=lambda request: request.reply(),
+        END_TRANSACTION=lambda request: ended.append(request),
+    )
+    answers = [answer, TransactionState.COMMIT]
+
+    async def scenario(client: Client) -> None:
+        async with client.transactions("PG", lambda message: answers.pop(0), topics=["T"]):
+            while not broker.asked:  # noqa: ASYNC110 - the socket is real, so is the waiting
+                await asyncio.sleep(0.005)
+            (peer,) = broker.server._connections.peers
+            for message_id in ("first", "second"):
+                header = CheckTransactionStateHeader(
+                    0, 0x1000, message_id, message_id, "", broker_name="broker-a"
+                )
+                peer.one_way(RemotingCommand.request(RequestCode.CHECK_TRANSACTION_STATE, header, HALF))
+            while not ended:  # noqa: ASYNC110 - the socket is real, so is the waiting
+                await asyncio.sleep(0.005)
+
+    with caplog.at_level(logging.ERROR, "mqclient"):
+        with_servers(namesrv, broker)(scenario)
+    said = [EndTransactionHeader.from_ext(request.ext) for request in ended]
+    assert [(header.msg_id, header.commit_or_rollback) for header in said] == [("second", 8)]
+    assert f"answered {answer!r}, which is no TransactionState" in caplog.text

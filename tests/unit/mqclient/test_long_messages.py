@@ -1,0 +1,78 @@
+"""What no broker would take is refused before it leaves, and costs the other calls of its connection nothing."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from mqclient.client import Client
+from mqclient.errors import MessageTooLong, ReplyFailed
+from mqclient.message import OutgoingMessage, StoredMessage
+from tests.unit.mqclient.servers import cluster, stored_as, with_servers
+
+PROPERTIES_BYTES = 32_767
+OF_A_SEND = len("UNIQ_KEY\x01" + "F" * 32 + "\x02WAIT\x01true\x02" + "a\x01\x02")
+MIB = 1 << 20
+
+
+def test_properties_of_the_greatest_length_are_sent() -> None:
+    namesrv, broker = cluster(stored_as())
+
+    async def scenario(client: Client) -> None:
+        sent = {"a": "x" * (PROPERTIES_BYTES - OF_A_SEND)}
+        assert (await client.producer("PG").send("T", b"x", properties=sent)).acknowledged
+
+    with_servers(namesrv, broker)(scenario)
+
+
+@pytest.mark.parametrize(
+    ("properties", "why"),
+    [
+        ({"a": "x" * (PROPERTIES_BYTES - OF_A_SEND + 1)}, "properties of 32768 bytes; 32767 are allowed"),
+        ({"a": "é" * 20_000}, "properties of 400.. bytes; 32767 are allowed"),
+        ({f"{n:03x}": "1" for n in range(4_000)} | {"b": "x" * 8_000}, "a header of .* bytes; 65536 are"),
+    ],
+)
+def test_properties_that_are_too_long_do_not_leave(properties: dict[str, str], why: str) -> None:
+    namesrv, broker = cluster(stored_as())
+
+    async def scenario(client: Client) -> None:
+        producer = client.producer("PG")
+        with pytest.raises(MessageTooLong, match=why):
+            await producer.send("T", b"x", properties=properties, patience_ms=60_000)
+        if why.startswith("properties"):
+            with pytest.raises(MessageTooLong, match=why):
+                await producer.send_batch("T", [OutgoingMessage(b"x", properties)], patience_ms=60_000)
+
+    with_servers(namesrv, broker)(scenario)
+    assert not broker.asked
+
+
+def test_a_message_beyond_a_frame_leaves_the_others_of_its_connection_alone() -> None:
+    namesrv, broker = cluster(lambda request: None)
+
+    async def scenario(client: Client) -> None:
+        producer = client.producer("PG")
+        waiting = asyncio.create_task(producer.send("T", b"is answered later", timeout_ms=60_000))
+        while not broker.asked:  # noqa: ASYNC110 - the socket is real, so is the waiting
+            await asyncio.sleep(0.005)
+        with pytest.raises(MessageTooLong, match="a frame of 1.* bytes; 16777216 are allowed"):
+            await producer.send("T", bytes(16 * MIB), patience_ms=60_000)
+        (peer,) = broker.server._connections.peers
+        peer.send([stored_as()(broker.asked[0])])
+        assert (await waiting).acknowledged
+
+    with_servers(namesrv, broker)(scenario)
+
+
+def test_a_reply_with_properties_that_are_too_long_is_not_sent() -> None:
+    namesrv, broker = cluster(stored_as())
+    asked = {"CLUSTER": "DefaultCluster", "REPLY_TO_CLIENT": "me", "CORRELATION_ID": "7"}
+    request = StoredMessage("T", 0, 0, 0, b"", asked, 0, 0, 0, "127.0.0.1:1", 0, "127.0.0.1:2", 0, 0, 100)
+
+    async def scenario(client: Client) -> None:
+        with pytest.raises(ReplyFailed, match="32767 are allowed"):
+            await client.requester("PG").reply(request, b"yes", properties={"a": "x" * 40_000})
+
+    with_servers(namesrv, broker)(scenario)
