@@ -307,7 +307,9 @@ class GroupWorld:
             self.check.look_at_queues(look)
             if self.mixed is not None:
                 self.mixed.look(look)
-        self.retention.look(self.looks())
+        self.retention.look(
+            [look for look in self.looks() if self.mixed is None or not self.mixed.is_apart(look)]
+        )
         if self.dealers is not None and self.client_is_ready():
             self.dealers.look()
         if self.tables is not None and self.client_is_ready():
