@@ -45,6 +45,10 @@ class DoneQueue:
     def waiting(self) -> list[int]:
         return list(self._waiting)
 
+    def first_waiting(self) -> int | None:
+        """The least of those that wait; None when none does."""
+        return min(self._waiting, default=None)
+
     def told(self, count: int) -> None:
         """So many of those that waited, the first ones, are in the log."""
         told, self._waiting = self._waiting[:count], self._waiting[count:]

@@ -1,11 +1,11 @@
 """The transactions that a master knows of.
 
 Invariant: a transaction is ended once, by whoever is first, and what is not among the open halves is ended. An end counts for
-another master only when it is confirmed, and the offsets that say how far the queues are done with move only then; slaves of a
-pair get them later, see broker.tables.copiedoffsets. The record
-that tells that a half is done with stands behind its end in the log, so it never says more than the log holds; each one stands
-behind all commits that it, or one before it, tells of, and no open half is older than MARK_BYTES without one: a new master
-looks for commits from the last one on."""
+another master only when it is confirmed, and the offsets that say how far the queues are done with move only then, and past no
+half that has yet to be told done: a later master may have an older table, and nobody else would tell it. Slaves of a pair get
+them later, see broker.tables.copiedoffsets. The record that tells that a half is done with stands behind its end in the log, so
+it never says more than the log holds; each one stands behind all commits that it, or one before it, tells of, and no open half
+is older than MARK_BYTES without one: a new master looks for commits from the last one on."""
 
 from __future__ import annotations
 
@@ -212,9 +212,10 @@ class Transactions:
         """The queues are done with as far as they are now, once all of this is confirmed."""
         if self.open is None or self._reached is not None:
             return
-        first = self.open.first()
         end = self._store.next_queue_offset(HALF_TOPIC, QUEUE_ID)
-        self._reached = Reached(end if first is None else first.queue_offset, self.stored_end)
+        first, untold = self.open.first(), self._done.first_waiting()
+        first_open = end if first is None else first.queue_offset
+        self._reached = Reached(first_open if untold is None else min(untold, first_open), self.stored_end)
         self.acknowledged()
 
     # -- what others ask

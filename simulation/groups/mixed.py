@@ -154,12 +154,15 @@ class Mixed:
         self.apart.disk.wipe()
         self.apart = None
 
+    def is_apart(self, look: Look) -> bool:
+        """Whether it has another plain log, which may end in an earlier file, and takes no part."""
+        return self.apart is not None and look.name == self.apart.name
+
     def look(self, look: Look) -> None:
         """Raises Violation O1, O2."""
         store = look.app.store
         begin = min(store.min_offset(), self.end)
-        is_apart = self.apart is not None and look.name == self.apart.name
-        if is_apart or store.confirm_offset() < self.end:
+        if self.is_apart(look) or store.confirm_offset() < self.end:
             return  # it takes no part; or it has nothing, and gets all of it
         self._look_at_age(look, begin)
         now_ms = self.world.now_ms

@@ -37,7 +37,14 @@ from simulation.cluster.members import ReaderNotes
 from simulation.cluster.tableclients import TableClients, look_at
 from simulation.cluster.totals import Totals
 from simulation.cluster.violation import Violation
-from simulation.groups import copybugs, factbugs, linkbugs, members, mixedbugs  # noqa: F401  their bugs join the others
+from simulation.groups import (  # noqa: F401  their bugs join the others
+    copybugs,
+    factbugs,
+    linkbugs,
+    members,
+    mixedbugs,
+    transactionbugs,
+)
 from simulation.groups.bounds import GroupBounds
 from simulation.groups.bugs import BUGS, planted
 from simulation.groups.check import GroupCheck
@@ -48,6 +55,7 @@ from simulation.groups.copied import NAMES as COPIED_NAMES
 from simulation.groups.delivered import all_delivered, judge_delayed_ones, messages_in
 from simulation.groups.expiring import Expiring
 from simulation.groups.faults import GroupFaults
+from simulation.groups.halvespast import HalvesPast
 from simulation.groups.handedon import HandedOn
 from simulation.groups.members import BROKER_PORT, BROKER_SET, HOSTS, Look, broker_on, kind_of
 from simulation.groups.mixed import BEFORE, Mixed
@@ -96,6 +104,7 @@ class GroupWorld:
         self.client_node = self.world.node("client", members.CLIENT_HOST)
         self.check = GroupCheck(self.kind, self.nodes)
         self.retention = GroupRetention(self.kind.kept_s, self.check.decided)
+        self.halves_past = HalvesPast(self.check.decided)
         self.mixed = self.made_mixed() if self.kind.mixed else None
         self.notes = ReaderNotes()
         self.faults = GroupFaults(
@@ -305,9 +314,12 @@ class GroupWorld:
         for look in self.looks():
             self.check.look_at_role(look)
             self.check.look_at_queues(look)
+            self.halves_past.look(look)
             if self.mixed is not None:
                 self.mixed.look(look)
-        self.retention.look(self.looks())
+        self.retention.look(
+            [look for look in self.looks() if self.mixed is None or not self.mixed.is_apart(look)]
+        )
         if self.dealers is not None and self.client_is_ready():
             self.dealers.look()
         if self.tables is not None and self.client_is_ready():

@@ -332,6 +332,34 @@ def test_progress_is_kept_only_of_what_is_confirmed() -> None:
     assert (bench.kept(HALF_TOPIC), bench.kept(OP_HALF_TOPIC)) == (1, 1)
 
 
+def test_no_half_is_past_before_it_is_told_done() -> None:
+    """Else the next master does not see it, and tells what came later: one with an older table opens it again."""
+    bench = Bench()
+    first = bench.log.half(b"a")
+    second = bench.log.half(b"b")
+    bench.lead()
+    again = bench.log._append(put_back(bench.log.at(second.physical_offset), root=1, asks=True))
+    bench.transactions.half_stored(half_message(bench, again), again)
+    bench.transactions.done_with(second.queue_offset)
+    bench.log.commit(first)
+    bench.transactions.ended(replace_half(bench, 0), Outcome.COMMIT)
+    bench.transactions.note_progress()
+    assert bench.kept(HALF_TOPIC) is None
+    # the next one has this table, and tells
+    assert bench.lead() == [1]
+    bench.log.commit(again)
+    bench.transactions.ended(replace_half(bench, 1), Outcome.COMMIT)
+    bench.transactions.tell()
+    assert [
+        done_offsets(bench.log.at(entry.physical_offset).body) for entry in bench.log.queues[OP_HALF_TOPIC]
+    ] == [[0, 1, 2]]
+    assert (bench.kept(HALF_TOPIC), bench.kept(OP_HALF_TOPIC)) == (3, 1)
+    # and a later one has a table of before
+    bench.offsets.keep(HALF_TOPIC, 0, 0)
+    bench.offsets.keep(OP_HALF_TOPIC, 0, 0)
+    assert bench.lead() == []
+
+
 def test_who_leads_no_more_has_its_table_written_behind_what_it_rests_on_all_the_same() -> None:
     """It is written by and by: a power cut in the seconds between would leave it ahead of the log."""
     bench = Bench()

@@ -1,0 +1,12 @@
+"""Bugs of transactions, planted as those of simulation.groups.bugs are."""
+
+from __future__ import annotations
+
+from broker.transactions.donequeue import DoneQueue
+from simulation.groups.bugs import bug
+
+
+@bug("past-before-it-is-told", DoneQueue, "first_waiting")
+def nothing_waits(self: DoneQueue) -> int | None:
+    """A half counts as past once its end is in the log: the next master does not tell it, and the one after asks for it."""
+    return None
