@@ -215,7 +215,7 @@ class Requests:
         )
         forwarding.on_release(self.delivery.soon)
         self.clients = ClientRequests(
-            self.consumers, tables.groups, tables.topics, membership, settings, clock
+            self.consumers, tables.groups, tables.topics, membership, settings, clock, tasks
         )
         self.unserved = unserved = Unserved()
         self._held = HeldPulls(settings.held_pulls_max)

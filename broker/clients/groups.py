@@ -19,7 +19,7 @@ from broker.clients.subscription import is_tag_type, property_filter, tag_filter
 from broker.tables.consumerfilters import ConsumerFilters
 from filters.errors import FilterError
 from messagestore.messages import PropertyFilter, TagFilter
-from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, SubscriptionData
+from remoting.bodies.heartbeats import ConsumerData, ConsumerIdList, HeartbeatData, SubscriptionData
 from remoting.errors import BodyError
 from remoting.peer import Peer
 
@@ -65,6 +65,28 @@ class ConsumerGroup:
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
     characters: int = 0
     """Of the subscriptions."""
+    _id_list: bytes | None = field(default=None, init=False)
+
+    def id_list(self) -> bytes:
+        """What answers 38, encoded once for each change of the members."""
+        if self._id_list is None:
+            self._id_list = ConsumerIdList(list(self.clients)).encode()
+        return self._id_list
+
+    def put(self, client: Client) -> Client | None:
+        """Takes in a client; what stood here under its id."""
+        known = self.clients.get(client.client_id)
+        if known is None:
+            self._id_list = None
+        self.clients[client.client_id] = client
+        return known
+
+    def take_out(self, client_id: str, peer: Peer | None) -> Client | None:
+        """The client, gone now; None where it is not here, or over another connection than `peer`."""
+        dropped = _take_out(self.clients, client_id, peer)
+        if dropped is not None:
+            self._id_list = None
+        return dropped
 
 
 @dataclass(slots=True)
@@ -117,9 +139,11 @@ class ConsumerGroups:
 
     def client_id_of(self, peer: Peer, group: str) -> str | None:
         """The client of `group` whose heartbeats come over `peer`."""
-        found = self._groups.get(group)
-        clients = found.clients.values() if found else ()
-        return next((client.client_id for client in clients if client.peer is peer), None)
+        found, joined = self._groups.get(group), self._joined.get(peer)
+        if found is None or joined is None:
+            return None
+        brought = (client_id for name, client_id in joined.as_consumer if name == group)
+        return next((each for each in brought if _is_over(peer, found.clients.get(each))), None)
 
     def check_room(self, peer: Peer, data: HeartbeatData) -> None:
         """Raises BodyError for a heartbeat with names that nobody has, or of one client more than there is room for."""
@@ -204,10 +228,9 @@ class ConsumerGroups:
         reads_more = self._take_in(group, data.subscription_data_set)
         self._groups[data.group_name] = group
         self._keep_filters(data.group_name, data.subscription_data_set)
-        known = group.clients.get(client.client_id)
+        known = group.put(client)
         if known is None:
             self._characters += of_member(data.group_name, client.client_id)
-        group.clients[client.client_id] = client
         return known is None or known.peer is not client.peer or reads_more
 
     def _take_in(self, group: ConsumerGroup, data: list[SubscriptionData]) -> bool:
@@ -239,7 +262,7 @@ class ConsumerGroups:
     def _drop_consumer(self, group: str, client_id: str, peer: Peer | None = None) -> Client | None:
         """As `_drop_producer`."""
         found = self._groups.get(group)
-        dropped = _take_out(found.clients, client_id, peer) if found is not None else None
+        dropped = found.take_out(client_id, peer) if found is not None else None
         if dropped is not None:
             self._characters -= of_member(group, client_id)
         if found is not None and dropped is not None and not found.clients:
@@ -248,6 +271,10 @@ class ConsumerGroups:
             if self._filters is not None:
                 self._filters.unregister(group)
         return dropped
+
+
+def _is_over(peer: Peer, client: Client | None) -> bool:
+    return client is not None and client.peer is peer
 
 
 def _take_out(clients: dict[str, Client], client_id: str, peer: Peer | None) -> Client | None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from broker.clients.groups import Client, ConsumerGroups
+from broker.clients.notices import GroupNotices
 from broker.clients.subscription import is_tag_type, not_supported, property_filter, tag_filter
 from broker.role.membership import Membership
 from broker.settings.clients import ClientSettings
@@ -12,11 +13,11 @@ from broker.tables.topics import Topics
 from filters.errors import FilterError
 from messagestore.systemtopics import RETRY_PREFIX
 from mqruntime.clock import Clock
+from mqruntime.tasks import Tasks
 from remoting.bodies.heartbeats import (
     CheckClientConfigBody,
     Connection,
     ConsumerConnection,
-    ConsumerIdList,
     GroupSubscription,
     HeartbeatData,
     ProducerConnection,
@@ -37,7 +38,7 @@ from remoting.router import Router
 
 
 class ClientRequests:
-    """Their handlers. Every change of a group's members or topics is told to the members at once (40). Only a master makes
+    """Their handlers. Every change of a group's members or topics is told to the members (40). Only a master makes
     groups and topics: a slave's tables are its master's."""
 
     def __init__(
@@ -48,6 +49,7 @@ class ClientRequests:
         role: Membership,
         settings: ClientSettings,
         clock: Clock,
+        tasks: Tasks,
     ) -> None:
         self._clock = clock
         self._role = role
@@ -55,6 +57,7 @@ class ClientRequests:
         self._consumers = consumers
         self._groups = groups
         self._topics = topics
+        self._notices = GroupNotices(self._told, clock, tasks)
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.HEART_BEAT, self._heartbeat)
@@ -68,12 +71,12 @@ class ClientRequests:
 
     def disconnected(self, peer: Peer) -> None:
         """A connection ended."""
-        self._notify(self._consumers.disconnected(peer))
+        self._notices.changed(self._consumers.disconnected(peer))
 
     def share_anew(self) -> None:
         """This broker has become master: a member whose last sharing of queues met a dead one would wait for its
         next, 20 s with upstream's clients."""
-        self._notify(list(self._consumers.groups()))
+        self._notices.changed(self._consumers.groups())
 
     def _heartbeat(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         data = HeartbeatData.from_request(command.body)
@@ -82,12 +85,14 @@ class ClientRequests:
             group = self._groups.find_or_create(consumer.group_name)
             if group is not None and group.retry_queue_nums > 0:
                 self._topics.ensure(RETRY_PREFIX + consumer.group_name, group.retry_queue_nums)
-        self._notify(self._consumers.heartbeat(peer, data, command.language, command.version))
+        self._notices.changed(self._consumers.heartbeat(peer, data, command.language, command.version))
         return command.reply()
 
     def _leave(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         header = UnregisterClientHeader.from_ext(command.ext)
-        self._notify(self._consumers.leave(header.client_id, header.consumer_group, header.producer_group))
+        self._notices.changed(
+            self._consumers.leave(header.client_id, header.consumer_group, header.producer_group)
+        )
         return command.reply()
 
     def _members(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
@@ -95,7 +100,7 @@ class ClientRequests:
         group = self._consumers.find(name)
         if group is None:
             return command.reply(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {name}")
-        return command.reply(body=ConsumerIdList(list(group.clients)).encode())
+        return command.reply(body=group.id_list())
 
     def _consumer_connections(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         name = ConsumerGroupHeader.from_ext(command.ext).consumer_group
@@ -154,18 +159,12 @@ class ClientRequests:
             return command.reply(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error))
         return command.reply()
 
-    def _notify(self, names: list[str]) -> None:
-        for name in names:
-            group = self._consumers.find(name)
-            config = self._groups.find(name)
-            if group is None or (config is not None and not config.notify_consumer_ids_changed_enable):
-                continue
-            for client in group.clients.values():
-                client.peer.one_way(
-                    RemotingCommand.request(
-                        RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, ConsumerGroupHeader(name)
-                    )
-                )
+    def _told(self, name: str) -> list[Peer]:
+        """The members of a group that wants them told of changes."""
+        group, config = self._consumers.find(name), self._groups.find(name)
+        if group is None or (config is not None and not config.notify_consumer_ids_changed_enable):
+            return []
+        return [client.peer for client in group.clients.values()]
 
 
 def _connections(clients: list[Client]) -> list[Connection]:

@@ -1,17 +1,22 @@
 """Pulls that found nothing and wait for the next message of their queue.
 
 Invariant: a held pull is in the table of its queue until it is taken out exactly once: by a message that arrives, by
-its deadline, or because its connection ended. Held pulls are bounded; beyond the bound a pull is answered at once."""
+its deadline, or because its connection ended. Held pulls are bounded, beyond the bound a pull is answered at once; those of one
+connection are bounded, too, and its end costs no more than it held."""
 
 from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from broker.pulls.request import PullRequest
 from remoting.peer import Peer
 
+K = TypeVar("K")
 Queue = tuple[str, int]
+PER_CONNECTION_MAX = 10_000
+"""A client waits for each queue that it reads, once for each of its groups."""
 STALE_MAX = 64  # entries of answered pulls that may lie in the heap of deadlines, besides as many as are held
 
 
@@ -26,11 +31,12 @@ class HeldPull:
 
 
 class HeldPulls:
-    """The held pulls by queue and by deadline."""
+    """The held pulls by queue, by connection and by deadline."""
 
     def __init__(self, count_max: int) -> None:
         self._count_max = count_max
         self._by_queue: dict[Queue, dict[HeldPull, None]] = {}
+        self._by_peer: dict[Peer, dict[HeldPull, None]] = {}
         self._deadlines: list[tuple[int, int, HeldPull]] = []
         self._count = 0
         self._order = 0
@@ -42,9 +48,14 @@ class HeldPulls:
     def full(self) -> bool:
         return self._count >= self._count_max
 
+    def holds_all_of(self, peer: Peer) -> bool:
+        """Whether so many of this connection are held that it gets no more."""
+        return len(self._by_peer.get(peer, ())) >= PER_CONNECTION_MAX
+
     def hold(self, pull: HeldPull) -> None:
         assert not pull.done
         self._by_queue.setdefault(pull.request.queue, {})[pull] = None
+        self._by_peer.setdefault(pull.peer, {})[pull] = None
         self._order += 1
         heapq.heappush(self._deadlines, (pull.deadline_ms, self._order, pull))
         self._count += 1
@@ -63,10 +74,8 @@ class HeldPulls:
         if pull.done:
             return False
         pull.done = True
-        held = self._by_queue[pull.request.queue]
-        del held[pull]
-        if not held:
-            del self._by_queue[pull.request.queue]
+        _take_out(self._by_queue, pull.request.queue, pull)
+        _take_out(self._by_peer, pull.peer, pull)
         self._count -= 1
         if len(self._deadlines) > 2 * self._count + STALE_MAX:
             self._deadlines = [entry for entry in self._deadlines if not entry[2].done]
@@ -92,5 +101,12 @@ class HeldPulls:
 
     def release_of(self, peer: Peer) -> None:
         """Forget the pulls of a connection that ended."""
-        for pull in [pull for held in self._by_queue.values() for pull in held if pull.peer is peer]:
+        for pull in list(self._by_peer.get(peer, ())):
             self.release(pull)
+
+
+def _take_out(table: dict[K, dict[HeldPull, None]], key: K, pull: HeldPull) -> None:
+    held = table[key]
+    del held[pull]
+    if not held:
+        del table[key]

@@ -19,7 +19,7 @@ from broker.metrics.totals import Totals
 from broker.pulls.admission import PullAdmission
 from broker.pulls.direction import MASTER_ID, Answer, Direction
 from broker.pulls.foundframe import frame_of
-from broker.pulls.held import HeldPull, HeldPulls
+from broker.pulls.held import PER_CONNECTION_MAX, HeldPull, HeldPulls
 from broker.pulls.request import PullRequest
 from broker.tables.consumeroffsets import ConsumerOffsets
 from messagestore.errors import OffsetOutOfRange, QueueDamaged, RecordDamaged
@@ -54,6 +54,7 @@ CODES = {
 UNKNOWN_SUBSCRIPTION = (ResponseCode.SUBSCRIPTION_NOT_EXIST, ResponseCode.SUBSCRIPTION_NOT_LATEST)
 Handled = RemotingCommand | Awaitable[RemotingCommand | None] | None
 ALL_OFFSETS = 1 << 63
+TOO_MANY_HELD = f"{PER_CONNECTION_MAX} pulls of this connection wait already"
 
 
 class Queues(Protocol):
@@ -168,6 +169,8 @@ class PullProcessor:
             and not self._held.full
             and self._code(result, request) == ResponseCode.PULL_NOT_FOUND
         ):
+            if self._held.holds_all_of(peer):
+                return command.reply(ResponseCode.SYSTEM_BUSY, TOO_MANY_HELD)
             polling = self._polling
             wait_ms = (
                 header.suspend_timeout_millis

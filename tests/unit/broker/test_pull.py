@@ -15,6 +15,7 @@ from broker.clients.groups import ConsumerGroups
 from broker.clients.refusals import REJECTED
 from broker.clients.subscription import tag_filter
 from broker.clients.unserved import Unserved
+from broker.pulls import held as held_pulls
 from broker.pulls.admission import PullAdmission
 from broker.pulls.direction import Answer, Direction
 from broker.pulls.foundframe import frame_of
@@ -349,6 +350,56 @@ def test_held_pulls_are_bounded() -> None:
     assert bench.pull(**HOLD) is None
     reply = bench.pull(**HOLD)
     assert reply is not None and reply.code == ResponseCode.PULL_NOT_FOUND
+
+
+def test_held_pulls_of_one_connection_are_bounded_and_others_wait_beside_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(held_pulls, "PER_CONNECTION_MAX", 2)
+    bench, stranger, other = Bench(), RecordingPeer(), RecordingPeer()
+    handle = bench.processor.handle
+    answers = [handle(cast(Any, stranger), pull(queueId=queue, **HOLD)) for queue in (0, 1, 0)]
+    assert [cast(Any, each) and cast(Any, each).code for each in answers] == [
+        None,
+        None,
+        ResponseCode.SYSTEM_BUSY,
+    ]
+    assert handle(cast(Any, other), pull(**HOLD)) is None
+    bench.queues.messages = [("A", b"one")]
+    found = handle(cast(Any, stranger), pull(**HOLD))
+    assert found is None and [reply.code for reply in stranger.replies] == [0], "what is there is given"
+    bench.processor.arrived([QueueGrew("orders", 0, 1)])
+    assert [len(peer.replies) for peer in (stranger, other)] == [2, 1] and len(bench.held) == 1
+    bench.queues.messages = []
+    assert handle(cast(Any, stranger), pull(**HOLD)) is None, "it has room again"
+
+
+class CountedPull(HeldPull):
+    """How often held pulls were looked at."""
+
+    looks = 0
+
+    def __getattribute__(self, name: str) -> Any:
+        CountedPull.looks += 1
+        return super().__getattribute__(name)
+
+
+def test_the_end_of_a_connection_costs_what_it_held() -> None:
+    held, stranger, guest = HeldPulls(10_000), RecordingPeer(), RecordingPeer()
+    for number in range(1_000):
+        request = PullRequest(pull(), "CG", f"topic-{number % 7}", 0, 0, 32, 1 << 18, None, 0)
+        held.hold(CountedPull(cast(Any, stranger), request, 15_000))
+    held.hold(
+        CountedPull(
+            cast(Any, guest), PullRequest(pull(), "CG", "topic-0", 0, 0, 32, 1 << 18, None, 0), 15_000
+        )
+    )
+    CountedPull.looks = 0
+    held.release_of(cast(Any, guest))
+    assert len(held) == 1_000 and CountedPull.looks < 10
+    held.release_of(cast(Any, guest))
+    held.release_of(cast(Any, stranger))
+    assert len(held) == 0 and held.queues() == []
 
 
 def test_a_connection_that_ends_takes_its_held_pulls_along() -> None:
