@@ -14,6 +14,10 @@ from broker.transactions.records import committed, given_up, half_of, put_back
 from messagestore.messages import Appended, MessageToStore, PutStatus
 from messagestore.record import Message, check, decode, pack_host
 from messagestore.store import MessageStore
+from remoting.codes import RequestCode
+from remoting.headers.messages import ConsumerSendMsgBackHeader
+from remoting.headers.send import SendMessageHeader
+from tests.unit.broker.served import Served
 from tests.unit.messagestore.storehelp import encode_batch, open_store, small_settings
 
 SHORT, LONG = "orders", "o" * 127
@@ -208,3 +212,33 @@ def test_a_crc_that_comes_with_a_message_is_not_taken_for_its_records_own(
     whole, at = asyncio.run(scenario())
     assert check(whole, 0, len(whole), at, verify_record=True) == len(whole)
     assert decode(whole).properties == b"own\x01v\x02"
+
+
+DELAYED, HALF = "DELAY\x013\x02", "TRAN_MSG\x01true\x02PGROUP\x01PG\x02"
+
+
+@pytest.mark.parametrize(
+    ("waits", "own_bytes", "code"),
+    [(DELAYED, 32_000, 0), (DELAYED, 32_615, 13), (HALF, 32_000, 0), (HALF, 32_500, 13)],
+)
+def test_a_producer_hears_that_its_message_cannot_wait(
+    served: Served, waits: str, own_bytes: int, code: int
+) -> None:
+    header = SendMessageHeader(
+        producer_group="PG", topic="orders", default_topic="TBW102", default_topic_queue_nums=4, queue_id=1,
+        sys_flag=0, born_timestamp=1, flag=0, properties=f"{waits}own\x01{'x' * own_bytes}\x02",
+    )  # fmt: skip
+    reply = served.ask(RequestCode.SEND_MESSAGE_V2, header.to_short_ext(), b"body")
+    assert (reply.code, reply.remark) == (code, "properties exceed 32767 bytes" if code else None)
+
+
+@pytest.mark.parametrize(("group_bytes", "answer"), [(248, (0, None)), (249, (1, "MESSAGE_ILLEGAL"))])
+def test_a_consumer_hears_that_its_groups_retry_topic_has_too_long_a_name(
+    served: Served, group_bytes: int, answer: tuple[int, str | None]
+) -> None:
+    (entry,) = served.master.store.entries("orders", 1, 0, 1)
+    header = ConsumerSendMsgBackHeader(entry.physical_offset, "g" * group_bytes, 0)
+    reply = served.ask(RequestCode.CONSUMER_SEND_MSG_BACK, header)
+    assert (reply.code, reply.remark) == answer
+    waiting = served.master.store.entries("SCHEDULE_TOPIC_XXXX", 2, 0, 1)
+    assert len(waiting) == int(reply.code == 0)
