@@ -33,6 +33,13 @@ NEVER_STORED = (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED)
 """It is the message, whatever the store is like."""
 
 
+class LaterCopy(NamedTuple):
+    """What becomes of a message that waits: it is stored once more, in `topic`, with up to `added_bytes` more of properties."""
+
+    topic: str
+    added_bytes: int
+
+
 @dataclass(slots=True)
 class MessageToStore:
     """One send. `born_host` is raw IP and i32 port (record.pack_host); `properties` are in stored form.
@@ -53,6 +60,8 @@ class MessageToStore:
     batch: bool = False
     stored_before: bool = False
     """A copy of a record of this log: it was taken once, whatever `maxMessageSize` says by now."""
+    copied_later: LaterCopy | None = None
+    """It is refused where such a copy would be, on any replica."""
 
 
 @dataclass(slots=True)

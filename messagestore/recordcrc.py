@@ -22,12 +22,30 @@ Buffer = bytes | bytearray | memoryview
 
 def with_room(properties: bytes) -> bytes:
     """Properties that end with room for the CRC. One that came with the message, of a record that it was once, goes."""
-    if HEAD in properties:
-        kept = [part for part in properties.split(PROPERTY_SEPARATOR) if not part.startswith(HEAD)]
-        properties = PROPERTY_SEPARATOR.join(kept)
+    properties = _without_crc(properties)
     if properties and not properties.endswith(PROPERTY_SEPARATOR):
         properties += PROPERTY_SEPARATOR
     return properties + ROOM
+
+
+def with_no_crc(properties: bytes) -> bytes:
+    """Properties of a record without a CRC: one that ends them, of a record that the message was once, would contradict it."""
+    if not _end_with_crc(properties):
+        return properties
+    kept = _without_crc(properties)
+    return kept + PROPERTY_SEPARATOR if _end_with_crc(kept) else kept  # the end of a longer name or value
+
+
+def _end_with_crc(properties: bytes) -> bool:
+    return len(properties) >= RECORD_CRC_BYTES and ends_with_crc(properties)
+
+
+def _without_crc(properties: bytes) -> bytes:
+    if HEAD not in properties:
+        return properties
+    return PROPERTY_SEPARATOR.join(
+        part for part in properties.split(PROPERTY_SEPARATOR) if not part.startswith(HEAD)
+    )
 
 
 def seal(buffer: bytearray | memoryview, at: int, size: int) -> None:

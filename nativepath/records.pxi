@@ -6,6 +6,9 @@ cdef enum:
     IPV4_HOST = 8
     TOPIC_MOST = 127
     PROPERTIES_MOST = 32767
+    CRC_NAME = 0x5F5F4352       # __CRC32#, in two numbers
+    CRC_NAME_END = 0x43333223
+    CRC_BYTES = 20              # of a property `__CRC32#` that ends a record
     MEMBER_HEAD = 20
     MEMBER_FRAME = 22
     POSITION_DIGITS = 16
@@ -38,6 +41,15 @@ cdef bint next_member(
     properties_at[0], properties_bytes[0] = body_at[0] + body_bytes[0] + 2, <Py_ssize_t>properties
     at[0] += <Py_ssize_t>size
     return True
+
+
+cdef bint ends_with_crc(Bytes* memory, Py_ssize_t properties_at, Py_ssize_t properties_bytes) noexcept:
+    # It came with the message, and would be taken for the record's own.
+    cdef Py_ssize_t at = properties_at + properties_bytes - CRC_BYTES
+    return (
+        properties_bytes >= CRC_BYTES and number_at(memory, at, 4) == CRC_NAME
+        and number_at(memory, at + 4, 4) == CRC_NAME_END and byte_at(memory, at + 8) == 1
+    )
 
 
 cdef list measure(Sends sends, bytes added, Py_ssize_t body_bytes_max, Py_ssize_t record_bytes_max):
@@ -73,6 +85,8 @@ cdef list measure(Sends sends, bytes added, Py_ssize_t body_bytes_max, Py_ssize_
                     return None
                 size = RECORD_FRAME + topic_bytes + body_bytes + properties_bytes
                 if size > record_bytes_max or has_zero(memory, properties_at, properties_bytes):
+                    return None
+                if ends_with_crc(memory, properties_at, properties_bytes):
                     return None
                 send.members += 1
                 send.stored_bytes += size

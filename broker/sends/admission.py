@@ -13,7 +13,6 @@ from broker.clients.refusals import (
     BATCH_DELAYED,
     ENDS_BY_ITSELF,
     HALF_ALONE,
-    PUT_ERRORS,
     TIMER_UNSUPPORTED,
     Refused,
     check_topic_name,
@@ -25,9 +24,8 @@ from broker.sends.writegate import Log
 from broker.settings.transactions import TransactionSettings
 from broker.tables.subscriptiongroups import SubscriptionGroups
 from broker.tables.topics import Topics
-from broker.transactions.records import ADDED_BYTES_MAX, facts_of, half_of
-from messagestore.messages import MessageToStore, PutStatus
-from messagestore.record import PROPERTIES_BYTES_MAX
+from broker.transactions.records import facts_of, half_of
+from messagestore.messages import MessageToStore
 from messagestore.systemtopics import NOT_FOR_CLIENTS, RETRY_PREFIX
 from mqruntime.clock import Clock
 from remoting.bodies.topics import TopicConfig
@@ -129,12 +127,10 @@ class SendAdmission:
             raise Refused(ResponseCode.SYSTEM_BUSY, f"{count} transactions are open{END_THEM}")
 
     def _half(self, message: MessageToStore) -> MessageToStore:
-        """Raises Refused for one that could not be put back later."""
+        """Raises Refused for a group that no producer has."""
         half = half_of(message)
         if len(facts_of(half.properties).group) > NAME_LENGTH_MAX:
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, GROUP_TOO_LONG)
-        if len(half.properties) + ADDED_BYTES_MAX > PROPERTIES_BYTES_MAX:
-            raise Refused(*PUT_ERRORS[PutStatus.PROPERTIES_SIZE_EXCEEDED])
         return half
 
     @property

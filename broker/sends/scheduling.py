@@ -1,15 +1,16 @@
 """How a delayed message stands in the log: in the schedule topic, with the place it is meant for among its properties.
 
-Invariant: `delivered(scheduled(m))` has the topic, queue, body, flags and born data of m. The stored properties keep
-DELAY, REAL_TOPIC and REAL_QID after the delivery, as upstream's do."""
+Invariant: what is stored can be delivered, by whoever is master then. `delivered(scheduled(m))` has the topic, queue, body,
+flags and born data of m. The stored properties keep DELAY, REAL_TOPIC and REAL_QID after the delivery, as upstream's do."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from messagestore.messages import MessageToStore
+from messagestore.messages import LaterCopy, MessageToStore
 from messagestore.properties import DELAY, format_properties, parse_properties
 from messagestore.record import BORN_HOST_IPV6, STORE_HOST_IPV6, Message
+from messagestore.recordcrc import RECORD_CRC_BYTES
 from messagestore.systemtopics import SCHEDULE_TOPIC
 
 REAL_TOPIC = "REAL_TOPIC"
@@ -24,7 +25,13 @@ def scheduled(message: MessageToStore, level: int, level_max: int) -> MessageToS
     pairs = parse_properties(message.properties) | {
         DELAY: str(level), REAL_TOPIC: message.topic, REAL_QUEUE_ID: str(message.queue_id),
     }  # fmt: skip
-    return replace(message, topic=SCHEDULE_TOPIC, queue_id=level - 1, properties=format_properties(pairs))
+    return replace(
+        message,
+        topic=SCHEDULE_TOPIC,
+        queue_id=level - 1,
+        properties=format_properties(pairs),
+        copied_later=LaterCopy(message.topic, RECORD_CRC_BYTES),
+    )
 
 
 def delivered(waiting: Message) -> MessageToStore | None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from broker.sends.scheduling import REAL_QUEUE_ID, REAL_TOPIC
-from messagestore.messages import MessageToStore
+from messagestore.messages import LaterCopy, MessageToStore
 from messagestore.properties import (
     TAGS,
     UNIQ_KEY,
@@ -39,7 +39,7 @@ ROOT = "TRAN_PREPARED_QUEUE_OFFSET"
 DONE_TAG = "d"
 DONE_BYTES_MAX = 4_096  # transactionOpMsgMaxSize
 ADDED_BYTES_MAX = 128
-"""What putting a half back adds to its properties."""
+"""What putting a half back adds to its properties, its record's CRC among it."""
 IMMUNE_S_MAX = 3 * 24 * 3_600
 """One that is never asked for would hold back retention for as long."""
 DECODED_MAP, NEW_MAP = 128, 16
@@ -84,6 +84,7 @@ def half_of(message: MessageToStore) -> MessageToStore:
         queue_id=QUEUE_ID,
         sys_flag=message.sys_flag & ~TRANSACTION_MASK,
         properties=format_properties(in_java_order(pairs, DECODED_MAP)),
+        copied_later=LaterCopy(message.topic, ADDED_BYTES_MAX),
     )
 
 

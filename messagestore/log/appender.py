@@ -13,8 +13,16 @@ from struct import error as StructError
 from messagestore.batch import BatchError, BatchMember, parse_batch
 from messagestore.errors import LogTakesNothing
 from messagestore.log.files import LogFiles
-from messagestore.messages import Appended, MessageToStore, PlainAppended, PlainSends, PutStatus, ReplyForm
-from messagestore.properties import join_properties
+from messagestore.messages import (
+    Appended,
+    LaterCopy,
+    MessageToStore,
+    PlainAppended,
+    PlainSends,
+    PutStatus,
+    ReplyForm,
+)
+from messagestore.properties import PROPERTY_SEPARATOR, join_properties
 from messagestore.record import (
     BORN_HOST_IPV6,
     PREFIX,
@@ -26,7 +34,7 @@ from messagestore.record import (
     pack_record,
     record_size,
 )
-from messagestore.recordcrc import seal, with_room
+from messagestore.recordcrc import seal, with_no_crc, with_room
 from mqruntime.diskfull import DISK_FULL
 
 RECORD_OVERHEAD_BYTES_MAX = 64 << 10
@@ -114,12 +122,14 @@ class Appender:
 
     def _append_one(self, message: MessageToStore, store_host: bytes) -> Appended | PutStatus:
         topic = message.topic.encode()
-        body, properties = message.body, message.properties
-        if self._record_crcs:
-            properties = with_room(properties)
+        body = message.body
+        properties, has_crc = self._stored(message.properties, message.stored_before)
         sys_flag = with_host_flags(message.sys_flag, message.born_host, store_host)
         size = record_size(sys_flag, len(body), len(topic), len(properties))
-        if refused := self._refusal(topic, len(body), properties, size, message.stored_before):
+        refused = self._refusal(topic, len(body), properties, size, message.stored_before)
+        if refused is None and message.copied_later is not None:
+            refused = self._copy_refusal(message, message.copied_later, topic, sys_flag)
+        if refused is not None:
             return refused
         ((view, at, start),) = self._log.places([size])
         counts = counts_in_queue(sys_flag)
@@ -129,7 +139,7 @@ class Appender:
             view, at, size, topic, body, properties, message, message.flag, queue_offset, start, sys_flag,
             self._store_timestamp, store_host,
         )  # fmt: skip
-        if self._record_crcs:
+        if has_crc:
             seal(view, at, size)
         self._log.grow(start + size)
         timestamp = self._store_timestamp
@@ -151,9 +161,7 @@ class Appender:
             return PutStatus.MESSAGE_ILLEGAL
         records: list[tuple[int, BatchMember, bytes]] = []
         for member in members:
-            properties = join_properties(member.properties, message.properties)
-            if self._record_crcs:
-                properties = with_room(properties)
+            properties, _ = self._stored(join_properties(member.properties, message.properties))
             size = record_size(sys_flag, len(member.body), len(topic), len(properties))
             if refused := self._refusal(topic, len(member.body), properties, size):
                 return refused
@@ -187,6 +195,35 @@ class Appender:
         return Appended(
             offsets[0], end, first_queue_offset, len(members), timestamp, None, tuple(offsets), between
         )
+
+    def _stored(self, properties: bytes, stored_before: bool = False) -> tuple[bytes, bool]:
+        """As a record has them, and whether it ends with a CRC. A copy for whose CRC there is no room (Java stores what was
+        delayed so) goes without, or it were lost."""
+        if not self._record_crcs:
+            return with_no_crc(properties), False
+        stored = with_room(properties)
+        if stored_before and len(stored) > PROPERTIES_BYTES_MAX:
+            return with_no_crc(properties), False
+        return stored, True
+
+    def _copy_refusal(
+        self, message: MessageToStore, later: LaterCopy, topic: bytes, sys_flag: int
+    ) -> PutStatus | None:
+        """Whoever stores it then may have a host of IPv6."""
+        copy_topic = later.topic.encode()
+        properties_bytes = len(message.properties) + later.added_bytes
+        size = record_size(
+            sys_flag | STORE_HOST_IPV6, len(message.body), max(len(copy_topic), len(topic)), properties_bytes
+        )
+        if properties_bytes > PROPERTIES_BYTES_MAX:
+            return PutStatus.PROPERTIES_SIZE_EXCEEDED
+        if (
+            size > self._log.record_bytes_max
+            or not 0 < len(copy_topic) <= TOPIC_BYTES_MAX
+            or PROPERTY_SEPARATOR in copy_topic  # its name would not come back from the properties
+        ):
+            return PutStatus.MESSAGE_ILLEGAL
+        return None
 
     def _refusal(
         self, topic: bytes, body_bytes: int, properties: bytes, size: int, stored_before: bool = False

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from messagestore.batch import MEMBER_HEADER, PROPERTIES_LENGTH
+from messagestore.record import check
 from nativepath import presence
 from remoting.frame import FrameReader
 from remoting.plainsends import commands_of
@@ -168,6 +169,34 @@ def test_a_batch_is_stored_whole_in_one_segment() -> None:
     compiled = alike(use)
     assert compiled.processor.stored == 40 * 4 and compiled.store.log.max_offset > 2 * SEGMENT_BYTES
     assert compiled.store.plain == 38, "one goes the pure way at the end of each segment"
+
+
+@pytest.mark.parametrize(
+    ("end", "plain"),
+    [
+        (b"own\x01v\x02__CRC32#\x010987654321\x02", False),
+        (b"__CRC32#\x0110987654321", False),
+        (b"my__CRC32#\x010987654321\x02", False),
+        (b"__CRC32#\x010987654321\x02TAGS\x01t\x02", True),
+        (b"__CRC32#\x01098765432\x02", True),
+        (b"_CRC32#\x010987654321\x02", True),
+    ],
+)
+def test_properties_that_look_like_a_records_own_crc_are_for_the_pure_way(end: bytes, plain: bool) -> None:
+    """Else the record would contradict itself, and be taken for damaged."""
+
+    def use(bench: SendBench) -> None:
+        bench.receive(batch(member(b"one", b"TAGS\x01t\x02"), member(b"two", end)))
+        bench.pending.acknowledged(bench.store.log.max_offset)
+
+    compiled = alike(use)
+    assert compiled.store.plain == int(plain) and compiled.processor.stored == 2
+    log, at = bytes(compiled.store.log.content), 0
+    for _ in range(2):
+        size = check(log, at, SEGMENT_BYTES - at, at, verify_record=True)
+        assert size > 0
+        at += size
+    assert at == compiled.store.log.max_offset
 
 
 def hostile_bodies() -> Iterator[bytes]:
