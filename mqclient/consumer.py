@@ -142,6 +142,7 @@ class PullConsumer:
         """
         progress_ms = self._clock.monotonic_ms()
         while start < end:
+            asked_ms = self._clock.monotonic_ms()
             try:
                 result = await self.pull(queue, start, suspend_ms=1000)
             except PullFailed as error:
@@ -151,7 +152,7 @@ class PullConsumer:
                 await asyncio.sleep(RETRY_MS / 1000)
                 continue
             for message in result.messages:
-                if message.queue_offset < end:
+                if start <= message.queue_offset < end:
                     yield message
             if result.status is PullStatus.OFFSET_ILLEGAL:
                 raise PullFailed(
@@ -163,6 +164,8 @@ class PullConsumer:
                 start, progress_ms = result.next_offset, self._clock.monotonic_ms()
             elif self._clock.monotonic_ms() - progress_ms > patience_ms:
                 raise PullFailed(str(queue), f"nothing to read at {start} for {patience_ms} ms, wanted {end}")
+            elif self._clock.monotonic_ms() - asked_ms < RETRY_MS:  # the broker holds no pulls
+                await asyncio.sleep(RETRY_MS / 1000)
 
     async def max_offset(self, queue: MessageQueue) -> int:
         """One beyond the last readable message. Raises `PullFailed`."""
