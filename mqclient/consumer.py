@@ -143,6 +143,7 @@ class PullConsumer:
         """
         progress_ms = self._clock.monotonic_ms()
         while start < end:
+            asked_ms = self._clock.monotonic_ms()
             try:
                 result = await self.pull(queue, start, suspend_ms=1000)
             except PullFailed as error:
@@ -153,7 +154,7 @@ class PullConsumer:
                 continue
             moves_on = result.next_offset > start
             for message in result.messages:
-                if moves_on and message.queue_offset < end:
+                if moves_on and start <= message.queue_offset < end:
                     yield message
             if result.status is PullStatus.OFFSET_ILLEGAL:
                 raise PullFailed(
@@ -165,7 +166,7 @@ class PullConsumer:
                 start, progress_ms = result.next_offset, self._clock.monotonic_ms()
             elif self._clock.monotonic_ms() - progress_ms > patience_ms:
                 raise PullFailed(str(queue), f"nothing to read at {start} for {patience_ms} ms, wanted {end}")
-            elif result.messages:
+            elif result.messages or self._clock.monotonic_ms() - asked_ms < RETRY_MS:  # the broker holds no pulls
                 await asyncio.sleep(RETRY_MS / 1000)
 
     async def max_offset(self, queue: MessageQueue) -> int:

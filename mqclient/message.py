@@ -79,6 +79,12 @@ class RecordMalformed(ValueError):
         self.why = why
 
 
+def check_body(body: object) -> None:
+    """Raises TypeError for what is not bytes: a connection that is to send it ends in the middle of the frame."""
+    if not isinstance(body, bytes | bytearray):
+        raise TypeError(f"a body is bytes, not {type(body).__name__}")
+
+
 @dataclass(frozen=True, slots=True)
 class OutgoingMessage:
     """One message to send. `properties` go with it as given; keys and tags are properties KEYS and TAGS.
@@ -91,6 +97,9 @@ class OutgoingMessage:
     flag: int = 0
     born_timestamp_ms: int | None = None  # now
     sys_flag: int = 0
+
+    def __post_init__(self) -> None:
+        check_body(self.body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +140,11 @@ def encode_properties(properties: Mapping[str, str]) -> str:
     """`key 0x01 value 0x02` for each pair, in the given order.
 
     Raises ValueError for what a reader would drop or misread: an empty key or value, or a separator where one
-    ends. A value may hold 0x01, as stored ones do: readers end the key at the first. `PropertiesTooLong` is one.
+    ends. A value may hold 0x01, as stored ones do: readers end the key at the first. `PropertiesTooLong` is one. Raises
+    TypeError for what is no text.
     """
     text = "".join(
-        [f"{key}{NAME_VALUE_SEPARATOR}{value}{PROPERTY_SEPARATOR}" for key, value in properties.items()]
+        [key + NAME_VALUE_SEPARATOR + value + PROPERTY_SEPARATOR for key, value in properties.items()]
     )
     # the text is looked at once as a whole: a pair at a time costs more than the rest of a send
     whole = text.count(NAME_VALUE_SEPARATOR) == text.count(PROPERTY_SEPARATOR) == len(properties)

@@ -15,6 +15,7 @@ from mqclient.message import (
     OutgoingMessage,
     PropertiesTooLong,
     StoredMessage,
+    check_body,
     decode_properties,
     encode_properties,
 )
@@ -153,6 +154,7 @@ class Requester:
 
         Raises `NotARequest` and `ReplyFailed`: that client may have the reply all the same, where no broker said no.
         """
+        check_body(body)
         asked = request.properties
         lacking = [name for name in (CLUSTER, REPLY_TO_CLIENT, CORRELATION_ID) if name not in asked]
         if lacking:

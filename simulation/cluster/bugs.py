@@ -365,12 +365,12 @@ def nobody_lacks(self: Holdings, key: BrokerKey, own: Held, report: Report) -> N
     """The other half: controllers believe every member."""
 
 
-@bug("facts-answered-early", Agreement, "_lacking_at_the_end")
+@bug("facts-answered-early", Agreement, "_agreed_at_the_end")
 async def nobody_is_waited_for(
     self: Agreement, members: Callable[[], Iterable[int]], wanted: TablesVersion, deadline_ms: int
-) -> list[int]:
+) -> tuple[bool, list[int]]:
     """Upstream: a topic is answered as created when the master alone knows it."""
-    return []
+    return True, []
 
 
 @bug("enters-without-tables", Agreement, "held_by")

@@ -16,7 +16,9 @@ class Bugs(dict[str, list[tuple[object, str, Any]]]):
     """Name of a bug -> what is replaced, where, and by what; a bug may have several."""
 
     def bug(self, name: str, owner: object, attribute: str) -> Callable[[Wrong], Wrong]:
-        """The decorated function stands in for `owner`'s while the bug is planted."""
+        """The decorated function stands in for `owner`'s while the bug is planted. AttributeError: there is none, and a run that
+        fails for that would count as having found the bug."""
+        getattr(owner, attribute)
 
         def noted(wrong: Wrong) -> Wrong:
             self.setdefault(name, []).append((owner, attribute, wrong))
