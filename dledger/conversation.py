@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 from dledger.badrequests import BadRequests
+from dledger.blocks import Entries
 from dledger.memberguard import MemberGuard, Refusal, TheirList
 from dledger.messageframe import FRAMES
 from dledger.messagejson import (
@@ -40,8 +41,9 @@ from dledger.messages import (
     TransferRequest,
     TransferResponse,
 )
-from dledger.settings import DLedgerSettings
+from dledger.settings import PUSHED_BYTES_MAX, DLedgerSettings
 from mqruntime.clock import Clock
+from mqruntime.repeatedfailures import RepeatedFailures
 from mqruntime.tasks import Tasks
 from remoting.client import RemotingClient
 from remoting.command import RemotingCommand
@@ -106,6 +108,8 @@ class Conversation:
         self.peers = peers
         self.client = client
         self.tasks = tasks
+        self.clock = clock
+        self.too_large = RepeatedFailures()
         self.timeout_ms = CALL_TIMEOUTS * settings.election_timeout_max_ms
         self.calls_max = CALLS_MAX | {MessageCode.PUSH: settings.pushes_in_flight_max + COMPARES_MAX}
         self.receive = receive
@@ -133,11 +137,29 @@ class Conversation:
     def ask(self, to: str, request: Request) -> None:
         """Sends a request; its answer goes to `receive`, or the request to `unsent`."""
         code = CODE_OF[type(request)]
-        if self.calls[to, code] < self.calls_max[code]:
+        if isinstance(request, PushRequest) and not self.fits(to, request):
+            self.unsent(to, request)
+        elif self.calls[to, code] < self.calls_max[code]:
             self.calls[to, code] += 1
             self.tasks.start(self.call(to, code, request), name=f"dledger-{code.name} {self.self_id}->{to}")
         else:
             self.unsent(to, request)
+
+    def fits(self, to: str, push: PushRequest) -> bool:
+        """Whether it is to be sent: who gets a frame that is too large ends the connection, and so misses heartbeats. No new
+        entry is too large for one; older logs may have such."""
+        size = Entries.of(push.entries).body_bytes
+        if size <= PUSHED_BYTES_MAX:
+            return True
+        index = push.prev_index + 1
+        if self.too_large.failed((to, index), self.clock.monotonic_ms()):
+            logger.error(
+                "%s lacks entry %d, and a PUSH with it has %d bytes where %d are allowed: it gets nothing behind it from this "
+                "member. Where nothing is decided any more, stop this member until another leads; else it gets a snapshot, "
+                "once one stands for that entry",
+                to, index, size, PUSHED_BYTES_MAX,
+            )  # fmt: skip
+        return False
 
     async def call(self, to: str, code: MessageCode, request: Request) -> None:
         try:

@@ -215,6 +215,14 @@ def whatever_stands_before(self: Raft, leader: str, request: PushRequest, known:
     return pushed(self, leader, request, known)
 
 
+@bug("append-compares-nothing", Raft, "on_push")
+def but_for_a_compare(self: Raft, leader: str, request: PushRequest, known: bool) -> PushResponse:
+    """R3: as with Java's, an APPEND goes behind whatever has the index before it; a COMPARE alone looks at the term."""
+    if request.entries:
+        return whatever_stands_before(self, leader, request, known)
+    return pushed(self, leader, request, known)
+
+
 @bug("conflict-ignored", RaftLog, "find_conflict")
 def first_new(self: RaftLog, entries: Sequence[Entry]) -> int | None:
     """What has an index that is there already is taken for the same."""

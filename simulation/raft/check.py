@@ -85,6 +85,8 @@ class RaftCheck:
         self.on_message: Callable[[str, str, Message], None] = lambda receiver, sender, message: None
         """Called with each request that is sent and each answer that arrives."""
         self.terms: dict[str, int] = {}
+        self.appended: dict[tuple[int, int], tuple[int, int]] = {}
+        """(index, term) of each entry that any log ever had -> the term of the one before it, and a hash of its body."""
         self.decided: list[Entry] = []
         self.applied: list[tuple[int, int]] = []
         """(index, hash of all bodies so far) of each applied entry; no-ops are not applied."""
@@ -146,6 +148,18 @@ class RaftCheck:
             raise self.found("R11", f"{receiver} believes {message} of {sender}, which never said it")
         if isinstance(message, StandingRequest) and message.session in self.lives.get(sender, ()):
             self.heard_of_loss[sender].add(receiver)
+
+    def appends(self, core: Raft, entries: Iterable[Entry]) -> None:
+        """These go behind its log (R3): what has equal index and term is the same everywhere, and follows the same."""
+        before = core.log.last_term
+        for entry in entries:
+            made = before, crc32(entry.body)
+            if self.appended.setdefault((entry.index, entry.term), made) != made:
+                what = (
+                    f"{core.self_id} appends another entry {entry.index} of term {entry.term} than was made"
+                )
+                raise self.found("R3", f"{what}, or behind another one")
+            before = entry.term
 
     def cuts(self, core: Raft, index: int) -> None:
         """A member takes what stands from there on out of its log (R13). Of one that started a moment ago and was not looked at

@@ -213,6 +213,7 @@ def watched(base: type[Raft], check: RaftCheck) -> type[Raft]:
             super().cut(index)
 
         def append(self, entries: Sequence[Entry]) -> None:
+            check.appends(self, entries)
             check.members.appends(self, entries)
             super().append(entries)
 

@@ -11,9 +11,21 @@ from typing import Any
 import pytest
 
 from dledger.conversation import Conversation
-from dledger.messages import HeartBeatRequest, MessageCode, Request, VoteRequest, VoteResponse, VoteResult
+from dledger.entry import Entry
+from dledger.messages import (
+    HeartBeatRequest,
+    MessageCode,
+    PushRequest,
+    PushType,
+    Request,
+    VoteRequest,
+    VoteResponse,
+    VoteResult,
+)
+from dledger.settings import PUSHED_BYTES_MAX
 from remoting.command import RemotingCommand
 from tests.unit.dledger.ledgergroup import LedgerGroup
+from tests.waits import WAIT_S
 
 TO_US = {"group": "g", "localId": "n0", "remoteId": "n1"}
 ACCEPTS = TO_US | {"term": 4, "ballotTerm": 4, "voteResult": "ACCEPT", "preVote": False}
@@ -75,3 +87,35 @@ def test_what_is_whole_is_the_answer() -> None:
         VoteResponse(4, 4, VoteResult.ACCEPT, False),
         None,
     ]
+
+
+def test_a_stored_entry_that_fits_no_push_is_told_of_and_never_sent(caplog: pytest.LogCaptureFixture) -> None:
+    """Its receiver would end the connection, and with it the heartbeats, again and again."""
+    unsent: list[Request] = []
+
+    class Listening(Answering):
+        def __init__(self) -> None:
+            super().__init__(b"[]")
+            self.asked: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        async def call(self, address: str, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+            self.asked.set_result(command.code)
+            return await super().call(address, command, timeout_ms)
+
+    async def run() -> None:
+        talk: Conversation = LedgerGroup(2).made("n0")._node._conversation
+        client = talk.client = Listening()  # type: ignore[assignment]
+        talk.unsent = lambda to, request: unsent.append(request)
+        large, fits = (
+            PushRequest(4, PushType.APPEND, 6, 3, 6, (Entry(7, 4, bytes(PUSHED_BYTES_MAX + more)),))
+            for more in (1, 0)
+        )
+        talk.ask("n1", large)
+        talk.ask("n1", large)
+        assert unsent == [large, large] and not talk.calls
+        talk.ask("n1", fits)
+        assert await asyncio.wait_for(client.asked, WAIT_S) == MessageCode.PUSH
+
+    asyncio.run(run())
+    told = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert len(told) == 1 and told[0].startswith("n1 lacks entry 7, and a PUSH with it has ")
