@@ -166,7 +166,9 @@ class PullConsumer:
                 start, progress_ms = result.next_offset, self._clock.monotonic_ms()
             elif self._clock.monotonic_ms() - progress_ms > patience_ms:
                 raise PullFailed(str(queue), f"nothing to read at {start} for {patience_ms} ms, wanted {end}")
-            elif result.messages or self._clock.monotonic_ms() - asked_ms < RETRY_MS:  # the broker holds no pulls
+            elif (
+                result.messages or self._clock.monotonic_ms() - asked_ms < RETRY_MS
+            ):  # the broker holds no pulls
                 await asyncio.sleep(RETRY_MS / 1000)
 
     async def max_offset(self, queue: MessageQueue) -> int:

@@ -16,9 +16,8 @@ class Bugs(dict[str, list[tuple[object, str, Any]]]):
     """Name of a bug -> what is replaced, where, and by what; a bug may have several."""
 
     def bug(self, name: str, owner: object, attribute: str) -> Callable[[Wrong], Wrong]:
-        """The decorated function stands in for `owner`'s while the bug is planted. AttributeError: there is none, and a run that
-        fails for that would count as having found the bug."""
-        getattr(owner, attribute)
+        """The decorated function stands in for `owner`'s while the bug is planted. AttributeError: it has none."""
+        getattr(owner, attribute)  # a run that fails for want of it would count as having found the bug
 
         def noted(wrong: Wrong) -> Wrong:
             self.setdefault(name, []).append((owner, attribute, wrong))

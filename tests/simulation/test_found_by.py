@@ -6,6 +6,7 @@ import pytest
 
 from scripts import refind
 from simulation.kernel.foundby import NEAR, honest_find
+from simulation.kernel.plants import Bugs
 
 
 class Toy:
@@ -63,3 +64,8 @@ def test_a_seed_that_fails_without_a_bug_is_told_once_with_what_repeats_it(
         "groups seed 5 fails WITHOUT A BUG: AssertionError: seed 5"
         " | again: scripts/prove --only groups --first 5 --count 1\n"
     )
+
+
+def test_a_bug_stands_in_for_what_is_there() -> None:
+    with pytest.raises(AttributeError, match="gone"):
+        Bugs().bug("planted in what was renamed", dict, "gone")
