@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import selectors
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
@@ -14,6 +15,7 @@ import orjson
 
 from tests.waits import WAIT_S
 
+SHOWN_MAX = 4_000
 ANSWER_S_MAX = 2 * WAIT_S  # the clients wait so long for what must happen, and then say what did
 
 
@@ -21,11 +23,12 @@ class PeerProcess:
     """`command` answers each line that it is told with one line."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+        self._complaints = tempfile.TemporaryFile()
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self._complaints,
             env={**os.environ, **(environment or {})},
         )
         self._received = b""
@@ -36,6 +39,7 @@ class PeerProcess:
     def __exit__(self, *error: object) -> None:
         self._process.kill()
         self._process.communicate()
+        self._complaints.close()
 
     def ask(self, *words: object) -> dict[str, Any]:
         """Has it do one thing; fails on what it could not do."""
@@ -58,7 +62,12 @@ class PeerProcess:
             while b"\n" not in self._received:
                 assert selector.select(ANSWER_S_MAX), f"no answer to {words} for {ANSWER_S_MAX} s"
                 data = os.read(self._process.stdout.fileno(), 65536)
-                assert data, f"the client ended with {self._process.wait()} at {words}"
+                assert data, f"the client ended with {self._process.wait()} at {words}: {self._complained()}"
                 self._received += data
         line, _, self._received = self._received.partition(b"\n")
         return line
+
+    def _complained(self) -> str:
+        """The end of what it wrote to stderr."""
+        self._complaints.seek(0)
+        return self._complaints.read().decode("utf-8", "replace")[-SHOWN_MAX:]

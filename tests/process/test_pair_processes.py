@@ -14,6 +14,7 @@ def test_a_pair_keeps_what_it_acknowledged_through_kills_of_either(tmp_path: Pat
         pair.create_topic()
         assert pair.send(b"alone")[0].status is SendStatus.SLAVE_NOT_AVAILABLE
         pair.start(1)
+        pair.wait_for(lambda: pair.slaves_level() == 1)  # a new slave begins with the master's last segment
         sent = bodies("first", 100)
         pair.send_until_acknowledged(sent[0])
         assert {result.status for result in pair.send(*sent[1:])} == {SendStatus.SEND_OK}

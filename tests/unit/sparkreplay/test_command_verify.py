@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from sparkreplay.check.verify import StretchReport, VerifyJob, verify_stretch
+from sparkreplay.check.findings import Findings
+from sparkreplay.check.verify import StretchReport, VerifyJob, check_small_files, verify_stretch
+from sparkreplay.store.files import LocalFiles
 from sparkreplay.store.snapshot import StoreSnapshot, open_store
 from tests.unit.sparkreplay.commandline import Done, mqreplay, two_days
 from tests.unit.sparkreplay.storefolder import StoreFolder
@@ -331,3 +333,17 @@ def test_the_crc_of_a_whole_record_is_checked_when_asked_for(tmp_path: Path) -> 
     StoreFolder(tmp_path).write_epochs(((1, 0),))
     assert told(verify(tmp_path)) == []
     assert told(verify(tmp_path, options=("--record-crc",))) == [("record", 415)]
+
+
+def test_a_log_that_goes_on_while_it_is_checked_is_no_finding(tmp_path: Path) -> None:
+    with_queues(two_days(tmp_path))
+    store = open_store(LocalFiles(str(tmp_path)))
+    end = store.segments[-1].end_offset
+    (tmp_path / "commitlog" / f"{end:020d}").write_bytes(bytes(end - store.segments[-1].start_offset))
+    checkpoint = bytearray((tmp_path / "checkpoint").read_bytes())
+    findings = Findings()
+    for confirm in (end + 1, end + store.segments[-1].size_bytes + 1):
+        struct.pack_into(">q", checkpoint, 32, confirm)
+        (tmp_path / "checkpoint").write_bytes(checkpoint)
+        check_small_files(store, findings)
+    assert [finding.offset for finding in findings.kept] == [confirm]

@@ -6,10 +6,16 @@ import io.openmessaging.storage.dledger.protocol.LeadershipTransferResponse;
 
 /** Upstream's client of a DLedger group: appends a body, gets it, asks for one that is not there, hands over. */
 public class DLedgerPeer {
+    /** It gives up after three seconds, which a machine may let a process stand still. */
+    private static final int ATTEMPTS_MORE = 20;
+
     public static void main(String[] args) throws Exception {
         DLedgerClient client = new DLedgerClient(args[0], args[1]);
         client.startup();
         AppendEntryResponse appended = client.append(args[2].getBytes("UTF-8"));
+        for (int more = 0; more < ATTEMPTS_MORE && appended.getCode() != 200; more++) {
+            appended = client.append(args[2].getBytes("UTF-8"));
+        }
         System.out.println("append " + appended.getCode() + " " + appended.getIndex() + " " + appended.getPos());
         GetEntriesResponse got = client.get(appended.getIndex());
         for (DLedgerEntry entry : got.getEntries()) {
