@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 
 from simulation.kernel.garbage import SELDOM, seldom_collected
 
@@ -12,3 +13,16 @@ def test_a_world_is_seldom_collected_and_nothing_is_left_of_that_after_it() -> N
         assert gc.get_freeze_count() > 0
     assert gc.get_threshold() == before
     assert gc.get_freeze_count() == 0
+
+
+class Left:
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_what_a_former_world_left_is_gone() -> None:
+    with seldom_collected():
+        left = weakref.ref(Left())
+        assert left() is not None
+    with seldom_collected():
+        assert left() is None
