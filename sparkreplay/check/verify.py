@@ -215,7 +215,7 @@ def check_checkpoint(store: StoreSnapshot, findings: Findings) -> None:
         page = store.files.read("checkpoint")
     except FileNotFoundError:  # a ledger has one of its own, which was read
         return
-    segments = store.log.segments(store.files)  # as they are behind it: a broker that runs has gone on since the snapshot
+    segments = store.log.segments(store.files)  # listed behind it: a broker that runs has gone on
     end = segments[-1].end_offset if segments else 0
     if len(page) != 4096:
         findings.add("checkpoint", path, None, f"is {len(page)} bytes long instead of 4096")

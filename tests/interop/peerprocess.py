@@ -23,7 +23,7 @@ class PeerProcess:
     """`command` answers each line that it is told with one line."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
-        self._complaints = tempfile.TemporaryFile()
+        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
