@@ -159,21 +159,6 @@ def without_restart(self: LedgerStore) -> None:
     """Queues stay as they are when another member's log replaces this one."""
 
 
-@bug("reads-on-while-its-log-is-replaced", LedgerStore, "_replaced_at")
-def nothing_yet(self: LedgerStore, position: int) -> None:
-    """Who reads the log hears that another member's replaces it once all files of the old one are gone."""
-
-
-store_restarted = LedgerStore._restarted  # noqa: SLF001 - to be wrapped
-
-
-@bug("reads-on-while-its-log-is-replaced", LedgerStore, "_restarted")
-def too_late(self: LedgerStore) -> None:
-    """The rest of it."""
-    self._log.replaced_at(self._member.node.log_begin())
-    store_restarted(self)
-
-
 @bug("blank-survives-a-cut", EntryLog, "cut")
 async def where_the_cut_entry_stood(self: EntryLog, count: int) -> None:
     """The log goes on where the first entry stood that was cut: at the beginning of a file, though it would fit before."""
