@@ -1,5 +1,4 @@
-"""Bugs of copies of what rotted, of queues and logs over it, and of files that go by it, planted as those of
-simulation.groups.bugs are."""
+"""Bugs of copies of what rotted, and of queues and logs over it, planted as those of simulation.groups.bugs are."""
 
 from __future__ import annotations
 
@@ -9,12 +8,11 @@ from typing import Any
 from broker.sends.delaydelivery import DelayDelivery
 from broker.sends.sendback import HandedBack, SendBack
 from broker.transactions.ending import EndTransaction
-from dledger.entry import ENTRY_HEADER_BYTES, stored_check
+from dledger.entry import stored_check
 from dledger.log import EntryLog
 from messagestore.brokerstore import BrokerStore
 from messagestore.messages import MessageToStore, QueueEntry
-from messagestore.record import Message, store_timestamp
-from raftstore.ledgerlog import LedgerLog
+from messagestore.record import Message
 from raftstore.ledgerstore import LedgerStore
 from remoting.command import RemotingCommand
 from remoting.headers.messages import ConsumerSendMsgBackHeader
@@ -97,9 +95,3 @@ def as_it_stands(self: EntryLog, count: int) -> tuple[int, int]:
         return self.begin.position, self.begin.check
     unit = self.believed_unit(last)
     return unit.end, stored_check(self.data.rest_of_file(unit.position))
-
-
-@bug("store-times-are-believed", LedgerLog, "_proven_time")
-def whatever_it_says(self: LedgerLog, head: bytes, position: int) -> int | None:
-    """A file is as old as the record behind it reads."""
-    return store_timestamp(head, ENTRY_HEADER_BYTES) or None
