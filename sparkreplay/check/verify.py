@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -21,7 +21,7 @@ from messagestore.record import (
 )
 from sparkreplay.check.findings import Findings
 from sparkreplay.check.queuecheck import Queue, QueueCheck, QueueRecords, QueueRun
-from sparkreplay.errors import LogCorrupted, NotText, SegmentGone
+from sparkreplay.errors import LogCorrupted, NotText, SegmentGone, StoreUnreadable
 from sparkreplay.read.plan import SEARCH_BYTES_MAX, begins_at, boundary_of, record_at_or_after
 from sparkreplay.records.decode import Selection, decode_chunk
 from sparkreplay.records.walk import Stretch, chunks_of
@@ -215,7 +215,9 @@ def check_checkpoint(store: StoreSnapshot, findings: Findings) -> None:
         page = store.files.read("checkpoint")
     except FileNotFoundError:  # a ledger has one of its own, which was read
         return
-    segments = store.log.segments(store.files)  # listed behind it: a broker that runs has gone on
+    segments = store.segments
+    with suppress(StoreUnreadable):  # one is missing from the middle, which is told where it is looked for
+        segments = store.log.segments(store.files)  # listed behind it: a broker that runs has gone on
     end = segments[-1].end_offset if segments else 0
     if len(page) != 4096:
         findings.add("checkpoint", path, None, f"is {len(page)} bytes long instead of 4096")
