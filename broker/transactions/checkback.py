@@ -116,20 +116,22 @@ class CheckBack:
                 self._ask(asked)
 
     async def run(self) -> None:
+        waited = False
         while True:
-            await asyncio.sleep(self._settings.transaction_check_interval / 1000)
+            await asyncio.sleep(0 if waited else self._settings.transaction_check_interval / 1000)
             try:
-                await self.round()
+                waited = await self.round()
             except (StoreError, OSError) as error:
+                waited = False
                 if self._failure.failed(str(error), self._clock.monotonic_ms()):
                     logger.error("halves cannot be read, trying on", extra=fields(why=error))
 
-    async def round(self) -> None:
+    async def round(self) -> bool:
         """Looks at every half that is open now, once; at those whose producers have no room until transactionCheckInterval has
-        passed, when the next round begins with them. StoreError, OSError."""
+        passed, and tells whether it has: then the next round is due, for others do not wait. StoreError, OSError."""
         transactions, term = self._transactions, self._transactions.term
         if transactions.open is None:
-            return
+            return False
         now_ms, looked = self._clock.monotonic_ms(), 0
         waiting: dict[str, deque[int]] = {}
         for number, root in enumerate(transactions.open.roots(), 1):
@@ -138,7 +140,7 @@ class CheckBack:
                 await asyncio.sleep(0)
             await self._room(term)
             if not self._goes_on(term):
-                return
+                return False
             half = transactions.open.find(root)
             if half is None or half.due_ms > now_ms:
                 continue
@@ -151,10 +153,11 @@ class CheckBack:
             await asyncio.sleep(DRAIN_MS / 1000)
             for group in list(waiting):
                 if not await self._look_where_room(group, waiting[group], now_ms, term):
-                    return
+                    return False
                 if not waiting[group]:
                     del waiting[group]
         transactions.note_progress()
+        return bool(waiting)
 
     def _goes_on(self, term: int) -> bool:
         transactions = self._transactions

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 from dataclasses import replace
 from typing import Any, cast
 
@@ -302,3 +303,26 @@ def test_a_producer_that_reads_takes_the_share_of_one_that_does_not(monkeypatch:
         asker.half(body)
     asker.rounds(1)
     assert len(slow) == 3 and len(asker.asked) == 9
+
+
+def test_who_does_not_read_makes_no_round_later_than_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    asker = Asker()
+    clock_runs(asker, monkeypatch, lambda: None)
+    asker.peer = ScriptedPeer(asker.asked, slow=True)
+    asker.producers[0].peer = cast(Any, asker.peer)
+    for body in LARGE:
+        asker.half(body)
+    began: list[int] = []
+    one_round = asker.check_back.round
+
+    async def counted() -> bool:
+        began.append(asker.bench.clock.ms)
+        if len(began) == 4:
+            raise asyncio.CancelledError
+        return await one_round()
+
+    monkeypatch.setattr(asker.check_back, "round", counted)
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(asker.check_back.run())
+    between = [later - before for before, later in pairwise(began)]
+    assert between == [30_000] * 3

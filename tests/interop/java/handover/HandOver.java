@@ -3,10 +3,12 @@ import java.io.InputStreamReader;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.Callable;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.Consumer;
 import java.util.function.Predicate;
 import java.util.stream.Collectors;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
@@ -221,27 +223,56 @@ public final class HandOver {
         });
     }
 
+    /**
+     * A consumer that runs. Its start fails where a machine that has just begun much else lets it wait for routes for more than
+     * three seconds, which no setting changes: then another one is made, as a person would start the program again.
+     */
+    private static <C extends ClientConfig> C started(Callable<C> made, Starting<C> start, Consumer<C> end) throws Exception {
+        for (long until = System.currentTimeMillis() + WAIT_MS;;) {
+            C consumer = made.call();
+            try {
+                start.of(consumer);
+                return consumer;
+            } catch (IllegalStateException late) {
+                end.accept(consumer);
+                if (System.currentTimeMillis() > until) {
+                    throw late;
+                }
+            }
+        }
+    }
+
+    private interface Starting<C> {
+        void of(C consumer) throws Exception;
+    }
+
     private static void consume(String[] arguments) throws Exception {
-        DefaultMQPushConsumer push = named(new DefaultMQPushConsumer(arguments[1] + "Push"), "push", arguments);
         Role pushed = role("push", false);
-        push.subscribe(arguments[1], "*");
-        push.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
-            messages.forEach(pushed::take);
-            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
-        });
-        push.start();
-        DefaultMQPushConsumer orderly = named(new DefaultMQPushConsumer(arguments[1] + "Orderly"), "orderly", arguments);
+        started(() -> {
+            DefaultMQPushConsumer push = named(new DefaultMQPushConsumer(arguments[1] + "Push"), "push", arguments);
+            push.subscribe(arguments[1], "*");
+            push.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+                messages.forEach(pushed::take);
+                return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+            });
+            return push;
+        }, DefaultMQPushConsumer::start, DefaultMQPushConsumer::shutdown);
         Role ordered = role("orderly", false);
-        orderly.subscribe(arguments[1], "*");
-        orderly.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
-            messages.forEach(ordered::take);
-            return ConsumeOrderlyStatus.SUCCESS;
-        });
-        orderly.start();
-        DefaultLitePullConsumer pull = named(new DefaultLitePullConsumer(arguments[1] + "Pull"), "pull", arguments);
+        started(() -> {
+            DefaultMQPushConsumer orderly = named(new DefaultMQPushConsumer(arguments[1] + "Orderly"), "orderly", arguments);
+            orderly.subscribe(arguments[1], "*");
+            orderly.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
+                messages.forEach(ordered::take);
+                return ConsumeOrderlyStatus.SUCCESS;
+            });
+            return orderly;
+        }, DefaultMQPushConsumer::start, DefaultMQPushConsumer::shutdown);
         Role pulled = role("pull", false);
-        pull.subscribe(arguments[1], "*");
-        pull.start();
+        DefaultLitePullConsumer pull = started(() -> {
+            DefaultLitePullConsumer made = named(new DefaultLitePullConsumer(arguments[1] + "Pull"), "pull", arguments);
+            made.subscribe(arguments[1], "*");
+            return made;
+        }, DefaultLitePullConsumer::start, DefaultLitePullConsumer::shutdown);
         Thread thread = new Thread(() -> {
             while (true) {
                 pull.poll(100).forEach(pulled::take);
