@@ -7,69 +7,33 @@ import errno
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from itertools import pairwise, permutations
-from typing import Any
+from itertools import pairwise
 
 import pytest
 
 from dledger.actions import PersistThenSend, Role
 from dledger.applying import APPLIED_A_TURN
-from dledger.errors import NotLeader, OutcomeUnknown, TooManyProposals
+from dledger.errors import NotLeader, OutcomeUnknown
 from dledger.messagejson import (
     Envelope,
     encode_request,
 )
 from dledger.messages import (
-    MessageCode,
     PushRequest,
     PushType,
     Request,
-    Response,
     ResultCode,
     TransferRequest,
     VoteRequest,
 )
-from dledger.node import DLedgerNode
 from remoting.client import RemotingClient
 from remoting.command import RemotingCommand
-from simulation.kernel.node import Node, SimulatedClock
-from simulation.kernel.world import NotReached, World
-from simulation.raft.bugs import planted
+from simulation.kernel.node import SimulatedClock
+from simulation.kernel.world import World
 from simulation.raft.check import entries_of
 from simulation.raft.group import SETTINGS, RaftGroup
 from simulation.raft.member import MemberApp
-
-
-def started(world: World, size: int = 3) -> RaftGroup:
-    group = RaftGroup(world, size)
-    group.start_all()
-    world.run_until(lambda: len(group.active()) == 1 and group.agreed(), 5_000)
-    return group
-
-
-def leader_of(group: RaftGroup) -> tuple[Node, DLedgerNode]:
-    (node,) = group.active()
-    member = group.member(node)
-    assert member is not None
-    return node, member
-
-
-def others(group: RaftGroup, node: Node) -> list[Node]:
-    return [each for each in group.nodes if each is not node]
-
-
-def proposing(node: Node, member: DLedgerNode, *bodies: bytes, timeout_ms: int = 3000) -> list[Any]:
-    """Starts a proposal in the node's process; its outcome is appended to the list."""
-    outcome: list[Any] = []
-
-    async def propose() -> None:
-        try:
-            outcome.append((await member.propose(list(bodies), timeout_ms)).results)
-        except (NotLeader, OutcomeUnknown, TooManyProposals) as error:
-            outcome.append(error)
-
-    node.spawn(propose())
-    return outcome
+from tests.simulation.raftscene import decided, leader_of, others, proposing, started
 
 
 def test_three_members_elect_one_that_serves_within_two_seconds() -> None:
@@ -174,13 +138,6 @@ def test_what_is_decided_together_is_applied_a_few_a_turn_and_reads_wait_for_all
 
 
 FORGETFUL = replace(SETTINGS, recent_bytes_max=0)
-
-
-def decided(group: RaftGroup, count: int) -> None:
-    """So many entries more, on all members that run."""
-    outcome = proposing(*leader_of(group), *(b"%d" % number for number in range(count)))
-    group.world.run_until(lambda: bool(outcome), 2_000)
-    assert len(outcome[0]) == count
 
 
 def test_a_start_applies_from_the_disk_a_few_a_turn_and_takes_part_meanwhile() -> None:
@@ -589,216 +546,3 @@ def test_a_state_machine_that_raises_ends_its_member() -> None:
         world.run_until(lambda: not node.running, 500)
         assert "entry 1 cannot be applied" in str(node.failure)
         assert outcome == [] or isinstance(outcome[0], OutcomeUnknown)
-
-
-def decided_after_ms(way_ms: int, every_ms: int, **settings: int) -> float:
-    """How long an entry takes on average, of 100 that come one after the other, where others are so far away."""
-    with World(77) as world:
-        group = RaftGroup(world, 3, settings=replace(SETTINGS, **settings))  # type: ignore[arg-type]
-        group.start_all()
-        world.run_until(group.agreed, 8_000)
-        node, member = leader_of(group)
-        for one, other in permutations(group.nodes, 2):
-            world.network.delay(one.host, other.host, way_ms, way_ms)
-        took: list[int] = []
-
-        async def propose(number: int) -> None:
-            since_ms = world.now_ms
-            await member.propose([b"%d" % number])
-            took.append(world.now_ms - since_ms)
-
-        for number in range(100):
-            node.spawn(propose(number))
-            world.run_for_ms(every_ms)
-        world.run_until(lambda: len(took) == 100, 1_000)
-        return sum(took) / len(took)
-
-
-def test_entries_for_members_far_away_do_not_wait_for_the_answers_before() -> None:
-    assert decided_after_ms(40, 3) < 100 < 110 < decided_after_ms(40, 3, pushes_in_flight_max=1)
-
-
-@pytest.mark.parametrize("reads", [33, 200])
-def test_a_proposal_does_not_wait_for_the_reads_beside_it(reads: int) -> None:
-    with World(13) as world:
-        group = started(world)
-        node, member = leader_of(group)
-        served: list[int] = []
-
-        async def read(number: int) -> None:
-            await member.read_barrier()
-            served.append(number)
-
-        for number in range(reads):
-            node.spawn(read(number))
-        outcome = proposing(node, member, b"x")
-        world.run_until(lambda: bool(outcome) and len(served) == reads, 50)
-        assert outcome == [[1]] and served == sorted(served)
-
-
-def test_proposals_wait_for_room_by_their_bytes_too() -> None:
-    with World(40) as world:
-        group = RaftGroup(world, 3, settings=replace(SETTINGS, pending_bytes_max=5_000))
-        group.start_all()
-        world.run_until(group.agreed, 5_000)
-        node, member = leader_of(group)
-        for other in others(group, node):
-            world.network.cut(node.host, other.host)
-        large = [b"x" * 1_000]
-        outcomes: list[list[Any]] = []
-        for count in (3, 2, 1):
-            outcomes.append(proposing(node, member, *(large * count)))
-            world.run_for_ms(1)
-        assert isinstance(outcomes[2][0], TooManyProposals) and outcomes[:2] == [[], []]
-        world.network.heal()
-        world.run_until(lambda: all(outcomes), 2_000)
-        assert outcomes[:2] == [[[1, 2, 3]], [[4, 5]]]
-        alone = proposing(node, member, *(large * 7))
-        world.run_until(lambda: bool(alone), 1_000)
-        assert len(alone[0]) == 7, "what is larger than the room is taken alone"
-
-
-def test_what_the_own_disk_lacks_counts_among_what_waits() -> None:
-    with World(41) as world:
-        group = RaftGroup(world, 3, settings=replace(SETTINGS, pending_bytes_max=20_000, recent_bytes_max=0))
-        group.start_all()
-        world.run_until(group.agreed, 5_000)
-        node, member = leader_of(group)
-        node.disk.stall(1_000)
-        outcomes: list[list[Any]] = []
-        for _ in range(40):
-            outcomes.append(proposing(node, member, b"x" * 1_000))
-            world.run_until(lambda: bool(outcomes[-1]), 100)
-        refused = [isinstance(outcome[0], TooManyProposals) for outcome in outcomes]
-        assert refused == sorted(refused) and 10 < refused.count(False) < 20
-        world.run_for_ms(1_000)
-        decided(group, 1)
-
-
-def a_follower_hangs_under_load() -> None:
-    """Its disk does; heartbeats are answered all the time. What it costs its leader has a limit, and the others decide."""
-    with World(42) as world:
-        settings = replace(SETTINGS, push_bytes_max=4_000, bytes_in_flight_max=8_000, recent_bytes_max=0)
-        group = RaftGroup(world, 3, settings=settings)
-        group.start_all()
-        world.run_until(group.agreed, 5_000)
-        node, member = leader_of(group)
-        hung = others(group, node)[0]
-        on_their_way, most = dict[int, int](), [0]
-        answer_of = member._conversation.answer_of
-
-        async def answering(to: str, code: MessageCode, request: Request) -> Response | None:
-            if to == hung.name and isinstance(request, PushRequest):
-                on_their_way[id(request)] = sum(len(entry.body) for entry in request.entries)
-                most.append(max(most.pop(), sum(on_their_way.values())))
-            try:
-                return await answer_of(to, code, request)
-            finally:
-                on_their_way.pop(id(request), None)
-
-        member._conversation.answer_of = answering  # type: ignore[method-assign]
-        hung.disk.stall(12_000)
-        for number in range(100):
-            outcome = proposing(node, member, b"%04d" % number + b"x" * 900)
-            world.run_until(lambda outcome=outcome: bool(outcome), 100)  # type: ignore[misc]
-            assert isinstance(outcome[0], list)
-            world.run_for_ms(100)
-        assert 4_000 < most[0] <= settings.bytes_in_flight_max
-        world.run_until(group.agreed, 10_000)
-
-
-def a_push_is_repeated_while_disks_hang() -> None:
-    with World(20) as world:
-        group = started(world)
-        node, member = leader_of(group)
-        for other in others(group, node):
-            other.disk.stall(2_000)
-        outcome = proposing(node, member, b"x")
-        world.run_for_ms(20)
-        for other in others(group, node):
-            world.network.reset(node.host, other.host)
-        world.run_for_ms(1_000)
-        assert outcome == [], "no other disk holds it"
-        world.run_until(lambda: bool(outcome), 2_000)
-        assert outcome == [[1]]
-
-
-def leaders_on_slow_disks_lose_power() -> None:
-    with World(21) as world:
-        settings = replace(SETTINGS, checkpoint_interval_ms=200)
-        group = RaftGroup(world, 3, settings=settings)
-        group.start_all()
-        for round_ in range(12):
-            world.run_until(group.agreed, 10_000)
-            node, member = leader_of(group)
-            node.disk.slow_down(150, 150)
-            for number in range(60 + 7 * round_):
-                if not member.is_active:
-                    break
-                proposing(node, member, b"%d of %d" % (number, round_))
-                world.run_for_ms(20)
-            node.kill(power_cut=True)
-            node.disk.slow_down(0.2, 2)
-            group.start(node)
-            world.run_for_ms(100)
-            assert node.running, node.failure
-
-
-def a_leader_lives_on_when_all_its_connections_break() -> None:
-    with World(16) as world:
-        group = started(world)
-        node, member = leader_of(group)
-        before = (member.role, member.term)
-        for _ in range(5):
-            for other in others(group, node):
-                world.network.reset(node.host, other.host)
-            world.run_for_ms(700)
-        assert (member.role, member.term) == before
-        assert {each.leader_id for each in group.members()} == {node.name}
-
-
-def a_follower_is_restarted_in_a_quiet_group() -> None:
-    with World(23) as world:
-        group = started(world)
-        away = others(group, leader_of(group)[0])[0]
-        away.kill()
-        group.start(away)
-        world.run_until(group.agreed, 2_000)
-
-
-def a_follower_dies_of_its_first_answer_in_a_new_term() -> None:
-    with World(22) as world:
-        group = started(world)
-        node, member = leader_of(group)
-        away, former = others(group, node)[0], member.term
-        for other in (node, others(group, node)[1]):
-            world.network.cut(away.host, other.host)
-        node.kill()
-        group.start(node)
-        world.run_until(lambda: any(each.is_active and each.term > former for each in group.members()), 8_000)
-        away.disk.stall(2_000)
-        group.check.on_vote = lambda voter: away.kill() if voter == away.name else None
-        world.network.heal()
-        world.run_until(lambda: not away.running, 8_000)
-        group.check.on_vote = lambda voter: None
-        group.start(away)
-        world.run_until(group.agreed, 8_000)
-
-
-@pytest.mark.parametrize(
-    ("bug", "scenario"),
-    [
-        ("bodies-again-unanswered", a_follower_hangs_under_load),
-        ("push-answered-before-entries", a_push_is_repeated_while_disks_hang),
-        ("heartbeat-answered-before-vote", a_follower_dies_of_its_first_answer_in_a_new_term),
-        ("checkpoint-ahead-of-disk", leaders_on_slow_disks_lose_power),
-        ("ended-connection-is-a-dead-leader", a_leader_lives_on_when_all_its_connections_break),
-        ("restarted-untold", a_follower_is_restarted_in_a_quiet_group),
-    ],
-)
-def test_a_bug_that_seeds_seldom_meet_is_found_by_its_scenario(
-    bug: str, scenario: Callable[[], None]
-) -> None:
-    scenario()
-    with planted(bug), pytest.raises((AssertionError, NotReached)):
-        scenario()

@@ -25,7 +25,7 @@ FOUND_BY_SCENARIO = {
     "push-answered-before-entries",
     "restarted-untold",
 }
-"""In tests/simulation/test_raft_group.py and test_raft_positions.py: seeds meet them seldom."""
+"""In tests/simulation/test_raft_scenarios.py and test_raft_positions.py: seeds meet them seldom."""
 FOUND_BY_CRASH_IMAGES = {"cut-in-the-page-cache", "cut-keeps-the-blank", "void-files-count"}
 """In tests/crash/test_ledger_crash_images.py: they need a crash at one of few moments."""
 

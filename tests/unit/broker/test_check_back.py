@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from itertools import pairwise
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, cast
 
 import pytest
