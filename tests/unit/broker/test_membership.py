@@ -1,4 +1,4 @@
-"""A broker's place in its set, driven by literals. Its SyncStateSet proposals: tests/unit/ha/test_syncstateset.py."""
+"""A broker's place in its set, driven by literals. Its SyncStateSet proposals: tests/unit/ha/test_syncstateset_proposals.py."""
 
 from __future__ import annotations
 
