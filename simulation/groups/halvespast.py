@@ -3,7 +3,8 @@
 E6  each half below that offset is told done by the log that was decided: any later master, whatever its table, reads there that
     it is, and a commit that nobody told it would not look for
 
-Invariant: reads tables and the check's own copy of the log; formats are read here without the product's help."""
+Invariant: reads tables and the check's own copy of the log, whose records it reads as clients do, and nothing of what brokers
+make of them."""
 
 from __future__ import annotations
 
