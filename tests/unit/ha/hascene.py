@@ -172,6 +172,7 @@ def played_by(*ids: int, settings: HASettings = SETTINGS) -> Callable[[Scenario]
             finally:
                 for node in nodes:
                     await node.ha.stop()
+                await turns(5)  # a connection that was accepted just before is made, and closed
             assert len(asyncio.all_tasks()) == 1, asyncio.all_tasks()  # V4
 
         @wraps(scenario)
