@@ -117,7 +117,7 @@ def test_a_slave_without_room_leaves_the_set_and_the_others_go_on(cluster: Clust
 def test_a_master_without_room_refuses_what_it_cannot_store_and_keeps_the_rest(cluster: Cluster) -> None:
     asyncio.run(lead(cluster, True))
     outcomes = asyncio.run(filled(cluster, goes_on=False))
-    assert outcomes[Outcome.ACKNOWLEDGED] > 1000 and outcomes[Outcome.REFUSED] > 100
+    assert outcomes[Outcome.ACKNOWLEDGED] > 1000 and outcomes[Outcome.REFUSED] > 0
     assert said_calmly(cluster)
 
 
