@@ -17,14 +17,15 @@ from simulation.kernel.node import Node
 from simulation.kernel.world import World
 
 LOOK_MS = 10_000
-PORTS = Ports(links={RAFT_PORT: 1, BROKER_PORT: 2}, proven=RAFT_PORT, formers_max=2)
-"""Between members: one for Raft, where each proves by its words which it is, so that a newer connection on which it does so
-ends the one before. Two may be left of one host: the last one on which it did, and one that had asked for tables only when it
-was lost, for followers have a word of Raft with each other at elections. To the broker port one goes for tables and one for
-what is passed on: six of both ways between two members."""
+PORTS = Ports(links={RAFT_PORT: 1, BROKER_PORT: 2}, single=RAFT_PORT)
+"""Between members: one for Raft, which followers have with each other to ask for tables. To the broker port one goes for tables
+and one for what is passed on: six of both ways between two members."""
 NAMES_OF_THEIR_OWN = 16
 """Topics and groups that brokers and clients have without anybody's asking."""
 KINDS_OF_CALLS = 16
+SPOKEN_ON = 3
+"""Of each member: the connection on which it says which it is by its words, and those before on which it has done so within the
+last second. Those before them it has ended."""
 DEAD_LINKS = 6
 """Of each host, which lost power, with all others or alone, and whose former connections nobody has told the end of yet."""
 NOTES_OF_A_MOMENT = 2 * 1_000 // 50 + 2
@@ -83,6 +84,7 @@ class GroupBounds:
             "IndexTable._unsynced": indexes,
             "Connections.peers": DEAD_LINKS * len(self.world.nodes),
             "Conversation.calls_max": KINDS_OF_CALLS,
+            "Conversation.spoke_on[]": SPOKEN_ON,
             "IndexTable._prefixes": names + queues,
             "EntryDispatcher._told": queues,
             "ConsumeQueue._files[]": 1 + max(of_queues.values(), default=0),

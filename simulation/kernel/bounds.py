@@ -101,12 +101,11 @@ IDLE_MAX = 12
 
 class Ports(NamedTuple):
     """Where hosts that are each other's neighbours meet once nobody asks anything but they each other: port -> how many
-    connections each has with another's. Former ones, which the other host has lost, stay for LOST_MS_MAX, and on a `proven`
-    one no more than `formers_max`."""
+    connections each has with another's. Former ones, which the other host has lost, stay for LOST_MS_MAX: on a `single` one,
+    where a host has one connection at a time, one of each loss."""
 
     links: Mapping[int, int]
-    proven: int
-    formers_max: int
+    single: int
 
     @property
     def links_max(self) -> int:
@@ -173,18 +172,18 @@ class Bounds:
 
     def _links(self, node: Node, process: Process, ports: Ports) -> None:
         hosts = {each.host for each in self.nodes}
-        mutual, formers = Counter[str](), Counter[str]()
+        mutual, formers = Counter[str](), Counter[tuple[str, int]]()
         for link in self.world.network.open_of(process):
             if link.lost_us is not None:
                 lost_ms = self.world.now_ms - link.lost_us // 1000
                 told = f"{node.name} keeps a connection of port {link.port}, which {link.host} lost {lost_ms} ms ago"
                 self._expect("N2", lost_ms <= LOST_MS_MAX, told)
-                formers[link.host] += link.port == ports.proven
+                formers[link.host, link.lost_us] += link.port == ports.single
             else:
                 mutual[link.host] += 1
-        for host in hosts:
-            told = f"{node.name} keeps {formers[host]} former connections of {host} on port {ports.proven}"
-            self._expect("N2", formers[host] <= ports.formers_max, told)
+        for (host, lost_us), count in formers.items():
+            told = f"{node.name} keeps {count} connections on port {ports.single} which {host} lost at {lost_us} us"
+            self._expect("N2", count <= 1, told)
         for host, count in mutual.items():
             most = ports.links_max if host in hosts else LINKS_IDLE_MAX
             self._expect("N2", count <= most, f"{node.name} has {count} connections with {host}")
