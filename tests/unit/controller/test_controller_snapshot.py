@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Coroutine
 from itertools import count
 from typing import Any
@@ -23,7 +24,7 @@ from controller.events import (
 from controller.formerstate import let_go
 from controller.state import Replica, Replicas, ReplicasState, SyncState
 from controller.statemachine import ReplicasStateMachine
-from controller.statesnapshot import SLICE_BYTES
+from controller.statesnapshot import NAMES_AT_ONCE, SLICE_BYTES
 from dledger.errors import SnapshotUnknown
 from remoting.bodies.elections import Election
 
@@ -117,6 +118,31 @@ def test_a_slice_of_the_work_is_as_long_for_few_large_sets_as_for_many_small_one
     assert max(map(len, pieces)) <= SLICE_BYTES + longest_line
     steps = sum(1 for _ in machine.snapshot_load(data))
     assert len(data) / (SLICE_BYTES + longest_line) <= steps <= len(data) / SLICE_BYTES + 1
+
+
+class CountedName(str):
+    """Counts how often such names are compared."""
+
+    comparisons = 0
+
+    def __lt__(self, other: str) -> bool:
+        CountedName.comparisons += 1
+        return str.__lt__(self, other)
+
+
+def test_no_slice_sorts_the_names_of_all_sets() -> None:
+    machine = ReplicasStateMachine()
+    for number in range(3 * NAMES_AT_ONCE):
+        machine.state.sync_states[CountedName(number * 7919 % 100_003)] = SyncState(1, 1, frozenset({1}), 1)
+    CountedName.comparisons = 0
+    pieces, most, before = [], 0, 0
+    for piece in machine.snapshot_save():
+        pieces.append(piece)
+        most, before = max(most, CountedName.comparisons - before), CountedName.comparisons
+    names = [json.loads(line)["name"] for line in b"".join(pieces).splitlines()[1:]]
+    assert names == sorted(names)
+    assert len(names) == 3 * NAMES_AT_ONCE
+    assert NAMES_AT_ONCE < most <= NAMES_AT_ONCE * NAMES_AT_ONCE.bit_length()
 
 
 def turns_of(work: Coroutine[Any, Any, None]) -> int:
