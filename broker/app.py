@@ -295,6 +295,7 @@ class BrokerApp:
             await self._probes.stop()
         await self._manager.stop()
         await self._neighbours.leave()
+        await self.requests.pulls.all_told()
         await self._tasks.stop()
         if not forwards:
             await self.requests.forwarding.stop()

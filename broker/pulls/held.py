@@ -1,12 +1,15 @@
 """Pulls that found nothing and wait for the next message of their queue.
 
 Invariant: a held pull is in the table of its queue until it is taken out exactly once: by a message that arrives, by
-its deadline, or because its connection ended. Held pulls are bounded, beyond the bound a pull is answered at once; those of one
-connection are bounded, too, and its end costs no more than it held."""
+its deadline, or because its connection ended; or all are taken out at once, for one who answers them one by one. Held pulls are
+bounded, with those that he was not given yet, and beyond the bound a pull is answered at once; those of one connection are
+bounded, too, and its end costs no more than it held."""
 
 from __future__ import annotations
 
 import heapq
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -39,14 +42,16 @@ class HeldPulls:
         self._by_peer: dict[Peer, dict[HeldPull, None]] = {}
         self._deadlines: list[tuple[int, int, HeldPull]] = []
         self._count = 0
+        self._leaving = 0
+        """Taken out all together, and not given yet."""
         self._order = 0
 
     def __len__(self) -> int:
-        return self._count
+        return self._count + self._leaving
 
     @property
     def full(self) -> bool:
-        return self._count >= self._count_max
+        return len(self) >= self._count_max
 
     def holds_all_of(self, peer: Peer) -> bool:
         """Whether so many of this connection are held that it gets no more."""
@@ -82,22 +87,28 @@ class HeldPulls:
             heapq.heapify(self._deadlines)
         return True
 
-    def release_expired(self, now_ms: int) -> list[HeldPull]:
-        """Take out those whose time is over, and forget those whose connection is."""
-        expired: list[HeldPull] = []
+    def release_expired(self, now_ms: int) -> Iterator[HeldPull | None]:
+        """Takes out, each when it is asked for, those whose time is over at `now_ms`; None for one that already was."""
         while self._deadlines and (self._deadlines[0][0] <= now_ms or self._deadlines[0][2].done):
             pull = heapq.heappop(self._deadlines)[2]
-            if self.release(pull):
-                expired.append(pull)
-        return expired
+            yield pull if self.release(pull) else None
 
-    def release_all(self) -> list[HeldPull]:
-        """Take all out: the broker stops or changes its role."""
-        pulls = [pull for held in self._by_queue.values() for pull in held]
-        for pull in pulls:
-            self.release(pull)
-        self._deadlines.clear()
-        return pulls
+    def release_all(self) -> Iterator[HeldPull]:
+        """Takes all out, at once and for the cost of a few: they are given one by one, those of a queue in their order, and
+        nobody else finds one of them any more."""
+        queues = deque(self._by_queue.values())
+        self._by_queue, self._by_peer, self._deadlines = {}, {}, []
+        self._leaving, self._count = self._leaving + self._count, 0
+        return self._given(queues)
+
+    def _given(self, queues: deque[dict[HeldPull, None]]) -> Iterator[HeldPull]:
+        while queues:
+            pulls = deque(queues.popleft())
+            while pulls:
+                pull = pulls.popleft()
+                pull.done = True
+                self._leaving -= 1
+                yield pull
 
     def release_of(self, peer: Peer) -> None:
         """Forget the pulls of a connection that ended."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from typing import Any, Protocol
 
 from broker.clients.refusals import REJECTED, Refused
@@ -21,6 +21,7 @@ from broker.pulls.direction import MASTER_ID, Answer, Direction
 from broker.pulls.foundframe import frame_of
 from broker.pulls.held import PER_CONNECTION_MAX, HeldPull, HeldPulls
 from broker.pulls.request import PullRequest
+from broker.pulls.slices import InSlices
 from broker.tables.consumeroffsets import ConsumerOffsets
 from messagestore.errors import OffsetOutOfRange, QueueDamaged, RecordDamaged
 from messagestore.messages import GetResult, GetStatus, PropertyFilter, QueueGrew, TagFilter
@@ -130,6 +131,7 @@ class PullProcessor:
         self._totals = totals
         self._latencies = latencies
         self._elsewhere = elsewhere or self.handle
+        self._in_slices = InSlices(tasks)
         self.found = 0
 
     def handle(self, peer: Peer, command: RemotingCommand) -> Handled:
@@ -231,19 +233,33 @@ class PullProcessor:
                     self._answer_late(pull.peer, pull.request, result)
 
     def expire(self, now_ms: int) -> None:
-        """Answer the held pulls whose time is over."""
-        for pull in self._held.release_expired(now_ms):
-            self._answer_late(pull.peer, pull.request, self._read(pull.request))
+        """Answer the held pulls whose time is over, many of them in slices."""
+        self._in_slices.do(self._answered(self._held.release_expired(now_ms)))
 
     def ask_again(self) -> None:
-        """Another broker serves who comes again: answer as if the time of all were over."""
-        for pull in self._held.release_all():
-            self._answer_late(pull.peer, pull.request, self._read(pull.request))
+        """Another broker serves who comes again: answer, in slices, as if the time of all were over."""
+        self._in_slices.do(self._answered(self._held.release_all()))
 
     def release_all(self) -> None:
-        """The broker may not answer readers any more: send them to look elsewhere."""
-        for pull in self._held.release_all():
-            self._refuse(pull.peer, pull.request, ResponseCode.SYSTEM_BUSY, REJECTED)
+        """The broker may not answer readers any more: send them, in slices, to look elsewhere. Each of them, even if it may
+        again before the last one's turn comes."""
+        self._in_slices.do(self._sent_away(self._held.release_all()))
+
+    async def all_told(self) -> None:
+        """Returns, at once if it can, when everybody is who is to be answered in slices."""
+        await self._in_slices.ended()
+
+    def _answered(self, pulls: Iterator[HeldPull | None]) -> Iterator[HeldPull | None]:
+        for pull in pulls:
+            if pull is not None and not pull.peer.closed:
+                self._answer_late(pull.peer, pull.request, self._read(pull.request))
+            yield pull
+
+    def _sent_away(self, pulls: Iterator[HeldPull]) -> Iterator[HeldPull]:
+        for pull in pulls:
+            if not pull.peer.closed:
+                self._refuse(pull.peer, pull.request, ResponseCode.SYSTEM_BUSY, REJECTED)
+            yield pull
 
     def _read(self, request: PullRequest) -> GetResult:
         if request.matching is not None:

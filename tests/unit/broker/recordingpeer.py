@@ -18,6 +18,7 @@ class RecordingPeer:
     def __init__(self) -> None:
         self.attributes: dict[str, object] = {}
         self.active_at_ms = 0
+        self.closed = False
         self.writes: list[list[RemotingCommand]] = []
         self.close_callbacks: list[Callable[[Any], None]] = []
 

@@ -1,0 +1,52 @@
+"""Work on many held pulls, in slices between which others have their turn.
+
+Invariant: work is done in the order in which it was begun, each step of it once. Where nothing is left of what was begun
+before, the first SLICE steps are done at once, and all the rest by one task."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+from itertools import islice
+
+from mqruntime.tasks import Tasks
+
+SLICE = 100
+"""Answers to pulls that found nothing: each is a read and a write, together less than 0.1 ms."""
+
+
+class InSlices:
+    """`tasks` run what does not fit into a slice."""
+
+    def __init__(self, tasks: Tasks) -> None:
+        self._tasks = tasks
+        self._work: deque[Iterator[object]] = deque()
+        self._rest: asyncio.Task[None] | None = None
+
+    def do(self, work: Iterator[object]) -> None:
+        """Each item that is taken from `work` is a step of it."""
+        self._work.append(work)
+        if (self._rest is None or self._rest.done()) and self._slice():
+            self._rest = self._tasks.start(self._go_on(), name="held pulls")
+
+    async def ended(self) -> None:
+        """Returns, at once if it can, when all that was begun is done."""
+        while self._rest is not None and not self._rest.done():
+            await asyncio.wait([self._rest])
+
+    async def _go_on(self) -> None:
+        more = True
+        while more:
+            await asyncio.sleep(0)
+            more = self._slice()
+
+    def _slice(self) -> bool:
+        """Whether something may be left."""
+        steps_left = SLICE
+        while self._work:
+            steps_left -= sum(1 for _ in islice(self._work[0], steps_left))
+            if not steps_left:
+                return True
+            self._work.popleft()
+        return False

@@ -1,0 +1,198 @@
+"""Many held pulls that are answered together: in slices, each once, whatever comes in between."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from broker.pulls.held import HeldPulls
+from broker.pulls.processor import PullProcessor
+from messagestore.messages import QueueGrew
+from remoting.codes import ResponseCode
+from simulation.kernel.world import World
+from tests.unit.broker.brokerset import Cluster
+from tests.unit.broker.recordingpeer import RecordingPeer
+from tests.unit.broker.test_pull import HOLD, Bench, pull
+
+NOT_FOUND, BUSY, FOUND = ResponseCode.PULL_NOT_FOUND, ResponseCode.SYSTEM_BUSY, ResponseCode.SUCCESS
+End = Callable[[PullProcessor], None]
+
+
+def expire(processor: PullProcessor) -> None:
+    processor.expire(15_000)
+
+
+ENDS = pytest.mark.parametrize(
+    ("end", "code"),
+    [(expire, NOT_FOUND), (PullProcessor.ask_again, NOT_FOUND), (PullProcessor.release_all, BUSY)],
+    ids=["expire", "ask-again", "release-all"],
+)
+
+
+def crowd(count: int, *peers: RecordingPeer, room: int = 1_000) -> Bench:
+    """`count` held pulls of the same queue, of these connections in turn; their opaques are 0, 1, 2, ..."""
+    bench = Bench(held=HeldPulls(room))
+    hold(bench, range(count), *peers)
+    return bench
+
+
+def hold(bench: Bench, opaques: range, *peers: RecordingPeer) -> None:
+    for opaque in opaques:
+        asked = pull(**HOLD)
+        asked.opaque = opaque
+        peer = peers[opaque % len(peers)] if peers else bench.peer
+        assert bench.processor.handle(cast(Any, peer), asked) is None
+
+
+def told(peer: RecordingPeer) -> list[tuple[int, int]]:
+    """Opaque and code of each answer."""
+    return [(reply.opaque, reply.code) for reply in peer.replies]
+
+
+async def to_the_end(bench: Bench) -> list[int]:
+    """How many were answered after each turn of the loop, until all are."""
+    counts = [len(bench.peer.replies)]
+    while len(bench.held):
+        await asyncio.sleep(0)
+        counts.append(len(bench.peer.replies))
+    await bench.processor.all_told()
+    return counts
+
+
+@ENDS
+def test_a_crowd_is_answered_in_order_and_a_hundred_in_a_turn_at_most(end: End, code: int) -> None:
+    async def scenario() -> tuple[list[int], Bench]:
+        bench = crowd(250)
+        end(bench.processor)
+        return await to_the_end(bench), bench
+
+    counts, bench = asyncio.run(scenario())
+    assert sorted(set(counts)) == [100, 200, 250]
+    assert told(bench.peer) == [(opaque, code) for opaque in range(250)]
+
+
+@ENDS
+def test_a_few_are_answered_at_once(end: End, code: int) -> None:
+    bench = crowd(99)
+    end(bench.processor)  # there is no loop in which it could go on
+    assert told(bench.peer) == [(opaque, code) for opaque in range(99)] and len(bench.held) == 0
+
+
+@ENDS
+def test_a_connection_that_ends_in_between_is_told_no_more(end: End, code: int) -> None:
+    first, second = RecordingPeer(), RecordingPeer()
+
+    async def scenario() -> None:
+        bench = crowd(250, first, second)
+        end(bench.processor)
+        second.closed = True
+        (closed,) = second.close_callbacks
+        closed(second)
+        await bench.processor.all_told()
+        assert len(bench.held) == 0
+
+    asyncio.run(scenario())
+    assert told(first) == [(opaque, code) for opaque in range(0, 250, 2)]
+    assert told(second) == [(opaque, code) for opaque in range(1, 100, 2)]
+
+
+def test_a_message_that_comes_while_pulls_expire_is_given_to_those_that_still_wait() -> None:
+    async def scenario() -> Bench:
+        bench = crowd(250)
+        expire(bench.processor)
+        bench.queues.messages = [("A", b"one")]
+        bench.processor.arrived([QueueGrew("orders", 0, 1)])
+        await to_the_end(bench)
+        return bench
+
+    answers = told(asyncio.run(scenario()).peer)
+    assert answers == [(opaque, NOT_FOUND if opaque < 100 else FOUND) for opaque in range(250)]
+
+
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [(PullProcessor.ask_again, FOUND), (PullProcessor.release_all, BUSY)],
+    ids=["ask-again", "release-all"],
+)
+def test_a_message_and_a_deadline_in_between_answer_nobody_whose_turn_comes(end: End, code: int) -> None:
+    async def scenario() -> Bench:
+        bench = crowd(250)
+        end(bench.processor)
+        bench.queues.messages = [("A", b"one")]
+        bench.processor.arrived([QueueGrew("orders", 0, 1)])
+        bench.processor.moved("CG", "orders", [0])
+        bench.processor.expire(15_000)
+        assert len(bench.peer.replies) == 100
+        await to_the_end(bench)
+        return bench
+
+    first = BUSY if code == BUSY else NOT_FOUND
+    answers = told(asyncio.run(scenario()).peer)
+    assert answers == [(opaque, first if opaque < 100 else code) for opaque in range(250)]
+
+
+def test_a_pull_that_comes_in_between_waits_for_its_own_message() -> None:
+    """The role changed back."""
+
+    async def scenario() -> Bench:
+        bench = crowd(250)
+        bench.processor.release_all()
+        hold(bench, range(250, 252))
+        await bench.processor.all_told()
+        assert told(bench.peer) == [(opaque, BUSY) for opaque in range(250)] and len(bench.held) == 2
+        bench.queues.messages = [("A", b"one")]
+        bench.processor.arrived([QueueGrew("orders", 0, 1)])
+        return bench
+
+    assert told(asyncio.run(scenario()).peer)[250:] == [(250, FOUND), (251, FOUND)]
+
+
+def test_one_change_of_role_upon_the_other_answers_each_pull_once_and_in_order() -> None:
+    async def scenario() -> Bench:
+        bench = crowd(250)
+        bench.processor.ask_again()
+        hold(bench, range(250, 500))
+        bench.processor.release_all()
+        assert len(bench.peer.replies) == 100
+        await to_the_end(bench)
+        return bench
+
+    answers = told(asyncio.run(scenario()).peer)
+    assert answers == [(opaque, NOT_FOUND if opaque < 250 else BUSY) for opaque in range(500)]
+
+
+def test_those_whose_turn_has_not_come_take_the_room_of_others() -> None:
+    async def scenario() -> None:
+        bench = crowd(250, room=250)
+        bench.processor.release_all()
+        assert len(bench.held) == 150
+        hold(bench, range(250, 350))
+        refused = bench.pull(**HOLD)
+        assert refused is not None and refused.code == NOT_FOUND, "held pulls are bounded"
+        await bench.processor.all_told()
+        assert len(bench.held) == 100
+
+    asyncio.run(scenario())
+
+
+def test_a_broker_that_stops_answers_the_last_one_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.pulls.slices.SLICE", 1)
+    monkeypatch.setattr("broker.neighbours.neighbours.LEAVE_MS", 0)  # nothing else takes its time
+    with World(41) as world:
+        cluster = Cluster(world, 1, minInSyncReplicas=1)
+        cluster.start_up()
+        address = cluster.app(cluster.master).address
+
+        async def scenario() -> list[int]:
+            async with cluster.client() as client:
+                calls = [client.remoting.call(address, pull(**HOLD), 15_000) for _ in range(300)]
+                waiting = asyncio.gather(*calls)
+                await asyncio.sleep(0.1)
+                assert cluster.app(cluster.master).requests.pulls_held == 300
+                await asyncio.gather(cluster.master.stop())
+                return [reply.code for reply in await waiting]
+
+        assert cluster.run(scenario()) == [BUSY] * 300
