@@ -17,6 +17,7 @@ from broker.clients.unserved import Unserved
 from broker.metrics.latencies import Call, Latencies
 from broker.metrics.totals import Totals
 from broker.pulls.admission import PullAdmission
+from broker.pulls.arrivals import Arrivals, Listed
 from broker.pulls.direction import MASTER_ID, Answer, Direction
 from broker.pulls.foundframe import frame_of
 from broker.pulls.held import PER_CONNECTION_MAX, HeldPull, HeldPulls
@@ -58,7 +59,7 @@ ALL_OFFSETS = 1 << 63
 TOO_MANY_HELD = f"{PER_CONNECTION_MAX} pulls of this connection wait already"
 
 
-class Queues(Protocol):
+class Queues(Listed, Protocol):
     """The part of the message store that pulls read."""
 
     def get(
@@ -222,9 +223,15 @@ class PullProcessor:
                     pull.peer.send([answer])
 
     def arrived(self, grown: list[QueueGrew]) -> None:
-        """Queues grew: answer the pulls that waited for it."""
+        """Queues grew: answer the pulls that waited for it. Where several wait for a queue, none is read for whose tags did
+        not come; for one alone a read costs no more than a look at the tags."""
         for topic, queue_id, next_offset in grown:
-            for pull in self._held.waiting((topic, queue_id), next_offset):
+            waiting = self._held.waiting((topic, queue_id), next_offset)
+            came = Arrivals(self._store, topic, queue_id, next_offset) if len(waiting) > 1 else None
+            for pull in waiting:
+                if came is not None and came.unwanted_by(pull.request):
+                    pull.request.offset, pull.request.moved = next_offset, True
+                    continue
                 result = self._read(pull.request)
                 if result.status is GetStatus.NO_MATCHED_MESSAGE and not result.cold:
                     pull.request.offset = result.next_begin_offset

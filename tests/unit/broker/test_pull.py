@@ -26,7 +26,7 @@ from broker.tables.consumeroffsets import ConsumerOffsets
 from broker.tables.subscriptiongroups import SubscriptionGroups
 from broker.tables.topics import Topics
 from messagestore.errors import QueueDamaged, RecordDamaged, StoreError
-from messagestore.messages import GetResult, GetStatus, QueueGrew, TagFilter
+from messagestore.messages import GetResult, GetStatus, QueueEntry, QueueGrew, TagFilter
 from messagestore.properties import tag_hash
 from mqruntime.tasks import Tasks
 from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, SubscriptionData
@@ -74,6 +74,10 @@ class ScriptedQueues:
         found = [memoryview(body) for tag, body in seen if wanted is None or wanted(tag_hash(tag))]
         status = GetStatus.FOUND if found else GetStatus.NO_MATCHED_MESSAGE
         return GetResult(status, offset + len(seen), 0, end, len(found), 0, [], found)
+
+    def entries(self, topic: str, queue_id: int, offset: int, count: int) -> list[QueueEntry]:
+        seen = self.messages[offset : offset + count]
+        return [QueueEntry(100 * at, 100, tag_hash(tag)) for at, (tag, _) in enumerate(seen, offset)]
 
     async def load(self, result: GetResult) -> None:
         raise AssertionError("nothing is cold here")
