@@ -55,10 +55,12 @@ class Client:
         self, group: str, check: Check, *, client_id: str = "", topics: Iterable[str] = ()
     ) -> TransactionProducer:
         """A producer of messages in transactions, one of each group, to be used with `async with`; brokers ask `check` for what
-        was not ended in `topics` and where it sends to. `client_id` is this client's alone; without one it gets some."""
+        was not ended in `topics` and where it sends to. `client_id` is this client's alone; without one it gets some.
+
+        Raises `GroupTaken` while the client has another one of `group`, until that is closed."""
         producer = self.producer(group)
         known_by = client_id or f"{self.random.getrandbits(64):016x}"
-        made = TransactionProducer(
+        return TransactionProducer(
             group,
             check,
             producer=producer,
@@ -66,10 +68,8 @@ class Client:
             topics=topics,
             routes=self.routes,
             client=self.remoting,
-            on_close=self._checks.remove,
+            checks=self._checks,
         )
-        self._checks.add(made)
-        return made
 
     def consumer(self, group: str) -> PullConsumer:
         """A consumer that reads as `group`."""
@@ -97,6 +97,8 @@ class Client:
         return Introductions(group, client_id, routes=self.routes, client=self.remoting, clock=self.clock)
 
     async def close(self) -> None:
+        """Every call that is under way ends at once, with what is known of it."""
+        self._awaited.close()
         for producer in self._checks.producers():
             await producer.close()
         await self.routes.close()

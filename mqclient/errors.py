@@ -91,11 +91,24 @@ class EndOutcomeUnknown(ClientError):
         self.topic = topic
 
 
-class RequestUnanswered(ClientError):
-    """A request got no reply within `timeout_ms`. It may be stored, and somebody may have acted on it."""
+class GroupTaken(ClientError):
+    """`group` has a producer of transactions in this client already. Brokers ask a client, not a producer, so two could not be
+    told apart. Upstream: MQClientInstance.registerProducer."""
 
-    def __init__(self, topic: str, timeout_ms: int) -> None:
-        super().__init__(f"request to {topic}: no reply within {timeout_ms} ms")
+    def __init__(self, group: str) -> None:
+        what = f"group {group} has a producer of transactions in this client, whose check brokers ask"
+        super().__init__(
+            f"{what}: use that one, close it first, or make the other one in a Client of its own"
+        )
+        self.group = group
+
+
+class RequestUnanswered(ClientError):
+    """A request got no reply in its time, or before the client was closed. It may be stored, and somebody may have acted
+    on it."""
+
+    def __init__(self, topic: str, why: str) -> None:
+        super().__init__(f"request to {topic}: {why}")
         self.topic = topic
 
 

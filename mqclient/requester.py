@@ -1,7 +1,7 @@
 """Requests that wait for a reply, and replies to them.
 
-Invariant: a request is sent at most once, and its call ends with the reply, or with what is known of the request. A reply that
-nobody waits for any more is refused, so that its sender hears of it."""
+Invariant: a request is sent at most once, and its call ends with the reply, or with what is known of the request, at the latest
+when the client is closed. A reply that nobody waits for any more is refused, so that its sender hears of it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mqclient.message import (
 )
 from mqclient.producer import SEND_TIMEOUT_MS, Producer
 from mqclient.route import AUTO_CREATE_QUEUES, AUTO_CREATE_TOPIC, MessageQueue
-from mqclient.routetable import RouteTable
+from mqclient.routetable import CLOSED, RouteTable
 from mqruntime.clock import Clock
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
@@ -41,23 +41,39 @@ NOWHERE = -1
 
 
 class Awaited:
-    """The replies that one client waits for, by correlation id."""
+    """The replies that one client waits for, by correlation id; None in the place of one says that the client is closed."""
 
     def __init__(self) -> None:
-        self._futures: dict[str, asyncio.Future[StoredMessage]] = {}
+        self._futures: dict[str, asyncio.Future[StoredMessage | None]] = {}
+        self._closed = False
+        self._asked = 0
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, self._arrived)
 
+    def new_id(self, client_id: str, group: str) -> str:
+        """A correlation id that no other request of this client has, whichever requester makes it."""
+        self._asked += 1
+        return f"{client_id}/{group}/{self._asked}"
+
     @contextmanager
-    def reply_to(self, correlation_id: str) -> Iterator[asyncio.Future[StoredMessage]]:
+    def reply_to(self, correlation_id: str) -> Iterator[asyncio.Future[StoredMessage | None]]:
         """Its reply, for as long as somebody waits."""
-        future: asyncio.Future[StoredMessage] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[StoredMessage | None] = asyncio.get_running_loop().create_future()
         self._futures[correlation_id] = future
+        if self._closed:
+            future.set_result(None)
         try:
             yield future
         finally:
             del self._futures[correlation_id]
+
+    def close(self) -> None:
+        """No reply is waited for any more."""
+        self._closed = True
+        for future in self._futures.values():
+            if not future.done():
+                future.set_result(None)
 
     def _arrived(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         header = ReplyMessageHeader.from_ext(command.ext)
@@ -109,7 +125,6 @@ class Requester:
         self._routes = routes
         self._client = client
         self._clock = clock
-        self._requests = 0
 
     async def request(
         self,
@@ -126,8 +141,7 @@ class Requester:
 
         Raises `SendRefused`, `SendOutcomeUnknown` and `RequestUnanswered`.
         """
-        self._requests += 1
-        correlation_id = f"{self._client_id}/{self._producer.group}/{self._requests}"
+        correlation_id = self._awaited.new_id(self._client_id, self._producer.group)
         asked = {CORRELATION_ID: correlation_id, REPLY_TO_CLIENT: self._client_id, TTL: str(timeout_ms)}
         own = {name: text for name, text in (("KEYS", keys), ("TAGS", tags)) if text}
         message = OutgoingMessage(body, {**own, **(properties or {}), **asked})
@@ -138,9 +152,12 @@ class Requester:
                         [topic], timeout_ms // INTRODUCTION_PART, fresh_ms=HEARTBEAT_MS
                     )
                     await self._producer.send_message(topic, message, timeout_ms=timeout_ms)
-                    return await reply
+                    message_back = await reply
             except TimeoutError:
-                raise RequestUnanswered(topic, timeout_ms) from None
+                raise RequestUnanswered(topic, f"no reply within {timeout_ms} ms") from None
+        if message_back is None:
+            raise RequestUnanswered(topic, CLOSED)
+        return message_back
 
     async def reply(
         self,

@@ -61,10 +61,19 @@ class RouteTable:
         if entry.route is None:
             if self.closed:
                 raise RouteUnknown(topic, CLOSED)
-            return await asyncio.shield(self._ask(topic, entry))
+            return await self._answer(topic, self._ask(topic, entry))
         if self._clock.monotonic_ms() - (entry.asked_ms or 0) > AGE_MS_MAX:
             self._renew(topic, entry)
         return entry.route
+
+    async def _answer(self, topic: str, asking: asyncio.Task[TopicRoute]) -> TopicRoute:
+        """What `asking` comes to; a caller that gives up leaves it to the others."""
+        try:
+            return await asyncio.shield(asking)
+        except asyncio.CancelledError:
+            if not (asking.cancelled() and self.closed):
+                raise
+            raise RouteUnknown(topic, CLOSED) from None
 
     async def to_send(self, topic: str) -> TopicRoute:
         """As `get`; where no broker has the topic yet, the queues in which a first message makes it, on the brokers that allow
@@ -120,7 +129,7 @@ class RouteTable:
         if entry.asking is None:
             entry.asked_ms = self._clock.monotonic_ms()
             loop = asyncio.get_running_loop()
-            entry.asking = loop.create_task(self._fetch(topic), name=f"route of {topic}")
+            entry.asking = loop.create_task(self._asked(topic), name=f"route of {topic}")
             entry.asking.add_done_callback(lambda task: self._answered(topic, entry, task))
         return entry.asking
 
@@ -131,14 +140,6 @@ class RouteTable:
         if entry.stale:
             entry.stale = False
             self._renew(topic, entry)
-
-    async def _fetch(self, topic: str) -> TopicRoute:
-        try:
-            return await self._asked(topic)
-        except asyncio.CancelledError:
-            if not self.closed:
-                raise
-            raise RouteUnknown(topic, CLOSED) from None
 
     async def _asked(self, topic: str) -> TopicRoute:
         reasons: list[str] = []

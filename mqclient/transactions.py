@@ -15,7 +15,7 @@ from enum import IntEnum
 from types import TracebackType
 from typing import Self
 
-from mqclient.errors import EndOutcomeUnknown, EndRefused, RouteUnknown, in_short
+from mqclient.errors import EndOutcomeUnknown, EndRefused, GroupTaken, RouteUnknown, in_short
 from mqclient.introductions import Introductions
 from mqclient.message import OutgoingMessage, RecordMalformed, StoredMessage, decode_messages
 from mqclient.producer import SEND_TIMEOUT_MS, Producer, SendResult
@@ -65,8 +65,8 @@ class Transaction:
 
 
 class TransactionProducer:
-    """One of a group; `check` says of a message of the group what became of its transaction, whoever of the group sent it.
-    Within `async with` it can be asked, about what was sent to `topics`, and to those that it sends to."""
+    """One of a group in its client; `check` says of a message of the group what became of its transaction, whoever of the group
+    sent it. Within `async with` it can be asked, about what was sent to `topics`, and to those that it sends to."""
 
     def __init__(
         self,
@@ -78,8 +78,9 @@ class TransactionProducer:
         topics: Iterable[str],
         routes: RouteTable,
         client: RemotingClient,
-        on_close: Callable[[TransactionProducer], None],
+        checks: CheckRequests,
     ) -> None:
+        """Raises GroupTaken."""
         self.group = group
         self._check = check
         self._producer = producer
@@ -87,9 +88,10 @@ class TransactionProducer:
         self._topics = dict.fromkeys(topics)
         self._routes = routes
         self._client = client
-        self._on_close = on_close
+        self._checks = checks
         self._beating: asyncio.Task[None] | None = None
         self._introducing: dict[asyncio.Task[None], None] = {}
+        checks.add(self)
 
     async def send(
         self,
@@ -162,7 +164,7 @@ class TransactionProducer:
 
     async def close(self) -> None:
         """It is asked no more."""
-        self._on_close(self)
+        self._checks.remove(self)
         tasks = [*self._introducing]
         if self._beating is not None:
             tasks.append(self._beating)
@@ -172,6 +174,8 @@ class TransactionProducer:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def __aenter__(self) -> Self:
+        """Raises GroupTaken: it was closed, and another one of its group was made."""
+        self._checks.add(self)
         self._beating = asyncio.create_task(self._beat(), name=f"heartbeats of {self.group}")
         return self
 
@@ -181,7 +185,7 @@ class TransactionProducer:
         await self.close()
 
     async def _beat(self) -> None:
-        while True:
+        while not self._routes.closed:
             topics = list(self._topics)
             for topic in topics:
                 self._routes.renew(topic)
@@ -198,13 +202,15 @@ class TransactionProducer:
 
 
 class CheckRequests:
-    """Answers brokers that ask (39) for the producers of this client, by group."""
+    """Answers brokers that ask (39) for the producers of this client, one of each group."""
 
     def __init__(self) -> None:
         self._producers: dict[str, TransactionProducer] = {}
 
     def add(self, producer: TransactionProducer) -> None:
-        self._producers[producer.group] = producer
+        """`producer` is asked from now on. Raises GroupTaken."""
+        if self._producers.setdefault(producer.group, producer) is not producer:
+            raise GroupTaken(producer.group)
 
     def remove(self, producer: TransactionProducer) -> None:
         if self._producers.get(producer.group) is producer:

@@ -159,6 +159,7 @@ class Peer(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         """Ends the connection after what was sent has left."""
+        self._cut_why = self._cut_why or "closed by this end"
         self.closed = True
         if self._transport is not None:
             self._transport.close()

@@ -68,6 +68,20 @@ def test_each_request_gets_the_reply_to_it(cluster: Cluster) -> None:
     assert {reply.topic for reply in replies} == {"DefaultCluster_REPLY_TOPIC"}
 
 
+def test_requesters_of_one_group_in_one_client_get_each_its_own_reply(cluster: Cluster) -> None:
+    async def scenario() -> list[bytes]:
+        async with cluster.client() as asking, cluster.client() as replying:
+            answering = asyncio.ensure_future(answered(replying, lambda asked: b"re: " + asked.plain_body()))
+            await asyncio.sleep(0.5)
+            requesters = [asking.requester("askers") for _ in range(3)]
+            calls = [each.request("orders", b"%d" % number) for number, each in enumerate(requesters)]
+            replies = await asyncio.gather(*calls)
+            answering.cancel()
+            return [reply.plain_body() for reply in replies]
+
+    assert cluster.run(scenario()) == [b"re: 0", b"re: 1", b"re: 2"]
+
+
 def test_a_request_that_nobody_answers_says_so(cluster: Cluster) -> None:
     async def scenario() -> int:
         async with cluster.client() as client:
