@@ -94,7 +94,7 @@ def default_clients(
     interval_ms: int | None = None,
 ) -> PeerProcess:
     """java/handover/HandOver.java, with the client that `jars` hold and, but for what is given here, its default settings."""
-    classes = compiled([SOURCES / "handover/HandOver.java"], jars)
+    classes = compiled([SOURCES / "handover/HandOver.java", SOURCES / "Patience.java"], jars)
     path = os.pathsep.join([str(classes), str(SOURCES), f"{jars}/*"])
     # 4.9 has a logger of its own, which no file of ours silences
     options = [f"-Duser.home={home}", "-Drocketmq.client.logLevel=WARN"]

@@ -135,20 +135,36 @@ final class Consumers {
 
     private final class Consumer {
         private final String topic;
-        private final DefaultMQPushConsumer client;
         private final Consumed consumed = new Consumed();
+        private final DefaultMQPushConsumer client;
 
-        private Consumer(String name, String topic, String group) {
+        private Consumer(String name, String topic, String group, Listening listening) throws Exception {
             this.topic = topic;
-            client = new DefaultMQPushConsumer(group);
-            client.setInstanceName(name);
-            client.setNamesrvAddr(namesrv);
-            client.setPollNameServerInterval(POLL_MS);
-            client.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
-            client.setAwaitTerminationMillisWhenShutdown(TimeUnit.SECONDS.toMillis(WAIT_S));
+            client = Patience.started(() -> {
+                DefaultMQPushConsumer made = new DefaultMQPushConsumer(group);
+                made.setInstanceName(name);
+                made.setNamesrvAddr(namesrv);
+                made.setPollNameServerInterval(POLL_MS);
+                made.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+                made.setAwaitTerminationMillisWhenShutdown(TimeUnit.SECONDS.toMillis(WAIT_S));
+                listening.of(made, topic, consumed);
+                return made;
+            }, DefaultMQPushConsumer::start, DefaultMQPushConsumer::shutdown);
         }
 
-        private void takeInOrder(Order order, int fails) throws Exception {
+        private long queues() {
+            return client.getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable().keySet().stream()
+                .filter(queue -> queue.getTopic().equals(topic)).count();
+        }
+    }
+
+    /** What a consumer subscribes to, and how it takes that. */
+    private interface Listening {
+        void of(DefaultMQPushConsumer client, String topic, Consumed consumed) throws Exception;
+    }
+
+    private static Listening inOrder(Order order, int fails) {
+        return (client, topic, consumed) -> {
             client.subscribe(topic, "*");
             client.setSuspendCurrentQueueTimeMillis(10);
             client.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
@@ -159,10 +175,11 @@ final class Consumers {
                 }
                 return ConsumeOrderlyStatus.SUCCESS;
             });
-            client.start();
-        }
+        };
+    }
 
-        private void take(String model, String expression, int fails, int max) throws Exception {
+    private static Listening asTheyCome(String model, String expression, int fails, int max) {
+        return (client, topic, consumed) -> {
             client.setMessageModel(MessageModel.valueOf(model));
             client.setMaxReconsumeTimes(max);
             client.subscribe(topic, expression.startsWith(SQL)
@@ -177,13 +194,14 @@ final class Consumers {
                 }
                 return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
             });
-            client.start();
-        }
+        };
+    }
 
-        private long queues() {
-            return client.getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable().keySet().stream()
-                .filter(queue -> queue.getTopic().equals(topic)).count();
-        }
+    private static Listening assigned() {
+        return (client, topic, consumed) -> {
+            client.setClientRebalance(false);
+            asTheyCome("CLUSTERING", "*", 0, 16).of(client, topic, consumed);
+        };
     }
 
     private boolean hasRoute(String topic) {
@@ -195,12 +213,14 @@ final class Consumers {
     }
 
     private String litePull(String topic, String group, int count) throws Exception {
-        DefaultLitePullConsumer client = new DefaultLitePullConsumer(group);
-        client.setNamesrvAddr(namesrv);
-        client.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
-        client.setAutoCommit(false);
-        client.subscribe(topic, "*");
-        client.start();
+        DefaultLitePullConsumer client = Patience.started(() -> {
+            DefaultLitePullConsumer made = new DefaultLitePullConsumer(group);
+            made.setNamesrvAddr(namesrv);
+            made.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+            made.setAutoCommit(false);
+            made.subscribe(topic, "*");
+            return made;
+        }, DefaultLitePullConsumer::start, DefaultLitePullConsumer::shutdown);
         Consumed consumed = new Consumed();
         long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(WAIT_S);
         while (consumed.keys.size() < count && System.nanoTime() < until) {
@@ -218,20 +238,15 @@ final class Consumers {
         String name = words[1];
         switch (words[0]) {
             case "consume":
-                Consumer made = new Consumer(name, words[2], words[3]);
-                consumers.put(name, made);
-                made.take(words[4], words[5], Integer.parseInt(words[6]), Integer.parseInt(words[7]));
+                Listening listening = asTheyCome(words[4], words[5], Integer.parseInt(words[6]), Integer.parseInt(words[7]));
+                consumers.put(name, new Consumer(name, words[2], words[3], listening));
                 return "{}";
             case "assign":
-                Consumer assigned = new Consumer(name, words[2], words[3]);
-                consumers.put(name, assigned);
-                assigned.client.setClientRebalance(false);
-                assigned.take("CLUSTERING", "*", 0, 16);
+                consumers.put(name, new Consumer(name, words[2], words[3], assigned()));
                 return "{}";
             case "order":
-                Consumer inOrder = new Consumer(name, words[2], words[3]);
-                consumers.put(name, inOrder);
-                inOrder.takeInOrder(orders.computeIfAbsent(words[2], topic -> new Order()), Integer.parseInt(words[4]));
+                Order begun = orders.computeIfAbsent(words[2], topic -> new Order());
+                consumers.put(name, new Consumer(name, words[2], words[3], inOrder(begun, Integer.parseInt(words[4]))));
                 return "{}";
             case "ordered":
                 Order order = orders.get(name);

@@ -47,7 +47,7 @@ import org.apache.rocketmq.tools.command.MQAdminStartup;
  * subscribe TOPIC GROUP               starts a push consumer; {}
  * reading                             waits until it has read something: a master that goes before it has shared out its
  *                                     queues costs it 20 s, its own period; {"read"}
- * drained                             ends it when it has read what is acknowledged, or after 20 s; as pull
+ * drained                             ends it when it has read what is acknowledged, or after 300 s; as pull
  * admin ARGUMENT...                   runs an mqadmin command; {"out", "err"}
  * </pre>
  *
@@ -128,6 +128,7 @@ public final class JavaClient {
 
     private String send(String how, String topic, int count, int size, String tag) throws Exception {
         AtomicInteger good = new AtomicInteger();
+        Patience.route(producer, topic);
         if (how.equals("async")) {
             CountDownLatch answered = new CountDownLatch(count);
             for (int k = 0; k < count; k++) {
@@ -273,16 +274,18 @@ public final class JavaClient {
         SendResult result = producer.send(message(topic, number, 100, TAG));
         note(topic, number, 1, result);
         byte[] body = body(number, 100);
-        boolean byOffset = Arrays.equals(body, producer.viewMessage(topic, result.getOffsetMsgId()).getBody());
+        String offsetId = result.getOffsetMsgId();
+        boolean byOffset = Arrays.equals(body, Patience.answered(() -> producer.viewMessage(topic, offsetId)).getBody());
         long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(WAIT_S);
         boolean byKey = false;
         boolean byUniqueId = false;
         while (!(byKey && byUniqueId) && System.nanoTime() < until) {
             try {
-                List<MessageExt> found =
-                    producer.queryMessage(topic, Integer.toString(number), BATCH, 0, Long.MAX_VALUE).getMessageList();
+                List<MessageExt> found = Patience.answered(() ->
+                    producer.queryMessage(topic, Integer.toString(number), BATCH, 0, Long.MAX_VALUE)).getMessageList();
                 byKey = found.size() == 1 && Arrays.equals(body, found.get(0).getBody());
-                byUniqueId = Arrays.equals(body, producer.viewMessage(topic, result.getMsgId()).getBody());
+                MessageExt viewed = Patience.answered(() -> producer.viewMessage(topic, result.getMsgId()));
+                byUniqueId = Arrays.equals(body, viewed.getBody());
             } catch (MQClientException notYet) {
                 Thread.sleep(10);
             }
@@ -296,11 +299,12 @@ public final class JavaClient {
         consumer.start();
         Reading reading = new Reading(topic);
         try {
-            for (MessageQueue queue : consumer.fetchSubscribeMessageQueues(topic)) {
-                long offset = consumer.minOffset(queue);
-                long end = consumer.maxOffset(queue);
+            for (MessageQueue queue : Patience.answered(() -> consumer.fetchSubscribeMessageQueues(topic))) {
+                long offset = Patience.answered(() -> consumer.minOffset(queue));
+                long end = Patience.answered(() -> consumer.maxOffset(queue));
                 while (offset < end) {
-                    PullResult result = consumer.pull(queue, "*", offset, BATCH);
+                    long from = offset;
+                    PullResult result = Patience.answered(() -> consumer.pull(queue, "*", from, BATCH));
                     if (result.getPullStatus() == PullStatus.FOUND) {
                         result.getMsgFoundList().forEach(reading::take);
                     }
@@ -314,20 +318,22 @@ public final class JavaClient {
     }
 
     private String subscribe(String topic, String group) throws Exception {
-        consumer = new DefaultMQPushConsumer(group);
-        consumer.setNamesrvAddr(namesrv);
-        consumer.setPollNameServerInterval(POLL_MS);
-        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
-        // else a shutdown stores the offset of before a message whose listener has returned a moment ago
-        consumer.setAwaitTerminationMillisWhenShutdown(TimeUnit.SECONDS.toMillis(WAIT_S));
-        consumer.subscribe(topic, "Tag");
         Reading reading = new Reading(topic);
         consumed = reading;
-        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
-            messages.forEach(reading::take);
-            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
-        });
-        consumer.start();
+        consumer = Patience.started(() -> {
+            DefaultMQPushConsumer made = new DefaultMQPushConsumer(group);
+            made.setNamesrvAddr(namesrv);
+            made.setPollNameServerInterval(POLL_MS);
+            made.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+            // else a shutdown stores the offset of before a message whose listener has returned a moment ago
+            made.setAwaitTerminationMillisWhenShutdown(TimeUnit.SECONDS.toMillis(WAIT_S));
+            made.subscribe(topic, "Tag");
+            made.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+                messages.forEach(reading::take);
+                return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+            });
+            return made;
+        }, DefaultMQPushConsumer::start, DefaultMQPushConsumer::shutdown);
         return "{}";
     }
 

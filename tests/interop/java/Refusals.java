@@ -16,7 +16,7 @@ import org.apache.rocketmq.remoting.protocol.RemotingCommand;
  * </pre>
  */
 final class Refusals {
-    private static final int TIMEOUT_MS = 30_000;
+    private static final int TIMEOUT_MS = 300_000;
 
     private final String namesrv;
     private final MQClientAPIImpl api;
@@ -27,17 +27,15 @@ final class Refusals {
     }
 
     private int sql92(String topic, String expression) throws Exception {
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("InteropSql92");
-        consumer.setNamesrvAddr(namesrv);
-        consumer.subscribe(topic, MessageSelector.bySql(expression));
-        consumer.registerMessageListener(
-            (MessageListenerConcurrently) (messages, context) -> ConsumeConcurrentlyStatus.CONSUME_SUCCESS);
-        try {
-            consumer.start();
-            return 0;
-        } finally {
-            consumer.shutdown();
-        }
+        Patience.started(() -> {
+            DefaultMQPushConsumer made = new DefaultMQPushConsumer("InteropSql92");
+            made.setNamesrvAddr(namesrv);
+            made.subscribe(topic, MessageSelector.bySql(expression));
+            made.registerMessageListener(
+                (MessageListenerConcurrently) (messages, context) -> ConsumeConcurrentlyStatus.CONSUME_SUCCESS);
+            return made;
+        }, DefaultMQPushConsumer::start, DefaultMQPushConsumer::shutdown).shutdown();
+        return 0;
     }
 
     private int codeOf(String[] words) throws Exception {

@@ -28,7 +28,7 @@ import org.apache.rocketmq.common.message.MessageExt;
  * </pre>
  */
 final class Requests {
-    private static final int TIMEOUT_MS = 30_000;
+    private static final int TIMEOUT_MS = 300_000;
 
     private final String namesrv;
     private final DefaultMQProducer replier;
@@ -52,9 +52,10 @@ final class Requests {
     }
 
     private void reply(MessageExt request) throws Exception {
-        String answer = "re: " + new String(request.getBody());
+        Message answer = MessageUtil.createReplyMessage(request, ("re: " + new String(request.getBody())).getBytes());
+        Patience.route(replier, answer.getTopic());
         try {
-            replier.send(MessageUtil.createReplyMessage(request, answer.getBytes()), TIMEOUT_MS);
+            replier.send(answer, TIMEOUT_MS);
         } catch (MQClientException error) {
             refused.add(((MQBrokerException) error.getCause()).getResponseCode());
         }
@@ -63,22 +64,24 @@ final class Requests {
     private String answer(String topic, String group) throws Exception {
         replier.start();
         asker.start();
-        consumer = new DefaultMQPushConsumer(group);
-        consumer.setNamesrvAddr(namesrv);
-        consumer.setInstanceName("answering");
-        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
-        consumer.subscribe(topic, "*");
-        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
-            for (MessageExt message : messages) {
-                try {
-                    reply(message);
-                } catch (Exception error) {
-                    return ConsumeConcurrentlyStatus.RECONSUME_LATER;
+        consumer = Patience.started(() -> {
+            DefaultMQPushConsumer made = new DefaultMQPushConsumer(group);
+            made.setNamesrvAddr(namesrv);
+            made.setInstanceName("answering");
+            made.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+            made.subscribe(topic, "*");
+            made.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+                for (MessageExt message : messages) {
+                    try {
+                        reply(message);
+                    } catch (Exception error) {
+                        return ConsumeConcurrentlyStatus.RECONSUME_LATER;
+                    }
                 }
-            }
-            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
-        });
-        consumer.start();
+                return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+            });
+            return made;
+        }, DefaultMQPushConsumer::start, DefaultMQPushConsumer::shutdown);
         return "{}";
     }
 
@@ -89,6 +92,7 @@ final class Requests {
     private String ask(String topic, int count) throws Exception {
         AtomicInteger answered = new AtomicInteger();
         CountDownLatch done = new CountDownLatch(count);
+        Patience.route(asker, topic);
         for (int k = 0; k < count; k++) {
             String question = "question " + numbers.getAndIncrement();
             asker.request(new Message(topic, question.getBytes()), new RequestCallback() {

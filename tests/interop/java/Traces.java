@@ -43,21 +43,25 @@ final class Traces {
         DefaultMQProducer producer = new DefaultMQProducer(group + "Producer", true, traces);
         producer.setNamesrvAddr(namesrv);
         producer.setInstanceName(group);
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group, true, traces);
-        consumer.setNamesrvAddr(namesrv);
-        consumer.setInstanceName(group);
-        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
-        consumer.subscribe(topic, "*");
-        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
-            messages.forEach(message -> consumed.countDown());
-            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
-        });
+        producer.setSendMsgTimeout((int) TimeUnit.SECONDS.toMillis(WAIT_S));
         producer.start();
+        Patience.route(producer, topic);
         Stream.Builder<String> ids = Stream.builder();
         for (int k = 0; k < count; k++) {
             ids.add("\"" + producer.send(new Message(topic, "Tag", "key" + k, ("traced " + k).getBytes())).getMsgId() + "\"");
         }
-        consumer.start();
+        DefaultMQPushConsumer consumer = Patience.started(() -> {
+            DefaultMQPushConsumer made = new DefaultMQPushConsumer(group, true, traces);
+            made.setNamesrvAddr(namesrv);
+            made.setInstanceName(group);
+            made.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+            made.subscribe(topic, "*");
+            made.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+                messages.forEach(message -> consumed.countDown());
+                return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+            });
+            return made;
+        }, DefaultMQPushConsumer::start, DefaultMQPushConsumer::shutdown);
         consumed.await(WAIT_S, TimeUnit.SECONDS);
         ends.put(group, () -> {
             consumer.shutdown();

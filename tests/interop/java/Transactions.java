@@ -65,6 +65,7 @@ final class Transactions {
                 message.putUserProperty(pair.split("=")[0], pair.split("=")[1]);
             }
             later.put(words[3], state(words[5]));
+            Patience.route(producer, words[2]);
             for (int number = 0; ; number++) {
                 try {
                     TransactionSendResult result = producer.sendMessageInTransaction(message, state(words[4]));

@@ -3,12 +3,10 @@ import java.io.InputStreamReader;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.Set;
-import java.util.concurrent.Callable;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
-import java.util.function.Consumer;
 import java.util.function.Predicate;
 import java.util.stream.Collectors;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
@@ -223,32 +221,9 @@ public final class HandOver {
         });
     }
 
-    /**
-     * A consumer that runs. Its start fails where a machine that has just begun much else lets it wait for routes for more than
-     * three seconds, which no setting changes: then another one is made, as a person would start the program again.
-     */
-    private static <C extends ClientConfig> C started(Callable<C> made, Starting<C> start, Consumer<C> end) throws Exception {
-        for (long until = System.currentTimeMillis() + WAIT_MS;;) {
-            C consumer = made.call();
-            try {
-                start.of(consumer);
-                return consumer;
-            } catch (IllegalStateException late) {
-                end.accept(consumer);
-                if (System.currentTimeMillis() > until) {
-                    throw late;
-                }
-            }
-        }
-    }
-
-    private interface Starting<C> {
-        void of(C consumer) throws Exception;
-    }
-
     private static void consume(String[] arguments) throws Exception {
         Role pushed = role("push", false);
-        started(() -> {
+        Patience.started(() -> {
             DefaultMQPushConsumer push = named(new DefaultMQPushConsumer(arguments[1] + "Push"), "push", arguments);
             push.subscribe(arguments[1], "*");
             push.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
@@ -258,7 +233,7 @@ public final class HandOver {
             return push;
         }, DefaultMQPushConsumer::start, DefaultMQPushConsumer::shutdown);
         Role ordered = role("orderly", false);
-        started(() -> {
+        Patience.started(() -> {
             DefaultMQPushConsumer orderly = named(new DefaultMQPushConsumer(arguments[1] + "Orderly"), "orderly", arguments);
             orderly.subscribe(arguments[1], "*");
             orderly.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
@@ -268,7 +243,7 @@ public final class HandOver {
             return orderly;
         }, DefaultMQPushConsumer::start, DefaultMQPushConsumer::shutdown);
         Role pulled = role("pull", false);
-        DefaultLitePullConsumer pull = started(() -> {
+        DefaultLitePullConsumer pull = Patience.started(() -> {
             DefaultLitePullConsumer made = named(new DefaultLitePullConsumer(arguments[1] + "Pull"), "pull", arguments);
             made.subscribe(arguments[1], "*");
             return made;
