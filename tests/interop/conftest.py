@@ -12,6 +12,7 @@ import pytest
 from localcluster.cluster import Cluster
 from tests.forkedservers import forked_servers
 from tests.interop.javapeer import JavaClient
+from tests.patientclients import patient_clients
 from tests.waits import NOBODY_IS_LATE, WAIT_MS
 
 ASKED_SOON = {"transactionTimeOut": "2000", "transactionCheckInterval": "1000"}
@@ -27,7 +28,7 @@ BROKER_SETTINGS = {
 
 @pytest.fixture(scope="session", autouse=True)
 def forked() -> Iterator[None]:
-    with forked_servers():
+    with forked_servers(), patient_clients():
         yield
 
 

@@ -275,7 +275,7 @@ async def traces_of(cluster: Cluster, topic: str, wanted: set[str], events: int)
         consumer = client.consumer("InteropTraceReader")
         for queue in await consumer.queues(topic):
             start, end = await consumer.min_offset(queue), await consumer.max_offset(queue)
-            found += [message async for message in consumer.read(queue, start, end)]
+            found += [message async for message in consumer.read(queue, start, end, patience_ms=WAIT_MS)]
         lines = [line for message in found for line in message.plain_body().decode().split("\x02") if line]
         if len(lines) < events:
             raise NotYet(f"{len(lines)} of {events} events in {topic}")

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.forkedservers import forked_servers
+from tests.patientclients import patient_clients
 
 
 @pytest.fixture(scope="session", autouse=True)
 def forked() -> Iterator[None]:
-    with forked_servers():
+    with forked_servers(), patient_clients():
         yield

@@ -103,7 +103,7 @@ def send_request(topic: str, body: bytes) -> RemotingCommand:
 async def answer(address: str, command: RemotingCommand) -> RemotingCommand:
     client = RemotingClient(clock=SystemClock())
     try:
-        return await client.call(address, command, timeout_ms=3000)
+        return await client.call(address, command, WAIT_MS)
     finally:
         await client.close()
 
@@ -210,9 +210,8 @@ async def load_under(cluster: Cluster, harm: list[int]) -> list[Attempt]:
             await asyncio.gather(*(asyncio.to_thread(throw, port, GARBAGE) for port in harm))
         assert await load.acknowledged_after(clock.now_ms(), WAIT_MS, count=20)
         await load.stop()
-        assert (
-            judge(load.attempts, await read_back(client.consumer("CG"), "Harmed", load.attempts)).faults == []
-        )
+        found = await read_back(client.consumer("CG"), "Harmed", load.attempts, WAIT_MS)
+        assert judge(load.attempts, found).faults == []
         return load.attempts
 
 

@@ -21,13 +21,13 @@ async def send_at_once_and_read(namesrv: str) -> None:
     async with Client(namesrv, clock=SystemClock(), random=random.Random(1)) as client:
         producer, consumer = client.producer("BigProducers"), client.consumer("BigConsumers")
         sends = (
-            producer.send(TOPIC, bytes([number]) * BODY_BYTES, timeout_ms=60_000) for number in range(COUNT)
+            producer.send(TOPIC, bytes([number]) * BODY_BYTES, timeout_ms=WAIT_MS) for number in range(COUNT)
         )
         results = await asyncio.gather(*sends)
         assert all(result.acknowledged for result in results)
         [queue] = await consumer.queues(TOPIC)
         assert await consumer.max_offset(queue) == COUNT
-        found = [message async for message in consumer.read(queue, 0, COUNT)]
+        found = [message async for message in consumer.read(queue, 0, COUNT, patience_ms=WAIT_MS)]
         assert sorted(message.body[0] for message in found) == list(range(COUNT))
         assert {message.body.count(message.body[0]) for message in found} == {BODY_BYTES}
 

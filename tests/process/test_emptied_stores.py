@@ -55,7 +55,8 @@ def sent(cluster: Cluster, topic: str, count: int) -> list[Attempt]:
 def nothing_is_lost(cluster: Cluster, topic: str, attempts: list[Attempt]) -> None:
     async def read() -> None:
         async with Client(cluster.layout.namesrv, clock=SystemClock(), random=random.Random(2)) as client:
-            assert judge(attempts, await read_back(client.consumer("CG"), topic, attempts)).faults == []
+            found = await read_back(client.consumer("CG"), topic, attempts, WAIT_MS)
+            assert judge(attempts, found).faults == []
 
     asyncio.run(read())
 

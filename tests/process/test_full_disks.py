@@ -91,10 +91,8 @@ async def filled(cluster: Cluster, *, goes_on: bool) -> Counter[Outcome]:
             load.start()
             assert await load.acknowledged_after(clock.now_ms(), WAIT_MS, count=20)
             await load.stop()
-        assert (
-            judge(load.attempts, await read_back(client.consumer("CG"), "Filling", load.attempts)).faults
-            == []
-        )
+        found = await read_back(client.consumer("CG"), "Filling", load.attempts, WAIT_MS)
+        assert judge(load.attempts, found).faults == []
         return Counter(attempt.outcome for attempt in load.attempts)
 
 

@@ -138,7 +138,7 @@ async def read_along(consumer: PullConsumer) -> None:
 async def reads_what_strangers_sent(consumer: PullConsumer) -> None:
     """Each message can be read, or its body cannot be opened; a bomb takes no memory."""
     opened, refused = 0, 0
-    async for _, message in read_messages(consumer, STRANGE_TOPIC):
+    async for _, message in read_messages(consumer, STRANGE_TOPIC, WAIT_MS):
         try:
             message.plain_body()
             opened += 1

@@ -101,7 +101,7 @@ async def send_and_read_back(cluster: Cluster, topic: str, count: int) -> list[A
             )
 
         attempts = list(await asyncio.gather(*map(send, range(count))))
-        verdict = judge(attempts, await read_back(client.consumer("CG"), topic, attempts))
+        verdict = judge(attempts, await read_back(client.consumer("CG"), topic, attempts, WAIT_MS))
     assert verdict.faults == []
     assert verdict.read == count
     return attempts
@@ -109,7 +109,7 @@ async def send_and_read_back(cluster: Cluster, topic: str, count: int) -> list[A
 
 async def found_in(cluster: Cluster, topic: str, attempts: list[Attempt]) -> list[Found]:
     async with Client(cluster.layout.namesrv, clock=SystemClock(), random=random.Random(4)) as client:
-        return await read_back(client.consumer("CG"), topic, attempts)
+        return await read_back(client.consumer("CG"), topic, attempts, WAIT_MS)
 
 
 def test_every_broker_joins_and_every_role_is_taken(cluster: Cluster) -> None:

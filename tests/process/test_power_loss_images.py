@@ -84,7 +84,8 @@ class Brokers:
             found: set[bytes] = set()
             for queue in await consumer.queues(TOPIC):
                 end = await consumer.max_offset(queue)
-                found |= {message.body async for message in consumer.read(queue, 0, end)}
+                read = consumer.read(queue, 0, end, patience_ms=WAIT_MS)
+                found |= {message.body async for message in read}
             return found
 
     def logs(self) -> list[bytes]:

@@ -73,7 +73,7 @@ async def readable(cluster: Cluster) -> list[StoredMessage]:
         found: list[StoredMessage] = []
         for queue in await consumer.queues(TOPIC):
             begin, end = await consumer.min_offset(queue), await consumer.max_offset(queue)
-            found += [message async for message in consumer.read(queue, begin, end)]
+            found += [message async for message in consumer.read(queue, begin, end, patience_ms=WAIT_MS)]
         return found
 
 
@@ -112,7 +112,9 @@ def test_large_batched_and_delayed_messages_are_read_from_the_next_leader(cluste
             sent = [
                 await producer.send(TOPIC, large, timeout_ms=WAIT_MS),
                 await producer.send_batch(TOPIC, batch, timeout_ms=WAIT_MS),
-                await producer.send(TOPIC, b"delayed", properties={"DELAY": "2"}),  # five seconds
+                await producer.send(
+                    TOPIC, b"delayed", properties={"DELAY": "2"}, timeout_ms=WAIT_MS
+                ),  # five seconds
             ]
             assert all(result.acknowledged for result in sent)
 

@@ -49,7 +49,8 @@ async def places(cluster: Cluster, count: int) -> dict[tuple[int, int], bytes]:
             found: dict[tuple[int, int], bytes] = {}
             for queue in await consumer.queues(TOPIC):
                 end = await consumer.max_offset(queue)
-                async for message in consumer.read(queue, await consumer.min_offset(queue), end):
+                begin = await consumer.min_offset(queue)
+                async for message in consumer.read(queue, begin, end, patience_ms=WAIT_MS):
                     found[message.queue_id, message.queue_offset] = message.plain_body()
         if len(found) < count:
             raise NotYet(f"{len(found)} of {count} messages")

@@ -65,7 +65,7 @@ async def readable(cluster: Cluster) -> list[StoredMessage]:
 
 async def send(cluster: Cluster, body: bytes) -> SendStatus:
     async with Client(cluster.layout.namesrv, clock=SystemClock(), random=random.Random(2)) as client:
-        return (await client.producer("Producers").send("Orders", body)).status
+        return (await client.producer("Producers").send("Orders", body, timeout_ms=WAIT_MS)).status
 
 
 async def led_by(cluster: Cluster, name: str) -> None:

@@ -21,11 +21,13 @@ from mqclient.client import Client
 from mqclient.message import OutgoingMessage, StoredMessage
 from mqruntime.clock import SystemClock
 from tests.process.replicas import stores, until_all_hold_everything
-from tests.waits import NOBODY_IS_LATE
+from tests.waits import NOBODY_IS_LATE, WAIT_MS
 
 ROOT = Path(__file__).parents[2]
 QUEUES = 4
 MESSAGES = 3000
+SLOWLY = "30"
+"""Messages a second: a run that is to be ended early has well over a minute left by then."""
 BORN_MS = 1_600_000_000_000
 
 
@@ -35,7 +37,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         tmp_path_factory.mktemp("resend") / "cluster", broker_settings=NOBODY_IS_LATE
     ) as made:
         made.start()
-        asyncio.run(made.wait_whole())
+        asyncio.run(made.wait_whole(timeout_ms=WAIT_MS))
         asyncio.run(fill(made))
         yield made
 
@@ -61,7 +63,8 @@ async def fill(cluster: Cluster) -> None:
                     born_timestamp_ms=BORN_MS + number // 3,
                     sys_flag=1 if packed else 0,
                 )
-                assert (await producer.send_message("orders", message, queue_id=queue_id)).acknowledged
+                sent = await producer.send_message("orders", message, queue_id=queue_id, timeout_ms=WAIT_MS)
+                assert sent.acknowledged
 
         await asyncio.gather(*map(queue, range(QUEUES)))
     await until_all_hold_everything(cluster)
@@ -93,7 +96,7 @@ def told(result: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 async def received(cluster: Cluster, topic: str) -> dict[int, list[StoredMessage]]:
     queues: dict[int, list[StoredMessage]] = {}
     async with Client(cluster.layout.namesrv, clock=SystemClock(), random=random.Random(1)) as client:
-        async for queue, message in read_messages(client.consumer("check"), topic):
+        async for queue, message in read_messages(client.consumer("check"), topic, WAIT_MS):
             queues.setdefault(queue.queue_id, []).append(message)
     return queues
 
@@ -124,11 +127,11 @@ def test_a_topic_is_sent_again_as_it_was_in_each_queues_order(cluster: Cluster, 
 
 def test_a_killed_run_goes_on_from_another_replica_without_a_gap(cluster: Cluster, tmp_path: Path) -> None:
     ledger = tmp_path / "ledger"
-    more = ("--ledger", str(ledger), "--messages-per-second", "150")
+    more = ("--ledger", str(ledger), "--messages-per-second", SLOWLY)
     running = subprocess.Popen(
         command(cluster, "DefaultCluster/killed", *more), cwd=ROOT, stdout=subprocess.DEVNULL
     )
-    until_acknowledged(ledger, 300, running)
+    until_acknowledged(ledger, 60, running)
     running.send_signal(signal.SIGSTOP)  # so that it is still under way when the next one has started
     refused = resend(cluster, "DefaultCluster/killed", *more)
     assert refused.returncode == 1 and "is in use by another run" in refused.stderr
@@ -152,13 +155,13 @@ def test_an_interrupted_run_ends_with_130_and_a_master_that_dies_costs_nothing(
     ledger = tmp_path / "ledger"
     more = ("--ledger", str(ledger), "--messages-per-second")
     running = subprocess.Popen(
-        command(cluster, "DefaultCluster/slow", *more, "150"),
+        command(cluster, "DefaultCluster/slow", *more, SLOWLY),
         cwd=ROOT,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
     )
-    until_acknowledged(ledger, 200, running)
+    until_acknowledged(ledger, 60, running)
     running.send_signal(signal.SIGINT)
     _, stderr = running.communicate()
     assert running.returncode == 130 and "Traceback" not in stderr, stderr
@@ -169,12 +172,12 @@ def test_an_interrupted_run_ends_with_130_and_a_master_that_dies_costs_nothing(
         text=True,
     )
     until_acknowledged(ledger, 1 + json.loads(ledger.read_text())["acknowledged"], going_on)
-    state = asyncio.run(cluster.wait_whole())
+    state = asyncio.run(cluster.wait_whole(timeout_ms=WAIT_MS))
     master = cluster.layout.name_of(state.master_address or "") or ""
     cluster.kill([master])
     output, _ = going_on.communicate()
     cluster.start([master])
-    asyncio.run(cluster.wait_whole())
+    asyncio.run(cluster.wait_whole(timeout_ms=WAIT_MS))
     assert going_on.returncode == 0
     copies = asyncio.run(received(cluster, "slow"))
     sent = sum(len(keys(found)) for found in copies.values())

@@ -93,7 +93,7 @@ async def kept(client: Client) -> list[StoredMessage]:
         end = await consumer.max_offset(queue)
         offset = (await consumer.pull(queue, 0)).next_offset
         assert offset == await consumer.min_offset(queue) > 0
-        found += [message async for message in consumer.read(queue, offset, end)]
+        found += [message async for message in consumer.read(queue, offset, end, patience_ms=WAIT_MS)]
     return found
 
 

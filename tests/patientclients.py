@@ -1,0 +1,21 @@
+"""Clients of ours in a test's own process, which wait for a name server as long as the test does.
+
+Brokers are given up as soon as ever: that a client leaves one that stands still is part of what tests judge. No test lets name
+servers stand still, so an answer of theirs that is late says only that the machine is busy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from mqclient import routetable
+from tests.waits import WAIT_MS
+
+
+@contextmanager
+def patient_clients() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(routetable, "NAMESRV_TIMEOUT_MS", WAIT_MS)
+        yield
