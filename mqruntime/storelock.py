@@ -1,7 +1,7 @@
 """The lock that keeps two processes out of one store root.
 
 Invariant: while it is held, no other process that follows the rule (a Java broker included) opens the same
-root; the operating system drops it when the process ends, however it ends."""
+root, and nobody else in this one; the operating system drops it when the process ends, however it ends."""
 
 from __future__ import annotations
 
@@ -22,14 +22,18 @@ CURES = {
     errno.EEXIST: "move the file away that has its name",
     errno.EISDIR: "move the folder away that has the name of its lock file",
 }
+HELD: set[tuple[int, int, int]] = set()
+"""The lock files that this process holds, as process id, device and inode: to one process its own lock is no obstacle, and it
+loses that when it closes any other descriptor of the file."""
 LOCK_FILE = "lock"  # DefaultMessageStore takes a POSIX lock on byte 0 of this file
 
 
 class StoreLocked(Exception):
-    """Another process works in this store root."""
+    """Another process works in this store root, or another part of this one."""
 
     def __init__(self, path: Path | str, holder: int = 0) -> None:
-        who = f"another process (pid {holder})" if holder else "another process"
+        which = "this process" if holder == os.getpid() else "another process"
+        who = f"{which} (pid {holder})" if holder else which
         super().__init__(f"{path}: {who} holds this store; stop it, or give this one another store directory")
         self.path = path
         self.holder = holder
@@ -65,11 +69,15 @@ class RealStoreLock:
     def __init__(self, root: Path) -> None:
         self._path = root / LOCK_FILE
         self._descriptor: int | None = None
+        self._file = 0, 0, 0
+        """The one in HELD."""
 
     def acquire(self) -> None:
         assert self._descriptor is None, f"{self._path} is already held by this process"
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
+            if self._path.exists() and _file(os.stat(self._path)) in HELD:
+                raise StoreLocked(self._path, os.getpid())
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise StoreUnusable(self._path.parent, error) from error
@@ -83,11 +91,18 @@ class RealStoreLock:
             os.close(descriptor)
             raise
         self._descriptor = descriptor
+        self._file = _file(os.fstat(descriptor))
+        HELD.add(self._file)
 
     def release(self) -> None:
         if self._descriptor is not None:
+            HELD.discard(self._file)
             os.close(self._descriptor)  # closing the file drops the lock
             self._descriptor = None
+
+
+def _file(stat: os.stat_result) -> tuple[int, int, int]:
+    return os.getpid(), stat.st_dev, stat.st_ino
 
 
 def _holder(descriptor: int) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -23,6 +24,7 @@ from dledger.entry import ENTRY_HEADER_BYTES
 from dledger.messages import ResultCode
 from dledger.settings import PUSHED_BYTES_MAX
 from mqruntime.memoryruntime import MemoryFiles
+from mqruntime.realruntime import real_runtime
 from mqruntime.storelock import StoreLocked
 from remoting.errors import AddressInUse
 from tests.unit.dledger.ledgergroup import SETTINGS, LedgerGroup, until
@@ -248,7 +250,8 @@ def test_a_group_goes_on_over_the_same_files() -> None:
     played(story)
 
 
-def test_one_folder_has_one_member() -> None:
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_one_folder_has_one_member(tmp_path: Path, on_disk: bool) -> None:
     async def story() -> None:
         files = MemoryFiles()
         ones = [
@@ -256,7 +259,7 @@ def test_one_folder_has_one_member() -> None:
                 self_id="n0",
                 peers={"n0": "127.0.0.1:0"},
                 group="g",
-                runtime=files.runtime(),
+                runtime=real_runtime(tmp_path) if on_disk else files.runtime(),
                 settings=SETTINGS,
             )
             for _ in range(2)
