@@ -109,6 +109,9 @@ class DLedger:
         NotLeader, TooManyProposals, OutcomeUnknown; reads proven, entries got; how often elected, and handed over."""
         self._preferred = frozenset(preferred)
         self._lock = runtime.lock
+        self._life = asyncio.Lock()
+        self._begun = False
+        """Started or stopped."""
         self._failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self._tasks = Tasks(self._fail)
         self.clock = runtime.clock
@@ -142,8 +145,16 @@ class DLedger:
 
     async def start(self) -> None:
         """Takes part; what is known to be decided is applied on return. Raises StoreLocked, StoreUnusable, AddressInUse,
-        CannotListen, LogDamaged, LogOfAnother, MembersChanged, BadKeyValues, OSError; it is closed then."""
-        self._lock.acquire()
+        CannotListen, LogDamaged, LogOfAnother, MembersChanged, BadKeyValues, OSError; it is closed then. RuntimeError: it was
+        started or stopped before; make another."""
+        async with self._life:
+            if self._begun:
+                raise RuntimeError(f"{self.self_id} was started or stopped before; make another DLedger")
+            self._lock.acquire()
+            self._begun = True
+            await self._started()
+
+    async def _started(self) -> None:
         try:
             await self._server.start()
             await self._node.start()
@@ -158,18 +169,28 @@ class DLedger:
             self._tasks.start(give_way(self._node, self._preferred, self.transfer), name="dledger-preferred")
 
     async def stop(self) -> None:
-        """A leader hands over first, so that the others need not wait until it is missed."""
-        await self._node.hand_over()
-        await self._close()
+        """A leader hands over first, so that the others need not wait until it is missed; who is cancelled meanwhile closes
+        all the same. A start that is under way is waited for, and so is another stop."""
+        async with self._life:
+            self._begun = True
+            try:
+                await self._node.hand_over()
+            finally:
+                await self._close()
 
     async def _close(self) -> None:
+        """Cancelled, it keeps the folder, in which something may still be written: `stop` goes on then."""
         try:
-            await self._tasks.stop()
-            await self._node.stop()
-            await self._server.stop()
-            await self._client.close()
-        finally:
+            try:
+                await self._tasks.stop()
+                await self._node.stop()
+            finally:
+                await self._server.stop()
+                await self._client.close()
+        except Exception:
             self._lock.release()
+            raise
+        self._lock.release()
 
     async def wait_failed(self) -> BaseException:
         """What ended this member, once something has: a disk that fails, a state machine that raised. It answers nothing any

@@ -382,3 +382,72 @@ def test_a_member_that_cannot_start_gives_its_folder_back() -> None:
             assert not files.locked
 
     played(story)
+
+
+def test_a_member_is_started_once() -> None:
+    async def story() -> None:
+        group = LedgerGroup(1)
+        async with group:
+            with pytest.raises(RuntimeError, match="n0 was started or stopped before"):
+                await group.members["n0"].start()
+            assert (await (await group.leader()).append(b"1")).results == [None]
+        never_started = group.made("n0")
+        await never_started.stop()
+        with pytest.raises(RuntimeError, match="make another DLedger"):
+            await never_started.start()
+        assert not group.files["n0"].locked
+
+    played(story)
+
+
+def test_a_stop_waits_for_the_start_that_is_under_way_and_leaves_nothing_open(tmp_path: Path) -> None:
+    async def story() -> None:
+        group = LedgerGroup(1)
+        for _ in range(3):
+            ledger = DLedger(
+                self_id="n0", peers=group.peers, group="g", runtime=real_runtime(tmp_path), settings=SETTINGS
+            )
+            starting = asyncio.create_task(ledger.start())
+            await asyncio.sleep(0)
+            await asyncio.gather(ledger.stop(), ledger.stop())
+            assert starting.done() and not ledger.metadata.is_active
+            await starting
+
+    played(story)
+
+
+def test_a_stop_that_is_cancelled_while_it_hands_over_closes_all_the_same() -> None:
+    async def story() -> None:
+        async with LedgerGroup(1) as group:
+            leader = await group.leader()
+
+            async def never(target: str | None = None) -> ResultCode:
+                return await asyncio.get_running_loop().create_future()
+
+            leader._node.hand_over = never  # type: ignore[method-assign]
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(leader.stop(), 0.001)
+            del leader._node.hand_over
+            assert not leader.metadata.is_active and not group.files["n0"].locked
+
+    played(story)
+
+
+def test_a_stop_that_is_cancelled_while_it_closes_keeps_the_folder_until_another_ends_it() -> None:
+    async def story() -> None:
+        async with LedgerGroup(1) as group:
+            leader = await group.leader()
+            append = asyncio.create_task(leader.append(b"1"))
+            stop = asyncio.create_task(leader.stop())
+            await asyncio.sleep(0)
+            assert not leader.metadata.is_active
+            stop.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await stop
+            assert group.files["n0"].locked
+            await leader.stop()
+            assert not group.files["n0"].locked
+            with suppress(OutcomeUnknown):
+                await append
+
+    played(story)
