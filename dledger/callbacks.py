@@ -8,6 +8,7 @@ from __future__ import annotations
 from asyncio import CancelledError
 from collections.abc import Iterator
 from contextlib import contextmanager
+from inspect import iscoroutinefunction
 from typing import TypeVar
 
 from dledger.errors import CallbackFailed
@@ -22,6 +23,23 @@ def calling(name: str) -> Iterator[None]:
         yield
     except (CancelledError, GeneratorExit) as error:
         raise CallbackFailed(name, f"raised {error!r}, and nobody had cancelled it") from error
+
+
+CALLED = "apply", "apply_batch", "snapshot_save", "snapshot_load"
+
+
+def usable_machine(machine: object) -> None:
+    """Raises TypeError: `machine` has no way to apply an entry, or one that nobody would await."""
+    if not hasattr(machine, "apply") and not hasattr(machine, "apply_batch"):
+        raise TypeError(f"{type(machine).__name__} is no state machine: it has no apply, and no apply_batch")
+    for name in CALLED:
+        not_awaited(name, getattr(machine, name, None))
+
+
+def not_awaited(name: str, callback: object) -> None:
+    """Raises TypeError: calling it would do nothing at all."""
+    if iscoroutinefunction(callback):
+        raise TypeError(f"{name} must not be `async`: it is called in its turn, and nothing in it is awaited")
 
 
 def iterator(name: str, returned: Iterator[T]) -> Iterator[T]:

@@ -18,7 +18,7 @@ from typing import Self
 
 from dledger.actions import Role
 from dledger.applying import AnyStateMachine, Snapshots
-from dledger.callbacks import calling
+from dledger.callbacks import calling, not_awaited, usable_machine
 from dledger.entry import NO_INDEX, Entry
 from dledger.errors import EntryRefused, IndexOutOfRange, NotLeader, OutcomeUnknown, TooManyProposals
 from dledger.memberservice import MemberService
@@ -99,7 +99,10 @@ class DLedger:
         preferred: Collection[str] = (),
         listens_on: str | None = None,
     ) -> None:
-        """Raises ValueError: this member, or a preferred one, is not in the list."""
+        """Raises ValueError: this member, or a preferred one, is not in the list; TypeError: a state machine has no `apply` or
+        `apply_batch`, or one that is `async`."""
+        if state_machine is not None:
+            usable_machine(state_machine)
         if strangers := sorted(set(preferred) - set(peers)):
             raise ValueError(f"preferred {', '.join(strangers)}: not among the members {sorted(peers)}")
         self.group = group
@@ -211,10 +214,15 @@ class DLedger:
     async def append(self, *bodies: bytes, timeout_ms: int = TIMEOUT_MS) -> Appended:
         """Appends one entry for each body, side by side, and returns once all are decided and applied here.
 
-        Raises NotLeader, TooManyProposals, ValueError (no body, an empty or oversized one): nothing was appended;
-        OutcomeUnknown: perhaps it was."""
-        if not bodies:
-            raise ValueError("append wants one body at least")
+        Raises NotLeader, TooManyProposals, ValueError (no body, an empty or oversized one, more than may ever wait), TypeError:
+        nothing was appended; OutcomeUnknown: perhaps it was."""
+        if not 0 < len(bodies) <= self.settings.pending_proposals_max:
+            limits = f"one body at least, and {self.settings.pending_proposals_max} at most"
+            raise ValueError(f"append wants {limits}, not {len(bodies)}")
+        if not all(isinstance(body, bytes) for body in bodies):
+            raise TypeError("a body is bytes, which stay as they are; of text or a buffer give bytes(...)")
+        if not isinstance(timeout_ms, int | float):
+            raise TypeError(f"timeout_ms is a number, not {timeout_ms!r}")
         with self._counting():
             decided = await self._node.propose(bodies, timeout_ms)
         assert self._positions is not None
@@ -299,12 +307,14 @@ class DLedger:
 
     def on_role_change(self, observer: Callable[[Role, int], None]) -> None:
         """`observer(role, term)` hears of each change; of LEADER only once this member serves. It returns at once, and an
-        exception of it ends this member."""
+        exception of it ends this member. Raises TypeError: it is `async`."""
+        not_awaited("an observer of roles", observer)
         self._role_observers.append(observer)
 
     def on_commit(self, observer: Callable[[int], None]) -> None:
         """`observer(index)` hears of the end of what is decided each time that it moves, before it is applied. It returns at
-        once, and an exception of it ends this member."""
+        once, and an exception of it ends this member. Raises TypeError: it is `async`."""
+        not_awaited("an observer of decisions", observer)
         self._commit_observers.append(observer)
 
     # What happens

@@ -162,3 +162,25 @@ def test_who_is_cancelled_while_it_waits_is_cancelled_and_the_member_goes_on() -
             assert (await leader.append(b"2")).results == [2]
 
     played(story)
+
+
+def test_what_nobody_would_await_is_no_callback() -> None:
+    class Later:
+        async def apply(self, index: int, body: bytes) -> object:
+            return None
+
+    async def hears(*what: object) -> None: ...
+
+    async def story() -> None:
+        for machine, told in (
+            (Later(), "apply must not be `async`"),
+            (object(), "object is no state machine"),
+        ):
+            with pytest.raises(TypeError, match=told):
+                LedgerGroup(1, machine=lambda name, it=machine: it).made("n0")  # type: ignore[misc]
+        ledger = LedgerGroup(1).made("n0")
+        for observed in (ledger.on_role_change, ledger.on_commit):
+            with pytest.raises(TypeError, match="must not be `async`"):
+                observed(hears)  # type: ignore[operator]
+
+    played(story)

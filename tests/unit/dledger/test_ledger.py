@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -183,13 +184,43 @@ def test_more_than_may_wait_is_refused_at_once() -> None:
     async def story() -> None:
         async with LedgerGroup(1) as group:
             leader = await group.leader()
+            most = SETTINGS.pending_proposals_max
+            full = asyncio.create_task(leader.append(*[b"x"] * most))
+            await asyncio.sleep(0)
             with pytest.raises(TooManyProposals):
-                await leader.append(*[b"x"] * (SETTINGS.pending_proposals_max + 1))
+                await leader.append(b"x")
+            with pytest.raises(ValueError, match="10000 at most, not 10001"):
+                await leader.append(*[b"x"] * (most + 1))
+            assert len((await full).results) == most
             with pytest.raises(ValueError, match="one body at least"):
                 await leader.append()
             with pytest.raises(ValueError, match="1 to 1024 bytes"):
                 await leader.append(b"x" * 1025)
             assert leader.counts["too_many"] == 1
+
+    played(story)
+
+
+@pytest.mark.parametrize("body", ["text", bytearray(b"buffer"), memoryview(b"view"), [b"x"], 5, None])
+def test_what_is_no_bytes_is_not_appended(body: Any) -> None:
+    async def story() -> None:
+        async with LedgerGroup(1) as group:
+            leader = await group.leader()
+            with pytest.raises(TypeError, match="a body is bytes"):
+                await leader.append(b"1", body)
+            assert leader.metadata.last_index == 0
+
+    played(story)
+
+
+@pytest.mark.parametrize("timeout_ms", [None, "3000"])
+def test_with_a_time_that_is_no_number_nothing_is_appended(timeout_ms: Any) -> None:
+    async def story() -> None:
+        async with LedgerGroup(1) as group:
+            leader = await group.leader()
+            with pytest.raises(TypeError, match="timeout_ms is a number"):
+                await leader.append(b"1", timeout_ms=timeout_ms)
+            assert (await leader.append(b"2")).index == 1
 
     played(story)
 
