@@ -149,7 +149,9 @@ def serve_command(
 @dledger.command("append")
 @of_group
 @click.argument("bodies", nargs=-1, required=True)
-@click.option("--timeout", "timeout_ms", default=CALL_MS, show_default=True, metavar="MS")
+@click.option(
+    "--timeout", "timeout_ms", type=click.IntRange(1), default=CALL_MS, show_default=True, metavar="MS"
+)
 def append_command(peers: Mapping[str, str], group: str, bodies: tuple[str, ...], timeout_ms: int) -> None:
     """Appends an entry for each of BODIES, side by side ("-": one for each line that comes in)."""
     lines = sys.stdin.read().splitlines() if bodies == ("-",) else bodies
@@ -176,10 +178,8 @@ def get_command(peers: Mapping[str, str], group: str, index: int) -> None:
 @click.argument("target", required=False)
 def transfer_command(peers: Mapping[str, str], group: str, target: str | None) -> None:
     """Hands the leadership to TARGET, or to the member that holds most."""
-    if target is not None and target not in peers:
-        raise click.BadParameter(f"{target} is not among {', '.join(peers)}", param_hint="TARGET")
     former = asked(peers, group, lambda client: client.transfer(target))
-    click.echo(f"{former} has handed over")
+    click.echo(f"{former} leads already" if former == target else f"{former} has handed over")
 
 
 @dledger.command("members")
@@ -253,17 +253,26 @@ def listing(told: Fields) -> str:
 @dledger.command("status")
 @of_group
 def status_command(peers: Mapping[str, str], group: str) -> None:
-    """Shows each member: role, term, and how far its log goes. Exit code 1 when nobody leads."""
-    rows = asked(peers, group, lambda client: client.status())
+    """Shows each member: role, term, and how far its log goes; --peers may be an older list. Exit code 1 when nobody leads."""
+    rows, addresses = asked(peers, group, status_of)
     click.echo(
         f"{'member':10} {'address':22} {'role':10} {'term':>6} {'first':>9} {'last':>9} {'decided':>9}"
     )
     for member, told in rows.items():
-        click.echo(f"{member:10} {peers[member]:22} " + (row(told) if isinstance(told, dict) else str(told)))
+        click.echo(
+            f"{member:10} {addresses[member]:22} " + (row(told) if isinstance(told, dict) else str(told))
+        )
     if not any(isinstance(told, dict) and told.get("active") for told in rows.values()):
         raise click.ClickException(
             "nobody leads; see that a majority of the members runs and reach each other"
         )
+
+
+async def status_of(
+    client: DLedgerClient,
+) -> tuple[dict[str, Fields | RemotingError | Refused], dict[str, str]]:
+    """With the addresses of all, those too that --peers does not name."""
+    return await client.status(), client.peers
 
 
 def row(told: Fields) -> str:

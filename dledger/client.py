@@ -25,7 +25,7 @@ from dledger.messages import MessageCode, ResultCode, TransferRequest
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
-from remoting.errors import NotSent, RemotingError
+from remoting.errors import FrameTooLong, NotSent, RemotingError
 
 CALL_MS = 3000
 TRY_AGAIN_S = 0.05
@@ -81,7 +81,8 @@ class DLedgerClient:
         self._leader: str | None = None
 
     async def append(self, bodies: Sequence[bytes]) -> Answer:
-        """Appends entries side by side. Raises NotLeader (nobody leads), Refused: nothing was appended; OutcomeUnknown."""
+        """Appends entries side by side. Raises NotLeader (nobody leads), Refused, FrameTooLong: nothing was appended;
+        OutcomeUnknown."""
         fields = await self._led(ClientCode.APPEND, append_fields(bodies))
         refusals = fields.get("refusals") or {}
         return Answer(
@@ -95,15 +96,23 @@ class DLedgerClient:
         return entry_of(await self._led(ClientCode.GET, {"beginIndex": index}))
 
     async def status(self) -> dict[str, Fields | RemotingError | Refused]:
-        """What each member says of itself, or why it said nothing."""
-        answers = await asyncio.gather(*map(self._status_of, self.peers))
-        return dict(zip(self.peers, answers, strict=True))
+        """What each member says of itself, or why it said nothing; also of those that others name and the list does not."""
+        told: dict[str, Fields | RemotingError | Refused] = {}
+        while unasked := [member for member in self.peers if member not in told]:
+            answers = await asyncio.gather(*map(self._status_of, unasked))
+            told |= zip(unasked, answers, strict=True)
+            for answer in answers:
+                if isinstance(answer, dict):
+                    self._learn(answer)
+        return told
 
     async def transfer(self, target: str | None) -> str:
-        """Hands the leadership to `target`, or to whom the leader chooses; returns who led. Raises NotLeader, Refused,
-        OutcomeUnknown."""
+        """Hands the leadership to `target`, or to whom the leader chooses; returns who led, which may be `target`. Raises
+        NotLeader, Refused, OutcomeUnknown."""
         async with asyncio.timeout(self.timeout_ms / 1000):
             leader = await self._find_leader()
+        if leader == target:
+            return leader
         request = TransferRequest(NO_TERM, leader, target or "", NO_INDEX)
         body = encode_request(Envelope(self.group, CLIENT_ID, leader), request)
         command = RemotingCommand.request(MessageCode.LEADERSHIP_TRANSFER, body=body)
@@ -113,8 +122,9 @@ class DLedgerClient:
             )
         except (RemotingError, MessageError) as error:
             raise OutcomeUnknown(f"{leader} did not answer ({error})") from error
-        if fields.get("code") != ResultCode.SUCCESS:
-            raise Refused(leader, fields.get("code", 0))
+        if (code := fields.get("code", 0)) != ResultCode.SUCCESS:
+            stranger = f"{target} is not among {', '.join(self.peers)}, or does not vote"
+            raise Refused(leader, code, stranger if target and code == ResultCode.UNKNOWN_MEMBER else "")
         return leader
 
     # Its members
@@ -166,6 +176,8 @@ class DLedgerClient:
                     leader = self._leader or await self._find_leader()
                     try:
                         answer = await self._asked(leader, code, fields)
+                    except FrameTooLong:
+                        raise
                     except NotSent:
                         self._leader = None
                     except RemotingError as error:
@@ -200,8 +212,6 @@ class DLedgerClient:
         """Asks all until one says that it serves, or TimeoutError ends that."""
         while True:
             for member, told in (await self.status()).items():
-                if isinstance(told, dict):
-                    self._learn(told)
                 if isinstance(told, dict) and told.get("active"):
                     self._leader = member
                     return member

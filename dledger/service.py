@@ -56,6 +56,7 @@ class ClientService:
                 envelope = envelope_of(fields)
                 code, found = self._addressed(envelope) or await answer(fields)
             except MessageError as error:
+                found = {"remark": error.why}
                 self._bad.refused(peer.remote_address, command.code, error)
             leader_id = self._ledger.leader_id
             return command.reply(HEADER_CODE, body=encode_answer(envelope, code, leader_id, found))

@@ -13,6 +13,7 @@ from dledger.service import ClientService
 from mqruntime.clock import SystemClock
 from remoting.client import RemotingClient
 from remoting.command import RemotingCommand
+from remoting.errors import FrameTooLong
 from tests.unit.dledger.ledgergroup import LedgerGroup, until
 from tests.unit.dledger.test_ledger import Sum, played
 
@@ -118,6 +119,10 @@ def test_a_client_finds_the_leader_and_follows_it() -> None:
             assert await client.transfer(target) == first.metadata.self_id
             assert (await client.append([b"3"])).first_index > answer.first_index + 2
             assert (await group.leader()).metadata.self_id == target
+            term = first.term
+            assert await client.transfer(target) == target and first.term == term
+            with pytest.raises(Refused, match="n7 is not among n0, n1, n2, or does not vote"):
+                await client.transfer("n7")
             with pytest.raises(Refused, match="no entry with this index is decided yet"):
                 await client.get(1000)
             other = await clients.raw(
@@ -142,5 +147,19 @@ def test_what_became_of_an_append_is_told_as_it_is() -> None:
             await until(lambda: not leader.metadata.is_active)
             with pytest.raises(NotLeader):
                 await clients.client.append([b"3"])
+
+    played(story)
+
+
+def test_an_append_that_is_too_large_says_so_and_is_no_want_of_a_leader() -> None:
+    async def story() -> None:
+        async with ServedGroup(1) as group, Clients(group) as clients:
+            with pytest.raises(FrameTooLong, match="was not sent"):
+                await clients.client.append([b"x" * (1 << 20)] * 16)
+            with pytest.raises(Refused, match="1 to 1024 bytes, not 1025"):
+                await clients.client.append([b"x" * 1025])
+            with pytest.raises(Refused, match="10000 at most, not 10001"):
+                await clients.client.append([b"x"] * 10_001)
+            assert (await group.leader()).metadata.last_index == 0
 
     played(story)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from dledger import DLedger, OutcomeUnknown
-from dledger.client import Refused
+from dledger.client import DLedgerClient, Refused
 from dledger.errors import MembersChanged, NotLeader
 from dledger.membership import Change, Members, Step, encode_members
 from dledger.service import ClientService
@@ -92,6 +92,28 @@ def test_a_member_is_replaced_and_another_one_may_fail_then() -> None:
             again = await written(group, clients, b"+3")
             assert again > last
             await until(lambda: group.members["n3"].metadata.applied_index >= again)
+
+    played(story)
+
+
+def test_who_came_after_a_clients_list_is_shown_and_handed_to() -> None:
+    async def story() -> None:
+        async with ChangingGroup() as group, Clients(group) as clients:
+            address = await group.newcomer("n3")
+            await clients.client.add("n3", address, 20_000)
+            await until(lambda: (known := group.members["n3"].metadata).committed_index == known.last_index)
+            former = (await group.leader()).self_id
+            old = DLedgerClient(
+                {name: group.peers[name] for name in ("n0", "n1", "n2")}, "g", clients.remoting
+            )
+            assert await old.transfer("n3") == former
+            await group.leader()
+            fresh = DLedgerClient({name: group.peers[name] for name in ("n0", "n1")}, "g", clients.remoting)
+            told = await fresh.status()
+            assert [name for name, each in told.items() if isinstance(each, dict) and each["active"]] == [
+                "n3"
+            ]
+            assert list(told) == ["n0", "n1", "n2", "n3"] and fresh.peers["n3"] == address
 
     played(story)
 
