@@ -486,6 +486,12 @@ class DLedgerNode(Proposing):
         assert self.core is not None
         if index < self.core.log.prev_index:  # another member's snapshot stands for more
             return
+        if len(state) > self.settings.snapshot_bytes_max:  # nobody would take it, and stay behind for good
+            logger.error(
+                "self=%s the state has %d bytes, and a snapshot %d at most: none is written, and the log keeps all entries; "
+                "raise snapshot_bytes_max on all members", self.self_id, len(state), self.settings.snapshot_bytes_max,
+            )  # fmt: skip
+            return
         stated = self.core.membership.at(index)
         snapshot = Snapshot(index, self.core.log.term_at(index), state, stated=stated)
         self._take(lambda now_ms: [SaveSnapshot(snapshot)])

@@ -61,7 +61,7 @@ class DLedgerSettings:
     snapshot_chunk_bytes: int = 256 << 10
     """Of a snapshot that is sent, at a time."""
     snapshot_bytes_max: int = 256 << 20
-    """A larger state is not taken from a leader: it is held in memory until it is complete."""
+    """A larger state is not taken from a leader: it is held in memory until it is complete. So no snapshot of it is written."""
     checks_addresses: bool = True
     """A member's requests count only from the host that the peer list gives it."""
 

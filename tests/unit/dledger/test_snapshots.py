@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dledger import DLedger
 from dledger.actions import Commit, LoadChunk, PersistThenSend, Restore, Vote
 from dledger.applying import Applier
 from dledger.entry import Entry
@@ -31,6 +32,7 @@ from mqruntime.segments import RealSegmentDirectory
 from mqruntime.slices import at_once
 from mqruntime.smallfiles import RealSmallFiles
 from mqruntime.tasks import Tasks
+from tests.unit.dledger import ledgergroup
 from tests.unit.dledger.raftharness import core, elected, entries, held, replies, sent
 from tests.unit.doubles import ManualClock
 
@@ -483,3 +485,31 @@ def test_snapshots_are_made_of_what_is_applied_and_taken_in_place_of_it(tmp_path
 
     asyncio.run(run())
     assert not ended
+
+
+class LargeGroup(ledgergroup.LedgerGroup):
+    """Its members' states are larger than any of them takes; a snapshot is due every tenth entry."""
+
+    def made(self, name: str) -> DLedger:
+        self.options["settings"] = replace(
+            ledgergroup.SETTINGS, snapshot_bytes_max=1000, snapshot_entries=10, snapshot_margin_entries=0
+        )
+        machine = Sum()
+        machine.state = b"." * 1001
+        self.options |= {"state_machine": machine, "snapshots": machine}
+        return DLedger(self_id=name, peers=self.peers, runtime=self.files[name].runtime(), **self.options)
+
+
+def test_of_a_state_that_no_member_would_take_there_is_no_snapshot_and_who_lags_gets_the_log() -> None:
+    async def story() -> None:
+        async with LargeGroup() as group:
+            leader = await group.leader()
+            absent = next(name for name in group.members if name != leader.self_id)
+            await group.stop(absent)
+            for _ in range(30):
+                last = (await leader.append(b"z" * 1000)).index
+            member = await group.start(absent)
+            await ledgergroup.until(lambda: member.metadata.applied_index >= last)
+            assert leader.metadata.first_index == 0 and leader.snapshots.last_index == -1
+
+    asyncio.run(story())
