@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from broker.admin.agreement import Agreement
-from broker.tables.subscriptiongroups import NAME_LENGTH_MAX
+from broker.tables.subscriptiongroups import NAME_LENGTH_MAX, NAME_RULE, is_group_name
 from broker.tables.tables import Tables
 from remoting.bodies.body import LIST_BYTES_MAX
 from remoting.bodies.groups import MessageRequestModes, SubscriptionGroupConfig, SubscriptionGroupList
@@ -105,8 +105,8 @@ class GroupRequests:
 
 def _why_not(group: SubscriptionGroupConfig) -> str | None:
     name = group.group_name
-    if not name.strip() or len(name) > NAME_LENGTH_MAX:
-        return f"a group's name has 1 to {NAME_LENGTH_MAX} characters, {name[:NAME_LENGTH_MAX]!r} has {len(name)}"
+    if not is_group_name(name):
+        return f"{NAME_RULE}; {name[:NAME_LENGTH_MAX]!r} has {len(name)}"
     if (size := len(group.encode())) > CONFIGURATION_BYTES_MAX:
         return f"a group with its attributes has {CONFIGURATION_BYTES_MAX} bytes at most, {name!r} has {size}"
     return None

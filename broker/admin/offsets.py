@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.tables.consumeroffsets import NO_ROOM, ConsumerOffsets
-from broker.tables.subscriptiongroups import NAME_LENGTH_MAX
+from broker.tables.subscriptiongroups import NAME_RULE, is_group_name
 from broker.tables.topics import Topics
 from messagestore.brokerstore import BrokerStore
 from remoting.codes import RequestCode, ResponseCode
@@ -57,9 +57,8 @@ class OffsetRequests:
         group, topic, queue_id = header.consumer_group, self._topics.find(header.topic), header.queue_id
         if topic is None:
             return command.reply(ResponseCode.TOPIC_NOT_EXIST, f"Topic {header.topic} not exist!")
-        if len(group) > NAME_LENGTH_MAX:
-            why = f"a group has {NAME_LENGTH_MAX} characters at most"
-            return command.reply(ResponseCode.INVALID_PARAMETER, why)
+        if not is_group_name(group) and self._offsets.find(group, header.topic, queue_id) is None:
+            return command.reply(ResponseCode.INVALID_PARAMETER, NAME_RULE)
         is_queue = 0 <= queue_id < max(topic.read_queue_nums, topic.write_queue_nums)
         if not is_queue and self._offsets.find(group, header.topic, queue_id) is None:
             why = f"queueId[{queue_id}] is none of topic {header.topic}"

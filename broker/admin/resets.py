@@ -12,8 +12,9 @@ from broker.admin.agreement import Agreement
 from broker.clients.groups import Client, ConsumerGroup, ConsumerGroups
 from broker.role.membership import Membership
 from broker.settings.broker import BrokerSettings
-from broker.tables.consumeroffsets import TRANSACTIONS_GROUP
+from broker.tables.consumeroffsets import NO_ROOM, TRANSACTIONS_GROUP
 from broker.tables.offsetlimits import Key
+from broker.tables.subscriptiongroups import NAME_RULE, is_group_name
 from broker.tables.tables import Tables
 from messagestore.brokerstore import BrokerStore
 from remoting.bodies.queues import MessageQueue, QueueOffset, ResetOffsetBody, ResetOffsetListBody
@@ -83,9 +84,9 @@ class ResetRequests:
             told = group.clients.values() if group is not None else ()
             if not header.is_force:
                 wanted = self._backwards_only(header, wanted)
-        if not self._tables.resets.takes(len(wanted)):
-            return command.reply(ResponseCode.SYSTEM_ERROR, TOO_MANY)
         moves = {(header.group, header.topic, queue_id): offset for queue_id, offset in wanted.items()}
+        if (no_room := self._no_room(command, moves)) is not None:
+            return no_room
         what = f"group {header.group} was moved in {len(wanted)} queues of {header.topic}"
         answer = await self._agreement.change(command, what, lambda: self._tables.offsets.reset(moves))
         if answer.code in (ResponseCode.SUCCESS, ResponseCode.FLUSH_SLAVE_TIMEOUT):
@@ -105,6 +106,8 @@ class ResetRequests:
             return command.reply(ResponseCode.SYSTEM_ERROR, "Can not clone offsets in slave broker")
         if header.dest_group == TRANSACTIONS_GROUP:
             return command.reply(ResponseCode.NO_PERMISSION, BROKERS_OWN)
+        if not is_group_name(header.dest_group):
+            return command.reply(ResponseCode.INVALID_PARAMETER, NAME_RULE)
         offsets, source, group = (
             self._tables.offsets,
             self._consumers.find(header.src_group),
@@ -118,14 +121,22 @@ class ResetRequests:
                 offset = offsets.find(header.src_group, name, queue_id)
                 if offset is not None:
                     moves[group, name, queue_id] = offset
-        if not self._tables.resets.takes(len(moves)):
-            return command.reply(ResponseCode.SYSTEM_ERROR, TOO_MANY)
+        if (no_room := self._no_room(command, moves)) is not None:
+            return no_room
         what = f"group {group} was moved to where {header.src_group} is, in {len(moves)} queues"
         answer = await self._agreement.change(command, what, lambda: offsets.reset(moves))
         if answer.code in (ResponseCode.SUCCESS, ResponseCode.FLUSH_SLAVE_TIMEOUT):
             for _, name, queue_id in moves:
                 self._on_moved(group, name, [queue_id])
         return answer
+
+    def _no_room(self, command: RemotingCommand, moves: Mapping[Key, int]) -> RemotingCommand | None:
+        """What is moved is copied by slaves, as what is committed is."""
+        if not self._tables.resets.takes(len(moves)):
+            return command.reply(ResponseCode.SYSTEM_ERROR, TOO_MANY)
+        if not self._tables.offsets.has_room_for(moves):
+            return command.reply(ResponseCode.SYSTEM_ERROR, NO_ROOM)
+        return None
 
     def _refusal(self, command: RemotingCommand, header: ResetOffsetHeader) -> RemotingCommand | None:
         if not self._role.accepts_sends:

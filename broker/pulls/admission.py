@@ -74,35 +74,7 @@ class PullAdmission:
         if not self._reading.serves_reads:
             raise Refused(ResponseCode.SYSTEM_BUSY, REJECTED)
         limits = self._limits
-        if not limits.broker_permission & PERM_READ:
-            raise Refused(ResponseCode.NO_PERMISSION, "the broker pulling message is forbidden")
-        if command.code == RequestCode.LITE_PULL_MESSAGE and not limits.lite_pull_message_enable:
-            raise Refused(ResponseCode.NO_PERMISSION, "lite pull is disabled on this broker")
-        group = self._groups.find_or_create(header.consumer_group)
-        if group is None:
-            raise Refused(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"subscription group [{header.consumer_group}] does not exist",
-            )
-        if not group.consume_enable:
-            raise Refused(
-                ResponseCode.NO_PERMISSION, f"subscription group no permission, {header.consumer_group}"
-            )
-        topic = self._topics.find(header.topic)
-        if topic is None:
-            raise Refused(
-                ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please!"
-            )
-        if not topic.perm & PERM_READ:
-            raise Refused(
-                ResponseCode.NO_PERMISSION, f"the topic[{header.topic}] pulling message is forbidden"
-            )
-        if not 0 <= header.queue_id < topic.read_queue_nums:
-            raise Refused(
-                ResponseCode.INVALID_PARAMETER,
-                f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
-                f"topicConfig.readQueueNums:[{topic.read_queue_nums}]",
-            )
+        self._check_permitted(command.code, header.consumer_group, header.topic, header.queue_id)
         count = min(max(header.max_msg_nums, 1), limits.max_transfer_count)
         size = limits.max_transfer_bytes
         if header.max_msg_bytes is not None and header.max_msg_bytes > 0:
@@ -120,6 +92,35 @@ class PullAdmission:
             arrived_ms,
             matching=matching,
         )
+
+    def check_still_permitted(self, request: PullRequest) -> None:
+        """An administrator may have closed or deleted meanwhile what a pull waits for. Raises Refused."""
+        self._check_permitted(request.command.code, request.group, request.topic, request.queue_id)
+
+    def _check_permitted(self, code: int, group_name: str, topic_name: str, queue_id: int) -> None:
+        limits = self._limits
+        if not limits.broker_permission & PERM_READ:
+            raise Refused(ResponseCode.NO_PERMISSION, "the broker pulling message is forbidden")
+        if code == RequestCode.LITE_PULL_MESSAGE and not limits.lite_pull_message_enable:
+            raise Refused(ResponseCode.NO_PERMISSION, "lite pull is disabled on this broker")
+        group = self._groups.find_or_create(group_name)
+        if group is None:
+            raise Refused(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group [{group_name}] does not exist"
+            )
+        if not group.consume_enable:
+            raise Refused(ResponseCode.NO_PERMISSION, f"subscription group no permission, {group_name}")
+        topic = self._topics.find(topic_name)
+        if topic is None:
+            raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic_name}] not exist, apply first please!")
+        if not topic.perm & PERM_READ:
+            raise Refused(ResponseCode.NO_PERMISSION, f"the topic[{topic_name}] pulling message is forbidden")
+        if not 0 <= queue_id < topic.read_queue_nums:
+            raise Refused(
+                ResponseCode.INVALID_PARAMETER,
+                f"queueId[{queue_id}] is illegal, topic:[{topic_name}] "
+                f"topicConfig.readQueueNums:[{topic.read_queue_nums}]",
+            )
 
     def _filter(
         self, peer: Peer, header: PullMessageHeader

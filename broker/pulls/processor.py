@@ -232,6 +232,11 @@ class PullProcessor:
                 if came is not None and came.unwanted_by(pull.request):
                     pull.request.offset, pull.request.moved = next_offset, True
                     continue
+                refused = self._forbidden(pull.request)
+                if refused is not None:
+                    if self._held.release(pull):
+                        self._refuse(pull.peer, pull.request, refused.code, refused.remark)
+                    continue
                 result = self._read(pull.request)
                 if result.status is GetStatus.NO_MATCHED_MESSAGE and not result.cold:
                     pull.request.offset = result.next_begin_offset
@@ -259,7 +264,11 @@ class PullProcessor:
     def _answered(self, pulls: Iterator[HeldPull | None]) -> Iterator[HeldPull | None]:
         for pull in pulls:
             if pull is not None and not pull.peer.closed:
-                self._answer_late(pull.peer, pull.request, self._read(pull.request))
+                refused = self._forbidden(pull.request)
+                if refused is not None:
+                    self._refuse(pull.peer, pull.request, refused.code, refused.remark)
+                else:
+                    self._answer_late(pull.peer, pull.request, self._read(pull.request))
             yield pull
 
     def _sent_away(self, pulls: Iterator[HeldPull]) -> Iterator[HeldPull]:
@@ -267,6 +276,14 @@ class PullProcessor:
             if not pull.peer.closed:
                 self._refuse(pull.peer, pull.request, ResponseCode.SYSTEM_BUSY, REJECTED)
             yield pull
+
+    def _forbidden(self, request: PullRequest) -> Refused | None:
+        """Why a pull that waited gets nothing, as who asks anew does: its topic or group was closed or deleted meanwhile."""
+        try:
+            self._admission.check_still_permitted(request)
+        except Refused as refused:
+            return refused
+        return None
 
     def _read(self, request: PullRequest) -> GetResult:
         if request.matching is not None:

@@ -2,12 +2,12 @@
 
 Invariant: keys read `topic@group`; an offset is the next queue offset to consume, as the group committed it last or as
 an administrator moved it. From such a move until the group goes on there its commits of other offsets do not count. What
-slaves copy in one frame fits it: beyond `BYTES_MAX` no commit adds a queue. The broker's own, which stand among them, rest on
-the log up to `rests_on`: no slave takes them, and no disk, that lacks it. Pure."""
+slaves copy in one frame fits it: beyond `BYTES_MAX` no commit or move adds a queue. The broker's own, which stand among them,
+rest on the log up to `rests_on`: no slave takes them, and no disk, that lacks it. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 import orjson
@@ -52,11 +52,17 @@ class ConsumerOffsets:
         where there is no room for it."""
         if group == TRANSACTIONS_GROUP or self.resets.refuses(group, topic, queue_id, offset):
             return True
-        queues = self._wrapper.offset_table.get(f"{topic}{SEPARATOR}{group}", {})
-        if queue_id not in queues and self._bytes >= BYTES_MAX:
+        if not self.has_room_for([(group, topic, queue_id)]):
             return False
         self._put(group, topic, queue_id, offset)
         return True
+
+    def has_room_for(self, keys: Iterable[Key]) -> bool:
+        """Whether all of them stand here already, or more may."""
+        table = self._wrapper.offset_table
+        return self._bytes < BYTES_MAX or all(
+            queue_id in table.get(f"{topic}{SEPARATOR}{group}", ()) for group, topic, queue_id in keys
+        )
 
     def keep(self, topic: str, queue_id: int, offset: int) -> None:
         """The broker's transactions are done with this queue below `offset`."""

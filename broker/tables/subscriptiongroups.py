@@ -5,6 +5,7 @@ administrator may make more."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from broker.tables.autocreation import AutoCreation
@@ -14,9 +15,18 @@ from remoting.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupWra
 
 SUBSCRIPTION_GROUPS_FILE = "config/subscriptionGroup.json"
 NAME_LENGTH_MAX = 255
+NAME = re.compile(r"[%|a-zA-Z0-9_-]{1,255}")
+"""As upstream's clients and brokers have it. A retry topic is named so, too, and its queues are folders; `@` stands between
+topic and group where offsets are kept."""
+NAME_RULE = f"a group's name has 1 to {NAME_LENGTH_MAX} characters, of ^[%|a-zA-Z0-9_-]+$"
 SYSTEM_PREFIX = "CID_RMQ_SYS_"
 GROUP_BYTES = 352
 """Of a group in the table as it is copied, beside its name, which stands there twice."""
+
+
+def is_group_name(name: str) -> bool:
+    """Whether a group may be called so; one that was read from a file may have another name."""
+    return NAME.fullmatch(name) is not None
 
 
 def is_system_group(name: str) -> bool:
@@ -41,8 +51,7 @@ class SubscriptionGroups:
     def find_or_create(self, name: str) -> SubscriptionGroupConfig | None:
         """The group, made with upstream's defaults if that is allowed; None otherwise."""
         group = self.find(name)
-        is_name = bool(name.strip()) and len(name) <= NAME_LENGTH_MAX
-        if group is None and self.auto_create and is_name and self._room.takes(name):
+        if group is None and self.auto_create and is_group_name(name) and self._room.takes(name):
             group = SubscriptionGroupConfig(name)
             self.put(group)
         return group

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -19,7 +19,9 @@ from remoting.bodies.queues import LockQueuesBody
 from remoting.bodies.topics import TopicConfig
 from remoting.codes import RequestCode, ResponseCode
 from remoting.errors import BodyError
-from remoting.headers.offsets import UpdateConsumerOffsetHeader
+from remoting.headers.admin import CloneGroupOffsetHeader
+from remoting.headers.messages import ConsumerSendMsgBackHeader
+from remoting.headers.offsets import ResetOffsetHeader, UpdateConsumerOffsetHeader
 from remoting.peer import Peer
 from tests.unit.broker.served import Served
 from tests.unit.doubles import ManualClock
@@ -170,3 +172,60 @@ def test_who_asks_for_more_than_there_is_room_for_hears_what_to_do(
     monkeypatch.setattr(consumeroffsets, "BYTES_MAX", 0)
     reply = served.ask(RequestCode.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetHeader("CG", "orders", 1, 2))
     assert reply.code == ResponseCode.SYSTEM_ERROR and "deleteSubGroup" in (reply.remark or "")
+
+
+def test_who_is_moved_to_more_than_there_is_room_for_is_not_moved(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served.ask(RequestCode.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetHeader("CG", "orders", 1, 2))
+    served.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, SubscriptionGroupConfig("DG").encode())
+    monkeypatch.setattr(consumeroffsets, "BYTES_MAX", 0)
+    for code, header in (
+        (RequestCode.CLONE_GROUP_OFFSET, CloneGroupOffsetHeader("CG", "DG", "orders")),
+        (
+            RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
+            ResetOffsetHeader("orders", "DG", 0, queue_id=1, offset=0),
+        ),
+    ):
+        reply = served.ask(code, header)
+        assert reply.code == ResponseCode.SYSTEM_ERROR and "deleteSubGroup" in (reply.remark or "")
+    assert served.json(RequestCode.GET_ALL_CONSUMER_OFFSET)["offsetTable"] == {"orders@CG": {"1": 2}}
+    here = CloneGroupOffsetHeader("CG", "CG", "orders")
+    assert served.ask(RequestCode.CLONE_GROUP_OFFSET, here).code == 0, "it stands there already"
+
+
+@pytest.mark.parametrize("name", ["", " ", "a@b", "a/../../b", "a.b", "g" * 256])
+def test_a_group_that_upstream_would_not_make_is_made_by_nobody(served: Served, name: str) -> None:
+    """What is handed back to `a/../../b` would be in a topic whose queues can have no folder, so that nobody reads it."""
+    stored = int(served.results[0].offset_message_id[16:], 16)
+    asked: list[tuple[RequestCode, Any, bytes | None, ResponseCode]] = [
+        (
+            RequestCode.CONSUMER_SEND_MSG_BACK,
+            ConsumerSendMsgBackHeader(stored, name, 1),
+            None,
+            ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+        ),
+        (
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+            None,
+            SubscriptionGroupConfig(name).encode(),
+            ResponseCode.INVALID_PARAMETER,
+        ),
+        (
+            RequestCode.UPDATE_CONSUMER_OFFSET,
+            UpdateConsumerOffsetHeader(name, "orders", 1, 2),
+            None,
+            ResponseCode.INVALID_PARAMETER,
+        ),
+        (
+            RequestCode.CLONE_GROUP_OFFSET,
+            CloneGroupOffsetHeader("CG", name, "orders"),
+            None,
+            ResponseCode.INVALID_PARAMETER,
+        ),
+    ]
+    for code, header, body, expected in asked:
+        assert served.ask(code, header, body).code == expected
+    assert served.master.tables.groups.find(name) is None
+    assert served.master.tables.topics.find(f"%RETRY%{name}") is None
+    assert served.json(RequestCode.GET_ALL_CONSUMER_OFFSET)["offsetTable"] == {}

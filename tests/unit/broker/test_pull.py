@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import tracemalloc
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -29,6 +30,7 @@ from messagestore.errors import QueueDamaged, RecordDamaged, StoreError
 from messagestore.messages import GetResult, GetStatus, QueueEntry, QueueGrew, TagFilter
 from messagestore.properties import tag_hash
 from mqruntime.tasks import Tasks
+from remoting.bodies.groups import SubscriptionGroupConfig
 from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, SubscriptionData
 from remoting.bodies.topics import TopicConfig
 from remoting.codes import RequestCode, ResponseCode
@@ -340,6 +342,63 @@ def test_a_pull_that_nothing_came_for_ends_with_not_found() -> None:
     bench.pull(**HOLD)
     bench.processor.expire(15_000)
     assert [reply.code for reply in bench.peer.replies] == [ResponseCode.PULL_NOT_FOUND]
+
+
+def close_the_broker(bench: Bench) -> None:
+    bench.limits.broker_permission = 2
+
+
+def close_the_topic(bench: Bench) -> None:
+    bench.topics.put(TopicConfig("orders", 4, 4, perm=2))
+
+
+def shrink_the_topic(bench: Bench) -> None:
+    bench.topics.put(TopicConfig("orders", 1, 1))
+
+
+def delete_the_topic(bench: Bench) -> None:
+    bench.topics.remove("orders")
+
+
+def close_the_group(bench: Bench) -> None:
+    bench.groups.put(SubscriptionGroupConfig("CG", consume_enable=False))
+
+
+FORBIDDEN = [
+    (close_the_broker, ResponseCode.NO_PERMISSION, "the broker pulling message is forbidden"),
+    (close_the_topic, ResponseCode.NO_PERMISSION, "the topic[orders] pulling message is forbidden"),
+    (
+        shrink_the_topic,
+        ResponseCode.INVALID_PARAMETER,
+        "queueId[3] is illegal, topic:[orders] topicConfig.readQueueNums:[1]",
+    ),
+    (delete_the_topic, ResponseCode.TOPIC_NOT_EXIST, "topic[orders] not exist, apply first please!"),
+    (close_the_group, ResponseCode.NO_PERMISSION, "subscription group no permission, CG"),
+]
+
+
+@pytest.mark.parametrize(("forbid", "code", "why"), FORBIDDEN)
+def test_what_is_forbidden_while_a_pull_waits_is_not_given_to_it(
+    forbid: Callable[[Bench], None], code: ResponseCode, why: str
+) -> None:
+    bench = Bench()
+    assert bench.pull(queueId=3, **HOLD) is None
+    forbid(bench)
+    bench.queues.messages = [("A", b"one")]
+    bench.processor.arrived([QueueGrew("orders", 3, 1)])
+    assert [(reply.code, reply.remark, reply.body) for reply in bench.peer.replies] == [(code, why, None)]
+    assert len(bench.held) == 0
+
+
+@pytest.mark.parametrize(("forbid", "code", "why"), FORBIDDEN)
+def test_a_pull_whose_time_ends_hears_what_was_forbidden_meanwhile(
+    forbid: Callable[[Bench], None], code: ResponseCode, why: str
+) -> None:
+    bench = Bench()
+    assert bench.pull(queueId=3, **HOLD) is None
+    forbid(bench)
+    bench.processor.expire(15_000)
+    assert [(reply.code, reply.remark) for reply in bench.peer.replies] == [(code, why)]
 
 
 def test_without_long_polling_a_pull_waits_a_second() -> None:
