@@ -9,7 +9,8 @@ import difflib
 from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from types import NoneType
+from typing import Any, ClassVar, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, ValidationInfo, field_validator
 
@@ -106,6 +107,21 @@ class Settings(BaseModel):
         if not str(value).strip():
             raise ValueError("must name a file or a folder")
         return Path(value).expanduser()
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _empty_is_absent(cls, value: Any, info: ValidationInfo) -> Any:
+        """Nothing behind the `=` of a key that may be absent, as `effective` writes it."""
+        may_be_absent = NoneType in get_args(cls.model_fields[info.field_name or ""].annotation)
+        return None if may_be_absent and isinstance(value, str) and not value.strip() else value
+
+    @field_validator("*", mode="after")
+    @classmethod
+    def _as_wide_as_java_s(cls, value: Any) -> Any:
+        """Settings go into messages between servers, and no longer number does."""
+        if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+            raise ValueError("is no number of 64 bits")
+        return value
 
     @property
     def listens_on(self) -> str | None:

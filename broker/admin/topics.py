@@ -5,6 +5,7 @@ from __future__ import annotations
 from broker.admin.agreement import Agreement
 from broker.clients.refusals import Refused, check_topic_name
 from broker.metrics.recent import RecentTotals
+from broker.settings.clients import TOPIC_QUEUES_MAX
 from broker.tables.tables import Tables
 from messagestore.brokerstore import BrokerStore
 from mqruntime.clock import Clock
@@ -18,7 +19,6 @@ from remoting.headers.admin import CreateTopicHeader, TopicHeader
 from remoting.peer import Peer
 from remoting.router import Router
 
-QUEUES_MAX = 1 << 16
 CONFIGURATION_BYTES_MAX = 8 << 10
 """Of one topic, attributes and all, as name servers and slaves are told of it in one frame with all others."""
 NAMED_MAX = 3
@@ -94,8 +94,10 @@ class TopicRequests:
             return refused.remark
         if topic.topic_name in self._topics.system_names:
             return f"The topic[{topic.topic_name}] is conflict with system topic."
-        if not (0 < topic.read_queue_nums <= QUEUES_MAX and 0 < topic.write_queue_nums <= QUEUES_MAX):
-            return f"queue numbers must be within 1..{QUEUES_MAX}"
+        if not (
+            0 < topic.read_queue_nums <= TOPIC_QUEUES_MAX and 0 < topic.write_queue_nums <= TOPIC_QUEUES_MAX
+        ):
+            return f"queue numbers must be within 1..{TOPIC_QUEUES_MAX}"
         if (size := len(topic.encode())) > CONFIGURATION_BYTES_MAX:
             return f"a topic with its attributes has {CONFIGURATION_BYTES_MAX} bytes at most, this one {size}"
         return None

@@ -12,6 +12,7 @@ from messagestore.systemtopics import TRACE_TOPIC
 from mqruntime.settings import OURS, Settings
 
 PERM_READ_WRITE = 6
+TOPIC_QUEUES_MAX = 1 << 16
 
 
 class ClientSettings(Settings):
@@ -26,7 +27,11 @@ class ClientSettings(Settings):
         True, alias="autoCreateTopicEnable", description="a send to an unknown topic creates it"
     )
     default_topic_queue_nums: int = Field(
-        8, alias="defaultTopicQueueNums", ge=1, description="most queues that a topic gets in that way"
+        8,
+        alias="defaultTopicQueueNums",
+        ge=1,
+        le=TOPIC_QUEUES_MAX,
+        description="most queues that a topic gets in that way",
     )
     auto_create_subscription_group: bool = Field(
         True,

@@ -23,6 +23,7 @@ class TransactionSettings(Settings):
         6_000,
         alias="transactionTimeOut",
         ge=0,
+        le=2**31 - 1,
         description="how long a producer has to end a transaction before it is asked",
     )
     transaction_check_max: int = Field(
@@ -35,6 +36,7 @@ class TransactionSettings(Settings):
         30_000,
         alias="transactionCheckInterval",
         ge=10,
+        le=2**31 - 1,
         description="time between two looks at open transactions",
     )
     transaction_op_batch_interval: int = Field(

@@ -46,7 +46,8 @@ class Rules:
     def refuses_sends(self, before: bool, disk_used: float) -> bool:
         """Whether the disk is too full for sends, where it was `before` or not: once it is, it must become less full than
         where cleaning by force begins."""
-        return disk_used > (self.clean_forcibly_above if before else self.refuse_above)
+        enough = min(self.clean_forcibly_above, self.refuse_above)
+        return disk_used > (enough if before else self.refuse_above)
 
 
 class Moment(NamedTuple):

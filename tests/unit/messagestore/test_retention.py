@@ -98,6 +98,8 @@ def test_a_disk_that_was_too_full_must_become_less_full_than_where_force_begins(
     assert RULES.refuses_sends(False, 0.91)
     assert RULES.refuses_sends(True, 0.86)
     assert not RULES.refuses_sends(True, 0.85)
+    crossed = replace(RULES, clean_forcibly_above=0.99)
+    assert crossed.refuses_sends(True, 0.91), "what is too full is not called empty at once"
 
 
 def test_hours_are_read_as_upstream_writes_them() -> None:

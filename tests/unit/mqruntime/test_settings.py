@@ -174,3 +174,25 @@ def test_servers_of_one_process_take_their_own_keys_and_say_the_same_of_what_is_
     assert one.warnings == other.warnings == [f"{conf}:5: peer: unknown setting; did you mean peers?"]
     with pytest.raises(SettingsError, match="peer=n1: unknown setting"):
         DemoSettings.load(conf, strict=True, beside=[OtherSettings])
+
+
+class WithLimit(DemoSettings):
+    limit: int | None = Field(None, alias="limit", ge=0)
+    label: str | None = Field(None, alias="label")
+
+
+def test_a_number_that_fits_no_message_is_refused(conf: Path) -> None:
+    conf.write_text("limit=9223372036854775807\n")
+    assert WithLimit.load(conf).limit == (1 << 63) - 1
+    conf.write_text("limit=9223372036854775808\n")
+    with pytest.raises(SettingsError, match="limit=9223372036854775808: is no number of 64 bits"):
+        WithLimit.load(conf)
+
+
+def test_what_is_told_as_absent_is_read_as_absent(conf: Path) -> None:
+    conf.write_text(WithLimit.load(None).effective())
+    assert "limit=\n" in conf.read_text()
+    assert WithLimit.load(conf).limit is WithLimit.load(conf).label is None
+    assert WithLimit.load(conf, ["limit= "]).limit is None
+    with pytest.raises(SettingsError, match="valid integer"):
+        WithLimit.load(conf, ["listenPort="])

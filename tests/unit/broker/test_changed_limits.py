@@ -1,0 +1,53 @@
+"""Values of settings that no broker can go on with are refused while it runs, too."""
+
+from __future__ import annotations
+
+import pytest
+
+from remoting.codes import RequestCode, ResponseCode
+from remoting.headers.send import SendMessageHeader
+from tests.unit.broker.served import Served
+
+HALF = "TRAN_MSG\x01true\x02PGROUP\x01PG\x02UNIQ_KEY\x01K\x02"
+
+
+def change(served: Served, line: bytes) -> tuple[int, str | None]:
+    reply = served.ask(RequestCode.UPDATE_BROKER_CONFIG, None, line)
+    return reply.code, reply.remark
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (
+            b"defaultTopicQueueNums=65537",
+            "defaultTopicQueueNums: Input should be less than or equal to 65536",
+        ),
+        (b"fileReservedTime=99999999999999999999", "fileReservedTime: is no number of 64 bits"),
+        (
+            b"transactionTimeOut=2147483648",
+            "transactionTimeOut: Input should be less than or equal to 2147483647",
+        ),
+        (
+            b"transactionCheckInterval=2147483648",
+            "transactionCheckInterval: Input should be less than or equal to 2147483647",
+        ),
+    ],
+)
+def test_a_number_that_would_end_the_broker_later_is_refused(served: Served, line: bytes, why: str) -> None:
+    assert change(served, line) == (ResponseCode.SYSTEM_ERROR, why)
+
+
+def test_halves_are_known_under_the_longest_time_that_they_may_have(served: Served) -> None:
+    assert change(served, b"transactionTimeOut=2147483647") == (0, None)
+    header = SendMessageHeader("PG", "orders", "TBW102", 4, 1, 0, 0, 0, HALF)
+    assert served.ask(RequestCode.SEND_MESSAGE, header, b"half").code == 0
+    served.world.run_for_ms(1_000)
+    assert served.master.requests.open_transactions == 1
+
+
+def test_a_cut_that_was_allowed_can_be_forbidden_again(served: Served) -> None:
+    assert change(served, b"allowTruncationTo=4096") == (0, None)
+    assert served.master.settings.allow_truncation_to == 4_096
+    assert change(served, b"allowTruncationTo=") == (0, None)
+    assert served.master.settings.allow_truncation_to is None
