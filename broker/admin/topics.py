@@ -22,6 +22,12 @@ from remoting.router import Router
 CONFIGURATION_BYTES_MAX = 8 << 10
 """Of one topic, attributes and all, as name servers and slaves are told of it in one frame with all others."""
 NAMED_MAX = 3
+BUILT = {
+    "cleanup.policy": ("DELETE", "compacted topics"),
+    "queue.type": ("SimpleCQ", "queues of batches"),
+    "reserve.time": ("-1", "retention by topic"),
+}
+"""Of attributes that say what a topic is to be: the one value that is built, and what another one would ask for."""
 
 
 class TopicRequests:
@@ -98,8 +104,20 @@ class TopicRequests:
             0 < topic.read_queue_nums <= TOPIC_QUEUES_MAX and 0 < topic.write_queue_nums <= TOPIC_QUEUES_MAX
         ):
             return f"queue numbers must be within 1..{TOPIC_QUEUES_MAX}"
+        if (unbuilt := self._unbuilt(topic)) is not None:
+            return unbuilt
         if (size := len(topic.encode())) > CONFIGURATION_BYTES_MAX:
             return f"a topic with its attributes has {CONFIGURATION_BYTES_MAX} bytes at most, this one {size}"
+        return None
+
+    def _unbuilt(self, topic: TopicConfig) -> str | None:
+        """Which attribute would change nothing but its text; one that was there before, as from a Java broker, may stay."""
+        known = self._topics.find(topic.topic_name)
+        before = known.attributes if known is not None else {}
+        for key, (value, what) in BUILT.items():
+            asked = topic.attributes.get(key, value)
+            if asked not in (value, before.get(key)):
+                return f"attribute {key}={asked} of topic {topic.topic_name}: not built here: {what}"
         return None
 
     def _show(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:

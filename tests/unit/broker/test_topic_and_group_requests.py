@@ -44,6 +44,39 @@ def test_a_topic_is_created_shown_counted_and_deleted(served: Served) -> None:
     assert served.ask(RequestCode.GET_TOPIC_CONFIG, TopicHeader("fresh")).code == ResponseCode.TOPIC_NOT_EXIST
 
 
+@pytest.mark.parametrize(
+    ("key", "built", "asked", "what"),
+    [
+        ("cleanup.policy", "DELETE", "COMPACTION", "compacted topics"),
+        ("queue.type", "SimpleCQ", "BatchCQ", "queues of batches"),
+        ("reserve.time", "-1", "60", "retention by topic"),
+    ],
+)
+def test_a_topic_that_asks_for_what_is_not_built_is_no_plain_topic(
+    served: Served, key: str, built: str, asked: str, what: str
+) -> None:
+    why = f"attribute {key}={asked} of topic fresh: not built here: {what}"
+    header = CreateTopicHeader("fresh", "TBW102", 2, 3, 6, attributes=f"+{key}={asked}")
+    listed = TopicConfigList([TopicConfig("other"), TopicConfig("fresh", attributes={key: asked})]).encode()
+    for reply in (
+        served.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, header),
+        served.ask(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, None, listed),
+    ):
+        assert (reply.code, reply.remark) == (ResponseCode.INVALID_PARAMETER, why)
+    assert served.ask(RequestCode.GET_TOPIC_CONFIG, TopicHeader("other")).code == ResponseCode.TOPIC_NOT_EXIST
+    plain = CreateTopicHeader("fresh", "TBW102", 2, 3, 6, attributes=f"+{key}={built}")
+    assert served.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, plain).code == 0
+
+
+def test_a_topic_that_a_java_broker_left_can_be_changed(served: Served) -> None:
+    left = TopicConfig("left", 4, 4, attributes={"cleanup.policy": "COMPACTION"})
+    served.master.tables.topics.put(left)
+    closed = CreateTopicHeader("left", "TBW102", 4, 4, 4)
+    assert served.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, closed).code == 0
+    shown = TopicConfig.from_json(served.json(RequestCode.GET_TOPIC_CONFIG, TopicHeader("left")))
+    assert (shown.perm, shown.attributes) == (4, {"cleanup.policy": "COMPACTION"})
+
+
 @pytest.mark.parametrize("name", ["", "bad/name", "x" * 128, "TBW102"])
 def test_a_topic_with_an_impossible_name_is_refused(served: Served, name: str) -> None:
     header = CreateTopicHeader(name, "TBW102", 2, 3, 6)
