@@ -17,12 +17,12 @@ from mqclient.message import StoredMessage
 BODY_FORMAT_HELP = "print message body by the specified format"
 
 
-def check_format(name: str | None) -> None:
-    """Raises `UsageWanted` for a character set that is not known."""
+def check_format(option: str, name: str | None) -> None:
+    """Raises `UsageWanted` for a character set that is not known, with the option that named it."""
     try:
         b"\x80".decode(name or "UTF-8", errors="replace")  # nothing is looked up for no bytes
     except (LookupError, ValueError):
-        raise UsageWanted(f"-f {name}: no known character set") from None
+        raise UsageWanted(f"{option} {name}: no known character set") from None
 
 
 async def show_message(

@@ -49,7 +49,7 @@ def command(
     lmqparenttopic: str | None,
 ) -> None:
     namesrv, name = required_namesrv(namesrvaddr), topic.strip()
-    check_format(charsetname)
+    check_format("-c", charsetname)
     shows_body = boolean("-d", printbody, True)
     tags = (subexpression or "*").strip()
 

@@ -35,7 +35,7 @@ def format_tags(counts: Counter[str]) -> str:
 )
 def command(namesrvaddr: str | None, topic: str, brokername: str, queueid: str, **given: str | None) -> None:
     namesrv, charset = required_namesrv(namesrvaddr), given["charsetname"]
-    check_format(charset)
+    check_format("-c", charset)
     queue = MessageQueue(topic.strip(), brokername.strip(), number("-i", queueid, 0))
     shows, shows_body = boolean("-p", given["printmsg"]), boolean("-d", given["printbody"])
     counts_tags = boolean("-f", given["calculate"])
@@ -50,6 +50,10 @@ def command(namesrvaddr: str | None, topic: str, brokername: str, queueid: str, 
             )
         counts: Counter[str] = Counter()
         async with messages.puller(client, namesrv) as consumer:
+            if queue not in await consumer.queues(queue.topic):
+                raise AdminError(
+                    f"topic {queue.topic} has no queue {queue.queue_id} on {queue.broker_name}; topicStatus shows which it has"
+                )
             offset, end = await bounds_of(client, holders[queue.broker_name], consumer, queue, span)
             while offset < end:
                 result = await consumer.pull(queue, offset, tags=tags)

@@ -58,7 +58,7 @@ def command(
     unitname: str | None,
 ) -> None:
     namesrv = required_namesrv(namesrvaddr)
-    check_format(bodyformat)
+    check_format("-f", bodyformat)
     ids = [part.strip() for part in msgid.split(",") if part.strip()]
     if not ids:
         raise UsageWanted("-i: no id is given")

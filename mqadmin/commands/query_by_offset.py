@@ -22,7 +22,7 @@ def command(
     namesrvaddr: str | None, brokername: str, bodyformat: str | None, queueid: str, offset: str, topic: str
 ) -> None:
     namesrv = required_namesrv(namesrvaddr)
-    check_format(bodyformat)
+    check_format("-f", bodyformat)
     queue = MessageQueue(topic, brokername, number("-i", queueid, 0))
     wanted = number("-o", offset, 0, most=I64_MAX)
 

@@ -256,6 +256,22 @@ def test_one_queue_is_printed_or_its_tags_are_counted(server: ScriptedServer) ->
     assert server.run(*of_queue, "-f", "true").stdout == f"Tag: {tag:<30} Count: 1\n"
     elsewhere = server.run("printMsgByQueue", "-t", "T", "-a", "broker-z", "-i", "0")
     assert "broker set broker-z has no topic T; topicRoute" in elsewhere.stderr
+    beyond = server.run("printMsgByQueue", "-t", "T", "-a", "broker-a", "-i", "77")
+    assert (beyond.exit_code, beyond.stdout) == (1, "")
+    assert "topic T has no queue 77 on broker-a; topicStatus shows which it has" in beyond.stderr
+
+
+def test_a_character_set_that_is_not_known_is_named_with_its_option(server: ScriptedServer) -> None:
+    two_queues(server)
+    asked = {
+        "-c": (["printMsg", "-t", "T"], ["printMsgByQueue", "-t", "T", "-a", "broker-a", "-i", "0"]),
+        "-f": (["queryMsgById", "-t", "T", "-i", "0"],),
+    }
+    for option, commands in asked.items():
+        for command in commands:
+            said = server.run(*command, option, "utf-99")
+            assert said.exit_code == 1
+            assert f"{option} utf-99: no known character set" in said.output
 
 
 def test_a_body_that_cannot_be_opened_is_told_once_with_what_to_install(
