@@ -21,7 +21,7 @@ from simulation.cluster.violation import Violation
 from simulation.kernel.node import Node, SimulatedClock
 from simulation.kernel.world import World
 
-GROUP = "in order"
+GROUP = "in-order"
 READERS = 4
 ASKS_MS = (200, 4_000)
 SILENT_MS = (1_000, 40_000)
