@@ -45,6 +45,9 @@ ABANDONS = 25, 24
 CHOOSES = 20, 19
 """Of so many this one has consumers that choose by SQL92 expressions, and are moved to other offsets."""
 
+UNREADABLE = 21, 0
+"""Of so many this one's brokers have sectors that cannot be read for a while."""
+
 HANDLES = 25, 22
 """Of so many this one has readers in order who handle what they read."""
 
@@ -72,6 +75,7 @@ class Shape:
     some_abandon: bool = False
     has_choosers: bool = False
     has_strangers: bool = False
+    has_bad_sectors: bool = False
     has_handlers: bool = False
 
     @staticmethod
@@ -95,6 +99,7 @@ class Shape:
             some_abandon=of(ABANDONS, seed) and not is_unclean,
             has_choosers=of(CHOOSES, seed) and not is_unclean,
             has_strangers=of(STRANGE, seed),
+            has_bad_sectors=of(UNREADABLE, seed),
             has_handlers=of(HANDLES, seed) and not is_unclean,
         )
 

@@ -33,6 +33,7 @@ from messagestore.store import MessageStore
 from mqruntime.segments import RESERVE_STEP_BYTES
 from nativepath import presence
 from simulation.cluster import (  # noqa: F401  their bugs join the others
+    badsectorbugs,
     boundsbugs,
     catchupbugs,
     choosers,
@@ -46,6 +47,7 @@ from simulation.cluster import (  # noqa: F401  their bugs join the others
     transactionbugs,
 )
 from simulation.cluster.appends import Appends
+from simulation.cluster.badsectors import BadSectors
 from simulation.cluster.blocks import log_has_blocks
 from simulation.cluster.bounds import ClusterBounds
 from simulation.cluster.check import ClusterCheck
@@ -276,6 +278,8 @@ class ClusterWorld:
             yield GreatBurst(self.machines)
         if self.shape.has_strangers:
             yield HostileTables(self.machines, self.world.node("strangers", members.HOSTILE_TABLES_HOST))
+        if self.shape.has_bad_sectors:
+            yield BadSectors(self.machines)
         if self.shape.has_resyncs:
             self.resyncs = Resyncs(self.machines, self.world.node("resyncs", members.RESYNC_HOST))
             yield self.resyncs

@@ -84,6 +84,7 @@ class SimulatedDisk:
         """Operation -> how often a fault that was set for it has struck."""
         self.wipes = 0
         """How often something was wiped."""
+        self._unreadable_until_us: dict[str, int] = {}
         self._stalled_until_us = 0
         self._small_files_busy_until_us = 0
         self._random = random.Random(f"{seed}/disk/{name}")
@@ -97,9 +98,17 @@ class SimulatedDisk:
         assert operation in OPERATIONS, f"{operation} is none of {OPERATIONS}"
         self._faults += [Fault(operation, error, where)] * times
 
+    def unreadable(self, path: str, ms: int) -> None:
+        """Whoever reads from this file's sectors in the next `ms` gets EIO; what memory holds of it stays at hand."""
+        self._unreadable_until_us[path] = self.loop.now_us + ms * 1000
+
     def mend(self) -> None:
         """Faults that have not struck yet are taken back."""
         self._faults.clear()
+
+    def readable(self) -> None:
+        """All of it is, again."""
+        self._unreadable_until_us.clear()
 
     def slow_down(self, min_ms: float, max_ms: float) -> None:
         """Every sync and every replace takes this long from now on."""
@@ -112,7 +121,8 @@ class SimulatedDisk:
     @property
     def is_well(self) -> bool:
         """It neither stands still nor is bounded, and no fault waits to strike; for checkers."""
-        return not self.stalled and self.capacity_bytes is None and not self._faults
+        unreadable = any(self.loop.now_us < until_us for until_us in self._unreadable_until_us.values())
+        return not self.stalled and self.capacity_bytes is None and not self._faults and not unreadable
 
     def stall(self, ms: int) -> None:
         """No operation that starts from now on ends before `ms` have passed."""
@@ -225,6 +235,9 @@ class SimulatedDisk:
                 self.failures[operation] += 1
                 self._trace.event(self.loop.now_us, f"fail {operation}", f"{self.name}/{path}")
                 raise OSError(fault.error.errno, fault.error.strerror, f"{self.name}/{path}")
+        if operation == "read" and self.loop.now_us < self._unreadable_until_us.get(path, 0):
+            self.failures[operation] += 1
+            raise OSError(errno.EIO, os.strerror(errno.EIO), f"{self.name}/{path}")
 
     def used_bytes(self) -> int:
         return sum(held.allocated_end for held in self.entries.values())

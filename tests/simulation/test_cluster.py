@@ -66,9 +66,12 @@ STRANGERS = 20
 """A seed with strangers who say what the tables of hostile bytes have."""
 HANDLES = 22
 """A seed with readers in order who handle what they read."""
+BAD_SECTORS = 21
+"""A seed with sectors that cannot be read for a while."""
 LOST_MEMBERS = 27
 """A seed in which members of the set lose whole stores and log folders while all brokers are down, several times."""
-SEEDS = [*range(5, 11), 12, 13, TRANSACTED, ABANDONED, CHOOSING, STRANGERS, HANDLES, LOST_MEMBERS]
+SHAPES = (TRANSACTED, ABANDONED, CHOOSING, STRANGERS, HANDLES, BAD_SECTORS, LOST_MEMBERS)
+SEEDS = [*range(5, 11), 12, 13, *SHAPES]
 """With 5 to 13 each kind of contract and each shape but lulls (docs/proofs.md) is there."""
 
 DIGEST = """

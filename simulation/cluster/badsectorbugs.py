@@ -1,0 +1,18 @@
+"""Bugs of reads that fail, planted as those of simulation.cluster.bugs are."""
+
+from __future__ import annotations
+
+from messagestore.log.files import LogFiles
+from simulation.cluster.bugs import bug
+
+
+@bug("unread-reads-as-zeros", LogFiles, "read_file")
+async def whatever_came(self: LogFiles, offset: int, end: int) -> bytes:
+    """As a buffer that nobody looks at after a read that failed."""
+    try:
+        return await read_file(self, offset, end)
+    except OSError:
+        return bytes(end - offset)
+
+
+read_file = LogFiles.read_file

@@ -1,0 +1,42 @@
+"""Sectors of a log that cannot be read for a while.
+
+Invariant: what was written is there again afterwards, so nothing that is claimed of a run changes: whoever needs these bytes
+says so, goes on with the rest, and asks again."""
+
+from __future__ import annotations
+
+import random
+
+from simulation.cluster.fault import Fault
+from simulation.cluster.machines import Machines
+
+LOG = "commitlog/"
+GAP_MS = (1_000, 6_000)
+LASTS_MS = (200, 2_000, 8_000)
+
+
+class BadSectors(Fault):
+    """Comes of itself, from a generator of its own, so that it changes no other fault of a seed."""
+
+    name = "sectors that cannot be read"
+
+    def __init__(self, machines: Machines) -> None:
+        super().__init__(machines)
+        self.random = random.Random(f"{machines.world.seed}/bad sectors")
+        self.active = True
+        self.next_ms = 0
+
+    def next_step(self) -> None:
+        now_ms = self.world.now_ms
+        if not self.active or now_ms < self.next_ms:
+            return
+        self.next_ms = now_ms + self.random.randint(*GAP_MS)
+        node = self.random.choice(self.machines.brokers)
+        if segments := sorted(path for path in node.disk.entries if path.startswith(LOG)):
+            node.disk.unreadable(self.random.choice(segments), self.random.choice(LASTS_MS))
+            self.count()
+
+    def heal(self) -> None:
+        self.active = False
+        for node in self.machines.brokers:
+            node.disk.readable()
