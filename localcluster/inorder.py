@@ -116,7 +116,7 @@ class Reader:
                     held = await self._locks.lock(wanted if due else idle) if due or idle else set()
                     if due:
                         renewed_ms = self._readers.now_ms()
-                    for queue in held - self._reading.keys():
+                    for queue in [queue for queue in wanted if queue in held and queue not in self._reading]:
                         self._reading[queue] = asyncio.get_running_loop().create_task(
                             self._read(queue, self._readers.next_tenure()),
                             name=f"drill reads {queue} in order",

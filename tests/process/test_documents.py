@@ -177,7 +177,7 @@ COMMANDS: dict[str, Run | Elsewhere] = {
         "--hand-overs", "--help"
     ),
     "scripts/linearizable --seconds 60 --seed 1": Elsewhere("test_linearizable.py, for a few strikes"),
-    "scripts/linearizable --strikes 200 --seed 20261123": Elsewhere("test_linearizable.py, for six"),
+    "scripts/linearizable --strikes 200 --seed 20261128": Elsewhere("test_linearizable.py, for six"),
     "python -m scripts.bench.send": Run("--warm-up", "--help"),
     "python -m scripts.bench.send --profile": Run("--warm-up", "--help"),
     "python -m scripts.bench.restart": Run("SIGKILL", "--help"),
