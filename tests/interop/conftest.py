@@ -28,7 +28,14 @@ BROKER_SETTINGS = {
 
 @pytest.fixture(scope="session", autouse=True)
 def forked() -> Iterator[None]:
-    with forked_servers(), patient_clients():
+    with forked_servers():
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def patient() -> Iterator[None]:
+    """Of this layer alone: a simulation's digest hangs on every time-out."""
+    with patient_clients():
         yield
 
 
