@@ -53,14 +53,17 @@ final class Patience {
         });
     }
 
-    /** Lets a producer ask where {@code topic} is, or where it may be made, if it does not know: as its send would, once. */
+    /** Lets a producer ask where {@code topic} is, or where it may be made, if it does not know: as its send would, once. An
+     * update that finds what another thread has just found says false. */
     static void route(DefaultMQProducer producer, String topic) throws Exception {
-        answered(() -> {
-            TopicPublishInfo known = producer.getDefaultMQProducerImpl().getTopicPublishInfoTable().get(topic);
-            MQClientInstance client = producer.getDefaultMQProducerImpl().getMqClientFactory();
-            return known != null && known.ok() || client.updateTopicRouteInfoFromNameServer(topic)
-                || client.updateTopicRouteInfoFromNameServer(topic, true, producer);
-        });
+        MQClientInstance client = producer.getDefaultMQProducerImpl().getMqClientFactory();
+        answered(() -> knows(producer, topic) || client.updateTopicRouteInfoFromNameServer(topic)
+            || knows(producer, topic) || client.updateTopicRouteInfoFromNameServer(topic, true, producer));
+    }
+
+    private static boolean knows(DefaultMQProducer producer, String topic) {
+        TopicPublishInfo known = producer.getDefaultMQProducerImpl().getTopicPublishInfoTable().get(topic);
+        return known != null && known.ok();
     }
 
     private static boolean isLate(Throwable error) {
