@@ -117,8 +117,8 @@ class Settings(BaseModel):
 
     @field_validator("*", mode="after")
     @classmethod
-    def _as_wide_as_java_s(cls, value: Any) -> Any:
-        """Settings go into messages between servers, and no longer number does."""
+    def _fits_64_bits(cls, value: Any) -> Any:
+        """Settings go into messages between servers, which carry no larger number."""
         if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
             raise ValueError("is no number of 64 bits")
         return value

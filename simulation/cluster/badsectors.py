@@ -25,8 +25,13 @@ class BadSectors(Fault):
         self.random = random.Random(f"{machines.world.seed}/bad sectors")
         self.active = True
         self.next_ms = 0
+        self.failed_reads = 0
 
     def next_step(self) -> None:
+        failed_reads = sum(node.disk.failures["read"] for node in self.machines.brokers)
+        if failed_reads > self.failed_reads:
+            self.failed_reads = failed_reads
+            self.count()
         now_ms = self.world.now_ms
         if not self.active or now_ms < self.next_ms:
             return
@@ -34,7 +39,6 @@ class BadSectors(Fault):
         node = self.random.choice(self.machines.brokers)
         if segments := sorted(path for path in node.disk.entries if path.startswith(LOG)):
             node.disk.unreadable(self.random.choice(segments), self.random.choice(LASTS_MS))
-            self.count()
 
     def heal(self) -> None:
         self.active = False

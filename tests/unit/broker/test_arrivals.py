@@ -9,18 +9,20 @@ import pytest
 
 from messagestore.messages import GetResult, QueueEntry, QueueGrew, TagFilter
 from remoting.codes import ResponseCode
+from tests.unit.broker.pullbench import HOLD, Bench, ScriptedQueues, pull
 from tests.unit.broker.recordingpeer import RecordingPeer
-from tests.unit.broker.test_pull import HOLD, Bench, ScriptedQueues, pull
 
 
 class WatchedQueues(ScriptedQueues):
-    """Tells from where it was read, and its entries looked at; some of these are as `listed` says, by their offset."""
+    """Tells from where it was read, and its entries looked at; some of these are as `listed` says, by their
+    offset, and those of one look end where `listed_end` says."""
 
     def __init__(self) -> None:
         super().__init__()
         self.reads: list[int] = []
         self.looks: list[int] = []
         self.listed: dict[int, QueueEntry] = {}
+        self.listed_end: int | None = None
 
     def get(
         self, topic: str, queue_id: int, offset: int, count: int, size: int, wanted: TagFilter | None = None
@@ -30,7 +32,7 @@ class WatchedQueues(ScriptedQueues):
 
     def entries(self, topic: str, queue_id: int, offset: int, count: int) -> list[QueueEntry]:
         self.looks.append(offset)
-        entries = super().entries(topic, queue_id, offset, count)
+        entries = super().entries(topic, queue_id, offset, count)[: self.listed_end]
         return [self.listed.get(at, entry) for at, entry in enumerate(entries, offset)]
 
 
@@ -107,6 +109,15 @@ def test_where_a_queue_lists_no_message_it_is_read_for_all(listed: QueueEntry) -
     crowd.queues.listed = {1: listed}
     crowd.comes(("A", b"two"), ("A", b"three"))
     assert crowd.queues.reads == [1, 1]
+
+
+@pytest.mark.parametrize("listed_end", [0, 1])
+def test_where_a_queue_lists_fewer_messages_than_came_it_is_read_for_all(listed_end: int) -> None:
+    crowd = Crowd(["B", "C"])
+    crowd.queues.listed_end = listed_end
+    crowd.comes(("A", b"two"), ("B", b"three"))
+    assert crowd.queues.reads == [1, 1]
+    assert crowd.bodies == [[b"three"], []]
 
 
 @pytest.mark.parametrize(("count", "reads"), [(100, []), (101, [1, 1])])

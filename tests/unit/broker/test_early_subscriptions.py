@@ -22,8 +22,8 @@ from remoting.peer import Peer
 from remoting.router import Router
 from simulation.kernel.world import World
 from tests.unit.broker.brokerset import Cluster
+from tests.unit.broker.pullbench import Bench, pull
 from tests.unit.broker.recordingpeer import RecordingPeer
-from tests.unit.broker.test_pull import Bench, pull
 
 JAVA_ANSWER = (Path(__file__).parents[2] / "vectors" / "broker" / "consumer-running-info.json").read_bytes()
 GROUP, TOPIC, TOLD_VERSION = "G13865", "P1386", 1795269813247

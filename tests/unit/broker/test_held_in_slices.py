@@ -14,8 +14,8 @@ from messagestore.messages import QueueGrew
 from remoting.codes import ResponseCode
 from simulation.kernel.world import World
 from tests.unit.broker.brokerset import Cluster
+from tests.unit.broker.pullbench import HOLD, Bench, pull
 from tests.unit.broker.recordingpeer import RecordingPeer
-from tests.unit.broker.test_pull import HOLD, Bench, pull
 
 NOT_FOUND, BUSY, FOUND = ResponseCode.PULL_NOT_FOUND, ResponseCode.SYSTEM_BUSY, ResponseCode.SUCCESS
 End = Callable[[PullProcessor], None]
@@ -56,6 +56,7 @@ async def to_the_end(bench: Bench) -> list[int]:
     """How many were answered after each turn of the loop, until all are."""
     counts = [len(bench.peer.replies)]
     while len(bench.held):
+        assert len(counts) < 1_000, f"{len(bench.held)} are held for good"
         await asyncio.sleep(0)
         counts.append(len(bench.peer.replies))
     await bench.processor.all_told()

@@ -29,8 +29,8 @@ from remoting.errors import BodyError
 from simulation.kernel.world import World
 from tests.unit.broker.brokerset import Cluster
 from tests.unit.broker.groupset import GroupSet
+from tests.unit.broker.pullbench import HOLD, Bench, Limits, ScriptedQueues, pull
 from tests.unit.broker.recordingpeer import RecordingPeer
-from tests.unit.broker.test_pull import HOLD, Bench, Limits, ScriptedQueues, pull
 from tests.unit.doubles import ManualClock
 
 SQL = {"expressionType": "SQL92", "subscription": "n > 2"}

@@ -114,7 +114,9 @@ def test_a_slice_of_the_work_is_as_long_for_few_large_sets_as_for_many_small_one
     machine = sets_of(sets, brokers)
     pieces = list(machine.snapshot_save())
     data = b"".join(pieces)
-    longest_line = max(map(len, data.splitlines(keepends=True)))
+    lines = data.splitlines(keepends=True)
+    assert len(lines) == 1 + sets
+    longest_line = max(map(len, lines))
     assert max(map(len, pieces)) <= SLICE_BYTES + longest_line
     steps = sum(1 for _ in machine.snapshot_load(data))
     assert len(data) / (SLICE_BYTES + longest_line) <= steps <= len(data) / SLICE_BYTES + 1
