@@ -1,5 +1,7 @@
 """Runs the layers of tests and adds up what they covered.
 
+Tests that are marked `long` are left to a run with --long, which is of these alone: a plain one shows the same in small.
+
 A layer is cut into parts, each a pytest run of its own, so that one that dies takes no other with it. Parts of all layers run
 side by side, as many as keep the cores busy: tests that wait for servers run beside tests that work. tests/conftest.py writes
 what a run counted (tests, seeds, faults, skips with their reasons) to the file that TALLY_FILE names."""
@@ -18,6 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
+import pytest
+
 LAYERS = {
     "unit": ["tests/architecture", "tests/unit"],
     "simulation": ["tests/simulation"],
@@ -26,6 +30,7 @@ LAYERS = {
     "spark": ["tests/spark"],
     "interop": ["tests/interop"],
 }
+LEFT = "deselected"
 WORKS = 100
 SLOWEST = ("--durations=15", "--durations-min=4")
 """Named by each run, so that who keeps the time finds it."""
@@ -43,9 +48,8 @@ class Part:
 
 PARTS = [
     Part("interop", 15, ("tests/interop/test_java_pairs.py",)),
-    Part("interop", 35, ("tests/interop/test_java_mixed_set.py",)),
+    Part("interop", 35, ("tests/interop/test_java_mixed_set.py", "tests/interop/test_java_fleets.py")),
     Part("interop", 20, ("tests/interop/test_java_hand_over.py",)),
-    Part("interop", 35, ("tests/interop/test_java_fleets.py",)),
     Part("process", 40),
     Part(
         "simulation",
@@ -127,10 +131,11 @@ def room() -> int:
     return 100 * max(2, len(os.sched_getaffinity(0)))
 
 
-def arguments(part: Part) -> list[str]:
+def arguments(part: Part, long: bool) -> list[str]:
     """What pytest is told."""
     others = [path for other in PARTS if other.layer == part.layer for path in other.paths]
-    return [*part.paths] or [*LAYERS[part.layer], *(f"--ignore={path}" for path in others)]
+    which = ["-m", "long" if long else "not long"]
+    return [*which, *([*part.paths] or [*LAYERS[part.layer], *(f"--ignore={path}" for path in others)])]
 
 
 @dataclass
@@ -166,21 +171,24 @@ class Totals:
             tally = json.loads(run.tally.read_text())
             self.counts.update(tally["counts"])
             self.skips.update(tally["skips"])
-        if run.process.returncode != 0 or not run.tally.exists():
+        if (
+            run.process.returncode not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
+            or not run.tally.exists()
+        ):
             self.broken.add(layer)
 
 
-def start(part: Part, name: str, folder: Path, opened: ExitStack) -> Run:
+def start(part: Part, long: bool, name: str, folder: Path, opened: ExitStack) -> Run:
     said = opened.enter_context((folder / f"{name}.said").open("w+"))
     tally = folder / f"{name}.tally"
     files = folder / f"{name}.files"  # its own: runs side by side would clear away each other's
-    command = [sys.executable, "-m", "pytest", *SLOWEST, f"--basetemp={files}", *arguments(part)]
+    command = [sys.executable, "-m", "pytest", *SLOWEST, f"--basetemp={files}", *arguments(part, long)]
     environment = {**os.environ, "TALLY_FILE": str(tally)}
     process = subprocess.Popen(command, env=environment, stdout=said, stderr=said, text=True)
     return Run(part, opened.enter_context(process), said, tally)
 
 
-def run_all(parts: list[Part], folder: Path) -> Totals:
+def run_all(parts: list[Part], long: bool, folder: Path) -> Totals:
     """Each starts as soon as there is room for it, in their order."""
     totals, left, running = Totals(), list(parts), dict[int, Run]()
     with ExitStack() as opened:
@@ -189,7 +197,7 @@ def run_all(parts: list[Part], folder: Path) -> Totals:
             part = next((part for part in left if part.load <= free), None)
             if part is not None:
                 left.remove(part)
-                run = start(part, f"part-{len(left)}", folder, opened)
+                run = start(part, long, f"part-{len(left)}", folder, opened)
                 running[run.process.pid] = run
                 continue
             pid, status, used = os.wait4(-1, 0)
@@ -199,22 +207,28 @@ def run_all(parts: list[Part], folder: Path) -> Totals:
     return totals
 
 
-def main(names: list[str]) -> int:
+def main(words: list[str]) -> int:
+    long, names = "--long" in words, [word for word in words if word != "--long"]
     unknown = [name for name in names if name not in LAYERS]
     if unknown:
-        print(f"unknown layer {unknown[0]}; one of: {' '.join(LAYERS)}", file=sys.stderr)
+        print(
+            f"unknown layer {unknown[0]}; one of: {' '.join(LAYERS)}; --long: those that a plain run leaves out",
+            file=sys.stderr,
+        )
         return 2
     began_s = time.monotonic()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        totals = run_all([part for part in PARTS if part.layer in (names or LAYERS)], Path(folder))
+        totals = run_all([part for part in PARTS if part.layer in (names or LAYERS)], long, Path(folder))
     counts = totals.counts
     print("== totals")
     layers = "  ".join(f"{name} {value}" for name, value in sorted(totals.seconds.items()))
     print(
         f"seconds: {time.monotonic() - began_s:.0f}, {totals.cpu_s:.0f} of CPU; of parts, side by side: {layers}"
     )
-    for what in sorted(set(counts) - {"passed", "failed", "skipped"}):
+    for what in sorted(set(counts) - {"passed", "failed", "skipped", LEFT}):
         print(f"{what}: {counts[what]}")
+    if not long:
+        print(f"{counts[LEFT]} left to scripts/test --long")
     for reason, count in sorted(totals.skips.items()):
         print(f"skipped {count}: {reason}")
     if totals.broken:

@@ -6,7 +6,7 @@ import json
 import os
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -62,6 +62,10 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     elif report.failed:
         COUNTS["failed"] += 1
     return report
+
+
+def pytest_deselected(items: Sequence[pytest.Item]) -> None:
+    COUNTS["deselected"] += len(items)
 
 
 def pytest_sessionfinish() -> None:

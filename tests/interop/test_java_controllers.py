@@ -73,6 +73,7 @@ def start_ours_one_by_one(group: Controllers, *names: str) -> None:
         group.until(f"{name} serves", serves)
 
 
+@pytest.mark.long
 def test_a_group_that_was_stopped_goes_to_ours_and_back(group: Controllers, tmp_path: Path) -> None:
     group.move_master()
     before = group.facts()
@@ -155,6 +156,7 @@ async def votes(group: Controllers, name: str) -> bool | None:
     return True if "votes from now on" in group.said(name) else None
 
 
+@pytest.mark.long
 def test_ours_takes_no_part_beside_java_members_that_run(group: Controllers) -> None:
     """Somebody who exchanges one while the others run loses nothing: stopped, all three go to ours as ever."""
     before = group.facts()

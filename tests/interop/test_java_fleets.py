@@ -13,6 +13,7 @@ from tests.interop.migration import migrated
 pytestmark = [pytest.mark.skipif(fleet_missing() is not None, reason=str(fleet_missing()))]
 
 
+@pytest.mark.long
 def test_a_live_java_set_becomes_ours_and_javas_again_as_the_runbook_says(tmp_path: Path) -> None:
     java = ["namesrv", "controller-0", "broker-0", "broker-1"]
     with Fleet.made(tmp_path / "fleet", java=java, contract="B") as fleet:

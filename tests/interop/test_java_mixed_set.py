@@ -54,6 +54,7 @@ def test_a_java_broker_and_ours_of_one_set_are_masters_in_turn_and_tell_each_oth
     [((), True), (("controller-0",), False)],
     ids=["our_controller", "javas_controller"],
 )
+@pytest.mark.long
 def test_a_set_of_a_java_broker_and_ours_shrinks_and_is_whole_again_whoever_leads(
     tmp_path: Path, controllers: tuple[str, ...], pauses: bool
 ) -> None:

@@ -174,6 +174,7 @@ TURNS = [(java_broker, None), (ours, signal.SIGKILL), (java_broker, signal.SIGTE
 """Who has the store, and how the one before ended; at last Java's again."""
 
 
+@pytest.mark.long
 def test_a_java_store_goes_on_in_ours_and_in_javas_again(tmp_path: Path) -> None:
     with RealPair(tmp_path / "pair", [java_broker], **{**JAVA, "brokerRole": "ASYNC_MASTER"}) as pair:
         sent: list[bytes] = []

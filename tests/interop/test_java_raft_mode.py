@@ -95,6 +95,7 @@ class RaftBrokers(RealPair):
         return None if number is None else number + 1  # never 0, which says no
 
 
+@pytest.mark.long
 def test_what_a_raft_mode_set_acknowledged_is_read_from_ours(tmp_path: Path) -> None:
     with RaftBrokers(tmp_path / "java") as java:
         java.start_all()

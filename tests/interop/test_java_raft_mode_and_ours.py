@@ -30,7 +30,7 @@ def read_of(group: RaftBrokers) -> dict[tuple[int, int], bytes]:
         return {}
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGTERM, marks=pytest.mark.long), signal.SIGKILL])
 def test_stores_of_javas_go_on_in_ours(number: signal.Signals, tmp_path: Path) -> None:
     with RaftBrokers(tmp_path / "group") as group:
         plain = bodies("plain", 60) if number is signal.SIGKILL else []

@@ -113,6 +113,7 @@ COMMANDS: dict[str, Run | Elsewhere] = {
     "scripts/quickstart": Elsewhere("takes minutes and needs Java; tests/spark has its Spark step"),
     "scripts/quickstart --install-java": Elsewhere("installs packages of the system"),
     "scripts/test": Elsewhere("runs this test"),
+    "scripts/test --long": Elsewhere("runs tests"),
     "scripts/test unit crash": Elsewhere("runs tests"),
     "scripts/prove --minutes 15": Elsewhere("tests/simulation/test_prove.py, for a seed of each kind"),
     "scripts/prove --only ledger-images --first 1 --count 40": Elsewhere(
