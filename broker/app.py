@@ -27,6 +27,7 @@ from broker.modes import (
 )
 from broker.neighbours.neighbours import Neighbours
 from broker.neighbours.pairedmaster import PairedMaster
+from broker.neighbours.passeddeletions import PassedDeletions
 from broker.neighbours.recordrepair import RecordRepair
 from broker.ports import Ports
 from broker.requests import Requests
@@ -178,6 +179,7 @@ class BrokerApp:
             name_servers=settings.name_servers,
             clock=clock,
         ).add_to(requests.router)
+        PassedDeletions(membership, neighbours.client).guard(requests.router)
         self._resync = Resync(
             membership,
             aside=self._aside,

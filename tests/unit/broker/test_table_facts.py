@@ -55,8 +55,8 @@ class Facts:
         header = CreateTopicHeader(topic, "TBW102", queues, queues, 6)
         return self.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, header, **where)
 
-    def delete(self, topic: str) -> RemotingCommand:
-        return self.ask(RequestCode.DELETE_TOPIC_IN_BROKER, TopicHeader(topic))
+    def delete(self, topic: str, **where: Any) -> RemotingCommand:
+        return self.ask(RequestCode.DELETE_TOPIC_IN_BROKER, TopicHeader(topic), **where)
 
     def create_group(self, group: str) -> RemotingCommand:
         body = SubscriptionGroupConfig(group).encode()
@@ -173,6 +173,38 @@ def test_a_slave_refuses_what_its_master_would_undo(facts: Facts) -> None:
     assert reply.code == ResponseCode.SERVICE_NOT_AVAILABLE
     assert facts.cluster.app(facts.master).address in (reply.remark or "")
     assert facts.topics(slave).find("invoices") is None
+
+
+def test_a_topic_that_a_slave_is_told_to_delete_is_deleted_by_its_master(facts: Facts) -> None:
+    """Java's deleteSubGroup tells slaves too, in any order, and ends at the first refusal."""
+    slave = facts.slaves()[0]
+    assert facts.create("invoices").code == 0
+    for _ in range(2):
+        assert facts.delete("invoices", at=slave).code == 0
+        assert [facts.topics(node).find("invoices") for node in (facts.master, slave)] == [None, None]
+    reply = facts.delete("TBW102", at=slave)
+    assert (reply.code, reply.remark) == (
+        ResponseCode.INVALID_PARAMETER,
+        "The topic[TBW102] is conflict with system topic.",
+    )
+
+
+def test_a_slave_whose_master_does_not_answer_deletes_nothing(facts: Facts) -> None:
+    slave = facts.slaves()[0]
+    assert facts.create("invoices").code == 0
+    facts.master.kill()
+    reply = facts.delete("invoices", at=slave)
+    assert (reply.code, "ask 10.0." in (reply.remark or "")) == (ResponseCode.SERVICE_NOT_AVAILABLE, True)
+    assert facts.topics(slave).find("invoices") is not None
+
+
+def test_what_one_slave_passed_on_another_does_not(facts: Facts) -> None:
+    """Two that take each other for the master would ask each other without end."""
+    assert facts.create("invoices").code == 0
+    passed = {"topic": "invoices", "passedOn": "true"}
+    reply = facts.ask(RequestCode.DELETE_TOPIC_IN_BROKER, passed, at=facts.slaves()[0])
+    assert reply.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert facts.topics().find("invoices") is not None
 
 
 def test_who_was_away_enters_the_set_with_the_tables(facts: Facts) -> None:

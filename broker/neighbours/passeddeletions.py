@@ -1,0 +1,57 @@
+"""Deletions of topics that a slave is asked for (215): its master carries them out, and the slave answers what it said.
+
+Java's mqadmin deletes the retry and dead-letter topics of a group at every replica, in any order, and stops at the first that
+refuses; masters alone know what stays deleted.
+
+Invariant: a deletion is passed on once, and says so, for two brokers may take each other for the master."""
+
+from __future__ import annotations
+
+import inspect
+
+from broker.role.membership import Membership
+from remoting.client import RemotingClient
+from remoting.codes import RequestCode
+from remoting.command import RemotingCommand
+from remoting.errors import RemotingError
+from remoting.peer import Peer
+from remoting.router import Handler, Router
+
+TIMEOUT_MS = 2_500
+"""Administrators wait 3 s or 5 s, a master 2 s for its slaves."""
+PASSED_ON = "passedOn"
+"""Among the fields of a request that another broker was asked for."""
+
+
+class PassedDeletions:
+    """Of one broker; `client` reaches its master."""
+
+    def __init__(self, membership: Membership, client: RemotingClient) -> None:
+        self._membership = membership
+        self._client = client
+
+    def guard(self, router: Router) -> None:
+        """From now on deletions in `router` pass here first."""
+        carry_out = router.handlers[RequestCode.DELETE_TOPIC_IN_BROKER]
+
+        async def delete(peer: Peer, command: RemotingCommand) -> RemotingCommand | None:
+            return await self._of_master(command) or await _answer(carry_out, peer, command)
+
+        router.handlers[RequestCode.DELETE_TOPIC_IN_BROKER] = delete
+
+    async def _of_master(self, command: RemotingCommand) -> RemotingCommand | None:
+        """What the master says of it; None where it is not to be asked, or does not answer."""
+        master = self._membership.master_address
+        if master is None or PASSED_ON in command.ext:
+            return None
+        passed = RemotingCommand.request(command.code, {**command.ext, PASSED_ON: "true"})
+        try:
+            reply = await self._client.call(master, passed, TIMEOUT_MS)
+        except RemotingError:
+            return None
+        return command.reply(reply.code, reply.remark)
+
+
+async def _answer(handler: Handler, peer: Peer, command: RemotingCommand) -> RemotingCommand | None:
+    reply = handler(peer, command)
+    return await reply if inspect.isawaitable(reply) else reply
