@@ -13,11 +13,12 @@ import pytest
 from click.testing import CliRunner
 
 from localcluster.cluster import Cluster
-from localcluster.layout import CLUSTER_NAME
+from localcluster.layout import BROKER_SET, CLUSTER_NAME
 from localcluster.waiting import NotYet, wait_for
 from mqadmin.cli import admin
 from mqclient import Client
 from tests.interop.javapeer import JavaClient, missing
+from tests.unit.mqadmin.test_admin_page import ROWS
 from tests.waits import WAIT_MS
 
 pytestmark = [
@@ -28,6 +29,10 @@ TOPIC, GROUP, QUEUES, SENT = "AdminBoth", "AdminBothGroup", 2, 4
 CONSUMER = "adminboth"
 HEARD = re.compile(r"lastUpdateTimestamp=\d+")
 """Goes on between two questions."""
+WITHOUT_END = {"clusterRT", "startMonitoring"}
+"""Upstream's tool goes on with these until it is killed; ours has `--once`."""
+ELSEWHERE = {"electMaster"}
+"""test_java_client.py hands over with it."""
 
 
 class Both:
@@ -36,9 +41,20 @@ class Both:
     def __init__(self, java: JavaClient, cluster: Cluster) -> None:
         self.java = java
         self.namesrv = cluster.layout.namesrv
+        self.controllers = cluster.layout.controller_list
+        self.asked: set[str] = set()
+        """Commands that upstream's tool was given."""
 
-    def upstream(self, *arguments: object) -> str:
-        return self.java.admin(*arguments, "-n", self.namesrv)
+    def upstream(self, command: str, *arguments: object) -> str:
+        self.asked.add(command)
+        return self.java.admin(command, *arguments, "-n", self.namesrv)
+
+    def refused(self, command: str, *arguments: object) -> str:
+        """What upstream's tool says of a command that does not succeed."""
+        self.asked.add(command)
+        answer = self.java.ask("admin", command, *arguments)
+        assert answer["err"] != ""
+        return str(answer["err"])
 
     def ours(self, *arguments: object) -> str:
         words = [str(word) for word in (*arguments, "-n", self.namesrv)]
@@ -49,10 +65,11 @@ class Both:
     def told(self, *arguments: object) -> Any:
         return json.loads(self.ours(*arguments, "--json"))
 
-    def agree(self, *arguments: object) -> list[str]:
+    def agree(self, *arguments: str | int | Path) -> list[str]:
         """The lines that both print, in whichever order (upstream's is that of a hash table)."""
+        command, *more = arguments
         ours, upstream = (
-            lines(HEARD.sub("", text)) for text in (self.ours(*arguments), self.upstream(*arguments))
+            lines(HEARD.sub("", text)) for text in (self.ours(*arguments), self.upstream(str(command), *more))
         )
         assert ours == upstream, arguments
         return ours
@@ -109,6 +126,11 @@ def test_commands_that_ask_agree_to_the_letter(both: Both) -> None:
         f"topicClusterList -t {TOPIC}",
         "getNamesrvConfig",
         f"producer -b {master}",
+        f"producerConnection -g CLIENT_INNER_PRODUCER -t {TOPIC}",
+        f"getBrokerConfig -b {master}",
+        f"getControllerConfig -a {both.controllers}",
+        f"queryMsgByKey -t {TOPIC} -k 2",
+        f"topicRoute -t {TOPIC}",
     ):
         assert both.agree(*line.split())
     assert [row["group"] for row in both.told("brokerConsumeStats", "-b", master)["queues"]].count(GROUP)
@@ -265,3 +287,54 @@ def test_queues_are_shared_out_as_clients_do(both: Both) -> None:
 def test_offsets_are_skipped(both: Both) -> None:
     """At last: each move takes the consumer's queues away some time later, while others would look at them."""
     assert len(both.agree("skipAccumulatedMessage", "-g", GROUP, "-t", TOPIC)) == 1 + QUEUES
+
+
+def test_servers_are_looked_at_and_set_with_upstreams_tool(both: Both) -> None:
+    master, one = both.master(), both.controllers.partition(";")[0]
+    assert both.upstream("clusterList").count(CLUSTER_NAME) == 3
+    assert "msgPutTotalTodayNow" in both.upstream("brokerStatus", "-b", master)
+    assert TOPIC in both.upstream("topicList").split()
+    assert both.upstream("getBrokerEpoch", "-b", BROKER_SET).count("#brokerName\t") == 3
+    assert "#InSyncSlaveNum\t2\n" in both.upstream("haStatus", "-b", master)
+    assert f"#MasterAddr\t{master}\n" in both.upstream(
+        "getSyncStateSet", "-a", both.controllers, "-b", BROKER_SET
+    )
+    assert both.upstream("getControllerMetaData", "-a", one).count("#Peer:\t") == 3
+    set_to = ("-k", "shortPollingTimeMills", "-v", 900)
+    assert "update broker config success" in both.upstream("updateBrokerConfig", "-b", master, *set_to)
+    set_to = ("-k", "scanInactiveMasterInterval", "-v", 4_000)
+    assert "success" in both.upstream("updateControllerConfig", "-a", both.controllers, *set_to)
+    for command in ("cleanExpiredCQ", "deleteExpiredCommitLog"):
+        assert "success" in both.upstream(command, "-c", CLUSTER_NAME)
+    clean = ("-a", one, "-bn", BROKER_SET, "-c", CLUSTER_NAME, "-b", "1;2;3")
+    assert "still alive" in both.refused("cleanBrokerMetadata", *clean)
+
+
+def test_messages_and_groups_come_and_go_with_upstreams_tool(both: Both) -> None:
+    topic, group = "AdminBothGone", "AdminBothGoneGroup"
+    both.upstream("updateTopic", "-c", CLUSTER_NAME, "-t", topic, "-r", 1, "-w", 1)
+    both.upstream("updateSubGroup", "-c", CLUSTER_NAME, "-g", group)
+    sent = both.upstream("sendMessage", "-t", topic, "-p", "hello", "-k", "known")
+    assert "SEND_OK" in sent
+    [message] = both.told("queryMsgByKey", "-t", topic, "-k", "known")["messages"]
+    for found in (
+        both.upstream("queryMsgByOffset", "-t", topic, "-b", BROKER_SET, "-i", 0, "-o", 0),
+        both.upstream("queryMsgById", "-t", topic, "-i", message["msgId"]),
+        both.upstream("consumeMessage", "-t", topic, "-b", BROKER_SET, "-i", 0, "-o", 0, "-c", 1),
+    ):
+        assert message["msgId"] in found
+    assert BROKER_SET in both.upstream("resetOffsetByTime", "-g", group, "-t", topic, "-s", 0)
+    assert "Consume Diff Total: " in both.upstream("consumerProgress", "-g", GROUP)
+    [queue] = [
+        line for line in both.upstream("topicStatus", "-t", topic).splitlines() if line.startswith(BROKER_SET)
+    ]
+    assert queue.split()[:4] == [BROKER_SET, "0", "0", "1"]
+    assert "success" in both.upstream("deleteTopic", "-c", CLUSTER_NAME, "-t", topic)
+    assert "success" in both.upstream("deleteSubGroup", "-c", CLUSTER_NAME, "-g", group)
+    assert topic not in both.told("topicList")["topics"]
+
+
+def test_upstreams_tool_was_given_every_command_that_the_page_says_works(both: Both) -> None:
+    """The last one here, and it counts what those before it asked."""
+    works = {name for name, (state, _) in ROWS.items() if state in ("works", "differs")}
+    assert both.asked == works - WITHOUT_END - ELSEWHERE
