@@ -44,6 +44,7 @@ from sparkreplay.resend.target import TargetQueue
 from tests.unit.sparkreplay.ledgerfolder import LedgerFolder
 from tests.unit.sparkreplay.storefolder import StoreFolder
 
+VECTORS = Path(__file__).parents[2] / "vectors"
 QUEUES = [TargetQueue("copy", "broker-z", number) for number in range(4)]
 NO_LIMIT = Limits(RateLimit(None), RateLimit(None), not_taken_s_max=0.2)
 
@@ -93,10 +94,12 @@ def source_store(root: Path, count: int = 60, kind: type[StoreFolder] = StoreFol
     return store
 
 
-def job_of(path: str, ledger: Path, namesrv: str = "ns:9876", **options: str) -> ResendJob:
+def job_of(
+    path: str, ledger: Path, namesrv: str = "ns:9876", topic: str = "orders", **options: str
+) -> ResendJob:
     read = plan_read(read_options({"path": path, "splitBytes": "4096", **options}))
     return prepare(
-        ResendJob(read, "orders", "C", "copy", namesrv, str(ledger), rows=rows_by(options)), force=True
+        ResendJob(read, topic, "C", "copy", namesrv, str(ledger), rows=rows_by(options)), force=True
     )
 
 
@@ -104,7 +107,7 @@ def run_of(job: ResendJob, target: Target, share: Share | None = None, limits: L
     path = Path(job.ledger)
     ledger = open_ledger(path, job, QUEUES)
     return Run(
-        what_is_left(job.read, ledger, str(path)), ledger, path, topic="orders", sender_of=target.sender_of, limits=limits,
+        what_is_left(job.read, ledger, str(path)), ledger, path, topic=job.topic, sender_of=target.sender_of, limits=limits,
         share=share or Share(),
     )  # fmt: skip
 
@@ -532,6 +535,22 @@ def test_the_brokers_own_topics_are_not_sent(tmp_path: Path) -> None:
     read = plan_read(read_options({"path": store.write()}))
     with pytest.raises(OptionError, match="belongs to the brokers"):
         prepare(ResendJob(read, "SCHEDULE_TOPIC_XXXX", "C", "copy", "", "ledger"), force=True)
+
+
+def test_of_transactions_the_committed_ones_are_sent_as_plain_messages(tmp_path: Path) -> None:
+    """Those that a Java broker committed, and one of a topic that has open and rolled back ones beside it."""
+    store = StoreFolder(tmp_path / "store", segment_bytes=1 << 20)
+    store.log += (VECTORS / "broker/transactions-5.3.3.log").read_bytes()
+    ended = "TRAN_MSG\x01true\x02PGROUP\x01PG\x02TRAN_PREPARED_QUEUE_OFFSET\x017\x02UNIQ_KEY\x01K\x02"
+    for kind, sys_flag in (("open", 4), ("ours", 8), ("rolled back", 12)):
+        store.add(topic="Orders", body=kind.encode(), sys_flag=sys_flag, properties=ended)
+    target = Target()
+    asyncio.run(run_of(job_of(store.write(), tmp_path / "ledger", topic="Orders"), target).send_all())
+    sent = [message for queue in sorted(target.stored) for message in target.stored[queue]]
+    assert {message.body for message in sent} == {b"committed", b"checked", b"ours"}
+    assert {message.sys_flag for message in sent} == {0}
+    named = {name for message in sent for name in message.properties}
+    assert named.isdisjoint({"TRAN_MSG", "PGROUP", "TRAN_PREPARED_QUEUE_OFFSET", "REAL_TOPIC", "REAL_QID"})
 
 
 def test_epochs_are_compared_where_both_logs_still_have_them() -> None:
