@@ -155,6 +155,29 @@ class BrokerSettings(
     )
     duplication_enable: bool = Field(False, alias="duplicationEnable", description="must be false")
 
+    acl_enable: bool = Field(
+        False, alias="aclEnable", description="must be false: there is no access control yet"
+    )
+    authentication_enabled: bool = Field(
+        False,
+        alias="authenticationEnabled",
+        description="must be false: there is no access control yet",
+    )
+    authorization_enabled: bool = Field(
+        False,
+        alias="authorizationEnabled",
+        description="must be false: there is no access control yet",
+    )
+
+    @field_validator("acl_enable", "authentication_enabled", "authorization_enabled")
+    @classmethod
+    def _open_to_all(cls, value: bool) -> bool:
+        if value:
+            raise ValueError(
+                "must be false: there is no access control yet, whoever reaches the ports may do anything"
+            )
+        return value
+
     @field_validator("enable_slave_acting_master", "duplication_enable")
     @classmethod
     def _absent(cls, value: bool) -> bool:

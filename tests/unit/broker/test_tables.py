@@ -347,6 +347,9 @@ def test_the_ha_port_follows_the_listen_port_unless_it_is_set() -> None:
     [
         "enableDLegerCommitLog=true",
         "enableSlaveActingMaster=true",
+        "aclEnable=true",
+        "authenticationEnabled=true",
+        "authorizationEnabled=true",
         "brokerRole=MASTER",
         "enableControllerMode=false brokerRole=SLAVE",
         "enableControllerMode=false brokerRole=SYNC_MASTER brokerId=1",
