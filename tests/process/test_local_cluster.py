@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -34,6 +35,11 @@ from mqruntime.clock import SystemClock
 from tests.waits import WAIT_MS
 
 ROOT = Path(__file__).parents[2]
+
+PYTHONS = re.compile(
+    r".*(?:\b[A-Z]\w+\(\w+=|<\w[\w.]* (?:object|at 0x)|<\w+\.\w+: \d+>|\bfrozenset\(|Path\(').*"
+)
+"""Lines that show a value as Python does."""
 
 
 @pytest.fixture(scope="module")
@@ -268,6 +274,14 @@ def test_one_living_replica_is_too_few_for_an_acknowledgement(cluster: Cluster) 
     finally:
         cluster.start(slaves)
     whole(cluster)
+
+
+def test_what_servers_log_through_all_that_is_written_for_people(cluster: Cluster) -> None:
+    """Behind the tests above: starts, elections, kills and recoveries."""
+    for name in cluster.layout.names:
+        text = cluster.log_file(name).read_text()
+        assert ("store recovered" in text) == (name in cluster.layout.broker_names)
+        assert not PYTHONS.findall(text)
 
 
 def test_a_second_cluster_lives_beside_the_first(cluster: Cluster, tmp_path: Path) -> None:

@@ -63,6 +63,23 @@ def test_what_is_not_built_ends_with_a_code_and_is_told_once_with_its_group(
     assert group == "CG"
 
 
+def test_of_who_asks_for_no_answer_an_operator_hears_once(
+    broker: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.master.requests.router.on_unserved = Unserved().asked
+
+    async def told_and_forgotten() -> RemotingCommand:
+        async with broker.cluster.client() as client:
+            for _ in range(2):
+                pop = RemotingCommand.request(200_050, POP_EXT)
+                await client.remoting.one_way(broker.master.address, pop)
+            behind = RemotingCommand.request(RequestCode.GET_BROKER_RUNTIME_INFO)
+            return await client.remoting.call(broker.master.address, behind)
+
+    assert broker.cluster.run(told_and_forgotten()).code == ResponseCode.SUCCESS
+    assert warnings(caplog) == [("a client asks for what is not built: POP consumption", "CG")]
+
+
 def test_a_consumer_whose_pulls_are_refused_for_good_is_told_of_once(
     broker: Served, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -10,7 +10,8 @@ import pytest
 from mqadmin.cli import COMMANDS
 from mqadmin.notbuilt import NOT_APPLICABLE, NOT_BUILT
 
-PAGE = (Path(__file__).parents[3] / "docs" / "mqadmin.md").read_text()
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "mqadmin.md").read_text()
 ROWS = {
     name: (state, why)
     for name, state, why in re.findall(r"^\| (\w+) \| ([a-z ]+) \| (.*?) ?\|$", PAGE, re.MULTILINE)
@@ -39,3 +40,12 @@ def test_a_row_says_what_the_tool_does(name: str) -> None:
 def test_what_is_ours_alone_is_named() -> None:
     besides = PAGE.partition("Commands of ours besides:")[2].partition("\n\n")[0]
     assert set(re.findall(r"`(\w+)`", besides)) == COMMANDS.keys() - set(UPSTREAMS)
+
+
+def test_what_other_pages_count_is_what_this_one_lists() -> None:
+    built = sum(name in COMMANDS for name in UPSTREAMS)
+    refused = len(re.findall(r"^\| \d+ \| \w+ \|", PAGE, re.MULTILINE))
+    readme, differences = ((ROOT / name).read_text() for name in ("README.md", "docs/differences.md"))
+    assert {*re.findall(r"(\d+) of the 89 commands", readme)} == {str(built)}
+    assert {*re.findall(r"[Oo]f (\d+) commands", differences)} == {str(built)}
+    assert re.findall(r"the (\d+) codes\]\(mqadmin", differences) == [str(refused)]
