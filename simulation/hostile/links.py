@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ha.classic.frames import REPORT
+from ha.classic.frames import TransferHeader as PairTransferHeader
 from ha.frames import ACK, ADDRESS_HANDSHAKE, HANDSHAKE, TRANSFER, TransferHeader
 from simulation.hostile.frames import I32_MAX, I64_MAX, OTHER_PROTOCOLS
 
@@ -33,4 +35,19 @@ def to_masters(stranger: int, master: int) -> dict[str, bytes]:
         found[f"an address of {size} bytes"] = ADDRESS_HANDSHAKE.pack(1, 0, 0, size) + b"\xff/../\0" * 4
     found["a master's frame"] = TransferHeader(I32_MAX, 0, 1, 0, I64_MAX).encode()
     found["an empty frame without end"] = TRANSFER.pack(2, 0, 0, -1, -1, -1) * 100
+    return found
+
+
+def to_pair_masters(log_end: int) -> dict[str, bytes]:
+    """What is no report of a slave of a pair whose log ends at `log_end`, or more; who reports as slaves do is one, for their
+    protocol has no names."""
+    far = {"": REPORT.pack(I64_MAX), " but one": REPORT.pack(I64_MAX - 1), " below": REPORT.pack(-1)}
+    found = dict(OTHER_PROTOCOLS) | {f"the furthest report{name}": data for name, data in far.items()}
+    found["the lowest report"] = REPORT.pack(-I64_MAX - 1)
+    found["a report beyond the log"] = REPORT.pack(log_end + (1 << 30))
+    found["a report that falls"] = REPORT.pack(log_end) + REPORT.pack(0)
+    found["a report above what was sent"] = REPORT.pack(log_end) + REPORT.pack(log_end + (1 << 20))
+    found["half a report"] = REPORT.pack(log_end)[:5]
+    found["a handshake of the other protocol"] = handshake(1) + ack(log_end)
+    found["a master's frame"] = PairTransferHeader(log_end, I32_MAX).encode()
     return found

@@ -55,6 +55,15 @@ def test_messages_are_found_by_key_and_by_the_id_that_their_producer_gave(served
     assert query(unique, 1, True) == [b"keyed 2"]
     assert query("k3") == []
 
+    async def forge() -> None:
+        async with served.cluster.client() as client:
+            forged = OutgoingMessage(b"forged", {"UNIQ_KEY": unique})
+            await client.producer("Strangers").send_message("orders", forged, queue_id=0)
+
+    served.cluster.run(forge())
+    served.world.run_for_ms(100)
+    assert query(unique, 2, True) == [b"forged", b"keyed 2"], "who takes another's id hides nothing"
+
 
 def test_a_queue_is_listed_as_upstream_lists_it_and_a_topic_names_its_groups(served: Served) -> None:
     header = QueryConsumeQueueHeader("orders", 1, 1, 5, "CG")
