@@ -94,7 +94,7 @@ class Peer(asyncio.BufferedProtocol):
         """Sends whole, already encoded frames. The buffers must not change until the transport has sent
         them.
         """
-        if self.closed or self._transport is None or not buffers:
+        if self.closed or self._transport is None or self._transport.is_closing() or not buffers:
             return
         self._transport.writelines(buffers)
         self.active_at_ms = self._clock.monotonic_ms()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
+import struct
 
 import pytest
 
@@ -273,6 +275,28 @@ def test_a_taken_port_is_reported_as_such(run: Run) -> None:
                 await second.start()
 
     run(story())
+
+
+def test_what_is_sent_in_the_turn_in_which_a_connection_is_lost_is_dropped_quietly(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The loop would say of each write from the fifth on that a socket raised an exception."""
+
+    async def story() -> None:
+        async with scene() as made:
+            with socket.create_connection(("127.0.0.1", made.server.port)) as other:
+                other.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                other.setblocking(False)
+                loop = asyncio.get_running_loop()
+                await loop.sock_sendall(other, frames(request(ECHO)))
+                await loop.sock_recv(other, 1_000)
+            [peer] = made.connected
+            for _ in range(12):
+                peer.one_way(request(ECHO))
+            assert await made.disconnected.get() is peer
+
+    run(story())
+    assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
 
 
 def test_close_callbacks_run_once_even_when_added_late(run: Run) -> None:
