@@ -17,11 +17,18 @@ from itertools import repeat
 
 from localcluster.cluster import Cluster
 from localcluster.ends import EndsVerdict
-from localcluster.history import Found, Verdict, judge, longest_outage, longest_wait_ms
+from localcluster.history import (
+    Found,
+    Verdict,
+    first_acknowledgement,
+    judge,
+    longest_outage,
+    longest_wait_ms,
+)
 from localcluster.inorder import InOrderReaders
 from localcluster.layout import BROKER_SET, CLUSTER_NAME
 from localcluster.load import Load, read_back
-from localcluster.logs import MARKS, marks, read_lines
+from localcluster.logs import MARKS, WRITABLE, marks, read_lines
 from localcluster.order import OrderVerdict
 from localcluster.partitions import ELECTION_MS_MAX, Partition, Roles, Shape, draw, shapes
 from localcluster.raftset import HandOverFailed, transfer
@@ -86,9 +93,9 @@ class DrillFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class DrillResult:
-    """One drill. Marks count from the fault; `outage_ms` is the client's longest silence around it, which the
-    first acknowledgement by the new master ends. `unserved_ms` is the longest time without an acknowledging master
-    while the set had to have one, `unserved_ms_max` its limit."""
+    """One drill. Marks count from the fault, and so does the first acknowledgement once the new master takes messages;
+    `outage_ms` is the client's longest silence until all is whole, wherever it was. `unserved_ms` is the longest time
+    without an acknowledging master while the set had to have one, `unserved_ms_max` its limit."""
 
     kind: Kind
     old_master: str
@@ -282,6 +289,7 @@ async def drill_once(
     ]
     seen = marks(lines, fault_ms, before.master_epoch)
     outage = longest_outage(load.attempts, fault_ms, whole_ms)
+    first_ack = first_acknowledgement(load.attempts, seen.get(WRITABLE, struck_ms))
     excused = partition is not None and partition.serving_ms_max is None
     unserved_ms = longest_wait_ms(load.attempts, struck_ms if excused else fault_ms, whole_ms)
     return DrillResult(
@@ -291,7 +299,7 @@ async def drill_once(
         old_epoch=before.master_epoch,
         new_epoch=after.master_epoch,
         marks_ms={mark: moment_ms - fault_ms for mark, moment_ms in seen.items()},
-        first_ack_ms=outage.to_ms - fault_ms if outage else None,
+        first_ack_ms=None if first_ack is None else first_ack - fault_ms,
         outage_ms=outage.length_ms if outage else None,
         whole_ms=whole_ms - fault_ms,
         unserved_ms=unserved_ms,

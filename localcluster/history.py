@@ -202,6 +202,12 @@ def longest_outage(attempts: Iterable[Attempt], fault_ms: int, until_ms: int) ->
     return max(spans, key=lambda span: span.length_ms, default=None)
 
 
+def first_acknowledgement(attempts: Iterable[Attempt], since_ms: int) -> int | None:
+    """When the first acknowledgement arrived at or after `since_ms`; None where none did."""
+    moments = (attempt.ended_ms for attempt in attempts if attempt.outcome is Outcome.ACKNOWLEDGED)
+    return min((moment for moment in moments if moment >= since_ms), default=None)
+
+
 def longest_wait_ms(attempts: Iterable[Attempt], from_ms: int, until_ms: int) -> int:
     """The longest time between `from_ms` and `until_ms` in which no acknowledgement arrived."""
     moments = [attempt.ended_ms for attempt in attempts if attempt.outcome is Outcome.ACKNOWLEDGED]

@@ -8,6 +8,7 @@ from localcluster.history import (
     Outage,
     Outcome,
     Place,
+    first_acknowledgement,
     judge,
     longest_outage,
     longest_wait_ms,
@@ -112,6 +113,16 @@ def test_an_outage_is_the_longest_silence_that_the_fault_touches() -> None:
     assert longest_outage(attempts, fault_ms=2000, until_ms=2500) == Outage(910, 3000)
     assert longest_outage(attempts, fault_ms=4000, until_ms=5000) is None
     assert longest_outage([], 0, 1) is None
+
+
+def test_the_first_acknowledgement_by_the_next_master_is_no_later_silences_end() -> None:
+    attempts = [
+        *(acked(str(moment), 0, moment) for moment in (90, 240, 300, 900)),
+        failed("u", Outcome.UNKNOWN),
+    ]
+    assert longest_outage(attempts, fault_ms=100, until_ms=1000) == Outage(300, 900)
+    assert first_acknowledgement(attempts, since_ms=181) == 240
+    assert first_acknowledgement(attempts, since_ms=901) is None
 
 
 def test_only_acknowledgements_end_an_outage() -> None:
