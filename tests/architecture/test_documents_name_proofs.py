@@ -72,3 +72,25 @@ def test_each_rule_of_the_raft_world_names_a_planted_bug_or_says_why_none() -> N
     found = json.loads((ROOT / "simulation" / "foundby.json").read_text())["raft"]
     assert not [row for row in rows if row[2].strip("`") not in found and not row[2].startswith("none: ")]
     assert max(found.values()) <= 300
+
+
+def test_each_promise_to_applications_names_a_test(tests: set[str]) -> None:
+    text = (ROOT / "docs" / "proofs.md").read_text()
+    table = text.split("## The applications")[1].split("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) > 25
+    assert not [row[0] for row in rows if not {*TEST.findall(row[1])} & tests and "](#" not in row[1]]
+
+
+def test_planted_bugs_are_found_within_300_seeds() -> None:
+    """At least six of locks and transactions in the cluster's world, where consumers and producers die."""
+    recorded = json.loads((ROOT / "simulation" / "foundby.json").read_text())
+    late = [(world, bug) for world, bugs in recorded.items() for bug, seed in bugs.items() if seed > 300]
+    assert not late
+    simulation = ROOT / "simulation" / "cluster"
+    of_applications = {
+        name
+        for file in ("lockbugs.py", "transactionbugs.py")
+        for name in PLANTED.findall((simulation / file).read_text())
+    }
+    assert len(of_applications & recorded["cluster"].keys()) >= 6
