@@ -9,7 +9,7 @@ import os
 import random
 import re
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from localcluster.cluster import Cluster
 from localcluster.history import judge
 from localcluster.layout import BROKER_SET, CLUSTER_NAME, CONTROLLER_GROUP, Mode
 from localcluster.load import Load, read_back, read_messages
+from localcluster.peers import owner_of
 from localcluster.waiting import NotYet, wait_for
 from mqadmin.replies import SyncState
 from mqclient.client import Client
@@ -36,8 +37,12 @@ TOPIC, STRANGE_TOPIC = "Orders", "Strange"
 REAL = {"topic": STRANGE_TOPIC, "b": STRANGE_TOPIC}
 CODES = sorted({*map(int, RequestCode), -5, 999, 40_000} - requests.CHANGE_MUCH)
 IDLE = 2_000
+LISTEN = "0A"
+"""In the tables of the kernel."""
 ELECTIONS_MAX = 20
 GROWTH_MIB, OPEN_MORE = 48, 12
+SHOWN = ("broker-0", "controller-0")
+"""They have pages for metrics and probes."""
 FAILED = re.compile(r"Traceback|handler failed|never retrieved|was destroyed|page not made")
 HTTP = {
     "traversal": b"GET /../../etc/passwd HTTP/1.1\r\n\r\n",
@@ -56,12 +61,13 @@ def test_a_cluster_under_controllers_bears_strangers(tmp_path: Path) -> None:
         broker_settings=NOBODY_IS_LATE,
         controller_settings={"enableElectUncleanMaster": "false"},
     ) as cluster:
-        for name in ("broker-0", "controller-0"):
+        for name in SHOWN:
             conf = cluster.directory / f"{name}.conf"
             pages = f"metricsExporterType=PROM\nmetricsPromExporterPort={pages_port(cluster, name)}\n"
             conf.write_text(conf.read_text() + pages)
         cluster.start()
-        asyncio.run(bears(cluster, [strange_pages, strange_links, strange_brokers, strange_sizes]))
+        attacks = [strange_pages, strange_links, strange_brokers, strange_sizes]
+        asyncio.run(bears(cluster, attacks, pages=[pages_port(cluster, name) for name in SHOWN]))
 
 
 def test_a_set_in_raft_mode_bears_strangers(tmp_path: Path) -> None:
@@ -73,8 +79,10 @@ def test_a_set_in_raft_mode_bears_strangers(tmp_path: Path) -> None:
 Attack = Callable[[Cluster, SyncState], Awaitable[None]]
 
 
-async def bears(cluster: Cluster, attacks: list[Attack]) -> None:
+async def bears(cluster: Cluster, attacks: list[Attack], pages: Sequence[int] = ()) -> None:
     await cluster.wait_whole(timeout_ms=WAIT_MS)
+    known = {port for _, port in remoting_ports(cluster)} | replication_ports(cluster)
+    assert listened(cluster) == known | {*pages}, "a port that no stranger speaks to"
     await cluster.create_topic(TOPIC)
     await cluster.create_topic(STRANGE_TOPIC)
     async with a_client(cluster) as (load, consumer):
@@ -149,10 +157,26 @@ async def reads_what_strangers_sent(consumer: PullConsumer) -> None:
 
 def remoting_ports(cluster: Cluster) -> list[tuple[str, int]]:
     """Every port that reads remoting frames: of Raft-mode brokers also that of the members."""
-    layout = cluster.layout
+    layout, ha = cluster.layout, replication_ports(cluster)
     found = [(name, port) for name in layout.names for port in layout.ports_of(name)]
-    ha = {layout.ports_of(name)[-1] for name in layout.broker_names if not layout.in_raft_mode}
     return [(name, port) for name, port in found if port not in ha]
+
+
+def replication_ports(cluster: Cluster) -> set[int]:
+    layout = cluster.layout
+    return {layout.ports_of(name)[-1] for name in layout.broker_names if not layout.in_raft_mode}
+
+
+def listened(cluster: Cluster) -> set[int]:
+    """The ports that processes of the cluster listen on, as the kernel tells it."""
+    pids = {name: identity.pid for name, identity in cluster.states().items() if identity is not None}
+    rows = [
+        line.split()
+        for table in ("tcp", "tcp6")
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]
+    ]
+    inodes = {int(row[9]): int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == LISTEN}
+    return {port for inode, port in inodes.items() if owner_of(inode, pids) is not None}
 
 
 async def strange_connections(cluster: Cluster) -> list[HostilePeer]:
@@ -247,7 +271,7 @@ async def strange_sizes(cluster: Cluster, state: SyncState) -> None:
 
 
 async def strange_pages(cluster: Cluster, state: SyncState) -> None:
-    for name in ("broker-0", "controller-0"):
+    for name in SHOWN:
         peer = HostilePeer(pages_port(cluster, name))
         await asyncio.gather(*(peer.say(data) for data in (*HTTP.values(), *frames.OTHER_PROTOCOLS.values())))
 
