@@ -54,12 +54,9 @@ PARTS = [
     Part(
         "simulation",
         WORKS,
-        (
-            "tests/simulation/test_cluster.py",
-            "tests/simulation/test_compiled.py",
-            "tests/simulation/test_groups.py",
-        ),
+        ("tests/simulation/test_cluster.py", "tests/simulation/test_compiled.py"),
     ),
+    Part("simulation", WORKS, ("tests/simulation/test_groups.py",)),
     Part("simulation", WORKS),
     Part(
         "interop",

@@ -118,6 +118,7 @@ def test_a_planted_bug_is_found_by_its_unit_test(bug: str) -> None:
     assert_found("simulation.cluster.world", FOUND_BY_UNIT, bug)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("bug", sorted(FOUND_BY))
 def test_a_planted_bug_is_found(bug: str, tally: Callable[[str, int], None]) -> None:
     totals = Totals()

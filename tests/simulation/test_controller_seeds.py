@@ -55,6 +55,7 @@ def test_a_planted_bug_is_found_by_its_unit_test(bug: str) -> None:
     assert_found("simulation.controllers.bugs", FOUND_BY_UNIT, bug)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("bug", sorted(FOUND_BY))
 def test_a_planted_bug_is_found(bug: str, tally: Callable[[str, int], None]) -> None:
     found = find(lambda seed: run_seed(seed, bug), FOUND_BY[bug])

@@ -29,6 +29,7 @@ def test_every_planted_bug_has_a_seed_that_finds_it() -> None:
     assert FOUND_BY.keys() == BUGS.keys()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("bug", sorted(FOUND_BY))
 def test_a_planted_bug_is_found(bug: str, tally: Callable[[str, int], None]) -> None:
     totals = Totals()

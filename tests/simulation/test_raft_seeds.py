@@ -65,6 +65,7 @@ def test_every_planted_bug_has_a_seed_or_a_scenario_that_finds_it() -> None:
     assert FOUND_BY.keys() | by_other_means == BUGS.keys()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("bug", sorted(FOUND_BY))
 def test_a_planted_bug_is_found(bug: str) -> None:
     found = find(lambda seed: run_seed(seed, bug, Totals()), FOUND_BY[bug])

@@ -25,6 +25,7 @@ def test_what_clients_saw_of_registers_has_an_order(seed: int, tally: Callable[[
         tally(f"registers {name}", counts[name])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("bug", FOUND_BY)
 def test_a_planted_bug_is_found(bug: str) -> None:
     found = find(lambda seed: run_seed(seed, bug, Counter()), FOUND_BY[bug])
