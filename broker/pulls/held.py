@@ -70,6 +70,13 @@ class HeldPulls:
         held = self._by_queue.get(queue)
         return [pull for pull in held if pull.request.offset < next_offset] if held else []
 
+    def is_waited_for(self, queue: Queue) -> bool:
+        return queue in self._by_queue
+
+    def holds(self, pull: HeldPull) -> bool:
+        """False where it was taken out, also if it was not given yet to whom all were."""
+        return pull in self._by_queue.get(pull.request.queue, ())
+
     def queues(self) -> list[Queue]:
         """Every queue that is waited for."""
         return list(self._by_queue)

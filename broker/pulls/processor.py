@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from typing import Any, Protocol
 
@@ -133,6 +134,9 @@ class PullProcessor:
         self._latencies = latencies
         self._elsewhere = elsewhere or self.handle
         self._in_slices = InSlices(tasks)
+        self._waking = InSlices(tasks)
+        self._grown: OrderedDict[tuple[str, int], int] = OrderedDict()
+        """Where the queues end whose pulls are to be woken."""
         self.found = 0
 
     def handle(self, peer: Peer, command: RemotingCommand) -> Handled:
@@ -210,39 +214,17 @@ class PullProcessor:
         return command.reply(ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET", reply)
 
     def moved(self, group: str, topic: str, queue_ids: Iterable[int]) -> None:
-        """An administrator moved `group` in these queues: who waits there hears of it at once."""
-        for queue_id in queue_ids:
-            for pull in self._held.waiting((topic, queue_id), ALL_OFFSETS):
-                request = pull.request
-                if request.group != group:
-                    continue
-                offset = self._offsets.pulled(group, topic, queue_id, request.offset)
-                if offset is not None and self._held.release(pull):
-                    answer = self._moved(request.command, topic, queue_id, offset)
-                    self._observe(request, answer.code)
-                    pull.peer.send([answer])
+        """An administrator moved `group` in these queues: who waits there hears of it, many of them in slices."""
+        self._in_slices.do(self._told_of_move(group, topic, list(queue_ids)))
 
     def arrived(self, grown: list[QueueGrew]) -> None:
-        """Queues grew: answer the pulls that waited for it. Where several wait for a queue, none is read for whose tags did
-        not come; for one alone a read costs no more than a look at the tags."""
+        """Queues grew: answer the pulls that waited for it, many of them in slices. What comes to a queue before all who wait
+        for it had their turn is looked at together."""
         for topic, queue_id, next_offset in grown:
-            waiting = self._held.waiting((topic, queue_id), next_offset)
-            came = Arrivals(self._store, topic, queue_id, next_offset) if len(waiting) > 1 else None
-            for pull in waiting:
-                if came is not None and came.unwanted_by(pull.request):
-                    pull.request.offset, pull.request.moved = next_offset, True
-                    continue
-                refused = self._forbidden(pull.request)
-                if refused is not None:
-                    if self._held.release(pull):
-                        self._refuse(pull.peer, pull.request, refused.code, refused.remark)
-                    continue
-                result = self._read(pull.request)
-                if result.status is GetStatus.NO_MATCHED_MESSAGE and not result.cold:
-                    pull.request.offset = result.next_begin_offset
-                    pull.request.moved = True
-                elif self._held.release(pull):
-                    self._answer_late(pull.peer, pull.request, result)
+            if self._held.is_waited_for((topic, queue_id)):
+                self._grown[topic, queue_id] = next_offset
+        if self._grown and not self._waking.goes_on:
+            self._waking.do(self._woken())
 
     def expire(self, now_ms: int) -> None:
         """Answer the held pulls whose time is over, many of them in slices."""
@@ -260,6 +242,47 @@ class PullProcessor:
     async def all_told(self) -> None:
         """Returns, at once if it can, when everybody is who is to be answered in slices."""
         await self._in_slices.ended()
+        await self._waking.ended()
+
+    def _told_of_move(self, group: str, topic: str, queue_ids: list[int]) -> Iterator[HeldPull]:
+        for queue_id in queue_ids:
+            for pull in self._held.waiting((topic, queue_id), ALL_OFFSETS):
+                request = pull.request
+                if request.group == group and self._held.holds(pull):
+                    offset = self._offsets.pulled(group, topic, queue_id, request.offset)
+                    if offset is not None and self._held.release(pull):
+                        answer = self._moved(request.command, topic, queue_id, offset)
+                        self._observe(request, answer.code)
+                        pull.peer.send([answer])
+                yield pull
+
+    def _woken(self) -> Iterator[HeldPull]:
+        """Where several wait for a queue, none is read for whose tags did not come; for one alone a read costs no more than a
+        look at the tags. A queue that grows meanwhile has another turn, behind the others."""
+        while self._grown:
+            (topic, queue_id), next_offset = self._grown.popitem(last=False)
+            waiting = self._held.waiting((topic, queue_id), next_offset)
+            came = Arrivals(self._store, topic, queue_id, next_offset) if len(waiting) > 1 else None
+            for pull in waiting:
+                if self._held.holds(pull):
+                    self._wake(pull, next_offset, came)
+                yield pull
+
+    def _wake(self, pull: HeldPull, next_offset: int, came: Arrivals | None) -> None:
+        request = pull.request
+        if came is not None and came.unwanted_by(request):
+            request.offset, request.moved = next_offset, True
+            return
+        refused = self._forbidden(request)
+        if refused is not None:
+            if self._held.release(pull):
+                self._refuse(pull.peer, request, refused.code, refused.remark)
+            return
+        result = self._read(request)
+        if result.status is GetStatus.NO_MATCHED_MESSAGE and not result.cold:
+            request.offset, request.moved = result.next_begin_offset, True
+        elif self._held.release(pull):
+            self._answer_late(pull.peer, request, result)
 
     def _answered(self, pulls: Iterator[HeldPull | None]) -> Iterator[HeldPull | None]:
         for pull in pulls:

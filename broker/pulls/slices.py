@@ -13,7 +13,7 @@ from itertools import islice
 from mqruntime.tasks import Tasks
 
 SLICE = 100
-"""Answers to pulls that found nothing: each is a read and a write, together less than 0.1 ms."""
+"""Answers to pulls: each is a read and a write, together some 0.1 ms at most."""
 
 
 class InSlices:
@@ -24,10 +24,15 @@ class InSlices:
         self._work: deque[Iterator[object]] = deque()
         self._rest: asyncio.Task[None] | None = None
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether something is left of what was begun."""
+        return self._rest is not None and not self._rest.done()
+
     def do(self, work: Iterator[object]) -> None:
         """Each item that is taken from `work` is a step of it."""
         self._work.append(work)
-        if (self._rest is None or self._rest.done()) and self._slice():
+        if not self.goes_on and self._slice():
             self._rest = self._tasks.start(self._go_on(), name="held pulls")
 
     async def ended(self) -> None:
@@ -45,7 +50,8 @@ class InSlices:
         """Whether something may be left."""
         steps_left = SLICE
         while self._work:
-            steps_left -= sum(1 for _ in islice(self._work[0], steps_left))
+            for _ in islice(self._work[0], steps_left):
+                steps_left -= 1
             if not steps_left:
                 return True
             self._work.popleft()

@@ -60,6 +60,12 @@ class ScriptedQueues:
         status = GetStatus.FOUND if found else GetStatus.NO_MATCHED_MESSAGE
         return GetResult(status, offset + len(seen), 0, end, len(found), 0, [], found)
 
+    def min_queue_offset(self, topic: str, queue_id: int) -> int:
+        return 0
+
+    def max_queue_offset(self, topic: str, queue_id: int) -> int:
+        return len(self.messages)
+
     def entries(self, topic: str, queue_id: int, offset: int, count: int) -> list[QueueEntry]:
         seen = self.messages[offset : offset + count]
         return [QueueEntry(100 * at, 100, tag_hash(tag)) for at, (tag, _) in enumerate(seen, offset)]

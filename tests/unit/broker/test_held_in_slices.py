@@ -10,11 +10,11 @@ import pytest
 
 from broker.pulls.held import HeldPulls
 from broker.pulls.processor import PullProcessor
-from messagestore.messages import QueueGrew
+from messagestore.messages import GetResult, QueueGrew
 from remoting.codes import ResponseCode
 from simulation.kernel.world import World
 from tests.unit.broker.brokerset import Cluster
-from tests.unit.broker.pullbench import HOLD, Bench, pull
+from tests.unit.broker.pullbench import HOLD, Bench, ScriptedQueues, pull
 from tests.unit.broker.recordingpeer import RecordingPeer
 
 NOT_FOUND, BUSY, FOUND = ResponseCode.PULL_NOT_FOUND, ResponseCode.SYSTEM_BUSY, ResponseCode.SUCCESS
@@ -39,9 +39,9 @@ def crowd(count: int, *peers: RecordingPeer, room: int = 1_000) -> Bench:
     return bench
 
 
-def hold(bench: Bench, opaques: range, *peers: RecordingPeer) -> None:
+def hold(bench: Bench, opaques: range, *peers: RecordingPeer, **fields: Any) -> None:
     for opaque in opaques:
-        asked = pull(**HOLD)
+        asked = pull(**HOLD, **fields)
         asked.opaque = opaque
         peer = peers[opaque % len(peers)] if peers else bench.peer
         assert bench.processor.handle(cast(Any, peer), asked) is None
@@ -177,6 +177,133 @@ def test_those_whose_turn_has_not_come_take_the_room_of_others() -> None:
         assert len(bench.held) == 100
 
     asyncio.run(scenario())
+
+
+def comes(bench: Bench, *messages: tuple[str, bytes]) -> None:
+    bench.queues.messages += messages
+    bench.processor.arrived([QueueGrew("orders", 0, len(bench.queues.messages))])
+
+
+def test_a_message_wakes_a_crowd_in_order_and_a_hundred_in_a_turn_at_most() -> None:
+    async def scenario() -> tuple[list[int], Bench]:
+        bench = crowd(250)
+        comes(bench, ("A", b"one"))
+        return await to_the_end(bench), bench
+
+    counts, bench = asyncio.run(scenario())
+    assert sorted(set(counts)) == [100, 200, 250]
+    assert told(bench.peer) == [(opaque, FOUND) for opaque in range(250)]
+
+
+def test_messages_of_many_queues_that_come_together_wake_a_hundred_pulls_in_a_turn_at_most() -> None:
+    async def scenario() -> tuple[list[int], Bench]:
+        bench = crowd(0)
+        bench.topics.ensure("wide", 250)
+        for queue_id in range(250):
+            assert bench.pull(topic="wide", queueId=queue_id, **HOLD) is None
+        bench.queues.messages = [("A", b"one")]
+        bench.processor.arrived([QueueGrew("wide", queue_id, 1) for queue_id in range(250)])
+        return await to_the_end(bench), bench
+
+    counts, bench = asyncio.run(scenario())
+    assert sorted(set(counts)) == [100, 200, 250]
+
+
+def test_a_message_wakes_a_few_at_once() -> None:
+    bench = crowd(99)
+    comes(bench, ("A", b"one"))  # there is no loop in which it could go on
+    assert told(bench.peer) == [(opaque, FOUND) for opaque in range(99)] and len(bench.held) == 0
+
+
+def test_a_connection_that_ends_before_its_turn_is_given_nothing() -> None:
+    first, second = RecordingPeer(), RecordingPeer()
+
+    async def scenario() -> None:
+        bench = crowd(250, first, second)
+        comes(bench, ("A", b"one"))
+        (closed,) = second.close_callbacks
+        closed(second)
+        await to_the_end(bench)
+
+    asyncio.run(scenario())
+    assert told(first) == [(opaque, FOUND) for opaque in range(0, 250, 2)]
+    assert told(second) == [(opaque, FOUND) for opaque in range(1, 100, 2)]
+
+
+@ENDS
+def test_pulls_whose_turn_to_be_woken_has_not_come_end_once(end: End, code: int) -> None:
+    """With the message, where it is read for."""
+
+    async def scenario() -> Bench:
+        bench = crowd(250)
+        comes(bench, ("A", b"one"))
+        end(bench.processor)
+        await to_the_end(bench)
+        return bench
+
+    later = FOUND if code == NOT_FOUND else code
+    answers = told(asyncio.run(scenario()).peer)
+    assert answers == [(opaque, FOUND if opaque < 100 else later) for opaque in range(250)]
+
+
+class CountedQueues(ScriptedQueues):
+    reads = 0
+
+    def get(self, topic: str, queue_id: int, *place: Any) -> GetResult:
+        self.reads += 1
+        return super().get(topic, queue_id, *place)
+
+
+def test_messages_that_come_while_a_crowd_is_woken_are_looked_at_together_and_none_is_missed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("broker.pulls.arrivals.LOOKED_AT_MAX", 0)  # it is read for each
+    queues = CountedQueues()
+
+    async def scenario() -> Bench:
+        bench = Bench(queues=queues, held=HeldPulls(1_000))
+        hold(bench, range(250), subscription="B")
+        queues.reads = 0
+        for _ in range(10):
+            comes(bench, ("A", b"nobody's"))
+        comes(bench, ("B", b"theirs"))
+        assert (queues.reads, bench.peer.replies) == (100, [])
+        await to_the_end(bench)
+        return bench
+
+    answers = told(asyncio.run(scenario()).peer)
+    assert sorted(answers) == [(opaque, FOUND) for opaque in range(250)]
+    assert queues.reads == 100 + 150 + 100, "those that had their turn before it came have another one"
+
+
+def test_another_queue_has_its_turn_between_rounds_of_one_that_grows_on() -> None:
+    async def scenario() -> Bench:
+        bench = crowd(0)
+        hold(bench, range(250), subscription="B")
+        hold(bench, range(250, 251), queueId=1)
+        comes(bench, ("A", b"one"))
+        bench.processor.arrived([QueueGrew("orders", 1, 1)])
+        for _ in range(4):
+            comes(bench, ("A", b"more"))
+            await asyncio.sleep(0)
+        return bench
+
+    assert told(asyncio.run(scenario()).peer) == [(250, FOUND)]
+
+
+def test_who_waits_in_many_queues_of_a_moved_group_hears_of_it_in_slices() -> None:
+    async def scenario() -> tuple[list[int], Bench]:
+        bench = crowd(0)
+        bench.topics.ensure("wide", 250)
+        for queue_id in range(250):
+            assert bench.pull(topic="wide", queueId=queue_id, **HOLD) is None
+        bench.offsets.reset({("CG", "wide", queue_id): 3 for queue_id in range(250)})
+        bench.processor.moved("CG", "wide", range(250))
+        return await to_the_end(bench), bench
+
+    counts, bench = asyncio.run(scenario())
+    assert sorted(set(counts)) == [100, 200, 250]
+    assert {reply.remark for reply in bench.peer.replies} == {"OFFSET_RESET"}
 
 
 def test_a_broker_that_stops_answers_the_last_one_too(monkeypatch: pytest.MonkeyPatch) -> None:
