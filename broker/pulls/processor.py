@@ -280,6 +280,8 @@ class PullProcessor:
             return
         result = self._read(request)
         if result.status is GetStatus.NO_MATCHED_MESSAGE and not result.cold:
+            if request.offset < result.next_begin_offset < next_offset:  # a read looks at so many only
+                self._grown.setdefault(request.queue, next_offset)
             request.offset, request.moved = result.next_begin_offset, True
         elif self._held.release(pull):
             self._answer_late(pull.peer, request, result)

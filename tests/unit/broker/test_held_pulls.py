@@ -59,6 +59,16 @@ def test_a_held_pull_sleeps_through_messages_that_it_does_not_want() -> None:
     assert [reply.body for reply in bench.peer.replies] == [b"three"]
 
 
+@pytest.mark.parametrize("waiting", [1, 2])
+def test_what_comes_behind_more_than_one_read_looks_at_wakes_a_held_pull(waiting: int) -> None:
+    bench = Bench()
+    for _ in range(waiting):
+        assert bench.pull(subscription="B", **HOLD) is None
+    bench.queues.messages = [("A", b"one of a batch")] * 101 + [("B", b"the last one")]
+    bench.processor.arrived([QueueGrew("orders", 0, 102)])
+    assert [reply.body for reply in bench.peer.replies] == [b"the last one"] * waiting
+
+
 def test_a_held_pull_ends_with_its_time_and_tells_how_far_it_looked() -> None:
     bench = Bench()
     bench.queues.messages = [("A", b"one")]
