@@ -339,8 +339,7 @@ class Requests:
         if stopping:
             if not self.forwarding.passes_on:
                 self.forwarding.refuse_waiting()
-            if not self._settings.slave_read_enable:
-                self.pulls.release_all()
+            self.pulls.release_all()
 
     def disconnected(self, peer: Peer) -> None:
         """A client's connection has ended."""

@@ -306,11 +306,14 @@ def test_who_waits_in_many_queues_of_a_moved_group_hears_of_it_in_slices() -> No
     assert {reply.remark for reply in bench.peer.replies} == {"OFFSET_RESET"}
 
 
-def test_a_broker_that_stops_answers_the_last_one_too(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("slave_reads", [False, True])
+def test_a_broker_that_stops_answers_the_last_one_too(
+    slave_reads: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("broker.pulls.slices.SLICE", 1)
     monkeypatch.setattr("broker.neighbours.neighbours.LEAVE_MS", 0)  # nothing else takes its time
     with World(41) as world:
-        cluster = Cluster(world, 1, minInSyncReplicas=1)
+        cluster = Cluster(world, 1, minInSyncReplicas=1, slaveReadEnable=slave_reads)
         cluster.start_up()
         address = cluster.app(cluster.master).address
 
