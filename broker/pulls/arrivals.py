@@ -1,14 +1,14 @@
-"""What came to a queue, by the codes of its tags: nothing is read for a pull that wants none of them.
+"""What came to a queue: nothing is read for a pull that surely wants none of it.
 
-Invariant: only messages are passed over, and only where the code of every one is known; what else a queue may list is for a
-read to judge."""
+Invariant: by the codes of their tags only messages are passed over, and only where the code of every one is known; what else
+a queue may list is for a read to judge. By an SQL92 expression is passed over what a read with the same one passed over."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
 from broker.pulls.request import PullRequest
-from messagestore.messages import QueueEntry
+from messagestore.messages import PropertyFilter, QueueEntry
 from messagestore.queues.consumequeue import is_filler
 
 LOOKED_AT_MAX = 100
@@ -31,16 +31,26 @@ class Arrivals:
         self._end = end
         self._codes: dict[int, set[int] | None] = {}
         """By the queue offset of the first of them."""
+        self._unmatched: dict[tuple[int, PropertyFilter], int] = {}
+        """Where a read with the filter from there went on, having found nothing."""
 
-    def unwanted_by(self, request: PullRequest) -> bool:
-        """Whether its filter surely wants none of those from its offset on."""
-        if request.filter is None:
-            return False
+    def passed_over(self, request: PullRequest) -> int | None:
+        """Where it goes on, if its filter surely wants nothing from its offset up to there."""
         offset = request.offset
+        if request.matching is not None:
+            return self._unmatched.get((offset, request.matching))
+        if request.filter is None:
+            return None
         if offset not in self._codes:
             self._codes[offset] = self._codes_from(offset)
         codes = self._codes[offset]
-        return codes is not None and not any(map(request.filter, codes))
+        unwanted = codes is not None and not any(map(request.filter, codes))
+        return self._end if unwanted else None
+
+    def found_nothing(self, request: PullRequest, next_offset: int) -> None:
+        """A read for `request` goes on at `next_offset`."""
+        if request.matching is not None:
+            self._unmatched[request.offset, request.matching] = next_offset
 
     def _codes_from(self, offset: int) -> set[int] | None:
         count = self._end - offset

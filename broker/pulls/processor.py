@@ -257,8 +257,9 @@ class PullProcessor:
                 yield pull
 
     def _woken(self) -> Iterator[HeldPull]:
-        """Where several wait for a queue, none is read for whose tags did not come; for one alone a read costs no more than a
-        look at the tags. A queue that grows meanwhile has another turn, behind the others."""
+        """Where several wait for a queue, none is read for whose tags did not come, and of those with one SQL92 expression that
+        does not match one is; for one alone a read costs no more than a look at the tags. A queue that grows meanwhile has
+        another turn, behind the others."""
         while self._grown:
             (topic, queue_id), next_offset = self._grown.popitem(last=False)
             waiting = self._held.waiting((topic, queue_id), next_offset)
@@ -270,21 +271,24 @@ class PullProcessor:
 
     def _wake(self, pull: HeldPull, next_offset: int, came: Arrivals | None) -> None:
         request = pull.request
-        if came is not None and came.unwanted_by(request):
-            request.offset, request.moved = next_offset, True
-            return
-        refused = self._forbidden(request)
-        if refused is not None:
-            if self._held.release(pull):
-                self._refuse(pull.peer, request, refused.code, refused.remark)
-            return
-        result = self._read(request)
-        if result.status is GetStatus.NO_MATCHED_MESSAGE and not result.cold:
-            if request.offset < result.next_begin_offset < next_offset:  # a read looks at so many only
-                self._grown.setdefault(request.queue, next_offset)
-            request.offset, request.moved = result.next_begin_offset, True
-        elif self._held.release(pull):
-            self._answer_late(pull.peer, request, result)
+        goes_on = None if came is None else came.passed_over(request)
+        if goes_on is None:
+            refused = self._forbidden(request)
+            if refused is not None:
+                if self._held.release(pull):
+                    self._refuse(pull.peer, request, refused.code, refused.remark)
+                return
+            result = self._read(request)
+            if result.status is not GetStatus.NO_MATCHED_MESSAGE or result.cold:
+                if self._held.release(pull):
+                    self._answer_late(pull.peer, request, result)
+                return
+            goes_on = result.next_begin_offset
+            if came is not None:
+                came.found_nothing(request, goes_on)
+        if request.offset < goes_on < next_offset:  # a read looks at so many only
+            self._grown.setdefault(request.queue, next_offset)
+        request.offset, request.moved = goes_on, True
 
     def _answered(self, pulls: Iterator[HeldPull | None]) -> Iterator[HeldPull | None]:
         for pull in pulls:

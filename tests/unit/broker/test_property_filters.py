@@ -153,6 +153,38 @@ def test_a_held_pull_that_passed_over_some_goes_on_behind_them_when_its_time_is_
     assert (reply.code, reply.ext["nextBeginOffset"]) == (ResponseCode.PULL_RETRY_IMMEDIATELY, "2")
 
 
+class CountedProperties(Properties):
+    """From where it was read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads: list[int] = []
+
+    def get_matching(self, topic: str, queue_id: int, offset: int, *more: Any) -> GetResult:
+        self.reads.append(offset)
+        return super().get_matching(topic, queue_id, offset, *more)
+
+
+def test_of_those_that_wait_with_one_expression_one_is_read_for_where_it_does_not_match() -> None:
+    queues = CountedProperties()
+    made = Bench(queues=queues, limits=Limits(enable_property_filter=True))
+    for expression in ("n > 2", "n > 2", "n > 1", "n > 2"):
+        assert made.pull(**SQL | {"subscription": expression}, **HOLD) is None
+    queues.numbers = [1]
+    assert made.pull(**SQL, **HOLD, queueOffset=1) is None, "it waits behind the message that comes now"
+    queues.reads.clear()
+    made.processor.arrived([QueueGrew("orders", 0, 1)])
+    assert queues.reads == [0, 0], "once for each expression"
+    queues.reads.clear()
+    queues.numbers = [1, 2]
+    made.processor.arrived([QueueGrew("orders", 0, 2)])
+    assert queues.reads == [1, 1]
+    assert [bytes(reply.body or b"") for reply in made.peer.replies] == [b"2"]
+    queues.numbers = [1, 2, 3]
+    made.processor.arrived([QueueGrew("orders", 0, 3)])
+    assert [bytes(reply.body or b"") for reply in made.peer.replies] == [b"2", *[b"3"] * 4]
+
+
 def answered_late(made: Bench, **fields: Any) -> RemotingCommand:
     answer = made.processor.handle(cast(Any, made.peer), pull(**SQL, **fields))
     assert answer is not None and not isinstance(answer, RemotingCommand)
