@@ -24,6 +24,7 @@ from remoting.router import Router
 WAIT_MS_MAX = 2_500
 """For the half to be confirmed, and for a new master to know which are open."""
 SLAVE = "Message store is slave mode, so end transaction is forbidden. "
+NO_OUTCOME = "commitOrRollback {} ends nothing: 8 commits, 12 rolls back; the transaction stays open"
 NOT_FOUND = "Find prepared transaction message failed"
 GROUP_WRONG = "The producer group wrong"
 QUEUE_OFFSET_WRONG = "The transaction state table offset wrong"
@@ -46,10 +47,10 @@ class EndTransaction:
         router.add(RequestCode.END_TRANSACTION, self.handle)
 
     async def handle(self, peer: Peer, command: RemotingCommand) -> RemotingCommand | None:
-        """Who does not know yet gets no answer, as upstream has it."""
+        """Nothing is done for who does not know yet."""
         header = EndTransactionHeader.from_ext(command.ext)
         if header.commit_or_rollback not in set(Outcome):
-            return None
+            return command.reply(ResponseCode.INVALID_PARAMETER, NO_OUTCOME.format(header.commit_or_rollback))
         try:
             return await self._end(peer, command, header)
         except Refused as refused:

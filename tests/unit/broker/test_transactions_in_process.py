@@ -278,6 +278,28 @@ def test_what_cannot_be_in_a_transaction_is_refused(world: World) -> None:
     assert cluster.run(play()) == [ResponseCode.MESSAGE_ILLEGAL] * 2
 
 
+def test_who_says_neither_commit_nor_rollback_is_told_that_nothing_was_done(world: World) -> None:
+    """Upstream answers nothing."""
+    cluster = Cluster(world, 2)
+    cluster.start_up()
+
+    async def play() -> list[tuple[int, str | None]]:
+        async with cluster.client() as client, client.transactions("PG", unknown) as producer:
+            result = (await producer.send("orders", b"open")).result
+            place = int(result.offset_message_id[-16:], 16)
+            said = []
+            for state in (0, 4, 9):
+                header = EndTransactionHeader("PG", result.queue_offset, place, state)
+                address = cluster.app(cluster.master).address
+                reply = await cluster.ask(address, RequestCode.END_TRANSACTION, header)
+                said.append((reply.code, reply.remark))
+            return said
+
+    why = "ends nothing: 8 commits, 12 rolls back; the transaction stays open"
+    assert cluster.run(play()) == [(29, f"commitOrRollback {state} {why}") for state in (0, 4, 9)]
+    assert open_count(cluster.app(cluster.master)) == 1
+
+
 def test_ends_that_name_something_else_are_refused(world: World) -> None:
     cluster = Cluster(world, 2)
     cluster.start_up()
