@@ -44,6 +44,7 @@ from remoting.client import RemotingClient
 from remoting.limits import Limits
 from remoting.router import Router
 from remoting.server import RemotingServer
+from remoting.servers import Server, directions
 
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector
@@ -124,6 +125,7 @@ class ControllerApp:
             Configuration(settings, runtime.files),
         )
         router = Router(on_fatal=self._fail)
+        router.on_unserved = lambda peer, request: directions(request.code, Server.CONTROLLER)
         self.node.register(router)
         MemberService(self.node, settings.group).register(router)
         processor.add_to(router)

@@ -35,6 +35,7 @@ from remoting.limits import Limits
 from remoting.peer import Peer
 from remoting.router import Router
 from remoting.server import RemotingServer
+from remoting.servers import Server, directions
 
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector
@@ -102,6 +103,7 @@ class NamesrvApp:
 
     def _router(self) -> Router:
         router = Router()
+        router.on_unserved = lambda peer, request: directions(request.code, Server.NAME_SERVER)
         router.add(RequestCode.REGISTER_BROKER, self._register)
         router.add(RequestCode.UNREGISTER_BROKER, self._unregister)
         router.add(RequestCode.BROKER_HEARTBEAT, self._heartbeat)

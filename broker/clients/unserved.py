@@ -1,6 +1,6 @@
 """What clients ask for and do not get: they are told what it is, and an operator hears of it. These are requests that are not
-built, and pulls that are refused for good; of either applications hear nothing where Java's consumers log the answer, and ask
-again for ever.
+built or another server's, and pulls that are refused for good; of either applications hear nothing where Java's consumers log
+the answer, and ask again for ever.
 
 Invariant: of one client host, its group and one thing there is one warning; after `TOLD_MAX` of them no more."""
 
@@ -14,6 +14,7 @@ from remoting import fastjson
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.peer import Peer
+from remoting.servers import Server, directions, who_else
 
 logger = logging.getLogger("broker.unserved")
 
@@ -62,6 +63,9 @@ class Unserved:
 
     def asked(self, peer: Peer, command: RemotingCommand) -> str:
         """Nobody answers this request but with code 3; what its remark says of it."""
+        if others := who_else(command.code, Server.BROKER):
+            self._tell("a client asks a broker for what %s answer", others, peer, command)
+            return directions(command.code, Server.BROKER)
         what = feature_of(command.code)
         self._tell("a client asks for what is not built: %s", what, peer, command)
         return "" if what == UNKNOWN.format(command.code) else f"; not built here: {what}"
