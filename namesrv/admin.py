@@ -40,6 +40,15 @@ FIXED_KEYS = frozenset(
 )  # fmt: skip
 
 
+CHANGEABLE = frozenset(
+    {
+        "deleteTopicWithBrokerRegistration", "enableAllTopicList", "orderMessageEnable", "returnOrderTopicConfigToBroker",
+        "scanNotActiveBrokerInterval",
+    }
+)  # fmt: skip
+"""They are read anew whenever they count."""
+
+
 def add_handlers(router: Router, settings: NamesrvSettings, table: RouteTable, kv: KVConfig) -> None:
     """Routes every administrative code."""
     handlers = AdminHandlers(settings, table, kv)
@@ -150,9 +159,9 @@ class AdminHandlers:
         return request.reply(body=self._settings.effective().encode())
 
     def update_settings(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
-        """318: takes known keys, for the life of the process; unknown ones are ignored, as upstream does."""
+        """318: takes `CHANGEABLE` keys, for the life of the process; unknown ones are ignored, as upstream does."""
         try:
-            change(self._settings, request.body, frozenset(self._settings.keys()), black_list=FIXED_KEYS)
+            change(self._settings, request.body, CHANGEABLE, black_list=FIXED_KEYS)
         except ChangeRefused as refused:
             code = ResponseCode.NO_PERMISSION if refused.forbidden else ResponseCode.SYSTEM_ERROR
             return request.reply(code, refused.why)

@@ -303,6 +303,42 @@ def test_settings_are_shown_and_changed_but_not_the_fixed_ones(tmp_path: Path) -
     play(tmp_path, story)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "metricsPromExporterHost=10.0.0.1",
+        "metricsPromExporterPort=5558",
+        "metricsExporterType=PROM",
+        "metricsLabel=zone:a",
+        "serverChannelMaxIdleTimeSeconds=60",
+    ],
+)
+def test_what_is_read_at_the_start_alone_is_not_changed_while_it_runs(tmp_path: Path, change: str) -> None:
+    async def story(made: Scene) -> None:
+        shown = bytes((await made.ask(Code.GET_NAMESRV_CONFIG)).body or b"")
+        refused = await made.ask(Code.UPDATE_NAMESRV_CONFIG, f"orderMessageEnable=true\n{change}\n".encode())
+        key = change.partition("=")[0]
+        why = f"Can not update config in black list. {key}: change the properties file and restart"
+        assert (refused.code, refused.remark) == (16, why)
+        assert bytes((await made.ask(Code.GET_NAMESRV_CONFIG)).body or b"") == shown
+        idle_s = made.app.settings.server_channel_max_idle_time_seconds
+        as_it_is = f"serverChannelMaxIdleTimeSeconds={idle_s}\n".encode()
+        assert (await made.ask(Code.UPDATE_NAMESRV_CONFIG, as_it_is)).code == 0
+
+    play(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    "change", ["deleteTopicWithBrokerRegistration=true", "scanNotActiveBrokerInterval=700"]
+)
+def test_what_is_read_anew_is_changed(tmp_path: Path, change: str) -> None:
+    async def story(made: Scene) -> None:
+        assert (await made.ask(Code.UPDATE_NAMESRV_CONFIG, change.encode())).code == 0
+        assert f"{change}\n".encode() in bytes((await made.ask(Code.GET_NAMESRV_CONFIG)).body or b"")
+
+    play(tmp_path, story)
+
+
 @pytest.mark.parametrize("key", ["supportActingMaster", "notifyMinBrokerIdChanged"])
 def test_what_is_not_there_is_refused_with_a_reason(key: str) -> None:
     with pytest.raises(SettingsError, match=f"{key}=true: must be false"):
