@@ -15,15 +15,16 @@ from mqruntime.settings import Settings, in_words
 
 BODY_BYTES_MAX = 64 << 10
 """Of one change: several times all settings of a server. Reading it takes the time of all others who ask."""
+SHOWN_MAX = 100
+"""Characters of a value that is refused."""
 FORBIDDEN = "Can not update config in black list."
 
 
 class ChangeRefused(ValueError):
-    """A change of which nothing was taken; `why` leaves out where."""
+    """A change of which nothing was taken."""
 
-    def __init__(self, why: str, *, where: str = "", forbidden: bool = False) -> None:
-        super().__init__(where + why)
-        self.why = why
+    def __init__(self, why: str, *, forbidden: bool = False) -> None:
+        super().__init__(why)
         self.forbidden = forbidden
 
 
@@ -45,7 +46,7 @@ def asked_for(
     try:
         entries = parse(bytes(body or b"")).entries
     except PropertiesError as error:
-        raise ChangeRefused(str(error), where="not in the format of properties: ") from None
+        raise ChangeRefused(f"not in the format of properties: {error}") from None
     asked = {entry.key: entry.value.strip() if trimmed else entry.value for entry in entries}
     if not black_list.isdisjoint(asked):
         raise ChangeRefused(FORBIDDEN, forbidden=True)
@@ -57,8 +58,9 @@ def asked_for(
         wanted = type(settings).model_validate(given | known).in_force()
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        where = f"{first['loc'][0]}: " if first["loc"] else ""
-        raise ChangeRefused(in_words(first["msg"]), where=where) from None
+        key = str(first["loc"][0]) if first["loc"] else ""
+        where = f"{key}={known.get(key, '')[:SHOWN_MAX]}: " if key else ""
+        raise ChangeRefused(where + in_words(first["msg"])) from None
     changed = {key: wanted[key] for key in known if wanted[key] != now[key]}
     if fixed := sorted(changed.keys() - changeable):
         named = ", ".join(f"{key} ({reasons[key]})" if key in reasons else key for key in fixed)

@@ -164,5 +164,5 @@ class AdminHandlers:
             change(self._settings, request.body, CHANGEABLE, black_list=FIXED_KEYS)
         except ChangeRefused as refused:
             code = ResponseCode.NO_PERMISSION if refused.forbidden else ResponseCode.SYSTEM_ERROR
-            return request.reply(code, refused.why)
+            return request.reply(code, str(refused))
         return request.reply()

@@ -5,11 +5,13 @@ Pure."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 HOUR_MS = 3_600_000
+HOUR, HOUR_MAX = re.compile(r"[0-9]{1,2}"), 23
 MANUAL_ROUNDS = 20
 """Rounds that clean after one word of an operator, at any hour."""
 
@@ -101,8 +103,8 @@ def decide(segments: Sequence[Segment], holds: Iterable[Hold], moment: Moment, r
 
 
 def hours_of(text: str) -> frozenset[int]:
-    """Of deleteWhen: `04`, `00;12`. ValueError."""
-    hours = frozenset(int(part) for part in text.split(";") if part.strip())
-    if not hours or not all(0 <= hour <= 23 for hour in hours):
-        raise ValueError("must be hours of the day, 00 to 23, separated by semicolons")
-    return hours
+    """Of deleteWhen: `04`, `00;12`; a semicolon may stand at the end, as upstream has it. ValueError."""
+    parts = text.strip().removesuffix(";").split(";")
+    if not all(HOUR.fullmatch(part.strip()) and int(part) <= HOUR_MAX for part in parts):
+        raise ValueError("must be hours of the day, 00 to 23, separated by semicolons, as 04 or 00;12")
+    return frozenset(map(int, parts))

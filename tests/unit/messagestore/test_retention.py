@@ -7,6 +7,9 @@ from dataclasses import replace
 import pytest
 
 from messagestore.log.retention import HOUR_MS, Decision, Hold, Moment, Rules, Segment, decide, hours_of
+from messagestore.settings import StoreSettings
+from mqruntime.changedsettings import ChangeRefused, asked_for
+from mqruntime.settings import SettingsError
 
 RULES = Rules(
     reserved_ms=72 * HOUR_MS,
@@ -105,6 +108,17 @@ def test_a_disk_that_was_too_full_must_become_less_full_than_where_force_begins(
 def test_hours_are_read_as_upstream_writes_them() -> None:
     assert hours_of("04") == {4}
     assert hours_of("00;12;") == {0, 12}
-    for wrong in ("", "24", "-1", "four", "4,5"):
-        with pytest.raises(ValueError, match=r"."):
-            hours_of(wrong)
+    assert hours_of(" 0; 5 ") == {0, 5}
+
+
+@pytest.mark.parametrize(
+    "wrong", ["", ";", "24", "-1", "four", "4,5", "00;;05", ";05", "05;;", "+4", "1_0", "\u0664"]
+)
+def test_what_are_no_hours_is_refused_with_its_key_and_the_form(wrong: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        StoreSettings.load(None, [f"deleteWhen={wrong}"])
+    why = "must be hours of the day, 00 to 23, separated by semicolons, as 04 or 00;12"
+    assert str(refused.value) == f"command line: deleteWhen={wrong}: {why}"
+    with pytest.raises(ChangeRefused) as changed:
+        asked_for(StoreSettings(), f"deleteWhen={wrong}\n".encode(), {"deleteWhen"})
+    assert str(changed.value) == f"deleteWhen={wrong}: {why}"

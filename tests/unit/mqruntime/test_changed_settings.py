@@ -52,39 +52,32 @@ def test_what_nobody_has_set_contradicts_no_change() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "text", "why", "forbidden"),
+    ("body", "why", "forbidden"),
     [
         (
             b"enabled=\\uZZ\n",
             "not in the format of properties: line 1: \\uZZ is not \\u and four hexadecimal digits",
-            "line 1: \\uZZ is not \\u and four hexadecimal digits",
             False,
         ),
+        (b"enabled=true\nretries=-1\n", "retries=-1: Input should be greater than or equal to 0", False),
         (
-            b"enabled=true\nretries=-1\n",
-            "retries: Input should be greater than or equal to 0",
-            "Input should be greater than or equal to 0",
+            b"retries=" + b"-" * 5_000,
+            f"retries={'-' * 100}: Input should be a valid integer, unable to parse string as an integer",
             False,
         ),
-        (
-            b"enabled=true\nrocketmqHome=/x\n",
-            "Can not update config in black list.",
-            "Can not update config in black list.",
-            True,
-        ),
+        (b"enabled=true\nrocketmqHome=/x\n", "Can not update config in black list.", True),
         (
             b"enabled=true\nserverHome=/x\n",
-            "Can not update config in black list. serverHome: change the properties file and restart",
             "Can not update config in black list. serverHome: change the properties file and restart",
             True,
         ),
     ],
 )
-def test_a_change_that_is_refused_changes_nothing(body: bytes, text: str, why: str, forbidden: bool) -> None:
+def test_a_change_that_is_refused_changes_nothing(body: bytes, why: str, forbidden: bool) -> None:
     settings = ServerSettings()
     with pytest.raises(ChangeRefused) as refused:
         change(settings, body, CHANGEABLE, black_list={"rocketmqHome"})
-    assert (str(refused.value), refused.value.why, refused.value.forbidden) == (text, why, forbidden)
+    assert (str(refused.value), refused.value.forbidden) == (why, forbidden)
     assert settings == ServerSettings()
 
 
