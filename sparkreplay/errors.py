@@ -202,12 +202,12 @@ class MessagesGone(ReplayError):
 
 
 class NotText(ReplayError):
-    """A topic or properties that are no UTF-8. A client wrote them so, and so every replica holds them."""
+    """A topic that is no UTF-8. A client wrote it so, and so every replica holds it."""
 
-    def __init__(self, path: str, offset: int, what: str) -> None:
+    def __init__(self, path: str, offset: int) -> None:
         super().__init__(
-            f"{path}: at physical offset {offset}: a record's {what} are bytes that are not UTF-8, and nothing is replaced "
-            "or dropped; ask for the column properties_raw instead of properties, tags, keys and msg_id"
+            f"{path}: at physical offset {offset}: a record's topic is bytes that are not UTF-8, and no broker has such a "
+            "topic; read up to it with endingOffsets, and from behind it with startingOffsets"
         )
         self.path = path
         self.offset = offset

@@ -70,7 +70,7 @@ class Records(Protocol):
 
 
 def decode_chunk(chunk: Records, selection: Selection, path: str) -> pa.RecordBatch:
-    """Raises LogCorrupted when a record's own lengths, place or CRC contradict it, NotText for text that is no UTF-8."""
+    """Raises LogCorrupted when a record's own lengths, place or CRC contradict it, NotText for a topic that is no UTF-8."""
     return ChunkColumns(chunk, selection, path).batch()
 
 
@@ -146,22 +146,14 @@ class ChunkColumns:
         taken = self.parts.take(pa.array(np.append(places, HEADER) if spare else places))
         return taken.slice(0, len(rows))
 
-    def text(self, place: int, rows: Rows, what: str, *, spare: bool = False) -> pa.Array:
-        """Pieces as strings; bytes below 128 are UTF-8 already, others are looked at."""
+    def text(self, place: int, rows: Rows, *, spare: bool = False) -> pa.Array:
+        """Pieces as strings; bytes below 128 are UTF-8 already, others are looked at. Raises ArrowInvalid for others."""
         pieces = self.pieces(place, rows, spare=spare)
         _, bounds, data = pieces.buffers()
         size = int(np.frombuffer(bounds, np.int32, len(rows) + 1)[-1]) if len(rows) else 0
         if size == 0 or np.frombuffer(data, np.int8, size).min() >= 0:
             return pa.Array.from_buffers(pa.string(), len(rows), pieces.buffers())
-        try:
-            return pieces.cast(pa.string())
-        except pa.ArrowInvalid as error:
-            for row, piece in zip(rows.tolist(), pieces, strict=True):
-                try:
-                    piece.as_py().decode()
-                except UnicodeDecodeError:
-                    raise NotText(self.path, self.offset_of(row), what) from error
-            raise
+        return pieces.cast(pa.string())
 
     def chosen_rows(self) -> Rows:
         """The rows that the selection asks for; CRCs are checked on these."""
@@ -172,7 +164,7 @@ class ChunkColumns:
             rows = narrowed(rows, (kind == 0) | (kind == 8))
         if selection.queues is not None:
             rows = narrowed(rows, np.isin(self.native("queue_id")[rows], list(selection.queues)))
-        self.topics = topics = self.text(TOPIC, rows, "topic")
+        self.topics = topics = self.topics_of(rows)
         keep: pa.Array | None = None
         if selection.topics is not None:
             keep = pc.is_in(topics, pa.array(sorted(selection.topics), pa.string()))
@@ -204,8 +196,16 @@ class ChunkColumns:
         return [name for name in names if is_system_topic(name)]
 
     def topics_of(self, rows: Rows) -> pa.Array:
-        """The topic of each of `rows`."""
-        return self.text(TOPIC, rows, "topic")
+        """The topic of each of `rows`. Raises NotText."""
+        try:
+            return self.text(TOPIC, rows)
+        except pa.ArrowInvalid as error:
+            for row, piece in zip(rows.tolist(), self.pieces(TOPIC, rows), strict=True):
+                try:
+                    piece.as_py().decode()
+                except UnicodeDecodeError:
+                    raise NotText(self.path, self.offset_of(row)) from error
+            raise
 
     def check_crc(self, rows: Rows) -> None:
         view = self.chunk.data.data
@@ -240,7 +240,12 @@ class ChunkColumns:
 
     @cached_property
     def property_pieces(self) -> Properties:
-        return Properties(self.text(PROPERTIES, self.rows, "properties", spare=True))
+        try:
+            texts = self.text(PROPERTIES, self.rows, spare=True)
+        except pa.ArrowInvalid:  # a client wrote others; Java's consumers read them so
+            stored = self.pieces(PROPERTIES, self.rows).to_pylist()
+            texts = pa.array([properties.decode("utf-8", "replace") for properties in stored], pa.string())
+        return Properties(texts)
 
     def numbers(self, name: str) -> pa.Array:
         return pa.array(self.picked(self.native(name)))

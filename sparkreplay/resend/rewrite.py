@@ -2,7 +2,8 @@
 
 Invariant: body, flag, compression, time of birth, keys, tags, id and every other property are as they were, but for the
 properties by which a broker would treat the message specially: a delay that has passed, a transaction that is decided.
-A time of birth that no timestamp holds becomes that of the resend. Pure."""
+Properties that are no UTF-8 cannot be sent as they were, for a client's header is text. A time of birth that no timestamp
+holds becomes that of the resend. Pure."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ import pyarrow as pa
 from messagestore.record import COMPRESSED, COMPRESSION_TYPE_MASK, MULTI_TAGS
 
 ROW_COLUMNS = (
-    "queue_id", "queue_offset", "body", "properties", "born_timestamp", "flag", "sys_flag", "physical_offset", "store_size",
-    "epoch",
+    "queue_id", "queue_offset", "body", "properties", "properties_raw", "born_timestamp", "flag", "sys_flag", "physical_offset",
+    "store_size", "epoch",
 )  # fmt: skip
 SENT_FLAGS = COMPRESSED | MULTI_TAGS | COMPRESSION_TYPE_MASK
 """Bits of sysFlag that describe the body and the tags; transaction and host bits are the new broker's to set."""
@@ -33,7 +34,8 @@ ORIGIN, ORIGIN_QUEUE, ORIGIN_EPOCH = "REPLAY_SRC", "REPLAY_QUEUE", "REPLAY_EPOCH
 
 
 class Row(NamedTuple):
-    """One record of one queue. `born_ms` is its time of birth, ms, None where no timestamp holds it; `properties` as stored."""
+    """One record of one queue. `born_ms` is its time of birth, ms, None where no timestamp holds it; `properties` are as stored
+    where they are `text`."""
 
     queue_id: int
     queue_offset: int
@@ -45,13 +47,14 @@ class Row(NamedTuple):
     epoch: int
     body: bytes
     properties: dict[str, str]
+    text: bool
 
 
 def rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
     """The rows of a batch of ROW_COLUMNS."""
     born = batch.column("born_timestamp").cast(pa.int64()).to_pylist()
     columns = [batch.column(name).to_pylist() for name in ROW_COLUMNS if name != "born_timestamp"]
-    for born_us, (queue_id, queue_offset, body, properties, flag, sys_flag, at, size, epoch) in zip(
+    for born_us, (queue_id, queue_offset, body, properties, raw, flag, sys_flag, at, size, epoch) in zip(
         born, zip(*columns, strict=True), strict=True
     ):
         yield Row(
@@ -65,7 +68,17 @@ def rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
             epoch,
             body,
             dict(properties),
+            is_text(raw),
         )
+
+
+def is_text(stored: bytes) -> bool:
+    """Whether it is UTF-8."""
+    try:
+        stored.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def sent_properties(row: Row, broker_name: str, topic: str) -> dict[str, str]:

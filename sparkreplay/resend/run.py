@@ -220,12 +220,18 @@ class Run:
 
     def _message(self, row: Row, broker_name: str) -> OutgoingMessage:
         properties = sent_properties(row, broker_name, self._topic)
+        place = f"{broker_name} {self._topic}/{row.queue_id}: the message at physical offset {row.physical_offset}"
+        if not row.text:
+            raise ResendFailed(
+                place,
+                "its properties are not UTF-8 and cannot be sent as they are, end before it or begin behind it",
+            )
         if (
             row.end - row.physical_offset > SURELY_FITS_BYTES
             and (size := len(encode_properties(properties).encode())) > PROPERTIES_BYTES_MAX
         ):
             raise ResendFailed(
-                f"{broker_name} {self._topic}/{row.queue_id}: the message at physical offset {row.physical_offset}",
+                place,
                 f"its properties would be {size} bytes long with where it came from, more than a record holds",
             )
         return OutgoingMessage(

@@ -156,22 +156,40 @@ def test_a_segment_that_ends_in_a_blank_of_exactly_eight_bytes_is_whole(tmp_path
     assert [row["physical_offset"] for row in rows_of(store.write())] == [0, store.ends[0], 4096]
 
 
-def test_text_that_is_no_utf_8_is_named_and_readable_as_bytes(tmp_path: Path) -> None:
+def with_bytes(store: StoreFolder, at: int, old: bytes, new: bytes) -> None:
+    """The record at `at` was written by a client that does not write UTF-8."""
+    assert len(old) == len(new)
+    place = store.log.index(old, at)
+    store.log[place : place + len(old)] = new
+
+
+def test_properties_that_are_no_utf_8_are_read_as_javas_consumers_read_them(tmp_path: Path) -> None:
+    """U+FFFD for each longest part of a character, whatever stands beside it; the bytes are in properties_raw."""
     store = StoreFolder(tmp_path)
-    store.add(properties="TAGS\x01café\x02")
-    at = store.add(properties="TAGS\x01xx\x02")
-    place = store.log.index(b"xx", at)
-    store.log[place : place + 2] = b"\xc3\x28"
+    store.add(properties="TAGS\x01caf\xe9\x02")
+    at = store.add(properties="TAGS\x01xx\x02KEYS\x01yyyyy\x02UNIQ_KEY\x01K1\x02zz\x01own\x02")
+    store.add(properties="TAGS\x01t\x02")
+    with_bytes(store, at, b"xx", b"\xc3\x28")
+    with_bytes(store, at, b"yyyyy", b"\xb6\xa9\xe4\xb8z")  # GBK, and a character cut short
+    with_bytes(store, at, b"zz", b"\xff\xe2")
     path = store.write()
-    with pytest.raises(NotText, match=f"{at}.*properties_raw"):
-        rows_of(path)
-    assert [row["properties_raw"] for row in rows_of(path, columns="properties_raw")] == [
-        "TAGS\x01café\x02".encode(),
-        b"TAGS\x01\xc3\x28\x02",
+    rows = rows_of(path, columns="tags,keys,msg_id,properties,properties_raw")
+    assert [row["tags"] for row in rows] == ["caf\xe9", "\ufffd(", "t"]
+    assert (rows[1]["keys"], rows[1]["msg_id"]) == ("\ufffd\ufffd\ufffdz", "K1")
+    assert dict(rows[1]["properties"])["\ufffd\ufffd"] == "own"
+    assert [row["properties_raw"] for row in rows] == [
+        "TAGS\x01caf\xe9\x02".encode(),
+        b"TAGS\x01\xc3\x28\x02KEYS\x01\xb6\xa9\xe4\xb8z\x02UNIQ_KEY\x01K1\x02\xff\xe2\x01own\x02",
+        b"TAGS\x01t\x02",
     ]
-    assert len(rows_of(path, columns="body,topic")) == 2
-    store.log[store.log.index(b"orders", at)] = 0xFF
-    with pytest.raises(NotText, match=f"{at}.*topic"):
+
+
+def test_a_topic_that_is_no_utf_8_is_named_by_its_offset(tmp_path: Path) -> None:
+    store = StoreFolder(tmp_path)
+    store.add()
+    at = store.add()
+    with_bytes(store, at, b"orders", b"\xffrders")
+    with pytest.raises(NotText, match=f"at physical offset {at}: a record's topic"):
         rows_of(store.write(), columns="body")
 
 

@@ -13,7 +13,7 @@ from sparkreplay.resend.rewrite import Row
 
 
 def parcel(number: int, *, born_ms: int = 0, sys_flag: int = 0) -> Parcel:
-    row = Row(0, number, 100 * number, 100 * number + 100, born_ms, 0, sys_flag, 1, b"x", {})
+    row = Row(0, number, 100 * number, 100 * number + 100, born_ms, 0, sys_flag, 1, b"x", {}, True)
     return Parcel(
         row, OutgoingMessage(str(number).encode(), {}, born_timestamp_ms=born_ms, sys_flag=sys_flag)
     )

@@ -188,6 +188,18 @@ def test_a_message_that_the_target_will_never_take_ends_the_run_by_name(tmp_path
         asyncio.run(run_of(job_of(store.write(), tmp_path / "ledger"), target).send_all())
 
 
+def test_properties_that_are_no_text_are_not_sent_with_other_characters(tmp_path: Path) -> None:
+    store = StoreFolder(tmp_path / "store")
+    store.add(properties="TAGS\x01T\x02UNIQ_KEY\x01K0\x02KEYS\x01caf\xe9 \ufffd\x02")
+    at = store.add(properties="TAGS\x01T\x02UNIQ_KEY\x01K1\x02KEYS\x01xx\x02")
+    store.log[store.log.index(b"xx", at)] = 0xFF
+    target = Target()
+    why = rf"broker-a orders/0: the message at physical offset {at}: its properties are not UTF-8"
+    with pytest.raises(ResendFailed, match=why):
+        asyncio.run(run_of(job_of(store.write(), tmp_path / "ledger"), target).send_all())
+    assert "K1" not in ids(target).get(0, [])
+
+
 def test_a_target_that_stays_away_is_given_up_after_the_patience(tmp_path: Path) -> None:
     store = source_store(tmp_path / "store")
     target = Target(lambda request: SendRefused("copy", "no master"))
