@@ -36,6 +36,7 @@ logger = logging.getLogger("broker.delaydelivery")
 BATCH_MAX = 32
 IN_FLIGHT_MAX = 1_024
 RETRY_MS = 1_000
+PASSED_OVER_TOLD_MAX = 100
 SIGHTINGS_PER_DELAY = 100
 """When a message was first seen is known to a hundredth of its level's delay."""
 
@@ -126,6 +127,8 @@ class DelayDelivery:
         self._term = 0
         self._wake = asyncio.Event()
         self._damages = RepeatedFailures()
+        self._passing = RepeatedFailures()
+        self._passed_over = 0
 
     def role_taken(self, *, leads: bool) -> None:
         """Begin anew where the table says: deliveries of an earlier mastership may have been cut off. A table may be ahead of
@@ -246,7 +249,7 @@ class DelayDelivery:
                 logger.error("delayed messages wait", extra=fields(level=level, why=damage))
         if self._term != term or not self._role.accepts_sends:
             return None
-        return self._put(level, cursor, found) if found else RETRY_MS
+        return self._put(level, cursor, due, found) if found else RETRY_MS
 
     def _wait_ms(self, level: int, queue_offset: int, due_ms: int) -> int:
         now_ms, head = self._clock.monotonic_ms(), self._heads.get(level)
@@ -261,15 +264,13 @@ class DelayDelivery:
             return None
         content = await self._store.message_at(entry.physical_offset, entry.size)
         try:
-            message = None if content is None else delivered(decode(content, verify_body=False))
+            return None if content is None else delivered(decode(content, verify_body=False))
         except RecordError:
-            message = None
-        if message is None:
-            logger.error("delayed message cannot be delivered", extra=fields(offset=entry.physical_offset))
-        return message
+            return None
 
-    def _put(self, level: int, cursor: int, found: list[MessageToStore | None]) -> int:
-        """Appends the messages from queue offset `cursor` on; ms until the level is to be looked at again."""
+    def _put(self, level: int, cursor: int, due: list[QueueEntry], found: list[MessageToStore | None]) -> int:
+        """Appends the messages that were `found` of what is `due` from queue offset `cursor` on; ms until the level is to be
+        looked at again."""
         messages = [message for message in found if message is not None]
         results = self._store.append(messages)
         if self._totals is not None and messages:
@@ -277,17 +278,17 @@ class DelayDelivery:
             count, size = sum(each.count for each in stored), sum(each.record_bytes for each in stored)
             self._totals.sends_stored(messages, results, count, size)
         outcomes = iter(results)
-        for message in found:
+        for entry, message in zip(due, found, strict=False):
             end_offset = 0
-            if message is not None:
+            if message is None:
+                if not is_filler(entry):
+                    self._note_passed_over(level, cursor, entry, "no delayed message stands there", None)
+            else:
                 appended = next(outcomes)
                 if appended.error is None:
                     end_offset = appended.end_offset
                 elif appended.error in NEVER_STORED:
-                    logger.error(
-                        "delayed message not deliverable",
-                        extra=fields(topic=message.topic, why=appended.error),
-                    )
+                    self._note_passed_over(level, cursor, entry, appended.error.name, message.topic)
                 else:
                     # disk full or no master any more: what was stored behind it is delivered once more
                     return RETRY_MS
@@ -296,3 +297,21 @@ class DelayDelivery:
             self._in_flight.append(Delivery(end_offset, level, cursor))
         self.acknowledged()
         return 0
+
+    def _note_passed_over(
+        self, level: int, queue_offset: int, entry: QueueEntry, why: str, topic: str | None
+    ) -> None:
+        """Each is told of, and where they are many, one of a level now and then with how many there were."""
+        self._passed_over += 1
+        if self._passed_over > PASSED_OVER_TOLD_MAX and not self._passing.failed(
+            level, self._clock.monotonic_ms()
+        ):
+            return
+        logger.error(
+            "a delayed message can never be delivered and is passed over; it stands there until retention deletes it, "
+            "read it and send it again",
+            extra=fields(
+                topic=SCHEDULE_TOPIC, queue=level - 1, queue_offset=queue_offset, offset=entry.physical_offset, why=why,
+                passed_over=self._passed_over, **({} if topic is None else {"meant_for": topic}),
+            ),
+        )  # fmt: skip

@@ -241,15 +241,22 @@ class CheckBack:
     def _give_up(self, half: Half, found: Message) -> None:
         self._topics.ensure(CHECKED_TOO_OFTEN_TOPIC, 1)
         (appended,) = self._store.append([given_up(found)])
-        if appended.error is not None:
+        if appended.error is not None and appended.error not in NEVER_STORED:
             self._note_refused(appended.error)
             return
         facts = facts_of(found.properties)
-        told = fields(
-            group=facts.group, key=facts.key, checks=facts.check_times, topic=CHECKED_TOO_OFTEN_TOPIC
-        )
-        logger.error("a half message was not ended, and is given up", extra=told)
-        self._transactions.ended(half, None, appended.end_offset)
+        told = {"group": facts.group, "key": facts.key, "checks": facts.check_times}
+        if appended.error is None:
+            told["topic"] = CHECKED_TOO_OFTEN_TOPIC
+            logger.error("a half message was not ended, and is given up", extra=fields(**told))
+        else:  # it would keep the log from retention for good
+            told |= {"topic": HALF_TOPIC, "queue_offset": half.queue_offset, "offset": half.place}
+            logger.error(
+                "a half message was not ended, and is given up without a copy, for no record has room for one; it stands "
+                "there until retention deletes it",
+                extra=fields(**told, why=appended.error.name),
+            )
+        self._transactions.ended(half, None, 0 if appended.error else appended.end_offset)
 
     def _put_back(self, half: Half, found: Message, group: str, client: Client | None) -> None:
         """`client` is who is to be asked; None: it is moved up alone."""

@@ -225,6 +225,31 @@ def test_so_many_are_asked_for_where_they_are_at_a_time(
     assert Counter(asker.asked_for()) == {b"a": 2, b"b": 15, b"c": 15, b"d": 15}
 
 
+def test_a_half_that_no_record_has_room_for_elsewhere_is_given_up_where_it_is_and_named(
+    asker: Asker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It was tried for ever, and kept the log from retention."""
+    java = asker.java_half(b"java's")
+    append = asker.bench.log._append
+
+    def refused_there(message: MessageToStore) -> Appended:
+        if message.topic == CHECKED_TOO_OFTEN_TOPIC:
+            return Appended(-1, -1, -1, 0, 0, PutStatus.MESSAGE_ILLEGAL)
+        return append(message)
+
+    monkeypatch.setattr(asker.bench.log, "_append", refused_there)
+    asker.rounds(20)
+    assert asker.asked_for() == 15 * [b"java's"]
+    assert asker.bench.open == [] and given_up(asker) == []
+    asker.bench.transactions.tell()
+    assert asker.bench.lead() == [], "the next master does not begin anew"
+    (told,) = [record for record in caplog.records if "given up without a copy" in record.getMessage()]
+    assert getattr(told, "fields", {}) == {
+        "group": "PG", "key": "", "checks": 0, "topic": HALF_TOPIC, "queue_offset": 0, "offset": java.physical_offset,
+        "why": "MESSAGE_ILLEGAL",
+    }  # fmt: skip
+
+
 def given_up(asker: Asker) -> list[QueueEntry]:
     return asker.bench.log.queues.get(CHECKED_TOO_OFTEN_TOPIC, [])
 

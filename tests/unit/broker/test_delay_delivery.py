@@ -230,15 +230,52 @@ def test_a_full_disk_repeats_the_refused_message_and_those_behind_it() -> None:
     assert bench.offsets.next_offset(1) == 2
 
 
-def test_what_can_never_be_delivered_is_passed_over() -> None:
+def passed_over(caplog: pytest.LogCaptureFixture) -> list[dict[str, object]]:
+    return [
+        getattr(record, "fields", {})
+        for record in caplog.records
+        if "can never be delivered and is passed over" in record.getMessage() and record.levelname == "ERROR"
+    ]
+
+
+def test_what_can_never_be_delivered_is_passed_over_and_named(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench()
     for body in (b"lost", b"too large", b"last"):
-        bench.log.schedule(body, 1)
+        bench.log.schedule(body, 2)
     del bench.log.records[0]
     bench.log.errors = [PutStatus.MESSAGE_ILLEGAL]
-    bench.after(1_000)
+    bench.after(5_000)
     assert bench.delivered == [b"last"]
-    assert bench.offsets.next_offset(1) == 3
+    assert bench.offsets.next_offset(2) == 3
+    queue = {"topic": "SCHEDULE_TOPIC_XXXX", "queue": 1}
+    assert passed_over(caplog) == [
+        queue | {"queue_offset": 0, "offset": 0, "why": "no delayed message stands there", "passed_over": 1},
+        queue
+        | {
+            "queue_offset": 1,
+            "offset": 1_000,
+            "why": "MESSAGE_ILLEGAL",
+            "passed_over": 2,
+            "meant_for": "orders",
+        },
+    ]
+
+
+def test_where_many_can_never_be_delivered_one_is_named_now_and_then(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench = Bench()
+    for _ in range(200):
+        bench.log.schedule(b"lost", 1)
+    bench.log.records.clear()
+    bench.after(1_000)
+    while bench.offsets.next_offset(1) < 200:
+        bench.after(0)
+    assert [each["passed_over"] for each in passed_over(caplog)] == list(range(1, 102))
+    bench.log.schedule(b"lost", 1)
+    bench.log.records.clear()
+    bench.after(60_000)
+    assert passed_over(caplog)[-1]["passed_over"] == 201
 
 
 def test_a_queue_whose_beginning_is_gone_goes_on_at_its_first_entry() -> None:
