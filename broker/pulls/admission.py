@@ -16,6 +16,7 @@ from broker.tables.subscriptiongroups import SubscriptionGroups
 from broker.tables.topics import Topics
 from filters.errors import FilterError
 from messagestore.messages import PropertyFilter, TagFilter
+from remoting.bodies.groups import SubscriptionGroupConfig
 from remoting.bodies.topics import PERM_READ
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
@@ -23,6 +24,7 @@ from remoting.errors import HeaderError
 from remoting.headers.pull import SYS_FLAG_SUBSCRIPTION, PullMessageHeader
 from remoting.peer import Peer
 
+BROADCASTING = "BROADCASTING"
 NO_FILTER = "The broker's consumer filter data is not exist!Your expression may be wrong!"
 
 
@@ -74,7 +76,9 @@ class PullAdmission:
         if not self._reading.serves_reads:
             raise Refused(ResponseCode.SYSTEM_BUSY, REJECTED)
         limits = self._limits
-        self._check_permitted(command.code, header.consumer_group, header.topic, header.queue_id)
+        group = self._permitted(command.code, header.consumer_group, header.topic, header.queue_id)
+        if not group.consume_broadcast_enable and not header.sys_flag & SYS_FLAG_SUBSCRIPTION:
+            self._check_shares_queues(group.group_name)
         count = min(max(header.max_msg_nums, 1), limits.max_transfer_count)
         size = limits.max_transfer_bytes
         if header.max_msg_bytes is not None and header.max_msg_bytes > 0:
@@ -95,9 +99,18 @@ class PullAdmission:
 
     def check_still_permitted(self, request: PullRequest) -> None:
         """An administrator may have closed or deleted meanwhile what a pull waits for. Raises Refused."""
-        self._check_permitted(request.command.code, request.group, request.topic, request.queue_id)
+        self._permitted(request.command.code, request.group, request.topic, request.queue_id)
 
-    def _check_permitted(self, code: int, group_name: str, topic_name: str, queue_id: int) -> None:
+    def _check_shares_queues(self, group_name: str) -> None:
+        """As upstream, of groups whose clients do not bring their subscriptions: no heartbeat tells what others are."""
+        connected = self._consumers.find(group_name)
+        if connected is not None and connected.message_model == BROADCASTING:
+            why = f"the consumer group[{group_name}] can not consume by broadcast way"
+            raise Refused(ResponseCode.NO_PERMISSION, why)
+
+    def _permitted(
+        self, code: int, group_name: str, topic_name: str, queue_id: int
+    ) -> SubscriptionGroupConfig:
         limits = self._limits
         if not limits.broker_permission & PERM_READ:
             raise Refused(ResponseCode.NO_PERMISSION, "the broker pulling message is forbidden")
@@ -121,6 +134,7 @@ class PullAdmission:
                 f"queueId[{queue_id}] is illegal, topic:[{topic_name}] "
                 f"topicConfig.readQueueNums:[{topic.read_queue_nums}]",
             )
+        return group
 
     def _filter(
         self, peer: Peer, header: PullMessageHeader

@@ -15,6 +15,7 @@ from broker.pulls.foundframe import frame_of
 from messagestore.errors import QueueDamaged, RecordDamaged, StoreError
 from messagestore.messages import GetResult, GetStatus, QueueGrew, TagFilter
 from messagestore.properties import tag_hash
+from remoting.bodies.groups import SubscriptionGroupConfig
 from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, SubscriptionData
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
@@ -104,6 +105,27 @@ def test_lite_pulls_and_unknown_groups_may_be_forbidden() -> None:
     assert reply is not None and reply.code == ResponseCode.NO_PERMISSION
     reply = Bench(auto_create_groups=False).pull()
     assert reply is not None and reply.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+
+
+@pytest.mark.parametrize("model", ["BROADCASTING", "CLUSTERING"])
+def test_a_group_that_may_not_broadcast_is_refused_where_it_does(model: str) -> None:
+    bench = Bench()
+    bench.queues.messages = [("A", b"one")]
+    wanted = [SubscriptionData("orders", "*", sub_version=5)]
+    data = HeartbeatData("c1", [], [ConsumerData("CG", message_model=model, subscription_data_set=wanted)])
+    bench.consumers.heartbeat(cast(Any, bench.peer), data, "JAVA", 479)
+    reply = bench.pull(sysFlag=0, subVersion=5)
+    assert reply is not None and reply.code == 0
+    bench.groups.put(SubscriptionGroupConfig("CG", consume_broadcast_enable=False))
+    reply = bench.pull(sysFlag=0, subVersion=5)
+    assert reply is not None
+    if model == "CLUSTERING":
+        assert reply.code == 0
+        return
+    why = "the consumer group[CG] can not consume by broadcast way"
+    assert (reply.code, reply.remark) == (ResponseCode.NO_PERMISSION, why)
+    reply = bench.pull()
+    assert reply is not None and reply.code == 0, "as upstream, one that brings its subscription is served"
 
 
 def test_the_subscription_of_the_heartbeat_counts_when_the_pull_brings_none() -> None:
