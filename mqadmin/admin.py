@@ -171,7 +171,9 @@ class AdminClient:
                 topic.perm,
                 topic_sys_flag=topic.sys_flag,
                 order=topic.order,
-                attributes=",".join(f"{key}={value}" for key, value in topic.attributes.items()),
+                attributes=",".join(
+                    f"{key}={value}" if value else key for key, value in topic.attributes.items()
+                ),
             ),
         )
 

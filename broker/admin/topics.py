@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from broker.admin.agreement import Agreement
+from broker.admin.attributes import AttributesRefused, changed, changes_in
 from broker.clients.refusals import Refused, check_topic_name
 from broker.metrics.recent import RecentTotals
 from broker.settings.clients import TOPIC_QUEUES_MAX
@@ -61,7 +64,10 @@ class TopicRequests:
 
     async def _create(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         header = CreateTopicHeader.from_ext(command.ext)
-        known = self._topics.find(header.topic)
+        try:
+            changes = changes_in(header.attributes)
+        except AttributesRefused as refused:
+            return command.reply(ResponseCode.INVALID_PARAMETER, str(refused))
         topic = TopicConfig(
             header.topic,
             header.read_queue_nums,
@@ -70,7 +76,7 @@ class TopicRequests:
             header.topic_filter_type,
             header.topic_sys_flag or 0,
             header.order,
-            changed_attributes(known.attributes if known else {}, header.attributes),
+            changes,
         )
         return await self._put([topic], command)
 
@@ -79,7 +85,15 @@ class TopicRequests:
             TopicConfigList.from_request(command.body, bytes_max=LIST_BYTES_MAX).topic_config_list, command
         )
 
-    async def _put(self, topics: list[TopicConfig], command: RemotingCommand) -> RemotingCommand:
+    async def _put(self, asked: list[TopicConfig], command: RemotingCommand) -> RemotingCommand:
+        """The attributes of those that are `asked` for are changes of what is there."""
+        try:
+            topics = [
+                replace(topic, attributes=changed(self._attributes(topic.topic_name), topic.attributes))
+                for topic in asked
+            ]
+        except AttributesRefused as refused:
+            return command.reply(ResponseCode.INVALID_PARAMETER, str(refused))
         for topic in topics:
             why = self._why_not(topic)
             if why is not None:
@@ -92,6 +106,10 @@ class TopicRequests:
 
         named = ", ".join(topic.topic_name for topic in topics[:NAMED_MAX])
         return await self._agreement.change(command, f"topic {named}", put)
+
+    def _attributes(self, name: str) -> dict[str, str]:
+        known = self._topics.find(name)
+        return {} if known is None else known.attributes
 
     def _why_not(self, topic: TopicConfig) -> str | None:
         try:
@@ -112,8 +130,7 @@ class TopicRequests:
 
     def _unbuilt(self, topic: TopicConfig) -> str | None:
         """Which attribute would change nothing but its text; one that was there before, as from a Java broker, may stay."""
-        known = self._topics.find(topic.topic_name)
-        before = known.attributes if known is not None else {}
+        before = self._attributes(topic.topic_name)
         for key, (value, what) in BUILT.items():
             asked = topic.attributes.get(key, value)
             if asked not in (value, before.get(key)):
@@ -157,15 +174,3 @@ class TopicRequests:
         return await self._agreement.change(
             command, f"the deletion of topic {name}", lambda: self._tables.delete_topic(name, end)
         )
-
-
-def changed_attributes(attributes: dict[str, str], change: str | None) -> dict[str, str]:
-    """`attributes` after `+key=value,-key2`; malformed parts are left out."""
-    changed = dict(attributes)
-    for part in (change or "").split(","):
-        key, separator, value = part[1:].partition("=")
-        if part.startswith("+") and separator:
-            changed[key] = value
-        elif part.startswith("-"):
-            changed.pop(key, None)
-    return changed

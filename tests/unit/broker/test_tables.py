@@ -9,7 +9,6 @@ from typing import Any, cast
 
 import pytest
 
-from broker.admin.topics import changed_attributes
 from broker.clients.groups import ConsumerGroups
 from broker.metrics.rates import Rates
 from broker.role.contract import contract_sentence
@@ -133,11 +132,6 @@ def test_topics_json_reads_back() -> None:
     table.put(TopicConfig("orders", 4, 2, 4, attributes={"a": "b"}))
     again.decode(table.encode())
     assert (again.find("orders"), again.data_version) == (table.find("orders"), table.data_version)
-
-
-def test_attributes_change_by_plus_and_minus() -> None:
-    assert changed_attributes({"a": "1", "b": "2"}, "+c=3,-a,+b=4,nonsense") == {"b": "4", "c": "3"}
-    assert changed_attributes({"a": "1"}, None) == {"a": "1"}
 
 
 # -- files

@@ -32,6 +32,15 @@ def item(count: int, tps: float = 0.0) -> dict[str, Any]:
     return {"sum": count, "tps": tps, "avgpt": 1.0}
 
 
+def test_attributes_go_as_brokers_read_them(server: ScriptedServer) -> None:
+    """Java's find no value behind the sign of equality in `-k=`, and fail."""
+    server.says(RequestCode.UPDATE_AND_CREATE_TOPIC)
+    done = server.run("updateTopic", "-b", server.address, "-t", "T", "-a", "+a=b,-k")
+    assert done.exit_code == 0
+    [request] = server.requests(RequestCode.UPDATE_AND_CREATE_TOPIC)
+    assert request.ext["attributes"] == "+a=b,-k"
+
+
 def test_a_permission_changes_and_nothing_else_of_the_topic(server: ScriptedServer) -> None:
     server.says(RequestCode.GET_TOPIC_CONFIG, TOPIC)
     server.says(RequestCode.UPDATE_AND_CREATE_TOPIC)

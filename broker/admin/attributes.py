@@ -1,0 +1,43 @@
+"""Attributes of topics and groups, as requests change them: `+key` sets one, `-key` drops it. In a body, where they are a map,
+a bare key stands for what is to be there (upstream refuses it). What a request does not name stays.
+
+Invariant: a change is understood whole or refused. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+SET, DROP = "+", "-"
+FORM = "write +key=value to set and -key to drop, each key once, separated by commas"
+
+
+class AttributesRefused(ValueError):
+    """What is no change of attributes."""
+
+
+def changes_in(text: str | None) -> dict[str, str]:
+    """Of `+key=value,-key2`, the form of 17, by key with its sign. Raises AttributesRefused."""
+    changes: dict[str, str] = {}
+    for part in text.removesuffix(",").split(",") if text else ():
+        key, separator, value = part.partition("=")
+        sets = part.startswith(SET) and value != ""
+        if not (sets or (part.startswith(DROP) and not separator)) or key in changes:
+            raise AttributesRefused(f"attributes {text}: {FORM}")
+        changes[key] = value
+    return changes
+
+
+def changed(before: Mapping[str, str], changes: Mapping[str, str]) -> dict[str, str]:
+    """`before` after the changes. One that is to be dropped may have been dropped by the same request, sent before. Raises
+    AttributesRefused."""
+    after, named = dict(before), set()
+    for key, value in changes.items():
+        name = key[1:] if key.startswith((SET, DROP)) else key
+        if not name or name in named:
+            raise AttributesRefused(f"attribute {key}={value}: {FORM}")
+        named.add(name)
+        if key.startswith(DROP):
+            after.pop(name, None)
+        else:
+            after[name] = value
+    return after
