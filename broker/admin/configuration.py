@@ -75,13 +75,16 @@ class Configuration:
     def _update(
         self, peer: Peer, command: RemotingCommand
     ) -> RemotingCommand | Coroutine[Any, Any, RemotingCommand]:
-        """Code 16 names a key that cannot change, code 1 a value that does not fit; keys that no broker of ours has are
-        passed over, as upstream does."""
+        """Code 16 names a key that cannot change, code 1 a value that does not fit, code 29 a key that would change nothing in
+        this mode; keys that no broker of ours has are passed over, as upstream does."""
         try:
             changed = asked_for(self._settings, command.body, CHANGEABLE, trimmed=True, reasons=REASONS)
         except ChangeRefused as refused:
             code = ResponseCode.NO_PERMISSION if refused.forbidden else ResponseCode.SYSTEM_ERROR
             return command.reply(code, str(refused))
+        if idle := sorted(changed.keys() & self._settings.idle_keys):
+            why = f"{', '.join(idle)}: counts under controllers only, this broker is in another mode"
+            return command.reply(ResponseCode.INVALID_PARAMETER, why)
         if changed.get("enablePropertyFilter") and not self._tables.keeps_filters:
             return self._begin_filters(peer, command, changed)
         return self._changed(peer, command, changed)

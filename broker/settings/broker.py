@@ -19,6 +19,14 @@ from messagestore.settings import FlushDiskType, StoreSettings
 from mqruntime.metricsettings import MetricsSettings
 from mqruntime.nettykeys import NETTY_SERVER_KEYS
 
+UNDER_CONTROLLERS = frozenset(
+    {
+        "allowTruncationTo", "brokerElectionPriority", "brokerHeartbeatInterval", "controllerHeartBeatTimeoutMills",
+        "haFlowControlEnable", "maxHaTransferByteInSecond", "minInSyncReplicas", "syncControllerMetadataPeriod",
+    }
+)  # fmt: skip
+"""Of keys that count while a broker runs, those that count in no other mode."""
+
 
 class BrokerSettings(
     StoreSettings,
@@ -255,6 +263,11 @@ class BrokerSettings(
     def under_controllers(self) -> bool:
         """Whether controllers say who leads."""
         return self.pair is None and self.raft_group is None
+
+    @property
+    def idle_keys(self) -> frozenset[str]:
+        """What nobody looks at in this mode."""
+        return frozenset() if self.under_controllers else UNDER_CONTROLLERS
 
     @property
     def send_wait_ms(self) -> int:

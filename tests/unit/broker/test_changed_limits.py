@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 
 from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
 from remoting.headers.send import SendMessageHeader
+from simulation.kernel.world import World
+from tests.unit.broker.groupset import GroupSet
+from tests.unit.broker.pairset import Pair
 from tests.unit.broker.served import Served
 
 HALF = "TRAN_MSG\x01true\x02PGROUP\x01PG\x02UNIQ_KEY\x01K\x02"
@@ -27,6 +31,59 @@ def change(served: Served, line: bytes) -> tuple[int, str | None]:
 )
 def test_a_number_that_would_end_the_broker_later_is_refused(served: Served, line: bytes, why: str) -> None:
     assert change(served, line) == (ResponseCode.SYSTEM_ERROR, f"{line.decode()}: {why}")
+
+
+IDLE = [
+    b"allowTruncationTo=800",
+    b"brokerElectionPriority=3",
+    b"brokerHeartbeatInterval=500",
+    b"controllerHeartBeatTimeoutMills=20000",
+    b"haFlowControlEnable=true",
+    b"maxHaTransferByteInSecond=1048576",
+    b"minInSyncReplicas=2",
+    b"syncControllerMetadataPeriod=20000",
+]
+
+
+def told(replies: list[RemotingCommand]) -> list[tuple[int, str | None]]:
+    return [(reply.code, reply.remark) for reply in replies]
+
+
+WHY = "counts under controllers only, this broker is in another mode"
+REFUSED = [(ResponseCode.INVALID_PARAMETER, f"{line.decode().partition('=')[0]}: {WHY}") for line in IDLE]
+BOTH = b"longPollingEnable=false\nminInSyncReplicas=2"
+
+
+def test_a_pair_refuses_what_nobody_looks_at_there(world: World) -> None:
+    pair = Pair(world)
+    pair.start_up()
+
+    def asked(line: bytes) -> RemotingCommand:
+        reply: RemotingCommand = pair.ask(pair.master, RequestCode.UPDATE_BROKER_CONFIG, None, line)
+        return reply
+
+    assert told([asked(line) for line in IDLE]) == REFUSED
+    assert told([asked(BOTH)]) == [(ResponseCode.INVALID_PARAMETER, f"minInSyncReplicas: {WHY}")]
+    settings = pair.app(pair.master).settings
+    assert (settings.min_in_sync_replicas, settings.long_polling_enable) == (1, True)
+    assert asked(b"longPollingEnable=false\nminInSyncReplicas=1").code == 0, "as it is"
+
+
+def test_raft_mode_refuses_what_nobody_looks_at_there(world: World) -> None:
+    group = GroupSet(world)
+    group.start_up()
+
+    def asked(line: bytes) -> RemotingCommand:
+        address = group.app(group.master).address
+        reply: RemotingCommand = group.run(group.ask(address, RequestCode.UPDATE_BROKER_CONFIG, None, line))
+        return reply
+
+    assert told([asked(line) for line in IDLE]) == REFUSED
+    assert asked(b"longPollingEnable=false").code == 0
+
+
+def test_under_controllers_all_of_them_change(served: Served) -> None:
+    assert [change(served, line)[0] for line in IDLE] == [0] * len(IDLE)
 
 
 def test_halves_are_known_under_the_longest_time_that_they_may_have(served: Served) -> None:
