@@ -38,6 +38,7 @@ class Argument:
     required: bool = False
     is_flag: bool = False
     may_be_empty: bool = False  # a required text usually names something
+    alone: str | None = None  # what it is given without a value; upstream's tool wants one
 
     @property
     def short(self) -> str:
@@ -48,7 +49,11 @@ class Argument:
         """For the parser; whether a required one is missing is checked by the command, all at once."""
         return click.Option(
             [*filter(None, [self.short]), f"--{self.name}", self.name.lower()],
-            is_flag=self.is_flag or None,
+            **(
+                {"is_flag": self.is_flag or None}
+                if self.alone is None
+                else {"is_flag": False, "flag_value": self.alone}
+            ),
             envvar="NAMESRV_ADDR" if self.letter == "n" else None,
         )
 

@@ -41,7 +41,7 @@ def format_queue(queue: MessageQueue, offset: int) -> str:
 @admin_command(
     "resetOffsetByTime",
     Argument("b", "broker", "broker addr"),
-    Argument("c", "cplus", "reset c++ client offset", is_flag=True),
+    Argument("c", "cluster", "Cluster name", alone=""),
     Argument("f", "force", "set the force rollback by timestamp switch[true|false]. Deprecated."),
     Argument("g", "group", "set the consumer group", required=True),
     Argument("o", "offset", "Expect queue offset, not support old version broker"),
@@ -54,7 +54,7 @@ def format_queue(queue: MessageQueue, offset: int) -> str:
 def command(
     namesrvaddr: str | None,
     broker: str | None,
-    cplus: bool,  # brokers move groups of all clients alike
+    cluster: str | None,  # "" is upstream's older -c, for C++ clients; brokers move groups of all alike
     force: str | None,
     group: str,
     offset: str | None,
@@ -80,7 +80,7 @@ def command(
         if broker:
             brokers = [broker]
         else:
-            holders = await topics.holders(client, required_namesrv(namesrvaddr), topic)
+            holders = await topics.holders(client, required_namesrv(namesrvaddr), topic, cluster or None)
             brokers = [holder.address for holder in holders]
         report.text(format_start(group, topic, forced, timestamp, timestamp_ms))
         moved: dict[MessageQueue, int] = {}

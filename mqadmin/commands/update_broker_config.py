@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mqadmin.admin import AdminClient
 from mqadmin.calls import configs
-from mqadmin.command import Argument, admin_command, one_wanted, run
+from mqadmin.command import Argument, admin_command, boolean, one_wanted, run
 from mqadmin.report import Report
 from mqadmin.wanted import members_of, wanted_masters
 
@@ -15,7 +15,7 @@ def format_updated(address: str) -> str:
 
 @admin_command(
     "updateBrokerConfig",
-    Argument("a", "updateAllBroker", "update all brokers include slave", is_flag=True),
+    Argument("a", "updateAllBroker", "update all brokers include slave", alone="true"),
     Argument("b", "brokerAddr", "update which broker"),
     Argument("c", "clusterName", "update which cluster"),
     Argument("k", "key", "config key", required=True),
@@ -23,16 +23,17 @@ def format_updated(address: str) -> str:
 )
 def command(
     namesrvaddr: str | None,
-    updateallbroker: bool,
+    updateallbroker: str | None,
     brokeraddr: str | None,
     clustername: str | None,
     key: str,
     value: str,
 ) -> None:
     one_wanted(brokeraddr, clustername)
+    slaves_too = boolean("-a", updateallbroker)
 
     async def calls(client: AdminClient, report: Report) -> None:
-        if updateallbroker and not brokeraddr:
+        if slaves_too and not brokeraddr:
             addresses = await members_of(client, namesrvaddr, clustername)
         else:
             addresses = await wanted_masters(client, brokeraddr, namesrvaddr, clustername)

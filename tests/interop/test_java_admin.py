@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from localcluster.cluster import Cluster
 from localcluster.layout import CLUSTER_NAME
 from localcluster.waiting import NotYet, wait_for
+from mqadmin.cli import COMMANDS, admin
 from tests.interop.javapeer import JavaClient, missing
 from tests.unit.mqadmin.test_admin_page import UPSTREAMS
 from tests.waits import WAIT_MS
@@ -78,3 +81,18 @@ def test_a_java_consumer_tells_what_it_reads_and_takes_a_message_again(
 def test_the_page_of_commands_is_about_all_of_upstreams(java: JavaClient) -> None:
     names = {line.split()[0] for line in java.admin().splitlines() if line.startswith("   ")}
     assert names == set(UPSTREAMS)
+
+
+OPTION = re.compile(r"^ (-\w),--(\S.*?)( +<arg>)?  ", re.MULTILINE)
+WITHOUT_BLANK = {"print msg": "printMsg", "print log": "printLog", "machine room": "machineRoom"}
+
+
+@pytest.mark.parametrize("name", [name for name in UPSTREAMS if name in COMMANDS])
+def test_a_command_takes_the_options_of_upstreams(java: JavaClient, name: str) -> None:
+    ours = CliRunner().invoke(admin, ["help", name], prog_name="mqadmin").stdout
+    options = {
+        (letter, WITHOUT_BLANK.get(long.strip(), long.strip()), bool(value))
+        for letter, long, value in OPTION.findall(java.admin("help", name))
+    }
+    assert len(options) >= 2
+    assert {(letter, long, bool(value)) for letter, long, value in OPTION.findall(ours)} == options

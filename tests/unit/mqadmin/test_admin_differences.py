@@ -136,10 +136,42 @@ def test_all_of_one_broker_is_exported_where_neither_part_is_named(
     assert written["topicConfigTable"].keys() == {"T"} and written["subscriptionGroupTable"].keys() == {"G"}
 
 
-def test_a_reset_is_the_same_for_clients_of_all_languages(server: ScriptedServer) -> None:
-    queue = '{"brokerName":"broker-a","queueId":0,"topic":"T"}'
-    server.says(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, {"offsetTable": {queue: 9}})
-    reset = ("resetOffsetByTime", "-g", "G", "-t", "T", "-s", "1000")
-    assert server.run(*reset).stdout == server.run(*reset, "-c").stdout
-    plain, cplus = server.requests(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET)
-    assert plain.ext == cplus.ext
+def test_a_reset_is_of_the_cluster_that_is_named_and_the_same_for_clients_of_all_languages(
+    sets: tuple[ScriptedServer, ScriptedServer],
+) -> None:
+    for one, name in zip(sets, ("broker-a", "broker-b"), strict=True):
+        queue = json.dumps({"brokerName": name, "queueId": 0, "topic": "T"})
+        one.says(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, {"offsetTable": {queue: 9}})
+    reset = ("resetOffsetByTime", "-g", "G", "-t", "T")
+    for options in (("-s", "1000"), ("-c", "-s", "1000"), ("-s", "1000", "-c")):
+        shown = sets[0].run(*reset, *options).stdout
+        assert "broker-a" in shown and "broker-b" in shown
+    shown = sets[0].run(*reset, "-s", "1000", "-c", "D").stdout
+    assert "broker-a" not in shown and "broker-b" in shown
+    asked = [[each.ext for each in one.requests(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET)] for one in sets]
+    assert (len(asked[0]), len(asked[1])) == (3, 4)
+    assert all(each == asked[0][0] for each in [*asked[0], *asked[1]])
+
+
+@pytest.mark.parametrize(
+    ("option", "slaves"), [((), False), (("-a",), True), (("-a", "true"), True), (("-a", "false"), False)]
+)
+def test_slaves_are_told_a_setting_with_upstreams_option_and_with_its_name_alone(
+    server: ScriptedServer, another_server: ScriptedServer, option: tuple[str, ...], slaves: bool
+) -> None:
+    row = {
+        "brokerAddrs": {"0": server.address, "2": another_server.address},
+        "brokerName": "broker-a",
+        "cluster": "C",
+    }
+    tables = {"brokerAddrTable": {"broker-a": row}, "clusterAddrTable": {"C": ["broker-a"]}}
+    server.says(RequestCode.GET_BROKER_CLUSTER_INFO, tables)
+    for one in (server, another_server):
+        one.says(RequestCode.UPDATE_BROKER_CONFIG)
+        one.says(RequestCode.GET_BROKER_CONFIG, b"fileReservedTime=72\n")
+    change = ("updateBrokerConfig", "-c", "C", *option, "-k", "fileReservedTime", "-v", "72")
+    assert server.run(*change).exit_code == 0
+    assert [len(one.requests(RequestCode.UPDATE_BROKER_CONFIG)) for one in (server, another_server)] == [
+        1,
+        int(slaves),
+    ]
