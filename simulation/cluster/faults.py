@@ -100,6 +100,7 @@ class Faults:
             HandOverInTrouble(machines),
             *besides,
         ]
+        self.going_on = [fault for fault in self.all if type(fault).next_step is not Fault.next_step]
 
     def plan(self) -> None:
         """Each kind once, in any order, after the one that every run has."""
@@ -123,7 +124,7 @@ class Faults:
     def next_steps(self) -> None:
         """What earlier faults have set in motion. Raises Violation."""
         self.machines.damaged.look()
-        for fault in self.all:
+        for fault in self.going_on:
             fault.next_step()
 
     def due_for_restart(self, node: Node) -> bool:

@@ -6,7 +6,7 @@ it ends here."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from broker.app import BrokerApp
 from broker.role.identity import IDENTITY_FILE, decode_identity
@@ -26,8 +26,7 @@ from simulation.kernel.node import Node
 CLUSTER = str(BrokerSettings.model_fields["broker_cluster_name"].default)
 
 
-@dataclass(frozen=True)
-class BrokerLook:
+class BrokerLook(NamedTuple):
     """A broker that has come through its start, at one moment; `store` and `delays` go on."""
 
     name: str
@@ -108,8 +107,7 @@ def log_ends(nodes: Iterable[Node]) -> dict[int, int]:
     return {app.membership.broker_id: app.store.max_offset() for app in apps if app.membership.broker_id}
 
 
-@dataclass(frozen=True)
-class ControllerLook:
+class ControllerLook(NamedTuple):
     """A controller that runs; `raft` goes on."""
 
     raft: DLedgerNode
@@ -121,10 +119,15 @@ class ControllerLook:
     """Asked by broker id."""
 
 
+def controller_app(node: Node) -> ControllerApp | None:
+    """None where none runs."""
+    return node.app if isinstance(node.app, ControllerApp) else None
+
+
 def controller_on(node: Node) -> ControllerLook | None:
     """None where none runs."""
-    app = node.app
-    if not isinstance(app, ControllerApp):
+    app = controller_app(node)
+    if app is None:
         return None
 
     def takes_for_alive(broker_id: int) -> bool:
@@ -143,5 +146,5 @@ def sync_state(state: ReplicasState) -> SyncState | None:
 
 def serves(node: Node) -> bool:
     """It has come through its start."""
-    controller = controller_on(node)
-    return started_broker(node) is not None or (controller is not None and controller.raft.core is not None)
+    controller = controller_app(node)
+    return started_broker(node) is not None or (controller is not None and controller.node.core is not None)

@@ -16,6 +16,7 @@ from simulation.cluster.looks import (
     BrokerLook,
     ControllerLook,
     broker_on,
+    controller_app,
     controller_on,
     epoch_led_on,
     id_on_disk,
@@ -95,8 +96,8 @@ class Machines:
 
     def leader(self) -> Node | None:
         for node in self.controllers:
-            look = controller_on(node)
-            if look is not None and look.raft.is_active:
+            app = controller_app(node)
+            if app is not None and app.node.is_active:
                 return node
         return None
 

@@ -7,7 +7,7 @@ gone has left the set, there is a master that takes messages."""
 from __future__ import annotations
 
 from broker.role.membership import Role
-from simulation.cluster.looks import BrokerLook, broker_on, controller_on
+from simulation.cluster.looks import BrokerLook, controller_app
 from simulation.cluster.machines import Machines
 from simulation.cluster.members import Timers
 from simulation.cluster.violation import Violation
@@ -28,55 +28,56 @@ class Service:
         self.longest_ms = 0
         """Without a master that takes messages, though all that it needs was well."""
 
-    def look(self) -> None:
-        """Raises Violation."""
+    def look(self, looks: list[BrokerLook]) -> None:
+        """At the brokers and learners that run. Raises Violation."""
         now_ms = self.machines.world.now_ms
-        if not self.is_well():
+        if not self.is_well(looks):
             self.well_since_ms = None
             return
-        if self.well_since_ms is None or self.is_served():
+        if self.well_since_ms is None or self.is_served(looks):
             self.well_since_ms = now_ms
         self.longest_ms = max(self.longest_ms, now_ms - self.well_since_ms)
         if now_ms - self.well_since_ms > self.limit_ms:
             raise Violation(
-                "V2", f"no master takes messages for {self.limit_ms} ms, though {self.members()} are well"
+                "V2",
+                f"no master takes messages for {self.limit_ms} ms, though {self.members(looks)} are well",
             )
 
-    def is_served(self) -> bool:
+    def is_served(self, looks: list[BrokerLook]) -> bool:
         return any(
             look.role is Role.MASTER
             and look.accepts_sends
             and look.master_epoch == self.machines.check.newest[0]
-            for look in self.machines.broker_looks()
+            for look in looks
         )
 
-    def is_well(self) -> bool:
+    def is_well(self, looks: list[BrokerLook]) -> bool:
         machines = self.machines
         controllers = [
-            node for node in machines.controllers if runs_well(node) and controller_on(node) is not None
+            node for node in machines.controllers if runs_well(node) and controller_app(node) is not None
         ]
         return (
             machines.world.network.is_whole()
             and 2 * len(controllers) > len(machines.controllers)
-            and len(self.members()) >= self.members_min
+            and len(self.members(looks)) >= self.members_min
         )
 
-    def members(self) -> list[int]:
+    def members(self, looks: list[BrokerLook]) -> list[int]:
         """Of the newest set, those that could lead or be waited for."""
-        looks = [look for node in self.machines.brokers if (look := self.sound(node)) is not None]
-        return [look.broker_id for look in looks if look.broker_id in self.machines.check.members]
+        members = self.machines.check.members
+        return [look.broker_id for look in looks if look.broker_id in members and self.is_sound(look)]
 
-    def sound(self, node: Node) -> BrokerLook | None:
-        look = broker_on(node) if runs_well(node) else None
-        if look is None or look.may_lack or look.stays_out is not None:
-            return None
+    def is_sound(self, look: BrokerLook) -> bool:
         machines = self.machines
+        node = machines.world.nodes[look.name]
+        if look.may_lack or look.stays_out is not None or not runs_well(node):
+            return False
         is_lost = look.broker_id in machines.lost_ids or node.name in {
             *machines.losing,
             *machines.check.forgetful,
         }
         is_damaged = node.name in machines.damaged.where or machines.damaged.rotten_at(node.name) is not None
-        return None if is_lost or is_damaged or node.name in machines.doubtful_disks else look
+        return not (is_lost or is_damaged or node.name in machines.doubtful_disks)
 
 
 def runs_well(node: Node) -> bool:

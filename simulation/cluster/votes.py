@@ -6,7 +6,7 @@ Invariant: as RaftCheck's; besides, a vote that reached a candidate stands in th
 from __future__ import annotations
 
 from dledger.keyvalues import parse_key_values
-from simulation.cluster.looks import controller_on
+from simulation.cluster.looks import controller_app
 from simulation.kernel.node import Node
 from simulation.raft.check import RaftCheck
 
@@ -35,10 +35,10 @@ class VotesOnDisk(RaftCheck):
         if self.violation is not None:
             raise self.violation
         for member, node in self.voters.items():
-            controller = controller_on(node)
-            if controller is not None and controller.raft.core is not None:
+            controller = controller_app(node)
+            if controller is not None and controller.node.core is not None:
                 incarnation, number = self.core_numbers.get(member, (0, 0))
                 if incarnation != node.incarnation:
-                    number = self.new_core(controller.raft)
+                    number = self.new_core(controller.node)
                     self.core_numbers[member] = (node.incarnation, number)
-                self.look(number, controller.raft)
+                self.look(number, controller.node)

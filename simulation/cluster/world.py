@@ -329,7 +329,7 @@ class ClusterWorld:
             log_has_blocks(node)
         self.votes.look_at_all()
         self.bounds.look()
-        self.service.look()
+        self.service.look(looks)
         if not self.check.forked:
             self.client.look()
         if self.errors.bugs:

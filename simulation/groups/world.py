@@ -233,15 +233,21 @@ class GroupWorld:
         node.start(partial(broker_of, self.nodes.index(node), self.kind))
 
     def looks(self) -> list[Look]:
-        found = []
-        for number, node in enumerate(self.nodes):
-            known = self.known_looks.get(node.name)
-            if known is None or known.app is not node.app or not known.is_open:
-                known = broker_on(node, number)
-            if known is not None:
-                self.known_looks[node.name] = known
-                found.append(known)
-        return found
+        looks = (self.look_on(number, node) for number, node in enumerate(self.nodes))
+        return [look for look in looks if look is not None]
+
+    def looks_at_stirred(self) -> list[Look]:
+        """At those that may be other than after the turn before."""
+        looks = (self.look_on(number, node) for number, node in enumerate(self.nodes) if node.is_stirred)
+        return [look for look in looks if look is not None]
+
+    def look_on(self, number: int, node: Node) -> Look | None:
+        known = self.known_looks.get(node.name)
+        if known is None or known.app is not node.app or not known.is_open:
+            known = broker_on(node, number)
+        if known is not None:
+            self.known_looks[node.name] = known
+        return known
 
     def broker_looks(self) -> list[BrokerLook]:
         return [look_at(look.name, look.key[1], look.app) for look in self.looks()]
@@ -285,10 +291,11 @@ class GroupWorld:
     # The run
 
     def each_step(self) -> None:
-        for look in self.looks():
-            self.check.look(look)
         now_us = self.world.loop.now_us
-        if now_us < self.looked_us + 1000 * LOOK_MS:
+        at_all = now_us >= self.looked_us + 1000 * LOOK_MS
+        for look in self.looks() if at_all else self.looks_at_stirred():
+            self.check.look(look)
+        if not at_all:
             return
         self.looked_us = now_us
         self.faults.look_at_ends()

@@ -123,6 +123,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.now_us = 0
         self.unhandled: list[dict[str, Any]] = []
         self.after_step: list[Callable[[], None]] = []
+        self.stirred: set[Process | None] = set()
+        """Which processes ran anything in the turn that has just ended: what others hold in memory is as it was."""
         self.outside = Process("outside", "10.255.255.254")  # the test itself; not in any context
         self.processes: list[Process] = [self.outside]
         self._random = random.Random(f"{seed}/loop")
@@ -207,6 +209,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             raise Livelock(f"time stands still at {self.now_us} us\n{self.stacks()}")
         if count > 1:
             self._permute()
+        stirred = self.stirred
+        stirred.clear()
         for _ in range(count):
             handle = ready.popleft()
             if handle._cancelled:
@@ -214,6 +218,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             context: Context = handle._context  # type: ignore[attr-defined]
             process = context.get(PROCESS)
             if process is None or (process.alive and not process.paused):
+                stirred.add(process)
                 try:
                     context.run(handle._callback, *handle._args)  # type: ignore[attr-defined]
                 except (SystemExit, KeyboardInterrupt):

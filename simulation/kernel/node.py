@@ -56,6 +56,11 @@ class Node:
     def running(self) -> bool:
         return self.process is not None and self.process.alive
 
+    @property
+    def is_stirred(self) -> bool:
+        """Whether its process ran anything in the turn of the loop that has just ended; for checkers."""
+        return self.process in self.loop.stirred
+
     def runtime(self) -> Runtime:
         """The outside world of the node's process; a new process if none runs."""
         process = self._process()

@@ -71,7 +71,7 @@ class RaftGroup:
             raise self.check.violation
         for node in self.nodes:
             app = node.app
-            if isinstance(app, MemberApp) and app.core_number is not None:
+            if node.is_stirred and isinstance(app, MemberApp) and app.core_number is not None:
                 self.check.look(app.core_number, app.node)
                 if app.machine is not None:
                     self.check.look_at_state(app.node, app.machine.last_index)
