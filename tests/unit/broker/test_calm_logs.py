@@ -1,4 +1,4 @@
-"""What brokers log while others are gone for minutes: each trouble at its beginning and now and then, nothing over and over."""
+"""What brokers log while others are gone for long: each trouble at its beginning and now and then, nothing over and over."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 from simulation.kernel.world import World
 from tests.unit.broker.brokerset import CONTROLLERS, Cluster
 
-OUTAGE_MS = 300_000
+OUTAGE_MS = 150_000  # longer than a connection may be idle
 SMALL_FILES_BYTES = 30_000  # less than a segment
-REMINDERS_MAX = 11  # at the beginning, and each half minute
+REMINDERS_MAX = 6  # at the beginning, and each half minute
 
 
-def test_an_outage_of_five_minutes_is_told_calmly(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_long_outage_is_told_calmly(caplog: pytest.LogCaptureFixture) -> None:
     with World(31) as world, caplog.at_level(logging.INFO):
         cluster = Cluster(world, 3)
         cluster.start_up()
@@ -58,7 +58,7 @@ def test_a_slave_whose_disk_stays_full_does_not_come_back_in_vain(caplog: pytest
         caplog.clear()
         world.run_for_ms(OUTAGE_MS)
         told = Counter(record.getMessage() for record in caplog.records)
-        assert told["no segment of the log can be written, trying on; make room on this broker's disk"] >= 9
+        assert told["no segment of the log can be written, trying on; make room on this broker's disk"] >= 4
         assert sum(told.values()) < 2 * REMINDERS_MAX
         full.disk.capacity_bytes = None
         cluster.wait_in_sync(3, limit_ms=30_000)

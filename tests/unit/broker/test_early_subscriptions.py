@@ -10,9 +10,10 @@ from typing import Any, cast
 import pytest
 
 from broker.clients import early as early_module
+from broker.clients import renewal as renewal_module
 from broker.clients.early import EarlySubscriptions
 from broker.clients.groups import ConsumerGroups
-from broker.clients.renewal import FIRST_MAX, SubscriptionRenewal
+from broker.clients.renewal import SubscriptionRenewal
 from mqruntime.tasks import Tasks
 from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, SubscriptionData
 from remoting.codes import RequestCode, ResponseCode
@@ -187,10 +188,11 @@ def test_a_former_master_is_not_asked_for_its_clients() -> None:
 
 def test_questions_and_what_is_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     async def pulls() -> None:
-        master, clients = NewMaster(), [AskedClient(java) for _ in range(FIRST_MAX + 1)]
+        monkeypatch.setattr(renewal_module, "FIRST_MAX", 8)
+        master, clients = NewMaster(), [AskedClient(java) for _ in range(9)]
         codes = [answer.code for answer in await asyncio.gather(*map(master.pull, clients))]
         assert codes.count(ResponseCode.SUBSCRIPTION_NOT_EXIST) == 1
-        assert sum(len(client.questions) for client in clients) == FIRST_MAX
+        assert sum(len(client.questions) for client in clients) == 8
         monkeypatch.setattr(early_module, "KEPT_CHARACTERS_MAX", 0)
         assert (await master.pull(AskedClient(java))).code == ResponseCode.SUBSCRIPTION_NOT_EXIST
 

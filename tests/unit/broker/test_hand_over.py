@@ -22,6 +22,8 @@ from simulation.kernel.world import World
 from tests.unit.broker.brokerset import Cluster
 
 SENDERS = 4
+EAGER_S, CALM_S = 0.003, 0.03
+"""Between two sends of one: around the change, and once it is over and all that is left is that clients hear of it late."""
 
 
 @dataclass
@@ -32,6 +34,7 @@ class Sender:
     sent: list[bytes] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     longest_ms: int = 0
+    pause_s: float = EAGER_S
     asks_for_routes: bool = False
 
     async def run(self, client: Client, done: asyncio.Event) -> None:
@@ -51,7 +54,7 @@ class Sender:
                 else:
                     self.errors.append(result.status.name)
             self.longest_ms = max(self.longest_ms, clock.monotonic_ms() - began_ms)
-            await asyncio.sleep(0.003)
+            await asyncio.sleep(self.pause_s)
 
 
 async def sent_through(cluster: Cluster, change: object, *, asking: bool = False) -> list[Sender]:
@@ -61,9 +64,12 @@ async def sent_through(cluster: Cluster, change: object, *, asking: bool = False
     async with cluster.client() as client, asyncio.TaskGroup() as tasks:
         for sender in senders:
             tasks.create_task(sender.run(client, done))
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(0.2)
         await change()  # type: ignore[operator]
-        await asyncio.sleep(3)
+        await asyncio.sleep(0.8)
+        for sender in senders:
+            sender.pause_s = CALM_S
+        await asyncio.sleep(2.2)
         done.set()
     return senders
 

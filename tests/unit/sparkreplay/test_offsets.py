@@ -13,7 +13,10 @@ from sparkreplay.read.offsets import Edge, QueueValue, ending_edge, per_queue, s
 
 VALUES = st.integers(0, 2**63 - 1)
 BY_QUEUE = st.dictionaries(
-    st.text(min_size=1), st.dictionaries(st.integers(0, 1000), VALUES, min_size=1), min_size=1
+    st.text(min_size=1),
+    st.dictionaries(st.integers(0, 1000), VALUES, min_size=1, max_size=4),
+    min_size=1,
+    max_size=4,
 )
 
 ANY_JSON = st.recursive(
@@ -31,7 +34,7 @@ def test_json_per_queue_says_every_value(by_topic: dict[str, dict[int, int]]) ->
     assert all(one.broker_name is None for one in found)
 
 
-@given(st.dictionaries(st.text(min_size=1), BY_QUEUE, min_size=1))
+@given(st.dictionaries(st.text(min_size=1), BY_QUEUE, min_size=1, max_size=3))
 def test_json_per_broker_set_says_every_value(named: dict[str, dict[str, dict[int, int]]]) -> None:
     found = per_queue("startingOffsets", json.dumps(named))
     assert {(one.topic, one.broker_name, one.queue_id): one.value for one in found} == {
