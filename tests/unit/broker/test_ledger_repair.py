@@ -16,6 +16,8 @@ from tests.unit.broker.groupset import GroupSet
 from tests.unit.broker.mixedset import moved, old_files
 
 SCRUB = {"scrubBytesPerSecond": 64 << 20, "scrubInterval": 1_000, "yieldAfterMillis": 60_000}
+SMALL = {**SCRUB, "mappedFileSizeCommitLog": 32 << 10}
+"""So few messages fill files."""
 MAGIC = bytes.fromhex("daa320a7")
 """Of a record, behind its size."""
 BODY_AT = 150
@@ -64,9 +66,9 @@ def restarted(group: GroupSet, node: Node) -> None:
 
 
 def test_what_rotted_is_fetched_whoever_leads_and_stands_as_it_was_written(world: World) -> None:
-    group = GroupSet(world, **SCRUB)
+    group = GroupSet(world, **SMALL)
     group.start_up()
-    sent = messages("some", 400)
+    sent = messages("some", 200)
     group.run(group.send_all(sent))
     world.run_until(group.level, 20_000)
     leader = group.master
@@ -120,9 +122,9 @@ def test_what_rotted_before_the_divide_is_fetched_too(world: World) -> None:
 @pytest.mark.parametrize("entry", [0, 8])
 def test_one_header_that_rotted_keeps_no_member_from_starting(world: World, entry: int) -> None:
     """A start asks for the terms of the 1st, 2nd, 4th, 8th entry behind the first, and so on."""
-    group = GroupSet(world, **SCRUB)
+    group = GroupSet(world, **SMALL)
     group.start_up()
-    group.run(group.send_all(messages("some", 300)))
+    group.run(group.send_all(messages("some", 150)))
     world.run_until(group.level, 20_000)
     world.run_for_ms(10_000)
     node = next(one for one in group.brokers if one is not group.master)
@@ -138,9 +140,9 @@ def test_nothing_is_taken_of_a_peer_whose_log_is_another_one(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its address may be that of another group's member by now: what ends a file there is an entry here."""
-    group = GroupSet(world, **SCRUB)
+    group = GroupSet(world, **SMALL)
     group.start_up()
-    group.run(group.send_all(messages("some", 300)))
+    group.run(group.send_all(messages("some", 150)))
     world.run_until(group.level, 20_000)
     node = next(one for one in group.brokers if one is not group.master)
     path, was = next(iter(ledger_files(node).items()))
@@ -193,9 +195,9 @@ def test_no_record_of_another_plain_log_is_taken(world: World, caplog: pytest.Lo
 def test_what_nobody_else_has_is_told_and_asked_for_again(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    group = GroupSet(world, **SCRUB)
+    group = GroupSet(world, **SMALL)
     group.start_up()
-    group.run(group.send_all(messages("some", 300)))
+    group.run(group.send_all(messages("some", 150)))
     world.run_until(group.level, 20_000)
     node = group.master
     path, was = next(iter(ledger_files(node).items()))
@@ -248,9 +250,9 @@ def rotten_before_its_queues_are_built_anew(
 def test_queues_are_built_anew_over_what_rotted_once_it_is_mended(
     world: World, caplog: pytest.LogCaptureFixture, scrub_bytes: int
 ) -> None:
-    group = GroupSet(world, **{**SCRUB, "scrubBytesPerSecond": scrub_bytes})
+    group = GroupSet(world, **{**SMALL, "scrubBytesPerSecond": scrub_bytes})
     group.start_up()
-    sent = messages("some", 300)
+    sent = messages("some", 150)
     group.run(group.send_all(sent))
     world.run_until(group.level, 20_000)
     node = group.master
@@ -278,7 +280,7 @@ def test_queues_are_built_anew_over_what_rotted_once_it_is_mended(
 
 
 def test_a_lone_member_over_what_rotted_ends_and_says_where(world: World) -> None:
-    group = GroupSet(world, **SCRUB)
+    group = GroupSet(world, **SMALL)
     for node in group.brokers[1:]:
         node.kill()
     alone = group.brokers[0]
@@ -289,7 +291,7 @@ def test_a_lone_member_over_what_rotted_ends_and_says_where(world: World) -> Non
     world.run_until(lambda: len(group.masters) == 1, 20_000)
     world.run_for_ms(500)
     group.create_topic()
-    group.run(group.send_all(messages("some", 300)))
+    group.run(group.send_all(messages("some", 150)))
     world.run_for_ms(10_000)
     rotten_before_its_queues_are_built_anew(group, alone)
     group.start(alone, **only)
@@ -324,14 +326,14 @@ def test_a_delayed_message_that_rotted_since_it_was_checked_is_delivered_as_it_w
 
 def test_a_member_whose_last_sealed_entries_rotted_says_what_to_do_and_that_helps(world: World) -> None:
     """A start reads those, and no other member can be asked yet."""
-    group = GroupSet(world, **SCRUB)
+    group = GroupSet(world, **SMALL)
     group.start_up()
-    sent = messages("some", 300)
+    sent = messages("some", 150)
     group.run(group.send_all(sent))
     world.run_until(group.level, 20_000)
     world.run_for_ms(10_000)
     node = next(one for one in group.brokers if one is not group.master)
-    path, was = next(item for item in ledger_files(node).items() if b"some 299 " in item[1])
+    path, was = next(item for item in ledger_files(node).items() if b"some 149 " in item[1])
     node.kill(power_cut=True)
     place = entries_of(was, int(path[-20:]))[-2 if was.endswith(b"\0") else -1][0]
     node.disk.flip_bit(path, place + 29, 2)
@@ -370,7 +372,7 @@ def test_what_rotted_far_behind_is_not_dispatched_with_what_was_compared(world: 
 def one_rotten(group: GroupSet) -> tuple[Node, str, bytes]:
     """A follower, whose fifth entry rots before long."""
     group.start_up()
-    group.run(group.send_all(messages("some", 300)))
+    group.run(group.send_all(messages("some", 150)))
     group.world.run_until(group.level, 20_000)
     group.world.run_for_ms(10_000)  # a checkpoint
     node = next(one for one in group.brokers if one is not group.master)
@@ -384,7 +386,7 @@ def one_rotten(group: GroupSet) -> tuple[Node, str, bytes]:
 def test_a_member_that_left_while_others_were_asked_ends_no_repair(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    group = GroupSet(world, **SCRUB)
+    group = GroupSet(world, **SMALL)
     node, path, was = one_rotten(group)
     member = group.app(node).store._member
     honest, present = member.piece, dict(member.node.peers)
@@ -439,7 +441,7 @@ def test_who_gives_more_than_was_asked_for_is_not_believed_and_ends_nobody(
 
 
 def test_a_full_disk_keeps_nothing_from_being_mended(world: World) -> None:
-    group = GroupSet(world, **SCRUB)
+    group = GroupSet(world, **SMALL)
     node, path, was = one_rotten(group)
     node.disk.capacity_bytes = node.disk.used_bytes()
     world.run_until(lambda: node.disk.durable_part(path, 0, len(was)) == was, 30_000)
@@ -448,7 +450,7 @@ def test_a_full_disk_keeps_nothing_from_being_mended(world: World) -> None:
 
 def test_what_rotted_on_two_disks_is_fetched_from_the_third_under_the_next_leader(world: World) -> None:
     """Its body on one, its check value on the other, which leads and dies while it is asked."""
-    group = GroupSet(world, **SCRUB)
+    group = GroupSet(world, **SMALL)
     node, path, was = one_rotten(group)
     master, place = group.master, entries_of(was, 0)[4][0]
     theirs = one_path(master, path)

@@ -31,8 +31,9 @@ from messagestore.queues.dispatcher import KNOWN_MAX, Dispatcher
 from messagestore.queues.table import QueueTable
 from messagestore.record import Message, encode, encode_blank, pack_host
 from messagestore.systemtopics import SCHEDULE_TOPIC
-from mqruntime.segments import RealSegmentDirectory
+from mqruntime.segments import RealSegmentDirectory, SegmentDirectory
 from nativepath import presence
+from simulation.kernel.world import World
 
 ROOT = Path(__file__).parents[3]
 LEVELS = "1s 5s 10s 30s 1m"
@@ -138,7 +139,7 @@ WAYS = ["one by one", "in bulk", *(["compiled"] if presence.native is not None e
 
 
 def dispatcher_in(
-    root: Path,
+    root: Path | SegmentDirectory,
     *,
     bulk: bool,
     compiled: bool = False,
@@ -149,7 +150,7 @@ def dispatcher_in(
     kind: type[Dispatcher] = Dispatcher,
 ) -> tuple[Dispatcher, QueueTable, IndexTable]:
     moments: Iterator[int] = iter(range(NOW_MS, NOW_MS + 1_000_000))
-    directory = RealSegmentDirectory(root)
+    directory = RealSegmentDirectory(root) if isinstance(root, Path) else root
     queues = QueueTable(directory.subdirectory("consumequeue"), file_size)
     index = IndexTable(directory.subdirectory("index"), slots, entries, lambda: next(moments))
     dispatcher = kind(queues, LEVELS, index)
@@ -188,30 +189,44 @@ def dispatch(dispatcher: Dispatcher, case: Case, limits: list[int], tries: int =
     return told
 
 
-def on_disk(root: Path, queues: QueueTable, index: IndexTable) -> dict[str, bytes]:
-    async def synced() -> None:
-        await queues.sync()
-        await index.sync()
+async def synced(queues: QueueTable, index: IndexTable) -> None:
+    await queues.sync()
+    await index.sync()
 
-    asyncio.run(synced())
+
+def on_disk(root: Path, queues: QueueTable, index: IndexTable) -> dict[str, bytes]:
+    asyncio.run(synced(queues, index))
     return {
         str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()
     }
 
 
 def both_ways(
-    tmp_path: Path, case: Case, limits: list[int], kind: type[Dispatcher] = Dispatcher, **geometry: int
+    case: Case,
+    limits: list[int],
+    kind: type[Dispatcher] = Dispatcher,
+    *,
+    root: Path | None = None,
+    **geometry: int,
 ) -> list[Any]:
+    """Without `root` on a simulated disk, whose files are views like those of a real one, and cost a fraction."""
     found: list[tuple[Any, ...]] = []
     for way in WAYS:
-        root = tmp_path / way
-        dispatcher, queues, index = dispatcher_in(
-            root, bulk=way == "in bulk", compiled=way == "compiled", kind=kind, **geometry
-        )
-        told = dispatch(dispatcher, case, limits)
-        found.append((told, index.phy_end, queues.next_offsets(), on_disk(root, queues, index)))
-        queues.close()
-        index.close()
+        with World(1) as world:
+            node = world.node("broker", "10.0.0.1")
+            folder = node.runtime().segments if root is None else root / way
+            dispatcher, queues, index = dispatcher_in(
+                folder, bulk=way == "in bulk", compiled=way == "compiled", kind=kind, **geometry
+            )
+            told = dispatch(dispatcher, case, limits)
+            if root is None:
+                world.run(synced(queues, index))
+                content = {path: bytes(inode.data) for path, inode in node.disk.entries.items()}
+            else:
+                content = on_disk(root / way, queues, index)
+            found.append((told, index.phy_end, queues.next_offsets(), content))
+            queues.close()
+            index.close()
     one_by_one, *others = found
     assert all(other == one_by_one for other in others)
     shown: list[Any] = one_by_one[0]
@@ -220,10 +235,10 @@ def both_ways(
 
 @pytest.mark.parametrize("seed", range(24))
 @pytest.mark.parametrize("odd", [0.0, 0.03, 0.5])
-def test_a_log_leaves_the_same_bytes_in_bulk(tmp_path: Path, seed: int, odd: float) -> None:
+def test_a_log_leaves_the_same_bytes_in_bulk(seed: int, odd: float) -> None:
     case = Case(seed, 900, odd=odd)
     limits = sorted(case.random.randrange(case.end) for _ in range(case.random.randrange(4))) + [case.end]
-    told = both_ways(tmp_path, case, limits, slots=case.random.choice((1, 7, 5_000)), entries=600)
+    told = both_ways(case, limits, slots=case.random.choice((1, 7, 5_000)), entries=600)
     assert told[-1][0] == case.end
 
 
@@ -231,7 +246,13 @@ def test_a_log_leaves_the_same_bytes_in_bulk(tmp_path: Path, seed: int, odd: flo
 def test_and_with_files_as_large_as_usual_and_the_limits_of_every_day(tmp_path: Path, seed: int) -> None:
     case = Case(seed, 9_000, odd=0.002, segment_size=1 << 20)
     both_ways(
-        tmp_path, case, [case.end // 3, case.end], slots=500, entries=4_000, file_size=60_000, rows_min=64
+        case,
+        [case.end // 3, case.end],
+        root=tmp_path,
+        slots=500,
+        entries=4_000,
+        file_size=60_000,
+        rows_min=64,
     )
 
 
@@ -260,11 +281,11 @@ def test_most_of_an_ordinary_log_is_not_taken_one_by_one(
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_what_is_damaged_is_found_at_the_same_record(tmp_path: Path, seed: int) -> None:
+def test_what_is_damaged_is_found_at_the_same_record(seed: int) -> None:
     case = Case(seed, 400, odd=0.05)
     at = case.random.randrange(case.end)
     case.log[at] ^= 1 << case.random.randrange(8)
-    both_ways(tmp_path, case, [case.end])
+    both_ways(case, [case.end])
 
 
 @pytest.mark.parametrize("seed", range(12))

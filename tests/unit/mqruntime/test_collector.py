@@ -91,4 +91,4 @@ assert not gc.get_objects(generation=2)
 def test_python_keeps_what_survives_a_full_collection_out_of_the_next_ones() -> None:
     before = gc.get_freeze_count()
     subprocess.run([sys.executable, "-c", PROCESS], check=True)
-    assert gc.get_freeze_count() == before
+    assert gc.get_freeze_count() <= before, "what was frozen may have ended meanwhile, and nothing was"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given, settings
@@ -50,12 +49,12 @@ CASES = [LedgerCase(seed, 400, odd=odd) for seed, odd in ((1, 0.0), (2, 0.1), (3
 
 
 @pytest.mark.parametrize("number", range(len(CASES)))
-def test_entries_are_listed_alike(tmp_path: Path, number: int) -> None:
+def test_entries_are_listed_alike(number: int) -> None:
     case = CASES[number]
     limits = sorted(
         {*case.random.sample(case.positions, 9), *case.random.choices(range(case.end), k=9), case.end}
     )
-    told = both_ways(tmp_path, case, limits, EntryDispatcher)
+    told = both_ways(case, limits, EntryDispatcher)
     assert told[-1][0] == case.end
 
 
@@ -94,8 +93,7 @@ def test_damaged_entries_are_listed_up_to_the_same_one(
     begin = case.positions[which % len(case.positions)] + at
     case.log[begin : begin + len(content)] = content[: len(whole) - begin]
     try:
-        with TemporaryDirectory() as root:
-            ends = sorted(int(share * case.end) for share in limits)
-            both_ways(Path(root), case, [*ends, case.end], EntryDispatcher, entries=90)
+        ends = sorted(int(share * case.end) for share in limits)
+        both_ways(case, [*ends, case.end], EntryDispatcher, entries=90)
     finally:
         case.log[:] = whole

@@ -19,7 +19,7 @@ from sparkreplay.export.window import Window
 from sparkreplay.records.schema import TIMESTAMP
 
 MIB = 1 << 20
-TOPICS, DAYS = 64, 10
+TOPICS, DAYS = 32, 10
 COLUMNS = ("physical_offset", "body", "store_timestamp")
 BATCH_ROWS = 128
 SLACK_BYTES = 64 << 10
@@ -82,7 +82,7 @@ def test_an_export_of_many_topics_and_days_holds_no_more_when_the_log_is_longer(
 
     monkeypatch.setattr(partfiles, "CountedFile", Watched)
     most = []
-    for log_bytes in (8 * MIB, 24 * MIB):
+    for log_bytes in (4 * MIB, 12 * MIB):
         before = pa.total_allocated_bytes()
         held.clear()
         files = part_files(tmp_path / str(log_bytes), Window(MIB))
