@@ -17,6 +17,8 @@ from remoting.headers.transactions import CheckTransactionStateHeader, EndTransa
 from tests.unit.mqclient.servers import Server, cluster, stored_as, with_servers
 from tests.unit.mqclient.test_checks import HALF
 
+END = RequestCode.END_TRANSACTION
+
 
 def commit(message: StoredMessage) -> TransactionState:
     return TransactionState.COMMIT
@@ -34,15 +36,15 @@ def servers() -> tuple[Server, Server]:
 
 async def asked(broker: Server) -> int:
     """What the client says of a transaction of PG."""
-    ends = [request for request in broker.asked if request.code == RequestCode.END_TRANSACTION]
+    ends = [request for request in broker.asked if request.code == END]
     while not broker.server._connections.peers:  # noqa: ASYNC110 - the socket is real, so is the waiting
         await asyncio.sleep(0.005)
     (peer,) = broker.server._connections.peers
     header = CheckTransactionStateHeader(0, 0x1000, "id", "id", "", broker_name="broker-a")
     peer.one_way(RemotingCommand.request(RequestCode.CHECK_TRANSACTION_STATE, header, HALF))
-    while broker.asked[-1].code != RequestCode.END_TRANSACTION or broker.asked[-1] in ends:  # noqa: ASYNC110 - as above
+    while not (told := [each for each in broker.asked if each.code == END and each not in ends]):  # noqa: ASYNC110 - as above
         await asyncio.sleep(0.005)
-    return EndTransactionHeader.from_ext(broker.asked[-1].ext).commit_or_rollback
+    return EndTransactionHeader.from_ext(told[0].ext).commit_or_rollback
 
 
 def test_a_second_producer_of_a_group_is_refused_and_the_first_is_asked_on() -> None:
