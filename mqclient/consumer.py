@@ -139,7 +139,8 @@ class PullConsumer:
         that does not move on would come again with the next one, and is left to that.
 
         Raises `PullFailed` after `patience_ms` in which no pull moved on, and at once where the broker knows no
-        such group or says that the offset is outside the queue (messages below its minimum were removed).
+        such group or says that the offset is outside the queue (messages below its minimum were removed), or that the group was
+        moved by an administrator: both with code 21.
         """
         progress_ms = self._clock.monotonic_ms()
         while start < end:
@@ -157,11 +158,10 @@ class PullConsumer:
                 if moves_on and start <= message.queue_offset < end:
                     yield message
             if result.status is PullStatus.OFFSET_ILLEGAL:
-                raise PullFailed(
-                    str(queue),
-                    f"offset {start} is outside [{result.min_offset}, {result.max_offset})",
-                    int(result.status),
-                )
+                why = f"offset {start} is outside [{result.min_offset}, {result.max_offset})"
+                if result.min_offset <= start <= result.max_offset:
+                    why = f"group {self.group} was moved: the broker says to go on at {result.next_offset}, not at {start}"
+                raise PullFailed(str(queue), why, int(result.status))
             if moves_on:
                 start, progress_ms = result.next_offset, self._clock.monotonic_ms()
             elif self._clock.monotonic_ms() - progress_ms > patience_ms:

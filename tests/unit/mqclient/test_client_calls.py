@@ -300,6 +300,22 @@ def test_reading_a_range_ends_at_its_end_and_refuses_an_offset_outside() -> None
     with_servers(namesrv, broker)(scenario)
 
 
+def test_a_reader_whose_group_was_moved_is_told_where_to_go_on() -> None:
+    def moved(request: RemotingCommand) -> RemotingCommand:
+        return request.reply(21, "the cg or dlq be reset", PullMessageResponseHeader(0, 9, 0, 11))
+
+    namesrv, broker = cluster(stored_as(), PULL_MESSAGE=moved)
+    queue = MessageQueue("T", "broker-a", 0)
+
+    async def scenario(client: Client) -> None:
+        with pytest.raises(PullFailed) as told:
+            _ = [message async for message in client.consumer("CG").read(queue, 3, 8)]
+        assert str(told.value).endswith("group CG was moved: the broker says to go on at 9, not at 3")
+        assert told.value.code == 21
+
+    with_servers(namesrv, broker)(scenario)
+
+
 def test_what_an_answer_brings_that_does_not_move_on_is_not_read_twice() -> None:
     nexts = [0, 0, 11]
 
