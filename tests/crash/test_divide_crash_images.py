@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from raftstore import member
 from simulation.kernel.world import World
-from tests.unit.broker.groupset import MEMBERS
+from tests.unit.broker.groupset import MEMBERS, small_ledger
 from tests.unit.broker.mixedset import MixedSet, old_files
 from tests.unit.broker.pairset import Pair
 
@@ -32,7 +33,10 @@ def steps_until(world: World, done: Any, count: int) -> bool:
 
 
 @pytest.mark.parametrize("power_cut", [False, True])
-def test_no_crash_of_the_first_start_touches_a_record(power_cut: bool) -> None:
+def test_no_crash_of_the_first_start_touches_a_record(
+    power_cut: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(member, "ledger_settings", small_ledger)
     with World(31 + power_cut) as world:
         pair = Pair(world, slaves=0, master_role="ASYNC_MASTER")
         pair.start(pair.master)

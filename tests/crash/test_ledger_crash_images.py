@@ -29,6 +29,8 @@ from simulation.kernel.world import World
 from simulation.raft.bugs import planted
 
 SCRIPT_STEPS = 40
+LAST_SCRIPT_STEPS = 10
+"""Of the last life, which nothing crashes: what it recovered is checked before the first of them."""
 CRASHES_PER_SEED = 60
 FULL_EVERY, FULL_SHARE = 3, 0.15
 """In every third seed, the share of what is persisted to which the disk refuses blocks at first."""
@@ -91,7 +93,9 @@ class Written:
 class Script:
     """An app that opens a ledger, checks it against what was written, drives it on and notes what it promises."""
 
-    def __init__(self, node: Node, runtime: Runtime, seed: int, life: str, written: Written) -> None:
+    def __init__(
+        self, node: Node, runtime: Runtime, seed: int, life: str, written: Written, script_steps: int
+    ) -> None:
         self.disk = node.disk
         self.disk.mend()  # there is room when it starts
         self.random = random.Random(f"{seed}/{life}")
@@ -109,6 +113,7 @@ class Script:
         self.runtime = runtime
         self.store = Store(runtime.files, runtime.segments, "dledger-n0", settings, ["n0"])
         self.written = written
+        self.script_steps = script_steps
         self.done = False
 
     async def start(self) -> None:
@@ -122,7 +127,7 @@ class Script:
         assert [found.log.entry(index) for index in recent] == entries[recent.start - found.log.first_index :]
         self.written.check_recovered(found, entries)
         self.check_positions()
-        for _ in range(SCRIPT_STEPS):
+        for _ in range(self.script_steps):
             await self.step()
         self.done = True
 
@@ -253,13 +258,20 @@ class Script:
         written.persisted(step)
 
 
-def live(world: World, node: Node, life: str, written: Written, steps: int | None) -> int:
+def live(
+    world: World,
+    node: Node,
+    life: str,
+    written: Written,
+    steps: int | None,
+    script_steps: int = SCRIPT_STEPS,
+) -> int:
     """One life of the ledger: until the event loop has taken that many steps, or to the end of the script."""
     apps: list[Script] = []
     taken = 0
 
     def make(runtime: Runtime) -> Script:
-        apps.append(Script(node, runtime, world.seed, life, written))
+        apps.append(Script(node, runtime, world.seed, life, written, script_steps))
         return apps[-1]
 
     def over() -> bool:
@@ -293,7 +305,7 @@ def crash_everywhere(seed: int, *, power_cut: bool, crashes: int = CRASHES_PER_S
             node.kill(power_cut=power_cut)
             live(world, node, f"{steps}/second", written, chance.randrange(1, total))
             node.kill(power_cut=chance.random() < 0.5)
-            live(world, node, "last", written, None)
+            live(world, node, "last", written, None, LAST_SCRIPT_STEPS)
         done += 2
     return done
 

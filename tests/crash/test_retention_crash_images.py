@@ -22,6 +22,8 @@ from tests.crash.test_store_crash_images import records_of
 
 SEGMENT_SIZE = 8192
 SCRIPT_STEPS = 60
+LAST_SCRIPT_STEPS = 15
+"""Of the last life, which nothing crashes: what it recovered is checked before the first of them."""
 CRASHES_PER_SEED = 60
 QUEUES = [("TopicA", 0), ("TopicA", 1), ("TopicB", 0)]
 
@@ -40,7 +42,7 @@ class Promised:
 class Script:
     """An app that recovers a store with its epoch file, checks both, and drives them on."""
 
-    def __init__(self, runtime: Runtime, seed: str, promised: Promised) -> None:
+    def __init__(self, runtime: Runtime, seed: str, promised: Promised, script_steps: int) -> None:
         self.random = random.Random(seed)
         settings = StoreSettings(
             mapped_file_size_commit_log=SEGMENT_SIZE,
@@ -53,6 +55,7 @@ class Script:
         self.store = MessageStore(runtime, settings, on_fatal=self.fail)
         self.epochs = KeptEpochs(EpochFile(runtime.files))
         self.promised = promised
+        self.script_steps = script_steps
         self.done = False
         self.failure: BaseException | None = None
 
@@ -64,7 +67,7 @@ class Script:
         await self.epochs.load(self.store)
         self.check()
         await self.new_epoch()
-        for _ in range(SCRIPT_STEPS):
+        for _ in range(self.script_steps):
             await self.step()
         self.done = True
 
@@ -185,12 +188,19 @@ class Script:
             assert indexed == wanted[::-1]
 
 
-def live(world: World, node: Node, seed: str, promised: Promised, steps: int | None) -> int:
+def live(
+    world: World,
+    node: Node,
+    seed: str,
+    promised: Promised,
+    steps: int | None,
+    script_steps: int = SCRIPT_STEPS,
+) -> int:
     apps: list[Script] = []
     taken = 0
 
     def make(runtime: Runtime) -> Script:
-        apps.append(Script(runtime, seed, promised))
+        apps.append(Script(runtime, seed, promised, script_steps))
         return apps[-1]
 
     def over() -> bool:
@@ -223,4 +233,4 @@ def test_wherever_a_crash_hits_retention_the_store_opens_with_all_it_should_hold
             node.kill(power_cut=power_cut)
             live(world, node, f"{seed}/{steps}/1", promised, chance.randrange(1, total))
             node.kill(power_cut=chance.random() < 0.5)
-            live(world, node, f"{seed}/{steps}/2", promised, None)
+            live(world, node, f"{seed}/{steps}/2", promised, None, LAST_SCRIPT_STEPS)

@@ -20,6 +20,8 @@ from simulation.kernel.world import World
 SEGMENT_SIZE = 8192
 BODY_SIZES = (40,) * 9 + (900, 5000)  # mostly equal, so that new records end where cut ones began
 SCRIPT_STEPS = 40
+LAST_SCRIPT_STEPS = 10
+"""Of the last life, which nothing crashes: what it recovered is checked before the first of them."""
 CRASHES_PER_SEED = 80
 KEYS = [b"", *(b"KEYS\x01k%d\x02" % number for number in range(4)), b"KEYS\x01k1 k2\x02UNIQ_KEY\x01U\x02"]
 QUEUES = [("TopicA", 0), ("TopicA", 1), ("TopicB", 0)]
@@ -50,7 +52,7 @@ def take_all_in_bulk(store: MessageStore) -> None:
 class Script:
     """An app that recovers a store, checks it against what was written, drives it on and notes what it promises."""
 
-    def __init__(self, runtime: Runtime, seed: str, written: Written) -> None:
+    def __init__(self, runtime: Runtime, seed: str, written: Written, script_steps: int) -> None:
         self.random = random.Random(seed)
         settings = StoreSettings(
             mapped_file_size_commit_log=SEGMENT_SIZE,
@@ -64,6 +66,7 @@ class Script:
         if self.random.random() < 0.5:
             take_all_in_bulk(self.store)
         self.written = written
+        self.script_steps = script_steps
         self.done = False
         self.failure: BaseException | None = None
 
@@ -75,7 +78,7 @@ class Script:
         check_recovered(self.store, self.written)
         self.written.recovered(records_of(self.store), self.store.max_offset())
         await self.store.become_master()
-        for _ in range(SCRIPT_STEPS):
+        for _ in range(self.script_steps):
             await self.step()
         self.done = True
 
@@ -236,13 +239,20 @@ def check_index(store: MessageStore, confirmed: dict[int, bytes]) -> None:
             assert found == expected.get((topic, key), []), f"{key} of {topic}"
 
 
-def live(world: World, node: Node, seed: str, written: Written, steps: int | None) -> int:
+def live(
+    world: World,
+    node: Node,
+    seed: str,
+    written: Written,
+    steps: int | None,
+    script_steps: int = SCRIPT_STEPS,
+) -> int:
     """One life of the store: until the event loop has taken that many steps, or to the end of the script."""
     apps: list[Script] = []
     taken = 0
 
     def make(runtime: Runtime) -> Script:
-        apps.append(Script(runtime, seed, written))
+        apps.append(Script(runtime, seed, written, script_steps))
         return apps[-1]
 
     def over() -> bool:
@@ -271,7 +281,7 @@ def crash_everywhere(seed: int, *, power_cut: bool) -> int:
             node.kill(power_cut=power_cut)
             live(world, node, f"{seed}/{steps}/1", written, chance.randrange(1, total))
             node.kill(power_cut=chance.random() < 0.5)
-            live(world, node, f"{seed}/{steps}/2", written, None)
+            live(world, node, f"{seed}/{steps}/2", written, None, LAST_SCRIPT_STEPS)
         crashes += 2
     return crashes
 

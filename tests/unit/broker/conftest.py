@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from dledger.settings import DLedgerSettings
 from raftstore import member
 from simulation.kernel.world import World
+from tests.unit.broker.groupset import small_ledger
 from tests.unit.broker.served import Served
-
-INDEX_FILE_BYTES = 32 * 4096
-"""A simulated disk holds all bytes of a file twice, and an index file of a real member has 160 MiB."""
-
-ledger_settings = member.ledger_settings
-
-
-def small_ledger(*store: Any, **besides: Any) -> DLedgerSettings:
-    return replace(ledger_settings(*store, **besides), index_file_bytes=INDEX_FILE_BYTES)
 
 
 @pytest.fixture(autouse=True)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Mapping
+from dataclasses import replace
 from typing import Any
 
 from broker.app import BrokerApp
 from broker.settings.broker import BrokerSettings
+from dledger.settings import DLedgerSettings
 from mqclient.errors import SendOutcomeUnknown, SendRefused
+from raftstore import member
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
 from tests.unit.broker.brokerset import NAMESRV, Cluster
@@ -16,6 +19,16 @@ from tests.unit.broker.brokerset import NAMESRV, Cluster
 HOSTS = ["10.0.2.1", "10.0.2.2", "10.0.2.3"]
 MEMBERS = {f"n{number}": f"{host}:40911" for number, host in enumerate(HOSTS)}
 PEERS = ";".join(f"{member}-{address}" for member, address in MEMBERS.items())
+
+INDEX_FILE_BYTES = 32 * 4096
+"""A simulated disk holds all bytes of a file twice, and an index file of a real member has 160 MiB."""
+
+ledger_settings = member.ledger_settings
+
+
+def small_ledger(*store: Any, **besides: Any) -> DLedgerSettings:
+    """Stands in for raftstore.member.ledger_settings."""
+    return replace(ledger_settings(*store, **besides), index_file_bytes=INDEX_FILE_BYTES)
 
 
 class GroupSet(Cluster):

@@ -9,13 +9,19 @@ import pytest
 
 from dledger.messagejson import Envelope, encode_request
 from dledger.messages import HeartBeatRequest, MessageCode
+from raftstore import member
 from remoting.client import RemotingClient
 from remoting.command import RemotingCommand
 from simulation.kernel.node import Node, SimulatedClock
 from simulation.kernel.world import World
-from tests.unit.broker.groupset import MEMBERS, GroupSet
+from tests.unit.broker.groupset import MEMBERS, GroupSet, small_ledger
 
 RAFT_PORT = 40911
+
+
+@pytest.fixture(autouse=True)
+def small_ledgers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(member, "ledger_settings", small_ledger)
 
 
 def links(world: World, node: Node, other: Node) -> list[int | None]:
