@@ -1,7 +1,7 @@
 """The process that modules are run in forks of: `python -m tests.moduleforks`, told by lines on stdin. Most of what a
 `python -m MODULE --help` takes is imports, which this one has done.
 
-    MODULE ARGUMENTS    runs its `__main__` as its command would; {"code", "said"}: how it ended, and stdout and stderr"""
+    ["MODULE", "ARGUMENT", ...]    runs its `__main__` as its command would; {"code", "out", "err"}"""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import os
 import runpy
 import sys
 from importlib import import_module
+from tempfile import TemporaryFile
 
 from tests.serverforks import IMPORTED
 
@@ -25,20 +26,18 @@ SHARED = (
 
 
 def outcome(module: str, arguments: list[str]) -> dict[str, object]:
-    reading, writing = os.pipe()
-    pid = os.fork()
-    if not pid:
-        os.close(reading)
-        os.dup2(writing, 1)
-        os.dup2(writing, 2)
-        sys.argv = [module, *arguments]
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
-        sys.exit()
-    os.close(writing)
-    with os.fdopen(reading) as pipe:
-        said = pipe.read()
-    _, status = os.waitpid(pid, 0)
-    return {"code": os.waitstatus_to_exitcode(status), "said": said}
+    with TemporaryFile("w+") as out, TemporaryFile("w+") as err, open(os.devnull) as nothing:
+        pid = os.fork()
+        if not pid:
+            for number, file in enumerate((nothing, out, err)):
+                os.dup2(file.fileno(), number)
+            sys.argv = [module, *arguments]
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
+            sys.exit()
+        _, status = os.waitpid(pid, 0)
+        for file in (out, err):
+            file.seek(0)
+        return {"code": os.waitstatus_to_exitcode(status), "out": out.read(), "err": err.read()}
 
 
 def main() -> None:
@@ -47,7 +46,7 @@ def main() -> None:
     gc.collect()
     gc.freeze()  # what all share stays shared
     for line in iter(sys.stdin.readline, ""):
-        module, *arguments = line.split()
+        module, *arguments = json.loads(line)
         print(json.dumps(outcome(module, arguments)), flush=True)
 
 

@@ -8,12 +8,19 @@ import pytest
 
 from tests.forkedservers import forked_servers
 from tests.patientclients import patient_clients
+from tests.process.forkedcommands import ForkedCommands
 
 
 @pytest.fixture(scope="session", autouse=True)
 def forked() -> Iterator[None]:
     with forked_servers():
         yield
+
+
+@pytest.fixture(scope="session")
+def commands() -> Iterator[ForkedCommands]:
+    with ForkedCommands() as made:
+        yield made
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,9 +17,9 @@ import pytest
 from localcluster.cluster import Cluster
 from localcluster.layout import BROKER_SET, CLUSTER_NAME
 from mqadmin.cli import COMMANDS
+from tests.process.forkedcommands import ForkedCommands
 from tests.waits import NOBODY_IS_LATE, WAIT_MS, WAIT_S
 
-ROOT = Path(__file__).parents[2]
 TOPIC, GROUP = "AdminTopic", "AdminGroup"
 asked: set[str] = set()
 
@@ -33,17 +32,17 @@ def wait_until(reached: Callable[[], bool], what: str) -> None:
 
 
 class Admin:
-    """`mqadmin` as a process, with the cluster's name server in its environment."""
+    """`mqadmin` as a process, told the cluster's name server."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, commands: ForkedCommands) -> None:
+        self._commands = commands
         self.namesrv = cluster.layout.namesrv
         self.controllers = cluster.layout.controller_list
         self.folder = cluster.layout.directory
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         asked.add(arguments[0])
-        command = [sys.executable, "-P", "-m", "mqadmin", *arguments, "-n", self.namesrv]
-        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        return self._commands.run("mqadmin", *arguments, "-n", self.namesrv)
 
     def told(self, *arguments: str) -> Any:
         """The JSON of a command that succeeds."""
@@ -70,12 +69,12 @@ class Admin:
 
 
 @pytest.fixture(scope="module")
-def admin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Admin]:
+def admin(tmp_path_factory: pytest.TempPathFactory, commands: ForkedCommands) -> Iterator[Admin]:
     with Cluster.create(tmp_path_factory.mktemp("admin") / "cluster", broker_settings=NOBODY_IS_LATE) as made:
         made.start()
         asyncio.run(made.wait_whole(timeout_ms=WAIT_MS))
         asyncio.run(made.create_topic(TOPIC, 2))
-        yield Admin(made)
+        yield Admin(made, commands)
 
 
 def test_topics_and_groups_come_into_being(admin: Admin) -> None:

@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 
 from localcluster.cluster import Cluster
-from tests.interop.peerprocess import PeerProcess
+from tests.process.forkedcommands import ForkedCommands
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -323,12 +323,6 @@ def test_commands_stand_in_blocks_that_are_marked_as_such() -> None:
                 assert not [line for line in body.splitlines() if PROGRAM.match(line)], document.name
 
 
-@pytest.fixture(scope="module")
-def modules() -> Iterator[PeerProcess]:
-    with PeerProcess([sys.executable, "-P", "-m", "tests.moduleforks"], environment(ROOT)) as process:
-        yield process
-
-
 RUN = {name: how for name, how in COMMANDS.items() if isinstance(how, Run)}
 OF_MODULES = [name for name, how in RUN.items() if name.startswith("python -m ") and how.options == "--help"]
 
@@ -344,9 +338,11 @@ def test_a_documented_command_does_what_its_reader_expects(
 
 
 @pytest.mark.parametrize("command", OF_MODULES)
-def test_a_documented_module_takes_its_options_and_tells_its_help(command: str, modules: PeerProcess) -> None:
-    done = modules.ask(*command.split()[2:], "--help")
-    assert done["code"] == 0 and RUN[command].shows in done["said"], done["said"]
+def test_a_documented_module_takes_its_options_and_tells_its_help(
+    command: str, commands: ForkedCommands
+) -> None:
+    done = commands.run(*command.split()[2:], "--help")
+    assert done.returncode == 0 and RUN[command].shows in done.stdout, done.stdout + done.stderr
 
 
 def a_slave(cluster: Cluster) -> int:

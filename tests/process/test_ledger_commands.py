@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from tests.process.serverprocess import ENVIRONMENT, ServerProcess, command
+from tests.process.forkedcommands import ForkedCommands
+from tests.process.serverprocess import ServerProcess
 from tests.unit.dledger.ledgergroup import free_ports
 from tests.waits import WAIT_S
 
 PREFERRED = "n1"
+Said = Callable[..., subprocess.CompletedProcess[str]]
+"""To the members, a command, and its arguments."""
 
 
 @pytest.fixture(scope="module")
@@ -36,13 +39,15 @@ def served(peers: str, name: str, store: Path) -> list[str]:
     return ["serve", "--peers", peers, "--id", name, "--store", str(store), "--preferred", PREFERRED]
 
 
-def said(peers: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    name, *rest = arguments
-    line = command("dledger", name, "--peers", peers, *rest)
-    return subprocess.run(line, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+@pytest.fixture(scope="module")
+def said(commands: ForkedCommands) -> Said:
+    def ask(peers: str, name: str, *rest: str) -> subprocess.CompletedProcess[str]:
+        return commands.run("dledger", name, "--peers", peers, *rest)
+
+    return ask
 
 
-def wait_until_preferred_leads(peers: str) -> None:
+def wait_until_preferred_leads(said: Said, peers: str) -> None:
     """It takes the leadership from whom it was handed to before."""
     until = time.monotonic() + WAIT_S
     while not any(
@@ -53,7 +58,7 @@ def wait_until_preferred_leads(peers: str) -> None:
         time.sleep(0.1)
 
 
-def test_a_group_is_served_and_talked_to(members: dict[str, ServerProcess], peers: str) -> None:
+def test_a_group_is_served_and_talked_to(said: Said, members: dict[str, ServerProcess], peers: str) -> None:
     members[PREFERRED].wait_to_say("role=LEADER")  # sooner or later
     appended = said(peers, "append", "one", "two", "--timeout", "60000")
     assert appended.returncode == 0, appended.stderr
@@ -67,7 +72,9 @@ def test_a_group_is_served_and_talked_to(members: dict[str, ServerProcess], peer
     members["n2"].wait_to_say("role=LEADER")
 
 
-def test_members_come_and_go(members: dict[str, ServerProcess], peers: str, tmp_path: Path) -> None:
+def test_members_come_and_go(
+    said: Said, members: dict[str, ServerProcess], peers: str, tmp_path: Path
+) -> None:
     (port,) = free_ports(1)
     new = f"n3-127.0.0.1:{port}"
     with ServerProcess("dledger", *served(f"{peers};{new}", "n3", tmp_path / "n3")) as fourth:
@@ -79,7 +86,7 @@ def test_members_come_and_go(members: dict[str, ServerProcess], peers: str, tmp_
         shown = said(peers, "members").stdout
         assert shown.startswith("by entry ") and shown.count(" voter") == 4 and shown.count("leads") == 1
         assert said(new, "append", "three").returncode == 0
-        wait_until_preferred_leads(peers)
+        wait_until_preferred_leads(said, peers)
         dry = said(peers, "remove", PREFERRED, "--dry-run")
         assert dry.returncode == 1 and "hand its leadership over first" in dry.stderr
         removed = said(peers, "remove", "n3")
@@ -100,13 +107,13 @@ def test_members_come_and_go(members: dict[str, ServerProcess], peers: str, tmp_
     ],
 )
 def test_what_cannot_be_done_is_said(
-    members: dict[str, ServerProcess], peers: str, arguments: list[str], words: str
+    said: Said, members: dict[str, ServerProcess], peers: str, arguments: list[str], words: str
 ) -> None:
     done = said(peers, *arguments)
     assert done.returncode in (1, 2) and words in done.stdout + done.stderr, done.stdout + done.stderr
 
 
-def test_a_bad_command_line_is_said(peers: str, tmp_path: Path) -> None:
+def test_a_bad_command_line_is_said(said: Said, peers: str, tmp_path: Path) -> None:
     done = said("n0:1", "status")
     assert done.returncode == 2 and "'n0:1' in --peers is not ID-HOST:PORT" in done.stderr
     done = said(peers, "serve", "--id", "n7", "--store", str(tmp_path))

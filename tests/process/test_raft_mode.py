@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 import shutil
-import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -19,7 +18,7 @@ from localcluster.waiting import NotYet, wait_for
 from mqclient.client import Client
 from mqclient.message import OutgoingMessage, StoredMessage
 from mqruntime.clock import SystemClock
-from tests.process.serverprocess import ENVIRONMENT, command
+from tests.process.forkedcommands import ForkedCommands
 from tests.waits import WAIT_MS
 
 TOPIC = "Orders"
@@ -43,11 +42,9 @@ def client(cluster: Cluster) -> Client:
     return Client(cluster.layout.namesrv, clock=SystemClock(), random=random.Random(1))
 
 
-def run(module: str, *arguments: str, code: int = 0) -> str:
+def run(commands: ForkedCommands, module: str, *arguments: str, code: int = 0) -> str:
     """What it said; it has ended with `code`."""
-    done = subprocess.run(
-        command(module, *arguments), env=ENVIRONMENT, capture_output=True, text=True, check=False
-    )
+    done = commands.run(module, *arguments)
     said = done.stdout + done.stderr
     assert done.returncode == code, said
     assert "Traceback" not in said
@@ -150,13 +147,17 @@ def test_an_emptied_member_comes_back_and_leads(cluster: Cluster) -> None:
     assert after == before
 
 
-def test_the_store_of_a_running_member_is_not_opened_twice(cluster: Cluster) -> None:
+def test_the_store_of_a_running_member_is_not_opened_twice(
+    cluster: Cluster, commands: ForkedCommands
+) -> None:
     name = master_of(cluster)
-    assert "another process" in run("broker", "-c", changed(cluster, name, listenPort=0), code=2)
+    assert "another process" in run(commands, "broker", "-c", changed(cluster, name, listenPort=0), code=2)
     assert master_of(cluster) == name
 
 
-def test_settings_that_do_not_fit_the_store_are_refused_and_nothing_is_changed(cluster: Cluster) -> None:
+def test_settings_that_do_not_fit_the_store_are_refused_and_nothing_is_changed(
+    cluster: Cluster, commands: ForkedCommands
+) -> None:
     name = next(each for each in cluster.layout.broker_names if each != master_of(cluster))
     cluster.stop([name])
     two = ";".join(f"{member}-{address}" for member, address in list(cluster.layout.members.items())[:2])
@@ -167,34 +168,38 @@ def test_settings_that_do_not_fit_the_store_are_refused_and_nothing_is_changed(c
         ({"dLegerPeers": two, "dLegerSelfId": f"n{name[-1]}"}, "dLegerPeers"),
         ({"enableDLegerCommitLog": "false", "enableControllerMode": "true", "controllerAddr": "127.0.0.1:9"}, "Raft mode"),
     ):  # fmt: skip
-        assert said in run("broker", "-c", changed(cluster, name, **settings), code=1), settings
+        assert said in run(commands, "broker", "-c", changed(cluster, name, **settings), code=1), settings
     cluster.start([name])
     asyncio.run(cluster.wait_whole(timeout_ms=WAIT_MS))
 
 
-def test_tools_know_the_set(cluster: Cluster) -> None:
+def test_tools_know_the_set(cluster: Cluster, commands: ForkedCommands) -> None:
     master = master_of(cluster)
     layout = cluster.layout
     namesrv = ("-n", layout.namesrv)
-    assert layout.address(master) in run("mqadmin", "clusterList", *namesrv)
-    assert "#InSyncSlaveNum\t2" in run("mqadmin", "haStatus", *namesrv, "-c", CLUSTER_NAME)
-    assert "Epoch: EpochEntry{epoch=" in run("mqadmin", "getBrokerEpoch", *namesrv, "-b", BROKER_SET)
-    assert "earliestMessageTimeStamp" in run(
-        "mqadmin", "brokerStatus", *namesrv, "-b", layout.address(master)
+    assert layout.address(master) in run(commands, "mqadmin", "clusterList", *namesrv)
+    assert "#InSyncSlaveNum\t2" in run(commands, "mqadmin", "haStatus", *namesrv, "-c", CLUSTER_NAME)
+    assert "Epoch: EpochEntry{epoch=" in run(
+        commands, "mqadmin", "getBrokerEpoch", *namesrv, "-b", BROKER_SET
     )
-    assert TOPIC in run("mqadmin", "topicList", *namesrv)
-    watched = run("mqadmin", "watch", *namesrv, "-b", BROKER_SET, "--once")
+    assert "earliestMessageTimeStamp" in run(
+        commands, "mqadmin", "brokerStatus", *namesrv, "-b", layout.address(master)
+    )
+    assert TOPIC in run(commands, "mqadmin", "topicList", *namesrv)
+    watched = run(commands, "mqadmin", "watch", *namesrv, "-b", BROKER_SET, "--once")
     assert "Raft mode, level [1, 2, 3] of 3" in watched and f"{layout.address(master)}, epoch" in watched
-    refused = run("mqadmin", "getSyncStateSet", "-a", layout.address(master), "-b", BROKER_SET, code=1)
+    refused = run(
+        commands, "mqadmin", "getSyncStateSet", "-a", layout.address(master), "-b", BROKER_SET, code=1
+    )
     assert "elects its master itself" in refused
     peers = ";".join(f"{member}-{address}" for member, address in layout.members.items())
     group = ("--group", BROKER_SET, "--peers", peers)
-    assert "LEADER" in run("dledger", "status", *group)
-    assert "leads" in run("dledger", "members", *group)
+    assert "LEADER" in run(commands, "dledger", "status", *group)
+    assert "leads" in run(commands, "dledger", "members", *group)
 
 
-def test_the_stores_of_a_running_set_are_read(cluster: Cluster) -> None:
+def test_the_stores_of_a_running_set_are_read(cluster: Cluster, commands: ForkedCommands) -> None:
     master_of(cluster)
     stores = [str(cluster.directory / name) for name in cluster.layout.broker_names]
-    assert "most is held by" in run("raftstore", "inspect", *stores)
-    assert "nothing is wrong" in run("sparkreplay", "verify", stores[0], "--workers", "1")
+    assert "most is held by" in run(commands, "raftstore", "inspect", *stores)
+    assert "nothing is wrong" in run(commands, "sparkreplay", "verify", stores[0], "--workers", "1")

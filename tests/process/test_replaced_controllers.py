@@ -5,34 +5,32 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import subprocess
-import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from localcluster.cluster import Cluster
 from localcluster.layout import BROKER_SET, CONTROLLER_GROUP
-from tests.process.serverprocess import ENVIRONMENT, ServerProcess
+from tests.process.forkedcommands import ForkedCommands
+from tests.process.serverprocess import ServerProcess
 from tests.unit.dledger.ledgergroup import free_ports
 from tests.waits import WAIT_MS, WAIT_S
 
-ROOT = Path(__file__).parents[2]
 
-
-def mqadmin(*arguments: str) -> Any:
+def told(commands: ForkedCommands, *arguments: str) -> Any:
     """The JSON of a command that succeeds, sooner or later: controllers may be electing."""
-    command = [sys.executable, "-P", "-m", "mqadmin", *arguments, "--json"]
     deadline = time.monotonic() + WAIT_S
     while True:
-        done = subprocess.run(command, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+        done = commands.run("mqadmin", *arguments, "--json")
         if done.returncode == 0:
             return json.loads(done.stdout)
         assert time.monotonic() < deadline, done.stderr
         time.sleep(0.2)
 
 
-def test_a_controller_is_replaced_under_a_running_cluster(tmp_path: Path) -> None:
+def test_a_controller_is_replaced_under_a_running_cluster(tmp_path: Path, commands: ForkedCommands) -> None:
+    mqadmin = partial(told, commands)
     with Cluster.create(tmp_path / "cluster") as cluster:
         cluster.start()
         asyncio.run(cluster.wait_whole(timeout_ms=WAIT_MS))
