@@ -36,7 +36,7 @@ def test_old_files_stay_while_what_the_log_would_begin_behind_has_rotted(
             deleteWhen=";".join(f"{hour:02d}" for hour in range(24)),
         )  # fmt: skip
         group.start_up()
-        sent = [b"%d " % number + b"x" * 900 for number in range(100)]
+        sent = [b"%d " % number + b"x" * 3_600 for number in range(26)]
         group.run(group.send_all(sent))
         rotten = next(node for node in group.brokers if node is not group.master)
         member = group.app(rotten).store._member.node
@@ -71,7 +71,7 @@ def test_a_store_time_that_rotted_lets_no_young_file_go_and_keeps_no_old_one(byt
             deleteWhen=";".join(f"{hour:02d}" for hour in range(24)),
         )  # fmt: skip
         group.start_up()
-        sent = [b"%d " % number + b"x" * 900 for number in range(200)]
+        sent = [b"%d " % number + b"x" * 3_600 for number in range(52)]
         group.run(group.send_all(sent))
         began_ms = world.now_ms
         for node in group.brokers:

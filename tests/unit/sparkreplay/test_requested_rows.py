@@ -53,6 +53,11 @@ def rows_of(path: str, **options: str) -> list[Row]:
     return [row for batch in read_all(read) for row in batch.to_pylist()]
 
 
+@pytest.fixture(scope="module")
+def everything(path: str) -> list[Row]:
+    return rows_of(path)
+
+
 def places(rows: list[Row]) -> list[int]:
     return [row["physical_offset"] for row in rows]
 
@@ -80,14 +85,18 @@ TIMES = st.dictionaries(st.sampled_from(QUEUES), st.integers(900, 1560), min_siz
 @settings(max_examples=60)
 @given(start=LIMITS, end=LIMITS, split=st.sampled_from(["4096", "1g"]))
 def test_offsets_per_queue_are_half_open_ranges_of_it(
-    path: str, start: dict[tuple[str, int], int], end: dict[tuple[str, int], int], split: str
+    path: str,
+    everything: list[Row],
+    start: dict[tuple[str, int], int],
+    end: dict[tuple[str, int], int],
+    split: str,
 ) -> None:
     end = {key: max(value, start.get(key, 0)) for key, value in end.items()}
     rows = rows_of(path, startingOffsets=offsets(start), endingOffsets=offsets(end), splitBytes=split)
     assert places(rows) == places(
         [
             row
-            for row in rows_of(path)
+            for row in everything
             if start.get(queue(row), 0) <= row["queue_offset"] < end.get(queue(row), 1 << 60)
         ]
     )
@@ -96,13 +105,13 @@ def test_offsets_per_queue_are_half_open_ranges_of_it(
 @settings(max_examples=60)
 @given(start=TIMES, end=TIMES)
 def test_times_per_queue_are_half_open_ranges_of_store_times(
-    path: str, start: dict[tuple[str, int], int], end: dict[tuple[str, int], int]
+    path: str, everything: list[Row], start: dict[tuple[str, int], int], end: dict[tuple[str, int], int]
 ) -> None:
     rows = rows_of(path, startingOffsetsByTimestamp=offsets(start), endingOffsetsByTimestamp=offsets(end))
     assert places(rows) == places(
         [
             row
-            for row in rows_of(path)
+            for row in everything
             if start.get(queue(row), 0) <= stored_ms(row) < end.get(queue(row), 1 << 60)
         ]
     )
@@ -110,9 +119,9 @@ def test_times_per_queue_are_half_open_ranges_of_store_times(
 
 @settings(max_examples=30)
 @given(start=st.integers(0, 1590), length=st.integers(0, 700))
-def test_one_time_is_that_of_every_queue(path: str, start: int, length: int) -> None:
+def test_one_time_is_that_of_every_queue(path: str, everything: list[Row], start: int, length: int) -> None:
     rows = rows_of(path, startingTimestamp=str(start), endingTimestamp=str(start + length))
-    assert places(rows) == places([row for row in rows_of(path) if start <= stored_ms(row) < start + length])
+    assert places(rows) == places([row for row in everything if start <= stored_ms(row) < start + length])
 
 
 def test_times_of_a_clock_that_went_back_select_rows_all_the_same(tmp_path: Path) -> None:
@@ -123,8 +132,9 @@ def test_times_of_a_clock_that_went_back_select_rows_all_the_same(tmp_path: Path
     assert [stored_ms(row) for row in rows] == [300]
 
 
-def test_a_start_means_the_offset_that_upstreams_search_by_time_finds(path: str) -> None:
-    everything = rows_of(path)
+def test_a_start_means_the_offset_that_upstreams_search_by_time_finds(
+    path: str, everything: list[Row]
+) -> None:
     for when in (0, 1000, 1001, 1035, 1590):
         rows = rows_of(path, startingOffsetsByTimestamp=offsets(dict.fromkeys(QUEUES, when)), **LATEST)
         for wanted in QUEUES:
