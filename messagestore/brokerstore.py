@@ -56,8 +56,19 @@ from mqruntime.tasks import Tasks
 
 logger = logging.getLogger(__name__)
 
-ABORT_FILE = "abort"  # exists while a store runs; found at start, the last run did not stop by itself
+ABORT_FILE = "abort"  # exists while a store runs
 ABORT_SPARE = "abort.spare"  # what it is while no store runs: on a full disk a new one could not be made
+RUNNING = b"running\n"
+ENDED = b"ended\n"
+"""What the first holds where a store was closed with records that no queue lists yet: with that file there Java's brokers go
+through all of the log. Without it they would pass over the first of these records for good, and list the next of its queue in
+its place (CommitLog.recoverNormally, 5.3.3)."""
+
+
+def was_closed(mark: bytes | None) -> bool:
+    """Whether ABORT_FILE, None where there is none, says that the last run stopped by itself. Java's that ran since has written
+    the checkpoint, too."""
+    return mark is None or mark == ENDED
 
 
 class BrokerStore(ABC):
@@ -143,10 +154,10 @@ class BrokerStore(ABC):
         """Recovers and begins to serve. StoreCorrupted, BadSegments, QueueOffsetGap or OSError when it cannot. Whoever
         runs the process holds the store's lock."""
         try:
-            clean = await self._files.read(ABORT_FILE) is None
-            if clean:
-                await self._mark_running()
+            mark = await self._files.read(ABORT_FILE)
+            await self._mark_running(mark)
             checkpoint = await self._saved.load()
+            clean = mark is None or (mark == ENDED and checkpoint.ours)
             vouched_for = checkpoint.confirm_phy_offset
             report = await self._recovered(checkpoint, clean=clean)
             self._confirm = report.confirm_offset
@@ -188,7 +199,7 @@ class BrokerStore(ABC):
                 await self._saved.sync()
                 self.is_on_disk = True
                 if await self._save_checkpoint():
-                    await self._files.rename(ABORT_FILE, ABORT_SPARE)
+                    await self._mark_ended()
         finally:
             await self._close()
 
@@ -200,11 +211,24 @@ class BrokerStore(ABC):
     async def _flush_all(self) -> None:
         """All of the log is on disk on return. OSError."""
 
-    async def _mark_running(self) -> None:
-        try:
-            await self._files.rename(ABORT_SPARE, ABORT_FILE)
-        except FileNotFoundError:
-            await self._files.replace(ABORT_FILE, b"running\n")
+    async def _mark_running(self, mark: bytes | None) -> None:
+        if mark == ENDED:
+            await self._files.overwrite(ABORT_FILE, RUNNING)
+        elif mark is None:
+            try:
+                await self._files.rename(ABORT_SPARE, ABORT_FILE)
+            except FileNotFoundError:
+                await self._files.replace(ABORT_FILE, RUNNING)
+
+    async def _mark_ended(self) -> None:
+        if self._has_unlisted():
+            await self._files.overwrite(ABORT_FILE, ENDED)
+        else:
+            await self._files.rename(ABORT_FILE, ABORT_SPARE)
+
+    @abstractmethod
+    def _has_unlisted(self) -> bool:
+        """Whether Java's brokers would take records that the log holds and no queue lists for listed."""
 
     async def _close(self) -> None:
         self._queues.close()

@@ -64,6 +64,9 @@ class MessageStore(BrokerStore):
     async def _flush_all(self) -> None:
         await self._log.flush()
 
+    def _has_unlisted(self) -> bool:
+        return self._dispatcher.position < self._log.max_offset
+
     async def _close_log(self) -> None:
         self._log.close()
 

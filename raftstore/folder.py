@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from dledger.memberfolder import mapped, read_folder, small
-from messagestore.brokerstore import ABORT_FILE
+from messagestore.brokerstore import ABORT_FILE, was_closed
 from messagestore.checkpoint import FILE as CHECKPOINT
 from messagestore.checkpoint import decode_checkpoint
 from messagestore.errors import StoreError
@@ -41,7 +41,7 @@ def confirmed_end(folder: Path) -> int:
     """Up to where the log of a broker of ours is confirmed, which stands in the store if that was closed. Raises NotClosed,
     CheckpointDamaged, OSError."""
     found = decode_checkpoint(small(folder / CHECKPOINT))
-    if (folder / ABORT_FILE).exists() or not found.ours:
+    if not was_closed(small(folder / ABORT_FILE)) or not found.ours:
         raise NotClosed(folder)
     return found.confirm_phy_offset
 

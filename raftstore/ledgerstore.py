@@ -181,6 +181,10 @@ class LedgerStore(BrokerStore):
     async def _flush_all(self) -> None:
         """What is decided is on disk before it is told."""
 
+    def _has_unlisted(self) -> bool:
+        """Java's lists nothing while it starts, and goes on behind what is decided."""
+        return False
+
     async def _close_log(self) -> None:
         await self._member.close()
         self._former.close()

@@ -51,7 +51,7 @@ from ha.slave.client import SlaveClient
 from ha.slave.link import Action, SlaveLink
 from ha.syncstateset import Action as SetAction
 from ha.syncstateset import Alter, Confirmed, Fate, Refused, SyncStateSet, Unknown
-from messagestore.brokerstore import ABORT_FILE
+from messagestore.brokerstore import ABORT_FILE, RUNNING, was_closed
 from messagestore.bulk.entries import Chosen
 from messagestore.bulk.records import Records
 from messagestore.log.commitlog import CommitLog
@@ -391,9 +391,10 @@ async def whatever_became_of_the_machine(self: KeptMemoryMark) -> None:
 
 
 @bug("abort-made-anew", MessageStore, "_mark_running")
-async def a_new_file(self: MessageStore) -> None:
+async def a_new_file(self: MessageStore, mark: bytes | None) -> None:
     """Upstream: a start makes the file that says that a store is in use, and a full disk has no room for it."""
-    await self._files.replace(ABORT_FILE, b"running\n")
+    if was_closed(mark):
+        await self._files.replace(ABORT_FILE, RUNNING)
 
 
 @bug("nobody-eligible", elections, "after_election")

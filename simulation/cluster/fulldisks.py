@@ -9,7 +9,7 @@ import random
 
 from broker.role.memorymark import FILE as MEMORY_MARK
 from broker.role.storeaside import FILE as STORE_ASIDE
-from messagestore.brokerstore import ABORT_FILE
+from messagestore.brokerstore import ABORT_FILE, was_closed
 from mqruntime.diskfull import DISK_FULL
 from simulation.cluster.fault import Fault
 from simulation.cluster.looks import serves
@@ -64,7 +64,9 @@ class FullDisk(Fault):
         if not node.running and self.down.get(node.name, (0,))[0] != node.incarnation:
             holds = node.disk.content
             in_good_order = (
-                holds(ABORT_FILE) is None and holds(MEMORY_MARK) is not None and holds(STORE_ASIDE) is None
+                was_closed(holds(ABORT_FILE))
+                and holds(MEMORY_MARK) is not None
+                and holds(STORE_ASIDE) is None
             )
             self.down[node.name] = node.incarnation, node.disk.failures["sync"], in_good_order
             if self.due_ms is not None and self.meanwhile.random() < FILLS_MEANWHILE:

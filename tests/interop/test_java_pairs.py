@@ -4,6 +4,7 @@ Each test starts a JVM or two; files of the log are compared byte for byte."""
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import signal
 from functools import partial
@@ -22,6 +23,7 @@ from mqclient.producer import SendStatus
 from tests.interop.javapeer import broker_missing
 from tests.interop.javaserver import NO_SPIN, java_broker
 from tests.realpair import SEGMENT_BYTES, TOPIC, RealPair, bodies, ours
+from tests.unit.messagestore.storehelp import message, open_store, small_settings
 
 pytestmark = [
     pytest.mark.skipif(broker_missing() is not None, reason=str(broker_missing())),
@@ -212,6 +214,31 @@ def places(pair: RealPair) -> dict[tuple[int, int], bytes]:
         return {(message.queue_id, message.queue_offset): message.body for message in pair.read()}
     except ClientError:
         return {}
+
+
+def test_java_lists_what_no_queue_lists_in_a_store_that_ours_closed(tmp_path: Path) -> None:
+    """By CommitLog.recoverNormally it would pass over the first of these messages, and list the others in its place."""
+    with RealPair(tmp_path / "pair", [java_broker], **{**JAVA, "brokerRole": "ASYNC_MASTER"}) as pair:
+        sent = bodies("first", 6)
+        asyncio.run(closed_with_unlisted(pair.store(0), sent, listed=2))
+        pair.start(0)
+        pair.create_topic(queues=1)
+        after = bodies("after", 1)
+        pair.send_until_acknowledged(*after)
+        assert places(pair) == {(0, offset): body for offset, body in enumerate([*sent, *after])}
+
+
+async def closed_with_unlisted(root: Path, bodies: list[bytes], *, listed: int) -> None:
+    """As a slave leaves its store that was not told yet that the rest is confirmed."""
+    settings = small_settings(mapped_file_size_commit_log=SEGMENT_BYTES, mapped_file_size_consume_queue=6_000)
+    store = open_store(root, settings)
+    await store.start()
+    await store.become_master()
+    appended = store.append([message(body, topic=TOPIC) for body in bodies])
+    store.set_confirm_offset(appended[listed - 1].end_offset)
+    while store.dispatch():
+        pass
+    await store.stop()
 
 
 @pytest.mark.parametrize("rotten", [False, True])
