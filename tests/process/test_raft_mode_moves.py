@@ -12,6 +12,7 @@ from localcluster.waiting import NotYet, wait_for
 from mqclient.client import Client
 from mqruntime.clock import SystemClock
 from raftstore.folder import read_log
+from tests.process.forkedcommands import ForkedCommands
 from tests.process.test_raft_mode import run
 from tests.unit.raftstore import raftstores
 from tests.waits import NOBODY_IS_LATE, WAIT_MS
@@ -63,7 +64,7 @@ def whole(cluster: Cluster) -> None:
     asyncio.run(cluster.wait_whole(timeout_ms=WAIT_MS))
 
 
-def test_a_set_moves_to_controller_mode_and_back(tmp_path: Path) -> None:
+def test_a_set_moves_to_controller_mode_and_back(tmp_path: Path, commands: ForkedCommands) -> None:
     with raft_mode(tmp_path / "raft") as raft:
         raft.start()
         whole(raft)
@@ -76,7 +77,7 @@ def test_a_set_moves_to_controller_mode_and_back(tmp_path: Path) -> None:
         tmp_path / "set", controllers=1, brokers=2, segment_bytes=FILE_BYTES,
         broker_settings={"maxMessageSize": "4096", **NOBODY_IS_LATE},
     ) as moved:  # fmt: skip
-        run("raftstore", "adopt", "-c", str(moved.directory / "broker-0.conf"), *stores)
+        run(commands, "raftstore", "adopt", "-c", str(moved.directory / "broker-0.conf"), *stores)
         moved.start(["namesrv", "controller-0", "broker-0"])
         asyncio.run(moved.wait_in_sync(1, timeout_ms=WAIT_MS))
         moved.start(["broker-1"])
@@ -91,7 +92,7 @@ def test_a_set_moves_to_controller_mode_and_back(tmp_path: Path) -> None:
         held = str(moved.directory / last)
     with raft_mode(tmp_path / "again") as again:
         for name in again.layout.broker_names:
-            run("raftstore", "give-back", "-c", str(again.directory / f"{name}.conf"), held)
+            run(commands, "raftstore", "give-back", "-c", str(again.directory / f"{name}.conf"), held)
         again.start()
         whole(again)
         assert first.items() <= second.items()
@@ -100,7 +101,9 @@ def test_a_set_moves_to_controller_mode_and_back(tmp_path: Path) -> None:
         assert second.items() <= asyncio.run(places(again, 220)).items()
 
 
-def test_a_store_that_java_left_opens_goes_on_and_opens_again(tmp_path: Path) -> None:
+def test_a_store_that_java_left_opens_goes_on_and_opens_again(
+    tmp_path: Path, commands: ForkedCommands
+) -> None:
     with Cluster.create(
         tmp_path / "raft", mode=Mode.RAFT, brokers=1, segment_bytes=raftstores.FILE_BYTES,
         broker_settings={"maxMessageSize": "4096", "mappedFileSizeConsumeQueue": "6000"},
@@ -119,4 +122,4 @@ def test_a_store_that_java_left_opens_goes_on_and_opens_again(tmp_path: Path) ->
         whole(cluster)
         after = asyncio.run(places(cluster, len(held) + 30))
         assert before.items() <= after.items() and len(after) == len(held) + 30
-        run("sparkreplay", "verify", str(store), "--workers", "1")
+        run(commands, "sparkreplay", "verify", str(store), "--workers", "1")
