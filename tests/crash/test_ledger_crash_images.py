@@ -27,6 +27,7 @@ from simulation.kernel.loop import SimulationError
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
 from simulation.raft.bugs import planted
+from tests.longtests import long
 
 SCRIPT_STEPS = 40
 LAST_SCRIPT_STEPS = 10
@@ -311,11 +312,12 @@ def crash_everywhere(seed: int, *, power_cut: bool, crashes: int = CRASHES_PER_S
 
 
 @pytest.mark.parametrize("power_cut", [False, True], ids=["kill", "power-cut"])
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", [*SEEDS[:3], *long(SEEDS[3:])])
 def test_wherever_a_crash_hits_the_ledger_recovers_to_what_it_promised(seed: int, power_cut: bool) -> None:
     assert crash_everywhere(seed, power_cut=power_cut) > CRASHES_PER_SEED
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("bug", "first"),
     [

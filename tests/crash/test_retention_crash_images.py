@@ -19,6 +19,7 @@ from mqruntime.runtime import Runtime
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
 from tests.crash.test_store_crash_images import records_of
+from tests.longtests import long
 
 SEGMENT_SIZE = 8192
 SCRIPT_STEPS = 60
@@ -217,7 +218,7 @@ def live(
 
 
 @pytest.mark.parametrize("power_cut", [False, True], ids=["kill", "power-cut"])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [*range(3), *long(range(3, 6))])
 def test_wherever_a_crash_hits_retention_the_store_opens_with_all_it_should_hold(
     seed: int, power_cut: bool
 ) -> None:

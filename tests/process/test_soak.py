@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from localcluster.processes import ProcessTable
 from tests.waits import WAIT_S
 
@@ -60,6 +62,7 @@ def until(process: subprocess.Popen[str], holds: Callable[[], bool]) -> None:
         time.sleep(0.5)
 
 
+@pytest.mark.long
 def test_a_soak_comes_to_its_end_and_finds_every_message(tmp_path: Path) -> None:
     options = ("--hours", "0.005", "--reserved", str(WAIT_S), "--only", "kill-master", "--only", "elect")
     process = begun(tmp_path, *options, program=SOAK)

@@ -25,6 +25,7 @@ from simulation.cluster.world import (
     run_seed,
 )
 from simulation.kernel.foundby import find, found_by
+from tests.longtests import long
 from tests.simulation.played import played
 from tests.simulation.unitfind import assert_found
 
@@ -70,8 +71,8 @@ BAD_SECTORS = 21
 """A seed with sectors that cannot be read for a while."""
 LOST_MEMBERS = 27
 """A seed in which members of the set lose whole stores and log folders while all brokers are down, several times."""
-SHAPES = (TRANSACTED, ABANDONED, CHOOSING, STRANGERS, HANDLES, BAD_SECTORS, LOST_MEMBERS)
-SEEDS = [*range(5, 11), 12, 13, *SHAPES]
+SEEDS = [*range(5, 11), 12, 13, TRANSACTED, HANDLES, BAD_SECTORS]
+LONG_SEEDS = [ABANDONED, CHOOSING, STRANGERS, LOST_MEMBERS]
 """With 5 to 13 each kind of contract and each shape but lulls (docs/proofs.md) is there."""
 
 DIGEST = """
@@ -83,7 +84,7 @@ print(cluster.world.trace.events, cluster.world.trace.digest)
 """
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", [*SEEDS, *long(LONG_SEEDS)])
 def test_a_cluster_keeps_its_promises_whatever_is_killed_cut_or_delayed(
     seed: int, tally: Callable[[str, int], None]
 ) -> None:
@@ -126,7 +127,7 @@ def test_a_planted_bug_is_found(bug: str, tally: Callable[[str, int], None]) -> 
     tally("seeds", found.tried)
 
 
-@pytest.mark.parametrize("seed", [8, HANDLES])
+@pytest.mark.parametrize("seed", [HANDLES, *long([8])])
 def test_a_seed_gives_the_same_events_in_every_process(seed: int) -> None:
     """Hashes of strings differ between this one and the others, so that two queues of a set are in either order."""
     here = played(ClusterWorld, seed)

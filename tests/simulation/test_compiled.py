@@ -15,7 +15,13 @@ pytestmark = pytest.mark.skipif(presence.native is None, reason=f"the compiled m
 
 
 @pytest.mark.parametrize(
-    ("kind", "seed"), [(ClusterWorld, 6), (ClusterWorld, 7), (GroupWorld, 1), (GroupWorld, 2)]
+    ("kind", "seed"),
+    [
+        (ClusterWorld, 6),
+        (GroupWorld, 2),
+        pytest.param(ClusterWorld, 7, marks=pytest.mark.long),
+        pytest.param(GroupWorld, 1, marks=pytest.mark.long),
+    ],
 )
 def test_a_seed_has_the_same_trace_either_way(kind: type[ClusterWorld | GroupWorld], seed: int) -> None:
     pure, compiled = kind(seed), played(kind, seed)

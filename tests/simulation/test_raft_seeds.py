@@ -9,9 +9,10 @@ import pytest
 from simulation.kernel.foundby import find, found_by
 from simulation.raft.bugs import BUGS
 from simulation.raft.world import RaftWorld, Totals, run_seed
+from tests.longtests import long
 from tests.simulation.test_register_seeds import FOUND_BY as FOUND_BY_REGISTERS
 
-SEEDS = [*range(1, 11), 24, 38, 201, 3833194175529075, 3833194175529110, 20365285785812]
+SEEDS = [*range(1, 11), 24, 38, 201, *long([3833194175529075]), 3833194175529110, 20365285785812]
 """24 and 38 have each entry at one position. The last: pages that failed to reach the disk twice, a failed sync of an index, an
 answer that came after its entries had been compared, and a snapshot that came while entries were to be read."""
 
