@@ -103,10 +103,10 @@ PARTS = [
             "tests/process/test_wheel.py",
         ),
     ),
-    Part("spark", 80),
+    Part("spark", 40),
     Part(
         "spark",
-        70,
+        50,
         (
             "tests/spark/test_commands.py",
             "tests/spark/test_data_source_speculation.py",

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from dledger.entry import Entry, header_of
 from sparkreplay.errors import LogCorrupted, ReplayError, StoreUnreadable
+from sparkreplay.read.options import read_options
+from sparkreplay.read.reader import plan_read, read_all
 from sparkreplay.store.ledgerchecks import check_of
 from sparkreplay.store.ledgerframing import entry_head
 from tests.unit.sparkreplay.commandline import mqreplay
@@ -291,9 +293,12 @@ def test_a_file_that_was_overwritten_anywhere_gives_rows_or_a_named_failure(data
         held[at : at + size] = data.draw(st.binary(min_size=size, max_size=size))[: len(held) - at]
         file.write_bytes(held)
         try:
-            rows = rows_of(path, crc="true")
+            read = plan_read(read_options({"path": path, "columns": "full", "crc": "true"}))
+            rows = sum(
+                batch.num_rows for batch in read_all(read)
+            )  # Python's dates end before a damaged time does
         except ReplayError as failed:
             assert str(failed)
         else:
-            assert len(rows) <= 60
+            assert rows <= 60
         mqreplay("verify", path, "--workers", "1", "--json")
