@@ -59,16 +59,16 @@ logger = logging.getLogger(__name__)
 ABORT_FILE = "abort"  # exists while a store runs
 ABORT_SPARE = "abort.spare"  # what it is while no store runs: on a full disk a new one could not be made
 RUNNING = b"running\n"
-ENDED = b"ended\n"
+STOPPED = b"stopped\n"
 """What the first holds where a store was closed with records that no queue lists yet: with that file there Java's brokers go
 through all of the log. Without it they would pass over the first of these records for good, and list the next of its queue in
-its place (CommitLog.recoverNormally, 5.3.3)."""
+its place (CommitLog.recoverNormally, 5.3.3). Both are of one length: one takes the place of the other on a full disk."""
 
 
 def was_closed(mark: bytes | None) -> bool:
     """Whether ABORT_FILE, None where there is none, says that the last run stopped by itself. Java's that ran since has written
     the checkpoint, too."""
-    return mark is None or mark == ENDED
+    return mark is None or mark == STOPPED
 
 
 class BrokerStore(ABC):
@@ -157,7 +157,7 @@ class BrokerStore(ABC):
             mark = await self._files.read(ABORT_FILE)
             await self._mark_running(mark)
             checkpoint = await self._saved.load()
-            clean = mark is None or (mark == ENDED and checkpoint.ours)
+            clean = mark is None or (mark == STOPPED and checkpoint.ours)
             vouched_for = checkpoint.confirm_phy_offset
             report = await self._recovered(checkpoint, clean=clean)
             self._confirm = report.confirm_offset
@@ -212,7 +212,7 @@ class BrokerStore(ABC):
         """All of the log is on disk on return. OSError."""
 
     async def _mark_running(self, mark: bytes | None) -> None:
-        if mark == ENDED:
+        if mark == STOPPED:
             await self._files.overwrite(ABORT_FILE, RUNNING)
         elif mark is None:
             try:
@@ -222,7 +222,7 @@ class BrokerStore(ABC):
 
     async def _mark_ended(self) -> None:
         if self._has_unlisted():
-            await self._files.overwrite(ABORT_FILE, ENDED)
+            await self._files.overwrite(ABORT_FILE, STOPPED)
         else:
             await self._files.rename(ABORT_FILE, ABORT_SPARE)
 

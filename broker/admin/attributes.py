@@ -6,6 +6,13 @@ Invariant: a change is understood whole or refused. Pure."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+from remoting.bodies.groups import SubscriptionGroupConfig
+from remoting.bodies.topics import TopicConfig
+
+T = TypeVar("T", TopicConfig, SubscriptionGroupConfig)
 
 SET, DROP = "+", "-"
 FORM = "write +key=value to set and -key to drop, each key once, separated by commas"
@@ -41,3 +48,10 @@ def changed(before: Mapping[str, str], changes: Mapping[str, str]) -> dict[str, 
         else:
             after[name] = value
     return after
+
+
+def with_changes(asked: T, known: T | None) -> T:
+    """What is `asked`, whose attributes are changes, with what these make of the attributes of `known`. Raises
+    AttributesRefused."""
+    before = {} if known is None else known.attributes
+    return replace(asked, attributes=changed(before, asked.attributes))

@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from broker.admin.agreement import Agreement
-from broker.admin.attributes import AttributesRefused, changed
+from broker.admin.attributes import AttributesRefused, with_changes
 from broker.tables.subscriptiongroups import NAME_LENGTH_MAX, NAME_RULE, is_group_name
 from broker.tables.tables import Tables
 from remoting.bodies.body import LIST_BYTES_MAX
@@ -58,10 +56,7 @@ class GroupRequests:
     async def _put(self, asked: list[SubscriptionGroupConfig], command: RemotingCommand) -> RemotingCommand:
         """The attributes of those that are `asked` for are changes of what is there."""
         try:
-            groups = [
-                replace(group, attributes=changed(self._attributes(group.group_name), group.attributes))
-                for group in asked
-            ]
+            groups = [with_changes(group, self._groups.find(group.group_name)) for group in asked]
         except AttributesRefused as refused:
             return command.reply(ResponseCode.INVALID_PARAMETER, str(refused))
         for group in groups:
@@ -76,10 +71,6 @@ class GroupRequests:
 
         named = ", ".join(group.group_name for group in groups[:NAMED_MAX])
         return await self._agreement.change(command, f"group {named}", put)
-
-    def _attributes(self, name: str) -> dict[str, str]:
-        known = self._groups.find(name)
-        return {} if known is None else known.attributes
 
     def _show(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         name = GroupHeader.from_ext(command.ext).group

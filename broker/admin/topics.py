@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from broker.admin.agreement import Agreement
-from broker.admin.attributes import AttributesRefused, changed, changes_in
+from broker.admin.attributes import AttributesRefused, changes_in, with_changes
 from broker.clients.refusals import Refused, check_topic_name
 from broker.metrics.recent import RecentTotals
 from broker.settings.clients import TOPIC_QUEUES_MAX
@@ -88,10 +86,7 @@ class TopicRequests:
     async def _put(self, asked: list[TopicConfig], command: RemotingCommand) -> RemotingCommand:
         """The attributes of those that are `asked` for are changes of what is there."""
         try:
-            topics = [
-                replace(topic, attributes=changed(self._attributes(topic.topic_name), topic.attributes))
-                for topic in asked
-            ]
+            topics = [with_changes(topic, self._topics.find(topic.topic_name)) for topic in asked]
         except AttributesRefused as refused:
             return command.reply(ResponseCode.INVALID_PARAMETER, str(refused))
         for topic in topics:
@@ -106,10 +101,6 @@ class TopicRequests:
 
         named = ", ".join(topic.topic_name for topic in topics[:NAMED_MAX])
         return await self._agreement.change(command, f"topic {named}", put)
-
-    def _attributes(self, name: str) -> dict[str, str]:
-        known = self._topics.find(name)
-        return {} if known is None else known.attributes
 
     def _why_not(self, topic: TopicConfig) -> str | None:
         try:
@@ -130,7 +121,8 @@ class TopicRequests:
 
     def _unbuilt(self, topic: TopicConfig) -> str | None:
         """Which attribute would change nothing but its text; one that was there before, as from a Java broker, may stay."""
-        before = self._attributes(topic.topic_name)
+        known = self._topics.find(topic.topic_name)
+        before = known.attributes if known is not None else {}
         for key, (value, what) in BUILT.items():
             asked = topic.attributes.get(key, value)
             if asked not in (value, before.get(key)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import dataclass, field
+from functools import partial
 
 import pytest
 
@@ -51,9 +52,12 @@ def take_all_in_bulk(store: MessageStore) -> None:
 
 
 class Script:
-    """An app that recovers a store, checks it against what was written, drives it on and notes what it promises."""
+    """An app that recovers a store, checks it against what was written, drives it on and notes what it promises. One that
+    `rests` stops the store in good order half way, and goes on from that."""
 
-    def __init__(self, runtime: Runtime, seed: str, written: Written, script_steps: int) -> None:
+    def __init__(
+        self, runtime: Runtime, seed: str, written: Written, script_steps: int, *, rests: bool
+    ) -> None:
         self.random = random.Random(seed)
         settings = StoreSettings(
             mapped_file_size_commit_log=SEGMENT_SIZE,
@@ -63,9 +67,10 @@ class Script:
             flush_interval_commit_log=self.random.choice((20, 5_000)),
             flush_interval_consume_queue=self.random.choice((5, 1_000)),
         )
-        self.store = MessageStore(runtime, settings, on_fatal=self.fail)
-        if self.random.random() < 0.5:
-            take_all_in_bulk(self.store)
+        self.bulk = self.random.random() < 0.5
+        self.opened = partial(MessageStore, runtime, settings, on_fatal=self.fail)
+        self.store = self.opened()
+        self.rests = rests
         self.written = written
         self.script_steps = script_steps
         self.done = False
@@ -75,13 +80,26 @@ class Script:
         self.failure = error
 
     async def start(self) -> None:
+        await self.open()
+        for number in range(self.script_steps):
+            if self.rests and number == self.script_steps // 2:
+                await self.rest()
+            await self.step()
+        self.done = True
+
+    async def open(self) -> None:
+        if self.bulk:
+            take_all_in_bulk(self.store)
         await self.store.start()
         check_recovered(self.store, self.written)
         self.written.recovered(records_of(self.store), self.store.max_offset())
         await self.store.become_master()
-        for _ in range(self.script_steps):
-            await self.step()
-        self.done = True
+
+    async def rest(self) -> None:
+        await self.store.stop()
+        self.written.synced_end = self.written.end
+        self.store = self.opened()
+        await self.open()
 
     async def stop(self) -> None:
         await self.store.stop()
@@ -248,12 +266,13 @@ def live(
     steps: int | None,
     script_steps: int = SCRIPT_STEPS,
 ) -> int:
-    """One life of the store: until the event loop has taken that many steps, or to the end of the script."""
+    """One life of the store: until the event loop has taken that many steps, or to the end of the script. With odd seeds of the
+    world it rests in its middle."""
     apps: list[Script] = []
     taken = 0
 
     def make(runtime: Runtime) -> Script:
-        apps.append(Script(runtime, seed, written, script_steps))
+        apps.append(Script(runtime, seed, written, script_steps, rests=world.seed % 2 == 1))
         return apps[-1]
 
     def over() -> bool:

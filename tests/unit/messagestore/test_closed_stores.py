@@ -34,7 +34,7 @@ async def test_where_queues_list_all_nothing_says_that_a_store_is_in_use(tmp_pat
 @in_loop
 async def test_with_unlisted_records_a_closed_store_looks_killed_to_java_alone(tmp_path: Path) -> None:
     store = await closed(tmp_path, listed=2)
-    assert (tmp_path / "abort").read_bytes() == b"ended\n"
+    assert (tmp_path / "abort").read_bytes() == b"stopped\n"
     assert confirmed_end(tmp_path) == store.confirm_offset()
     again = open_store(tmp_path)
     report = await again.start()

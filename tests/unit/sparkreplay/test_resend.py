@@ -44,7 +44,6 @@ from sparkreplay.resend.target import TargetQueue
 from tests.unit.sparkreplay.ledgerfolder import LedgerFolder
 from tests.unit.sparkreplay.storefolder import StoreFolder
 
-VECTORS = Path(__file__).parents[2] / "vectors"
 QUEUES = [TargetQueue("copy", "broker-z", number) for number in range(4)]
 NO_LIMIT = Limits(RateLimit(None), RateLimit(None), not_taken_s_max=0.2)
 
@@ -186,18 +185,6 @@ def test_a_message_that_the_target_will_never_take_ends_the_run_by_name(tmp_path
         ResendFailed, match=r"broker-a orders/\d: the message at physical offset \d+.*too big"
     ):
         asyncio.run(run_of(job_of(store.write(), tmp_path / "ledger"), target).send_all())
-
-
-def test_properties_that_are_no_text_are_not_sent_with_other_characters(tmp_path: Path) -> None:
-    store = StoreFolder(tmp_path / "store")
-    store.add(properties="TAGS\x01T\x02UNIQ_KEY\x01K0\x02KEYS\x01caf\xe9 \ufffd\x02")
-    at = store.add(properties="TAGS\x01T\x02UNIQ_KEY\x01K1\x02KEYS\x01xx\x02")
-    store.log[store.log.index(b"xx", at)] = 0xFF
-    target = Target()
-    why = rf"broker-a orders/0: the message at physical offset {at}: its properties are not UTF-8"
-    with pytest.raises(ResendFailed, match=why):
-        asyncio.run(run_of(job_of(store.write(), tmp_path / "ledger"), target).send_all())
-    assert "K1" not in ids(target).get(0, [])
 
 
 def test_a_target_that_stays_away_is_given_up_after_the_patience(tmp_path: Path) -> None:
@@ -547,22 +534,6 @@ def test_the_brokers_own_topics_are_not_sent(tmp_path: Path) -> None:
     read = plan_read(read_options({"path": store.write()}))
     with pytest.raises(OptionError, match="belongs to the brokers"):
         prepare(ResendJob(read, "SCHEDULE_TOPIC_XXXX", "C", "copy", "", "ledger"), force=True)
-
-
-def test_of_transactions_the_committed_ones_are_sent_as_plain_messages(tmp_path: Path) -> None:
-    """Those that a Java broker committed, and one of a topic that has open and rolled back ones beside it."""
-    store = StoreFolder(tmp_path / "store", segment_bytes=1 << 20)
-    store.log += (VECTORS / "broker/transactions-5.3.3.log").read_bytes()
-    ended = "TRAN_MSG\x01true\x02PGROUP\x01PG\x02TRAN_PREPARED_QUEUE_OFFSET\x017\x02UNIQ_KEY\x01K\x02"
-    for kind, sys_flag in (("open", 4), ("ours", 8), ("rolled back", 12)):
-        store.add(topic="Orders", body=kind.encode(), sys_flag=sys_flag, properties=ended)
-    target = Target()
-    asyncio.run(run_of(job_of(store.write(), tmp_path / "ledger", topic="Orders"), target).send_all())
-    sent = [message for queue in sorted(target.stored) for message in target.stored[queue]]
-    assert {message.body for message in sent} == {b"committed", b"checked", b"ours"}
-    assert {message.sys_flag for message in sent} == {0}
-    named = {name for message in sent for name in message.properties}
-    assert named.isdisjoint({"TRAN_MSG", "PGROUP", "TRAN_PREPARED_QUEUE_OFFSET", "REAL_TOPIC", "REAL_QID"})
 
 
 def test_epochs_are_compared_where_both_logs_still_have_them() -> None:
