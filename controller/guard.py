@@ -146,6 +146,7 @@ class MasterGuard:
                 await self._tell_unelected(now_ms)
             if self._active and now_ms >= all_at_ms:
                 all_at_ms = now_ms + look_at_all_ms
+                self._brokers.tell_silent()
                 self._changed = dict.fromkeys(self._state.sync_states)
             if self._active and now_ms >= look_at_ms:
                 look_at_ms = now_ms + look_ms

@@ -51,9 +51,13 @@ class _Entry:
     last_seen_ms: int
     heartbeat: Heartbeat
     closed_ms: int = 0  # when it was last found not to be open
+    found_silent: bool = False
 
     def alive_at(self, now_ms: int) -> bool:
         return self.open and self.last_seen_ms + self.heartbeat.timeout_ms >= now_ms
+
+    def is_silent(self, now_ms: int, judging_since_ms: int) -> bool:
+        return max(self.last_seen_ms, judging_since_ms) + self.heartbeat.timeout_ms < now_ms
 
 
 class Heartbeats:
@@ -99,6 +103,7 @@ class Heartbeats:
                 self._of_connection.setdefault(connection, {})[key] = None
             entry.connection, entry.open, entry.heartbeat = connection, True, heartbeat
         entry.last_seen_ms = now_ms
+        entry.found_silent = False
         return entry.alive_at(now_ms) and not was_alive
 
     def connection_closed(self, connection: int, now_ms: int) -> list[BrokerKey]:
@@ -141,6 +146,17 @@ class Heartbeats:
         entry = self._entries.pop(key, None)
         if entry is not None:
             self._leave_connection(key, entry)
+
+    def fell_silent(self, now_ms: int, judging_since_ms: int) -> list[BrokerKey]:
+        """Those whose lifetime ended since the last time this was asked, their connections still open."""
+        found = [
+            key
+            for key, entry in self._entries.items()
+            if entry.open and not entry.found_silent and entry.is_silent(now_ms, judging_since_ms)
+        ]
+        for key in found:
+            self._entries[key].found_silent = True
+        return found
 
     def forget_silent(self, now_ms: int) -> None:
         """Drop the dead that have not been heard of for long."""
@@ -185,7 +201,7 @@ class Liveness:
             return self.judging_since_ms + UNHEARD_TIMEOUT_MS < self.now_ms
         if not entry.open:
             return True
-        return max(entry.last_seen_ms, self.judging_since_ms) + entry.heartbeat.timeout_ms < self.now_ms
+        return entry.is_silent(self.now_ms, self.judging_since_ms)
 
     def is_unfit(self, key: BrokerKey) -> bool:
         """Whether it lives and says that it cannot lead."""

@@ -137,6 +137,13 @@ class LiveBrokers:
             logger.info("broker connection ended", extra=fields(cluster=cluster, broker=broker, id=broker_id))
             self._on_change(broker)
 
+    def tell_silent(self) -> None:
+        """Who fell silent since the last time is told once; whoever judges, and only it, knows."""
+        for cluster, broker, broker_id in self._heartbeats.fell_silent(
+            self._clock.monotonic_ms(), self._judging_since_ms
+        ):
+            logger.info("broker silent", extra=fields(cluster=cluster, broker=broker, id=broker_id))
+
     def forget_silent(self) -> None:
         """Drop the dead that have not been heard of for long."""
         self._heartbeats.forget_silent(self._clock.monotonic_ms())

@@ -1,4 +1,4 @@
-"""What documents name as proof exists: each test by its function or file, each planted bug by its name.
+"""What documents name as proof exists: each test by its function or file, each planted bug by its name, each line of a log.
 
 A reader who follows a row of docs/dledger.md to a test that was renamed finds nothing, and believes the row."""
 
@@ -94,3 +94,20 @@ def test_planted_bugs_are_found_within_300_seeds() -> None:
         for name in PLANTED.findall((simulation / file).read_text())
     }
     assert len(of_applications & recorded["cluster"].keys()) >= 6
+
+
+def test_the_lines_of_logs_that_tell_a_failover_are_logged() -> None:
+    """By the server that the row names, or a package that it runs."""
+    text = (
+        (ROOT / "docs" / "operations.md").read_text().split("| process | line | means |")[1].split("\n\n")[0]
+    )
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines()[2:]]
+    packages = {"controller": ["controller"], "broker": ["broker", "ha"]}
+    told = [(process, line) for process, lines, _ in rows for line in re.findall(r"`([^`]+)`", lines)]
+    assert len(told) > 10
+    for process, line in told:
+        words = re.split(r" …| \w+=|, for ", line)[0]
+        sources = [
+            path.read_text() for package in packages[process] for path in (ROOT / package).rglob("*.py")
+        ]
+        assert any(f'"{words}' in source for source in sources), line

@@ -93,6 +93,9 @@ class Brokers:
     def judge_from_now(self) -> None:
         pass
 
+    def tell_silent(self) -> None:
+        pass
+
     def forget_silent(self) -> None:
         pass
 

@@ -19,6 +19,24 @@ def test_a_broker_lives_until_it_has_been_silent_for_longer_than_it_announced() 
     assert table.heard(KEY, 1, beat(timeout_ms=10), 200), "back to life"
 
 
+def test_who_fell_silent_is_named_once_until_it_is_heard_again() -> None:
+    table = Heartbeats()
+    table.heard(KEY, 1, beat(timeout_ms=10), 100)
+    assert table.fell_silent(110, 0) == []
+    assert table.fell_silent(111, 105) == [], "nobody judged its silence for as long"
+    assert table.fell_silent(116, 105) == [KEY]
+    assert table.fell_silent(117, 105) == []
+    table.heard(KEY, 1, beat(timeout_ms=10), 120)
+    assert table.fell_silent(131, 105) == [KEY]
+
+
+def test_the_end_of_a_connection_is_no_silence() -> None:
+    table = Heartbeats()
+    table.heard(KEY, 1, beat(timeout_ms=10), 100)
+    table.connection_closed(1, 101)
+    assert table.fell_silent(111, 0) == []
+
+
 def test_the_end_of_its_connection_ends_a_broker_at_once() -> None:
     table = Heartbeats()
     table.heard(KEY, 1, beat(), 0)

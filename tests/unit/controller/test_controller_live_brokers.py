@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import ClassVar
 
 import pytest
@@ -215,3 +216,16 @@ def test_a_former_holder_of_an_id_shuts_its_new_one_out_neither_by_a_registratio
     brokers.heard(BrokerHeartbeatHeader("c", "h7:1", "a", 1, incarnation=200), 9)
     brokers.connection_closed(9)
     assert lives(brokers)
+
+
+def test_an_operator_reads_once_of_each_broker_that_fell_silent(caplog: pytest.LogCaptureFixture) -> None:
+    brokers, clock = of_two(), ManualClock()
+    brokers._clock = clock
+    caplog.set_level(logging.INFO, "controller.livebrokers")
+    hear(brokers, 1)
+    clock.ms = 10_000
+    hear(brokers, 2)
+    for clock.ms in (10_000, 10_001, 10_002):
+        brokers.tell_silent()
+    told = [record for record in caplog.records if record.getMessage() == "broker silent"]
+    assert [getattr(record, "fields", {}) for record in told] == [{"cluster": "c", "broker": "a", "id": 1}]

@@ -57,6 +57,13 @@ def test_every_step_of_a_failover_is_found_in_the_log_of_whoever_took_it() -> No
     assert found == {"detected": 10, "elected": 30, "notified": 35, "writable": 70}
 
 
+def test_silence_is_how_a_master_that_is_stopped_is_detected() -> None:
+    text = CONTROLLER.replace("broker connection ended broker", "broker silent cluster=c broker")
+    assert marks(read_lines("controller-0", text), at("13:24:03.090"), old_epoch=3)["detected"] == at(
+        "13:24:03.100"
+    )
+
+
 def test_what_happened_before_the_fault_or_in_an_old_epoch_is_no_step_of_it() -> None:
     assert marks(all_lines(), at("13:24:04.000"), old_epoch=3) == {}
     assert set(marks(all_lines(), at("13:24:03.090"), old_epoch=4)) == {"detected"}
