@@ -385,6 +385,11 @@ class Requests:
         return self.forwarding.forwarded
 
     @property
+    def forwards_to(self) -> str:
+        successor = self.forwarding.passage.successor
+        return "" if successor is None else successor.address
+
+    @property
     def mean_record_bytes(self) -> float:
         put = self.totals.put
         return put.bytes / put.messages if put.messages else 0.0

@@ -63,6 +63,9 @@ class Counters(Protocol):
     def requests_forwarded(self) -> int: ...
 
     @property
+    def forwards_to(self) -> str: ...
+
+    @property
     def mean_record_bytes(self) -> float: ...
 
 
@@ -141,6 +144,7 @@ class StatusRequests:
             "earliestMessageTimeStamp": str(await self._earliest_ms()),
             "getTransferredTps": self._get_rates.per_second(counters.messages_got, now_ms),
             "forwardedRequests": str(counters.requests_forwarded),
+            "forwardsTo": counters.forwards_to,
             "heldPulls": str(counters.pulls_held),
             "msgGetTotalTodayNow": str(counters.messages_got),
             "msgPutTotalTodayNow": str(counters.messages_put),

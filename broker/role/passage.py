@@ -94,6 +94,11 @@ class Passage:
         return self._stage in (Stage.HERE, Stage.PARKING)
 
     @property
+    def successor(self) -> Successor | None:
+        """Whose master's messages clients still bring here, until every client has asked for routes."""
+        return self._successor
+
+    @property
     def forms(self) -> bool:
         """Whether a new master waits for followers."""
         return self._forms

@@ -170,6 +170,12 @@ def test_messages_are_found_by_their_ids_and_their_key(java: JavaClient, cluster
     assert java.ask("lookup", "LookedUp") == {"offset id": True, "unique id": True, "key": True}
 
 
+def test_a_consumer_reads_old_messages_from_a_slave_and_new_ones_from_the_master(
+    java: JavaClient, cluster: Cluster
+) -> None:
+    reads_old_messages_from_a_slave_and_new_ones_from_the_master(java, cluster, "FarBack")
+
+
 def test_consumers_in_order_take_each_queue_in_order_through_a_hand_over_and_a_killed_master(
     java: JavaClient, cluster: Cluster
 ) -> None:
@@ -221,12 +227,6 @@ def test_what_is_not_supported_is_refused_with_a_code(java: JavaClient, cluster:
         assert code("request", request, address) is ResponseCode.REQUEST_CODE_NOT_SUPPORTED
     send(java, "Refused", 5)
     assert java.ask("pull", "Refused")["read"] == 5
-
-
-def test_a_consumer_reads_old_messages_from_a_slave_and_new_ones_from_the_master(
-    java: JavaClient, cluster: Cluster
-) -> None:
-    reads_old_messages_from_a_slave_and_new_ones_from_the_master(java, cluster, "FarBack")
 
 
 def test_a_group_goes_on_where_it_was_on_the_next_master(java: JavaClient, cluster: Cluster) -> None:

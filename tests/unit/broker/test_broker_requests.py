@@ -74,6 +74,7 @@ def test_the_runtime_information_has_what_cluster_list_parses(served: Served) ->
     assert table["brokerVersionDesc"] == "V5_3_3"
     assert table["commitLogMaxOffset"] == str(served.master.store.max_offset())
     assert (table["confirmOffset"], table["ranContractA"]) == (table["commitLogMaxOffset"], "false")
+    assert (table["forwardedRequests"], table["forwardsTo"]) == ("0", "")
     assert table["replicaId"] == "1", "the id in the identity file of the store, whatever its role"
     assert served.json(RequestCode.GET_BROKER_RUNTIME_INFO, slave=True)["table"]["replicaId"] == "2"
     for key in ("putTps", "getTransferredTps"):

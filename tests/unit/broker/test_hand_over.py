@@ -94,6 +94,7 @@ def test_nobody_who_sends_notices_that_another_is_elected(seed: int, members_min
         assert max(sender.longest_ms for sender in senders) <= 120
         assert cluster.app(old).requests.forwarding.passage.stage is Stage.OPEN
         assert cluster.app(old).requests.forwarding.forwarded > 100
+        assert cluster.app(old).requests.forwards_to == cluster.app(cluster.master).address
         read = [message.body for message in cluster.run(cluster.read_all())]
         for sender in senders:
             of_it = [body for body in read if body.startswith(f"{sender.queue_id}:".encode())]

@@ -39,6 +39,17 @@ def test_writes_wait_from_the_hand_over_on_and_reads_from_the_new_role_on() -> N
     assert (passage.stage, passage.writes_here, passage.reads_here) == (Stage.AWAITING, False, False)
     assert passage.opened(NEXT) == [Release()]
     assert passage.stage is Stage.OPEN and not passage.holds
+    assert passage.successor == NEXT
+
+
+def test_a_former_master_names_its_successor_until_nobody_comes_to_it_any_more() -> None:
+    passage = after_hand_over()
+    passage.opened(NEXT)
+    passage.closed(NEXT, 200)
+    passage.tick(200 + PATIENCE_MS)
+    assert passage.stage is Stage.SHUT and passage.successor == NEXT
+    passage.tick(100 + FORWARD_MS)
+    assert passage.stage is Stage.HERE and passage.successor is None
 
 
 def test_a_hand_over_without_an_election_ends_by_itself() -> None:
