@@ -104,6 +104,10 @@ def failed_over(fleet: Fleet, *, count: int, facts: bool = False) -> tuple[str, 
     )
     if fleet.restarts:
         counts += f"; {fleet.restarts.total()} times a slave of Java's followed a former master and was started anew"
+    if fleet.stalls:
+        counts += (
+            f"; {fleet.stalls.total()} times a slave of Java's was in no SyncStateSet for 1 to 3 minutes"
+        )
     idle = [f"{name} was never master" for name in fleet.layout.broker_names if facts and name not in masters]
     return counts, [*outcome.verdict.faults, *idle]
 

@@ -4,6 +4,8 @@ Invariant: a server's properties file is the same whoever reads it; only process
 
 from __future__ import annotations
 
+import asyncio
+import signal
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
@@ -22,6 +24,9 @@ from tests.waits import NOBODY_IS_LATE
 
 JAVA = "tests.interop.javaserver"
 SEGMENT_BYTES = 1 << 20
+JAVA_JOIN_MS_MAX = 100_000
+"""A little more than ServiceThread's JOIN_TIME."""
+DUMP_S = 2
 CONTRACTS = {
     "B": {"allAckInSyncStateSet": "true", "minInSyncReplicas": "1"},
     "C": {"allAckInSyncStateSet": "true", "minInSyncReplicas": "2"},
@@ -56,6 +61,8 @@ class Fleet(Cluster):
     layout: FleetLayout
     restarts: Counter[str]
     """How often a process of Java's was started anew because it stayed out of the SyncStateSet."""
+    stalls: Counter[str]
+    """How often one stayed out for longer than ours may."""
 
     @classmethod
     def made(
@@ -78,23 +85,36 @@ class Fleet(Cluster):
         )
         laid = {field.name: getattr(made.layout, field.name) for field in fields(Layout)}
         made.layout = FleetLayout(**laid, java=frozenset(java))
-        made.restarts = Counter()
+        made.restarts, made.stalls = Counter(), Counter()
         return made
 
     async def wait_whole(self, *, timeout_ms: int = WHOLE_TIMEOUT_MS) -> SyncState:
-        """As a cluster's. Where all brokers are Java's a slave that stays out is started anew, and counted: one that registered
-        before its new master had was told the former one's HA address, and follows that for good. Beside a broker of ours it
-        might be ours that keeps it out."""
+        """As a cluster's. What the threads of a Java slave that stays out are at is in its log then. Where all brokers are
+        Java's it is started anew, and counted: one that registered before its new master had was told the former one's HA
+        address, and follows that for good. Beside a broker of ours it might be ours that keeps it out: it has as long as a
+        thread of Java's waits for another one's end, and that is counted."""
         try:
             return await super().wait_whole(timeout_ms=timeout_ms)
         except WaitExpired:
-            left_out = await self._left_out()
-            if not left_out or not self.layout.java.issuperset(self.layout.broker_names):
+            left_out = await self._left_out() & self.layout.java
+            if not left_out:
                 raise
-            self.kill(left_out)
-            self.start(left_out)
-            self.restarts.update(left_out)
-        return await super().wait_whole(timeout_ms=timeout_ms)
+            await self._dump_threads(left_out)
+            if self.layout.java.issuperset(self.layout.broker_names):
+                self.kill(left_out)
+                self.start(left_out)
+                self.restarts.update(left_out)
+                return await super().wait_whole(timeout_ms=timeout_ms)
+        state = await super().wait_whole(timeout_ms=JAVA_JOIN_MS_MAX)
+        self.stalls.update(left_out)
+        return state
+
+    async def _dump_threads(self, names: Iterable[str]) -> None:
+        states = self.states()
+        for name in names:
+            if (identity := states[name]) is not None:
+                identity.send(signal.SIGQUIT)  # a JVM writes all stacks, and goes on
+        await asyncio.sleep(DUMP_S)
 
     async def _left_out(self) -> frozenset[str]:
         """The brokers that are not in the SyncStateSet, while it has a master."""
