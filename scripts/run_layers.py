@@ -50,6 +50,7 @@ PARTS = [
     Part("interop", 15, ("tests/interop/test_java_pairs.py",)),
     Part("interop", 35, ("tests/interop/test_java_mixed_set.py", "tests/interop/test_java_fleets.py")),
     Part("interop", 20, ("tests/interop/test_java_hand_over.py",)),
+    Part("interop", 20),
     Part("process", 40),
     Part(
         "simulation",
@@ -115,7 +116,18 @@ PARTS = [
         ),
     ),
     Part("unit", WORKS, ("tests/unit/messagestore", "tests/unit/sparkreplay")),
-    Part("interop", 35),
+    Part(
+        "interop",
+        25,
+        (
+            "tests/interop/test_cpp_client.py",
+            "tests/interop/test_first_programs.py",
+            "tests/interop/test_java_client_in_raft_mode.py",
+            "tests/interop/test_java_dledger_client.py",
+            "tests/interop/test_java_filters.py",
+            "tests/interop/test_java_transactions.py",
+        ),
+    ),
     Part("interop", 30, ("tests/interop/test_java_controllers.py", "tests/interop/test_java_raft_stores.py")),
     Part("crash", WORKS),
     Part("crash", WORKS, ("tests/crash/test_ledger_crash_images.py",)),

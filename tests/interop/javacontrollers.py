@@ -190,24 +190,28 @@ class Controllers:
 
         return self.until("a leader", told)
 
-    def settle(self, count: int = 2) -> SyncState:
-        """The set, once so many replicas are in sync."""
+    def settle(self, count: int = 2, *, master_id: int | None = None) -> SyncState:
+        """The set, once so many replicas are in sync, under the master that is named, if any."""
 
         async def told(admin: AdminClient) -> SyncState | None:
             state = (await admin.sync_states(self.list, ["broker-a"])).get("broker-a")
-            return state if state is not None and len(state.in_sync) == count else None
+            if state is None or len(state.in_sync) != count:
+                return None
+            return state if master_id in (None, state.master_id) else None
 
         return self.until("a set", told)
 
     def move_master(self) -> None:
-        """To the other replica, by the real mqadmin, of which a leader takes it; it complains of a success."""
+        """To the other replica, by the real mqadmin, of which a leader takes it once it has heard of that one; it complains of
+        a success."""
+        self.facts()
         before = self.settle()
         wanted = next(
             replica.broker_id for replica in before.in_sync if replica.broker_id != before.master_id
         )
         where = ["-bn", "broker-a", "-c", "DefaultCluster"]
         self.java_admin("electMaster", "-a", self.addresses[self.leader()], "-b", str(wanted), *where)
-        assert self.settle().master_id == wanted
+        self.settle(master_id=wanted)
 
     def facts(self) -> list[str]:
         """The lines in which the real mqadmin shows the set, once both replicas are in sync and the leader has heard of both;

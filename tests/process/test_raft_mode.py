@@ -18,6 +18,7 @@ from localcluster.waiting import NotYet, wait_for
 from mqclient.client import Client
 from mqclient.message import OutgoingMessage, StoredMessage
 from mqruntime.clock import SystemClock
+from tests.longtests import long
 from tests.process.forkedcommands import ForkedCommands
 from tests.waits import WAIT_MS
 
@@ -84,7 +85,7 @@ async def lead(cluster: Cluster, name: str) -> None:
     assert state.master_id == number + 1
 
 
-@pytest.mark.parametrize("kind", [Kind.KILL, Kind.TERM, Kind.PAUSE, Kind.ELECT])
+@pytest.mark.parametrize("kind", [Kind.KILL, Kind.ELECT, *long([Kind.TERM, Kind.PAUSE])])
 def test_nothing_acknowledged_is_lost(cluster: Cluster, kind: Kind) -> None:
     topic = f"Drill-{kind.value}"
     report = asyncio.run(

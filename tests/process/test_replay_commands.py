@@ -14,12 +14,13 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from tests.longtests import long
 from tests.unit.sparkreplay.commandline import two_days
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL, *long([signal.SIGINT])])
 def test_a_stopped_process_leaves_nothing_half_visible_and_goes_on(
     tmp_path: Path, ending: signal.Signals
 ) -> None:

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import pytest
+
 from localcluster import ports
 from localcluster.waiting import NotYet, wait_for
 from mqadmin.admin import AdminClient
@@ -109,6 +111,7 @@ def test_three_nodes_make_a_set_of_three(tmp_path: Path) -> None:
     assert state.master_address is not None
 
 
+@pytest.mark.long
 def test_three_name_servers_with_controllers_make_a_set_of_three(tmp_path: Path) -> None:
     nodes = [f"cluster-3n-namesrv-plugin/namesrv-n{number}.conf" for number in range(3)]
     nodes += [f"cluster-3n/broker-n{number}.conf" for number in range(3)]

@@ -83,6 +83,7 @@ def test_a_soak_comes_to_its_end_and_finds_every_message(tmp_path: Path) -> None
     assert not list(tmp_path.glob("autoswitch-mq-soak-*")), "a run that passed leaves its page only"
 
 
+@pytest.mark.long
 def test_a_soak_of_a_raft_mode_set_has_its_strikes_and_needs_no_controller(tmp_path: Path) -> None:
     process = begun(
         tmp_path, "--mode", "raft", "--hours", "0.001", "--reserved", str(WAIT_S), "--only", "kill-master"

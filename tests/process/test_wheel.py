@@ -62,6 +62,7 @@ def test_it_holds_every_module_of_the_packages_and_nothing_else(wheel: Path) -> 
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 
+@pytest.mark.long
 def test_without_a_compiler_it_holds_all_but_the_compiled_module(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:

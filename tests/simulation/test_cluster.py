@@ -71,9 +71,9 @@ BAD_SECTORS = 21
 """A seed with sectors that cannot be read for a while."""
 LOST_MEMBERS = 27
 """A seed in which members of the set lose whole stores and log folders while all brokers are down, several times."""
-SEEDS = [*range(5, 11), 12, 13, TRANSACTED, HANDLES, BAD_SECTORS]
-LONG_SEEDS = [ABANDONED, CHOOSING, STRANGERS, LOST_MEMBERS]
-"""With 5 to 13 each kind of contract and each shape but lulls (docs/proofs.md) is there."""
+SEEDS = [5, 6, 7, 8, 12, TRANSACTED, HANDLES]
+LONG_SEEDS = [9, 10, 13, ABANDONED, CHOOSING, STRANGERS, BAD_SECTORS, LOST_MEMBERS]
+"""With 5 to 13 of both each kind of contract and each shape but lulls (docs/proofs.md) is there."""
 
 DIGEST = """
 import sys

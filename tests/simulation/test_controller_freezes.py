@@ -10,6 +10,7 @@ import pytest
 
 from simulation.controllers.world import CONTROLLER_HOSTS, CONTROLLER_PORT, ControllerWorld
 from simulation.kernel.world import World
+from tests.longtests import long
 from tests.simulation.controllerscene import leader_of, master_of, recorded, whole_cluster
 
 FREEZES_MS = (1_000, 12_000, 60_000, 600_000)
@@ -28,7 +29,7 @@ def one_controller(seed: int) -> Iterator[ControllerWorld]:
         yield cluster
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", [0, 1, *long(range(2, 5))])
 @pytest.mark.parametrize("frozen_ms", FREEZES_MS)
 def test_a_frozen_host_deposes_nobody(frozen_ms: int, seed: int) -> None:
     with one_controller(crc32(b"host") + seed) as cluster:
@@ -40,7 +41,7 @@ def test_a_frozen_host_deposes_nobody(frozen_ms: int, seed: int) -> None:
         assert recorded(cluster).master_epoch == epoch
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", [0, 1, *long(range(2, 5))])
 @pytest.mark.parametrize("frozen_ms", FREEZES_MS)
 def test_a_frozen_controller_deposes_nobody(frozen_ms: int, seed: int) -> None:
     with one_controller(crc32(b"controller") + seed) as cluster:
@@ -51,7 +52,7 @@ def test_a_frozen_controller_deposes_nobody(frozen_ms: int, seed: int) -> None:
         assert recorded(cluster).master_epoch == epoch
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", [0, 1, *long(range(2, 5))])
 def test_three_controllers_frozen_with_their_brokers_depose_nobody(seed: int) -> None:
     with whole_cluster(crc32(b"all") + seed) as cluster:
         epoch = recorded(cluster).master_epoch

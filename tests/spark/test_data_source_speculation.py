@@ -23,6 +23,7 @@ from tests.spark.test_data_source_faults import ROWS, SEGMENT_BYTES, export, wri
 from tests.unit.sparkreplay.storefolder import StoreFolder
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.skipif(
         missing_for_spark() is not None, reason=f"Spark cannot run here: {missing_for_spark()}"
     ),

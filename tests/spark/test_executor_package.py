@@ -47,6 +47,7 @@ spark.stop()
 """
 
 
+@pytest.mark.long
 def test_workers_that_have_only_the_archive_read_a_store(tmp_path: Path) -> None:
     store = two_days(tmp_path / "store").write()
     archive = tmp_path / "reader.zip"

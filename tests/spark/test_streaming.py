@@ -139,6 +139,7 @@ def test_options_of_streams_are_refused_for_a_batch_and_an_end_for_a_stream(
         assert told in str(failed.value) and "UnboundLocalError" not in str(failed.value)
 
 
+@pytest.mark.long
 def test_every_message_is_in_the_files_once_though_the_job_is_killed_within_and_between_batches(
     spark: Any, folder: StoreFolder, tmp_path: Path
 ) -> None:
