@@ -92,7 +92,10 @@ def of_fleet(java: Iterable[str], contract: str, judge: Callable[[Fleet], tuple[
         fleet.kill(fleet.layout.names)
     if faults:
         return Result(counts, "\n".join([f"its files are in {folder}", *faults]))
-    shutil.rmtree(folder)
+    if fleet.stalls:
+        print(f"  the stacks of who stood still are in the logs of {folder}", flush=True)
+    else:
+        shutil.rmtree(folder)
     return Result(counts)
 
 
