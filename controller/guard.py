@@ -146,7 +146,6 @@ class MasterGuard:
                 await self._tell_unelected(now_ms)
             if self._active and now_ms >= all_at_ms:
                 all_at_ms = now_ms + look_at_all_ms
-                self._brokers.tell_silent()
                 self._changed = dict.fromkeys(self._state.sync_states)
             if self._active and now_ms >= look_at_ms:
                 look_at_ms = now_ms + look_ms
@@ -164,6 +163,7 @@ class MasterGuard:
         """Side by side, so that their proposals share the syncs of the disk and the ways to the other controllers."""
         live = self._brokers.liveness()
         for broker_name in names if self._active else ():
+            self._brokers.tell_silent(broker_name)
             sync_state = self._state.sync_states.get(broker_name)
             if sync_state is not None and sync_state.master_id is None:
                 self._unled[broker_name] = None

@@ -147,16 +147,13 @@ class Heartbeats:
         if entry is not None:
             self._leave_connection(key, entry)
 
-    def fell_silent(self, now_ms: int, judging_since_ms: int) -> list[BrokerKey]:
-        """Those whose lifetime ended since the last time this was asked, their connections still open."""
-        found = [
-            key
-            for key, entry in self._entries.items()
-            if entry.open and not entry.found_silent and entry.is_silent(now_ms, judging_since_ms)
-        ]
-        for key in found:
-            self._entries[key].found_silent = True
-        return found
+    def fell_silent(self, key: BrokerKey, now_ms: int, judging_since_ms: int) -> bool:
+        """Whether its lifetime ended since the last time this was asked, its connection still open."""
+        entry = self._entries.get(key)
+        if entry is None or not entry.open or entry.found_silent:
+            return False
+        entry.found_silent = entry.is_silent(now_ms, judging_since_ms)
+        return entry.found_silent
 
     def forget_silent(self, now_ms: int) -> None:
         """Drop the dead that have not been heard of for long."""

@@ -137,12 +137,15 @@ class LiveBrokers:
             logger.info("broker connection ended", extra=fields(cluster=cluster, broker=broker, id=broker_id))
             self._on_change(broker)
 
-    def tell_silent(self) -> None:
-        """Who fell silent since the last time is told once; whoever judges, and only it, knows."""
-        for cluster, broker, broker_id in self._heartbeats.fell_silent(
-            self._clock.monotonic_ms(), self._judging_since_ms
-        ):
-            logger.info("broker silent", extra=fields(cluster=cluster, broker=broker, id=broker_id))
+    def tell_silent(self, broker_name: str) -> None:
+        """Who of the set fell silent since the last time is told once; only the controller that judges knows."""
+        replicas, now_ms = self._state.replicas.get(broker_name), self._clock.monotonic_ms()
+        if replicas is None:
+            return
+        for broker_id in replicas.by_id:
+            key = (replicas.cluster_name, broker_name, broker_id)
+            if self._heartbeats.fell_silent(key, now_ms, self._judging_since_ms):
+                logger.info("broker silent", extra=fields(cluster=key[0], broker=broker_name, id=broker_id))
 
     def forget_silent(self) -> None:
         """Drop the dead that have not been heard of for long."""

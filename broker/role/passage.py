@@ -95,7 +95,7 @@ class Passage:
 
     @property
     def successor(self) -> Successor | None:
-        """Whose master's messages clients still bring here, until every client has asked for routes."""
+        """To whom those are passed on that still come to this former master, until every client has asked for routes."""
         return self._successor
 
     @property

@@ -27,6 +27,8 @@ SEGMENT_BYTES = 1 << 20
 JAVA_JOIN_MS_MAX = 100_000
 """A little more than ServiceThread's JOIN_TIME."""
 DUMP_S = 2
+JOINS = "DefaultMessageStore.truncateDirtyFiles"
+"""In the stacks of one that waits so."""
 CONTRACTS = {
     "B": {"allAckInSyncStateSet": "true", "minInSyncReplicas": "1"},
     "C": {"allAckInSyncStateSet": "true", "minInSyncReplicas": "2"},
@@ -91,30 +93,38 @@ class Fleet(Cluster):
     async def wait_whole(self, *, timeout_ms: int = WHOLE_TIMEOUT_MS) -> SyncState:
         """As a cluster's. What the threads of a Java slave that stays out are at is in its log then. Where all brokers are
         Java's it is started anew, and counted: one that registered before its new master had was told the former one's HA
-        address, and follows that for good. Beside a broker of ours it might be ours that keeps it out: it has as long as a
-        thread of Java's waits for another one's end, and that is counted."""
+        address, and follows that for good. Beside a broker of ours it might be ours that keeps it out: only one that cuts its
+        log, and waits for the end of a thread of its own meanwhile, has as long as that may take, and is counted."""
         try:
             return await super().wait_whole(timeout_ms=timeout_ms)
         except WaitExpired:
-            left_out = await self._left_out() & self.layout.java
-            if not left_out:
+            left_out = await self._left_out()
+            if not left_out or not left_out <= self.layout.java:
                 raise
-            await self._dump_threads(left_out)
+            stacks = await self._stacks(left_out)
             if self.layout.java.issuperset(self.layout.broker_names):
                 self.kill(left_out)
                 self.start(left_out)
                 self.restarts.update(left_out)
                 return await super().wait_whole(timeout_ms=timeout_ms)
+            if not all(JOINS in each for each in stacks):
+                raise
         state = await super().wait_whole(timeout_ms=JAVA_JOIN_MS_MAX)
         self.stalls.update(left_out)
         return state
 
-    async def _dump_threads(self, names: Iterable[str]) -> None:
+    async def _stacks(self, names: frozenset[str]) -> list[str]:
+        """Of the threads of each, as its log has them from now on."""
+        logs = [self.log_file(name) for name in names]
+        sizes = [log.stat().st_size for log in logs]
         states = self.states()
         for name in names:
             if (identity := states[name]) is not None:
                 identity.send(signal.SIGQUIT)  # a JVM writes all stacks, and goes on
         await asyncio.sleep(DUMP_S)
+        return [
+            log.read_bytes()[size:].decode(errors="replace") for log, size in zip(logs, sizes, strict=True)
+        ]
 
     async def _left_out(self) -> frozenset[str]:
         """The brokers that are not in the SyncStateSet, while it has a master."""

@@ -204,6 +204,9 @@ def test_a_master_that_stands_still_is_replaced_and_follows_when_it_goes_on(clus
     [drill] = drilled(cluster, Kind.PAUSE, "Paused").drills
     assert drill.new_epoch > drill.old_epoch
     assert drill.new_master != drill.old_master
+    assert drill.marks_ms["detected"] <= drill.marks_ms["elected"], (
+        "its silence was told, and then acted upon"
+    )
 
 
 def test_mastership_is_handed_over_on_command_under_load(cluster: Cluster) -> None:

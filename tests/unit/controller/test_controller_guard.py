@@ -71,6 +71,8 @@ class Brokers:
         self._table = Heartbeats()
         self._connections: dict[tuple[str, int], int] = {}
         self._last = 0
+        self.asked_of: dict[str, None] = {}
+        """Sets of which the silent were to be told."""
         for broker_id in (1, 2):
             self.hear(broker_id, names)
         self.lose(1, names)
@@ -93,8 +95,8 @@ class Brokers:
     def judge_from_now(self) -> None:
         pass
 
-    def tell_silent(self) -> None:
-        pass
+    def tell_silent(self, broker_name: str) -> None:
+        self.asked_of[broker_name] = None
 
     def forget_silent(self) -> None:
         pass
@@ -172,6 +174,7 @@ def test_elections_of_many_sets_are_proposed_together() -> None:
         assert scene.member.undecided == SETS
         scene.member.decide()
         assert scene.masters() == [2] * SETS
+        assert [*scene.brokers.asked_of] == scene.names
 
     play(scenario)
 

@@ -226,6 +226,7 @@ def test_an_operator_reads_once_of_each_broker_that_fell_silent(caplog: pytest.L
     clock.ms = 10_000
     hear(brokers, 2)
     for clock.ms in (10_000, 10_001, 10_002):
-        brokers.tell_silent()
+        brokers.tell_silent("a")
+        brokers.tell_silent("stranger")
     told = [record for record in caplog.records if record.getMessage() == "broker silent"]
     assert [getattr(record, "fields", {}) for record in told] == [{"cluster": "c", "broker": "a", "id": 1}]
