@@ -1,6 +1,7 @@
 """Runs the layers of tests and adds up what they covered.
 
 Tests that are marked `long` are left to a run with --long, which is of these alone: a plain one shows the same in small.
+With --seconds no test begins behind that time: those that were not reached are named, and fail nothing.
 
 A layer is cut into parts, each a pytest run of its own, so that one that dies takes no other with it. Parts of all layers run
 side by side, as many as keep the cores busy: tests that wait for servers run beside tests that work. tests/conftest.py writes
@@ -8,7 +9,9 @@ what a run counted (tests, seeds, faults, skips with their reasons) to the file 
 
 from __future__ import annotations
 
+import argparse
 import json
+import math
 import os
 import subprocess
 import sys
@@ -164,6 +167,7 @@ class Totals:
     skips: Counter[str] = field(default_factory=Counter)
     seconds: Counter[str] = field(default_factory=Counter)
     broken: set[str] = field(default_factory=set)
+    unreached: list[str] = field(default_factory=list)
     cpu_s: float = 0
 
     def add(self, run: Run, cpu_s: float) -> None:
@@ -180,6 +184,7 @@ class Totals:
             tally = json.loads(run.tally.read_text())
             self.counts.update(tally["counts"])
             self.skips.update(tally["skips"])
+            self.unreached += tally["unreached"]
         if (
             run.process.returncode not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
             or not run.tally.exists()
@@ -187,17 +192,19 @@ class Totals:
             self.broken.add(layer)
 
 
-def start(part: Part, long: bool, name: str, folder: Path, opened: ExitStack) -> Run:
+def start(part: Part, long: bool, end_s: float, folder: Path, opened: ExitStack) -> Run:
+    """No test of it begins behind `end_s` of the monotonic clock."""
+    name = f"part-{PARTS.index(part)}"
     said = opened.enter_context((folder / f"{name}.said").open("w+"))
     tally = folder / f"{name}.tally"
     files = folder / f"{name}.files"  # its own: runs side by side would clear away each other's
     command = [sys.executable, "-m", "pytest", *SLOWEST, f"--basetemp={files}", *arguments(part, long)]
-    environment = {**os.environ, "TALLY_FILE": str(tally)}
+    environment = {**os.environ, "TALLY_FILE": str(tally), "BEGIN_UNTIL_S": str(end_s)}
     process = subprocess.Popen(command, env=environment, stdout=said, stderr=said, text=True)
     return Run(part, opened.enter_context(process), said, tally)
 
 
-def run_all(parts: list[Part], long: bool, folder: Path) -> Totals:
+def run_all(parts: list[Part], long: bool, end_s: float, folder: Path) -> Totals:
     """Each starts as soon as there is room for it, in their order."""
     totals, left, running = Totals(), list(parts), dict[int, Run]()
     with ExitStack() as opened:
@@ -206,7 +213,7 @@ def run_all(parts: list[Part], long: bool, folder: Path) -> Totals:
             part = next((part for part in left if part.load <= free), None)
             if part is not None:
                 left.remove(part)
-                run = start(part, long, f"part-{len(left)}", folder, opened)
+                run = start(part, long, end_s, folder, opened)
                 running[run.process.pid] = run
                 continue
             pid, status, used = os.wait4(-1, 0)
@@ -217,33 +224,41 @@ def run_all(parts: list[Part], long: bool, folder: Path) -> Totals:
 
 
 def main(words: list[str]) -> int:
-    long, names = "--long" in words, [word for word in words if word != "--long"]
-    unknown = [name for name in names if name not in LAYERS]
-    if unknown:
-        print(
-            f"unknown layer {unknown[0]}; one of: {' '.join(LAYERS)}; --long: those that a plain run leaves out",
-            file=sys.stderr,
-        )
-        return 2
+    parser = argparse.ArgumentParser(prog="scripts/test", description=__doc__)
+    parser.add_argument("layers", nargs="*", metavar="LAYER", help=f"of {' '.join(LAYERS)}; default: all")
+    parser.add_argument("--long", action="store_true", help="those that a plain run leaves out")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="begin no test behind so many")
+    parser.add_argument("--unreached", type=Path, help="a file for the names of those that did not begin")
+    asked = parser.parse_args(words)
+    if unknown := [name for name in asked.layers if name not in LAYERS]:
+        parser.error(f"unknown layer {unknown[0]}; one of: {' '.join(LAYERS)}")
     began_s = time.monotonic()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        totals = run_all([part for part in PARTS if part.layer in (names or LAYERS)], long, Path(folder))
+        parts = [part for part in PARTS if part.layer in (asked.layers or LAYERS)]
+        totals = run_all(parts, asked.long, began_s + asked.seconds, Path(folder))
+    report(totals, asked.long, time.monotonic() - began_s)
+    if asked.unreached is not None:
+        asked.unreached.write_text("".join(f"{name}\n" for name in sorted(totals.unreached)))
+    return 1 if totals.broken or totals.counts["failed"] else 0
+
+
+def report(totals: Totals, long: bool, seconds: float) -> None:
+    """The last line is the counts of tests."""
     counts = totals.counts
     print("== totals")
     layers = "  ".join(f"{name} {value}" for name, value in sorted(totals.seconds.items()))
-    print(
-        f"seconds: {time.monotonic() - began_s:.0f}, {totals.cpu_s:.0f} of CPU; of parts, side by side: {layers}"
-    )
+    print(f"seconds: {seconds:.0f}, {totals.cpu_s:.0f} of CPU; of parts, side by side: {layers}")
     for what in sorted(set(counts) - {"passed", "failed", "skipped", LEFT}):
         print(f"{what}: {counts[what]}")
     if not long:
         print(f"{counts[LEFT]} left to scripts/test --long")
     for reason, count in sorted(totals.skips.items()):
         print(f"skipped {count}: {reason}")
+    if totals.unreached:
+        print(f"{len(totals.unreached)} not reached in time")
     if totals.broken:
         print(f"broken layers: {' '.join(sorted(totals.broken))}")
     print(f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped", flush=True)
-    return 1 if totals.broken or counts["failed"] else 0
 
 
 if __name__ == "__main__":

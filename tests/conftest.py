@@ -1,4 +1,6 @@
-"""Counts what a run of tests covered: outcomes, skips with their reasons, and what tests add by `tally` (seeds, faults)."""
+"""Counts what a run of tests covered: outcomes, skips with their reasons, and what tests add by `tally` (seeds, faults).
+
+A run that has an end (BEGIN_UNTIL_S, of the monotonic clock) begins no test behind it and names those that it did not reach."""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ import gc
 import json
 import os
 import signal
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -24,6 +27,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 COUNTS: Counter[str] = Counter()
 SKIPS: Counter[str] = Counter()
+UNREACHED: list[str] = []
+BEGIN_UNTIL_S = float(os.environ.get("BEGIN_UNTIL_S", "inf"))
 
 
 @pytest.fixture
@@ -58,6 +63,15 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
+    """True: the test counts as done with, so nobody else runs it."""
+    if time.monotonic() < BEGIN_UNTIL_S:
+        return None
+    UNREACHED.append(item.nodeid)
+    return True
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     report = yield
@@ -78,4 +92,4 @@ def pytest_deselected(items: Sequence[pytest.Item]) -> None:
 def pytest_sessionfinish() -> None:
     path = os.environ.get("TALLY_FILE")
     if path:
-        Path(path).write_text(json.dumps({"counts": COUNTS, "skips": SKIPS}))
+        Path(path).write_text(json.dumps({"counts": COUNTS, "skips": SKIPS, "unreached": UNREACHED}))
