@@ -16,6 +16,7 @@ from controller.decision import Decision
 from controller.electpolicy import LiveReport
 from controller.events import AlterSyncStateSet, ApplyBrokerId, CleanBrokerData, ElectMaster, Event, encode
 from controller.heartbeats import Heartbeats, Liveness
+from controller.holdings import Held, Holdings, Report
 from controller.livebrokers import LiveBrokers
 from controller.runner import Busy, CommandRunner
 from controller.state import Replicas, ReplicasState, SyncState
@@ -435,6 +436,20 @@ def judged_for_good(self: ScriptedBroker, sending: Any, code: int | None = None)
     if code in FENCED:
         self.asked_for.clear()
     judged(self, sending, code)
+
+
+# Reports of what brokers hold
+
+heard = Holdings.heard
+
+
+@bug("older-connection-reports", Holdings, "heard")
+def over_whichever_connection(
+    self: Holdings, key: Any, connection: int, report: Report, *, member: bool
+) -> Held | None:
+    """M5: a report over an older connection, of before the log was emptied, clears the broker that is missing something."""
+    newest = max(connection, self._of[key].connection if key in self._of else 0)
+    return heard(self, key, newest, report, member=member)
 
 
 # Snapshots

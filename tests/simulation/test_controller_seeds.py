@@ -21,6 +21,8 @@ FOUND_BY_UNIT = {
     "::test_who_is_eligible_and_comes_back_with_an_older_log_lacks_what_it_held",
     "operator-elects-who-may-lack": "controller/test_controller_eligibility.py"
     "::test_an_operator_designates_one_that_may_lack_something_only_once_nobody_better_lives",
+    "older-connection-reports": "controller/test_controller_holdings.py"
+    "::test_a_late_heartbeat_of_before_an_emptied_log_makes_up_for_nothing",
     "who-cannot-lead-is-able": "controller/test_controller_eligibility.py"
     "::test_a_damaged_log_leads_before_one_that_cannot_and_after_one_that_is_sound",
 }

@@ -176,3 +176,21 @@ def test_nor_does_it_hide_what_was_lost_before_or_a_failed_sync() -> None:
     asyncio.run(mark.open())
     asyncio.run(mark.sync_failed())
     assert opened(files, "boot 2").may_lack
+
+
+def test_a_sync_that_failed_counts_though_the_log_caught_up_and_only_what_was_on_disk_was_acknowledged() -> (
+    None
+):
+    """The kernel may keep pages that no disk has: they are gone with the machine, whatever later syncs say."""
+    files = Files()
+    mark = KeptMemoryMark(files, "boot 1", acks_flushed=True)
+    asyncio.run(mark.open())
+    asyncio.run(mark.sync_failed())
+    asyncio.run(mark.level())
+    assert not mark.may_lack
+    again = KeptMemoryMark(files, "boot 1", acks_flushed=True)
+    asyncio.run(again.open())
+    assert again.sync_failed_before and not again.may_lack, "the process alone ended"
+    power_cut = KeptMemoryMark(files, "boot 2", acks_flushed=True)
+    asyncio.run(power_cut.open())
+    assert power_cut.may_lack and not power_cut.sync_failed_before

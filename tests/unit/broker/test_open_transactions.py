@@ -299,6 +299,20 @@ def test_commits_are_looked_for_from_the_last_record_that_tells_what_is_done() -
     assert min(log.looks) == told.physical_offset < newest.physical_offset
 
 
+def test_behind_a_full_record_of_what_is_done_commits_are_looked_for_before_it() -> None:
+    """The broker that wrote it may have died before the next one: a commit that neither names would be carried out twice."""
+    bench = Bench()
+    log = bench.log
+    log.half(b"open")
+    named, unnamed = log.half(b"named"), log.half(b"unnamed")
+    log.commit(named)
+    log.commit(unnamed)
+    log._append(MessageToStore(OP_HALF_TOPIC, 0, b"1," * 2_048, b"TAGS\x01d\x02"))
+    bench.clock.ms += 10_000
+    log.done(named)
+    assert bench.lead() == [0]
+
+
 def test_nothing_is_known_before_all_of_the_log_is_confirmed() -> None:
     bench = Bench()
     bench.log.half(b"a")

@@ -131,6 +131,24 @@ async def test_what_a_connected_slave_still_reads_stays_within_the_reserve(s: Sc
 
 
 @scene
+async def test_what_is_wanted_since_it_was_decided_stays(s: Scene) -> None:
+    """A slave connects, a message is delayed, a transaction begins while queues are raised, before anything is deleted."""
+    raise_min = s.store.trimming._queues.raise_min
+    s.hour = 4
+    for wanted in ("read_from", "undelivered", "open_half"):
+
+        async def wanted_meanwhile(log_min: int, wanted: str = wanted) -> None:
+            await raise_min(log_min)
+            setattr(s, wanted, 2 * SEGMENT + 7)
+
+        s.store.trimming._queues.raise_min = wanted_meanwhile  # type: ignore[method-assign]
+        assert await s.clean() == 0, wanted
+        setattr(s, wanted, None)
+    s.store.trimming._queues.raise_min = raise_min  # type: ignore[method-assign]
+    assert await s.clean() == 5 * SEGMENT
+
+
+@scene
 async def test_delayed_messages_stay_until_they_are_delivered(s: Scene) -> None:
     s.hour, s.undelivered = 4, 2 * SEGMENT + 7
     assert await s.clean() == 2 * SEGMENT

@@ -135,6 +135,16 @@ def test_many_done_halves_share_records() -> None:
     assert done_offsets(b"1,x,,-5,99999999999999999999,7") == [1, 7]
 
 
+def test_the_last_record_of_done_halves_is_never_a_full_one() -> None:
+    """A full one says nothing of what is behind it: more may have been meant to follow (TransactionalMessageServiceImpl)."""
+    filled = range(1_000_000, 1_000_000 + 4_096 // len("1000000,"))
+    messages = done_records(filled, HOST, 1)
+    assert [len(message.body) for message in messages] == [4_088, 8]
+    assert [offset for each in messages for offset in done_offsets(bytes(each.body))] == list(filled)
+    (less,) = done_records(filled[1:], HOST, 1)
+    assert len(less.body) == 4_088
+
+
 def test_the_order_of_a_map_with_more_pairs_than_buckets() -> None:
     assert list(in_java_order({"TAGS": "d", "WAIT": "true"}, 16)) == ["WAIT", "TAGS"]
     # as JDK 17 prints a HashMap of these, made with its own 16 buckets

@@ -141,6 +141,16 @@ def test_a_heartbeat_over_an_older_connection_counts_for_nothing() -> None:
     table.hear(ONE, 2, 900)
     assert table.hear(ONE, 1, 0, epoch=-1) is None
     assert table.lacking == frozenset()
+    assert table.hear(ONE, 2, 0, epoch=-1) is None, "the newer connection does not begin again"
+
+
+def test_a_late_heartbeat_of_before_an_emptied_log_makes_up_for_nothing() -> None:
+    table = Table()
+    table.hear(ONE, 1, 900)
+    table.hear(ONE, 2, 0, epoch=-1)
+    assert table.hear(ONE, 1, 1_000) is None
+    assert table.lacking == {ONE}
+    assert table.hear(ONE, 2, 950) is None and table.lacking == frozenset(), "what it held confirmed was 900"
 
 
 def test_an_end_that_was_not_said_is_not_an_empty_log() -> None:

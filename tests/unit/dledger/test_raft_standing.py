@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from dledger.actions import PersistThenSend, Reply, Role, Send, TransferFailed, Vote
 from dledger.disklane import DiskLane
 from dledger.messages import (
@@ -14,6 +16,8 @@ from dledger.messages import (
     StandingRequest,
     StandingResponse,
     TransferRequest,
+    VoteRequest,
+    VoteResult,
 )
 from dledger.progress import FORMER_SESSIONS_MAX
 from dledger.raft import Raft
@@ -42,6 +46,17 @@ def test_a_newcomers_disk_makes_no_majority_where_the_leaders_own_is_slow() -> N
     assert leader.committed_index == -1 and leader.durable_index == -1
     leader.receive("c", acknowledged(0, 7, newcomer=False), 620)
     assert leader.committed_index == 0 and leader.durable_index == -1
+
+
+@pytest.mark.parametrize("pre_vote", [True, False])
+def test_a_newcomer_gives_no_vote_however_complete_the_candidates_log_is(pre_vote: bool) -> None:
+    """It may have voted in this term before its disk was emptied."""
+    newcomer = core("c", vote=NEW)
+    request = VoteRequest(5, 9, 4, pre_vote=pre_vote)
+    assert newcomer.on_vote_request("a", request) is VoteResult.REJECT_NEWCOMER
+    assert newcomer.voted_for is None
+    member = core("c", vote=Vote(0))
+    assert member.on_vote_request("a", request) is VoteResult.ACCEPT
 
 
 def test_what_an_earlier_life_acknowledged_late_counts_for_no_later_one() -> None:

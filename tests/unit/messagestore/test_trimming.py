@@ -354,3 +354,27 @@ async def test_a_log_that_ends_with_the_segment_that_is_to_go_keeps_it(
     assert await store.begin_at(2 * SEGMENT, always) == Trimmed(0, 0, 0)
     assert (store.min_offset(), store.max_offset()) == (0, 2 * SEGMENT)
     await store.stop()
+
+
+@in_loop
+async def test_a_log_whose_end_is_being_cut_keeps_its_beginning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cut that waits for the disk has its end chosen: it may lie below what would become the beginning."""
+    store = await filled(tmp_path)
+    may_cut, cuts = asyncio.Event(), asyncio.Event()
+    announce = store._saved.announce_cut
+
+    async def announced(offset: int) -> None:
+        cuts.set()
+        await may_cut.wait()
+        await announce(offset)
+
+    monkeypatch.setattr(store._saved, "announce_cut", announced)
+    cut = asyncio.ensure_future(store.truncate(SEGMENT))
+    await cuts.wait()
+    assert await store.begin_at(2 * SEGMENT, always) == Trimmed(0, 0, 0)
+    may_cut.set()
+    await cut
+    assert (store.min_offset(), store.max_offset()) == (0, SEGMENT)
+    await store.stop()
