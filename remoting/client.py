@@ -17,14 +17,13 @@ from remoting.codes import ResponseCode
 from remoting.command import RemotingCommand
 from remoting.connections import Connections
 from remoting.errors import ConnectFailed, ConnectionLost, NotSent
-from remoting.frame import FRAME_BYTES_MAX, HEADER_BYTES_MAX
+from remoting.frame import FRAME_BYTES_MAX
 from remoting.limits import Limits
 from remoting.peer import Peer
 from remoting.router import Router
 
 CLIENT_LIMITS = Limits(
     header_bytes_max=FRAME_BYTES_MAX - 8,  # a batch's reply names each message in its header
-    asked_header_bytes_max=HEADER_BYTES_MAX,  # what our servers read
     reads_on=True,
 )
 

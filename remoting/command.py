@@ -47,6 +47,8 @@ class RemotingCommand:
     serialize_type: int = JSON
     behind: Sequence[Body] = ()
     """More of the body of a command that is to be sent, piece by piece, so that nobody joins what is large."""
+    unread: str = ""
+    """Why `ext` and `remark` were not read: the header is too big. Such a request is answered with an error."""
 
     @property
     def is_oneway(self) -> bool:

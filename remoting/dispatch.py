@@ -13,7 +13,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from mqruntime.log import fields
-from remoting.codes import ResponseCode
+from remoting.codes import RequestCode, ResponseCode
 from remoting.command import ONEWAY_BIT, RESPONSE_BIT, RemotingCommand
 from remoting.errors import BodyError, HeaderError
 from remoting.fastjson import FastJsonError
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 OVERLOADED = "[OVERLOAD]system busy, start flow control for a while"
+SENDS = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
 REFUSALS = (HeaderError, BodyError, FastJsonError)  # the sender's fault, so not worth a traceback
 
 
@@ -47,6 +48,10 @@ class Dispatcher:
         at, end = 0, len(commands)
         while at < end and not peer.closed:
             command = commands[at]
+            if command.unread:
+                _answer_unread(peer, command, replies)
+                at += 1
+                continue
             if command.flag & RESPONSE_BIT:
                 peer.resolve(_with_own_body(command))
                 at += 1
@@ -164,7 +169,19 @@ def _close(result: Awaitable[Reply]) -> None:
 def _belongs(
     command: RemotingCommand, batch_handlers: dict[int, BatchHandler], handler: BatchHandler
 ) -> bool:
-    return not command.flag & RESPONSE_BIT and batch_handlers.get(command.code) is handler
+    wanted = not command.flag & RESPONSE_BIT and not command.unread
+    return wanted and batch_handlers.get(command.code) is handler
+
+
+def _answer_unread(peer: Peer, command: RemotingCommand, replies: list[RemotingCommand]) -> None:
+    """A header that is too big is its own request's fault: whatever else the connection carries is served."""
+    why = f"{command.unread}; send less in it"
+    if command.flag & RESPONSE_BIT:
+        peer.resolve(RemotingCommand(ResponseCode.SYSTEM_ERROR, command.opaque, RESPONSE_BIT, why))
+    elif not command.is_oneway:
+        is_send = command.code in SENDS  # properties of 32,767 bytes would have had room
+        code = ResponseCode.MESSAGE_ILLEGAL if is_send else ResponseCode.SYSTEM_ERROR
+        replies.append(command.reply(code, why))
 
 
 def _with_own_body(command: RemotingCommand) -> RemotingCommand:

@@ -28,11 +28,12 @@ _ESCAPES = {
 }  # fmt: skip
 _HEX4 = re.compile(r"[0-9a-fA-F]{4}")
 _HEX2 = re.compile(r"[0-9a-fA-F]{2}")
+_LONE_SURROGATE = re.compile("[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]")
 _WORDS = {"true": True, "false": False, "null": None}
 
 
 class FastJsonError(ValueError):
-    """Text that neither JSON nor the dialect allows; `position` counts characters (bytes when not UTF-8)."""
+    """Text that neither JSON nor the dialect allows; `position` counts characters."""
 
     def __init__(self, why: str, position: int) -> None:
         super().__init__(f"{why} at {position}")
@@ -42,6 +43,7 @@ class FastJsonError(ValueError):
 
 def loads(data: bytes | bytearray | memoryview | str, *, dialect_max: int | None = None) -> Any:
     """The value that `data` holds; strict JSON takes a fast path, of anything else at most `dialect_max` bytes are read.
+    Bytes that are not UTF-8 become U+FFFD, as Java's `new String(bytes, UTF_8)` has it.
 
     Keys are strings: integer keys in decimal, an object used as key as its JSON text with sorted keys, so
     that both forms of a map keyed by MessageQueue read alike (`object_key`). Raises FastJsonError.
@@ -50,15 +52,17 @@ def loads(data: bytes | bytearray | memoryview | str, *, dialect_max: int | None
         return orjson.loads(data)
     except orjson.JSONDecodeError:
         pass
+    if not isinstance(data, str) and "\ufffd" in (text := str(data, "utf-8", "replace")):
+        try:
+            return orjson.loads(text)
+        except orjson.JSONDecodeError:
+            data = text
     if dialect_max is not None and len(data) > dialect_max:
         raise FastJsonError(
             f"{len(data)} bytes that are not strict JSON, of which {dialect_max} are read,", 0
         )
     if not isinstance(data, str):
-        try:
-            data = str(data, "utf-8")
-        except UnicodeDecodeError as error:
-            raise FastJsonError("not UTF-8", error.start) from None
+        data = str(data, "utf-8", "replace")
     reader = _Reader(data)
     value = reader.value(reader.skip(0), 0)
     end = reader.skip(reader.position)
@@ -189,7 +193,7 @@ class _Reader:
             char = self.peek(at)
             if char == quote:
                 self.position = at + 1
-                return _joined(parts, at)
+                return _joined(parts)
             if char != "\\":
                 raise FastJsonError(
                     "string does not end" if not char else "control character in a string", at
@@ -209,15 +213,12 @@ class _Reader:
         return _ESCAPES[char], at + 1
 
 
-def _joined(parts: list[str], at: int) -> str:
-    """The string of `parts`, its surrogate pairs combined; a lone surrogate is no character at all."""
+def _joined(parts: list[str]) -> str:
+    """The string of `parts`, its surrogate pairs combined; a lone surrogate is `?`, which is how Java encodes one."""
     text = "".join(parts)
     try:
         text.encode()
         return text
     except UnicodeEncodeError:
         pass
-    try:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16")
-    except UnicodeDecodeError:
-        raise FastJsonError("lone surrogate in a string", at) from None
+    return _LONE_SURROGATE.sub("?", text).encode("utf-16", "surrogatepass").decode("utf-16")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from remoting.command import Body, RemotingCommand
 from remoting.errors import FrameError
-from remoting.headercodec import decode_header, encode_header
+from remoting.headercodec import decode_header, encode_header, unread_header
 
 if TYPE_CHECKING:
     from nativepath.native import Sends
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     ReadSends = Callable[[memoryview, int, int, int, int], Sends | None]
 
 FRAME_BYTES_MAX = 16 * 1024 * 1024  # with the length field, as in Java's decoder
-HEADER_BYTES_MAX = 64 * 1024
+HEADER_BYTES_MAX = 1024 * 1024
+"""Of a request that is read; properties of 32,767 bytes may take 196,602 in JSON."""
 LENGTH = Struct(">I")
 START = Struct(">II")
 BUFFER_BYTES_FIRST = 512  # of a connection that says little; a controller has thousands of them
@@ -61,7 +62,8 @@ def commands_in(view: memoryview) -> list[RemotingCommand]:
 
 
 class FrameReader:
-    """A receive buffer and the frames in it.
+    """A receive buffer and the frames in it. A header above `header_bytes_max` is left `unread`; where every frame's may be read,
+    what takes long to read is read, too.
 
     A connection lets its transport fill `buffer()` and then calls `filled(n)`; tests and tools call
     `receive(data)`.
@@ -73,6 +75,7 @@ class FrameReader:
         self.failure: FrameError | None = None
         self._frame_bytes_max = frame_bytes_max
         self._header_bytes_max = header_bytes_max
+        self._bounded = header_bytes_max < frame_bytes_max - START.size
         self._view = memoryview(bytearray(BUFFER_BYTES_FIRST))
         self._begin = 0  # of the first byte not yet read as a frame
         self._end = 0  # of the bytes received
@@ -158,12 +161,15 @@ class FrameReader:
                 header_end, frame_end = at + 8 + header_bytes, at + frame_bytes
                 if header_end > frame_end:
                     raise FrameError(f"header of {header_bytes} bytes in a frame of {frame_bytes}")
-                if header_bytes > self._header_bytes_max:
-                    raise FrameError(f"header of {header_bytes} bytes; {self._header_bytes_max} are allowed")
                 if frame_end > end:
                     break
                 if header_bytes:  # a frame without header is dropped, as Java does
-                    command = decode_header(word >> 24, view[at + 8 : header_end])
+                    header = view[at + 8 : header_end]
+                    if header_bytes > self._header_bytes_max:
+                        why = f"a header of {header_bytes} bytes; {self._header_bytes_max} are read"
+                        command = unread_header(word >> 24, header, why)
+                    else:
+                        command = decode_header(word >> 24, header, bounded=self._bounded)
                     if header_end < frame_end:
                         command.body = view[header_end:frame_end]
                     commands.append(command)

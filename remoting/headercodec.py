@@ -2,11 +2,12 @@
 
 Either may stand on any frame, in both directions; only the type byte of the frame tells. We write JSON
 unless the command asks otherwise. Invariant: a decoded header has string ext values and Java-sized
-integers, or FrameError. Pure.
+integers, or FrameError. Bytes that are not UTF-8 become U+FFFD, as Java reads them. Pure.
 """
 
 from __future__ import annotations
 
+import re
 from struct import Struct
 from typing import Any
 
@@ -38,6 +39,18 @@ KEY_SIZE = Struct(">h")
 
 I32_MIN, I32_MAX = I32_RANGE.low, I32_RANGE.high
 
+FREELY_READ_BYTES = 64 * 1024
+"""Headers up to this size are read whatever is in them."""
+PIECES_MAX = 40_000
+"""Members and elements of a larger JSON header: each takes up to 1 us, and properties of 32,767 bytes may be nothing but commas."""
+ENTRIES_MAX = 10_000  # of a ROCKETMQ header: each takes up to 3 us
+LOOKED_AT_BYTES = 1_024
+"""At either end of a header that is not read: the members around extFields are there."""
+_MEMBERS = {
+    name: re.compile(rb'[{,]\s*"%s"\s*:\s*"?(-?[0-9]{1,10})"?\s*(?=[,}])' % name.encode())
+    for name in ("code", "opaque", "flag")
+}
+
 
 def encode_header(command: RemotingCommand) -> bytes:
     """The header's bytes in the encoding that `command.serialize_type` names."""
@@ -47,13 +60,33 @@ def encode_header(command: RemotingCommand) -> bytes:
     return _encode_rocketmq(command)
 
 
-def decode_header(serialize_type: int, header: memoryview) -> RemotingCommand:
-    """The command of `header`, without body. Raises FrameError."""
+def decode_header(serialize_type: int, header: memoryview, *, bounded: bool = True) -> RemotingCommand:
+    """The command of `header`, without body. Where it is `bounded`, what takes long to read is left `unread`. Raises
+    FrameError."""
     if serialize_type == JSON:
-        return _decode_json(header)
+        return _decode_json(header, bounded)
     if serialize_type == ROCKETMQ:
-        return _decode_rocketmq(header)
+        return _decode_rocketmq(header, bounded)
     raise FrameError(f"unknown header serialize type {serialize_type}")
+
+
+def unread_header(serialize_type: int, header: memoryview, why: str) -> RemotingCommand:
+    """The command of a header that is too big to be read: who asks what, for the error that answers it. Raises FrameError."""
+    if serialize_type == ROCKETMQ and len(header) >= FIXED.size:
+        code, _, version, opaque, flag, _ = FIXED.unpack_from(header)
+        return RemotingCommand(code, opaque, flag, version=version, serialize_type=ROCKETMQ, unread=why)
+    if serialize_type != JSON:
+        raise FrameError(f"unknown header serialize type {serialize_type}")
+    head, tail = bytes(header[:LOOKED_AT_BYTES]), bytes(header[-LOOKED_AT_BYTES:])
+    found: dict[str, int] = {}
+    for name, pattern in _MEMBERS.items():
+        before, behind = pattern.search(head), [*pattern.finditer(tail)]
+        match = before if name == "code" or not behind else behind[-1]
+        if match is not None:
+            found[name] = _i32(name, int(match[1]))
+    if "code" not in found or "opaque" not in found:
+        raise FrameError(f"{why}, and its code and opaque are not at its ends")
+    return RemotingCommand(found["code"], found["opaque"], found.get("flag", 0), unread=why)
 
 
 def _encode_json(command: RemotingCommand) -> bytes:
@@ -71,12 +104,17 @@ def _encode_json(command: RemotingCommand) -> bytes:
     return orjson.dumps(fields)
 
 
-def _decode_json(header: memoryview) -> RemotingCommand:
+def _decode_json(header: memoryview, bounded: bool) -> RemotingCommand:
+    if bounded and len(header) > FREELY_READ_BYTES:
+        data = bytes(header)
+        pieces = sum(map(data.count, (b",", b"[", b"{")))
+        if pieces > PIECES_MAX:
+            return unread_header(JSON, header, f"a header of {len(data)} bytes in {pieces} pieces")
     try:
         fields = orjson.loads(header)
     except orjson.JSONDecodeError:
         try:
-            fields = fastjson.loads(header)
+            fields = fastjson.loads(header, dialect_max=FREELY_READ_BYTES)
         except fastjson.FastJsonError as error:
             raise FrameError(f"header is not JSON: {error}") from None
     if type(fields) is not dict:
@@ -155,7 +193,7 @@ def _encode_rocketmq(command: RemotingCommand) -> bytes:
     return b"".join((fixed, remark, SIZE.pack(len(ext)), ext))
 
 
-def _decode_rocketmq(header: memoryview) -> RemotingCommand:
+def _decode_rocketmq(header: memoryview, bounded: bool) -> RemotingCommand:
     size = len(header)
     if size < FIXED.size + SIZE.size:
         raise FrameError(f"ROCKETMQ header of {size} bytes is too short")
@@ -163,21 +201,20 @@ def _decode_rocketmq(header: memoryview) -> RemotingCommand:
     remark_end = FIXED.size + remark_size
     if remark_size < 0 or remark_end + SIZE.size > size:
         raise FrameError(f"remark of {remark_size} bytes does not fit the header")
-    try:
-        remark = str(header[FIXED.size : remark_end], "utf-8") if remark_size else None
-        (ext_size,) = SIZE.unpack_from(header, remark_end)
-        at = remark_end + SIZE.size
-        if ext_size < 0 or at + ext_size != size:
-            raise FrameError(f"ext section of {ext_size} bytes does not end with the header")
-        ext: dict[str, str] = {}
-        while at < size:
-            key_end = _end(header, KEY_SIZE, at, size)
-            key = str(header[at + KEY_SIZE.size : key_end], "utf-8")
-            value_end = _end(header, SIZE, key_end, size)
-            ext[key] = str(header[key_end + SIZE.size : value_end], "utf-8")
-            at = value_end
-    except UnicodeDecodeError:
-        raise FrameError("header text is not UTF-8") from None
+    remark = str(header[FIXED.size : remark_end], "utf-8", "replace") if remark_size else None
+    (ext_size,) = SIZE.unpack_from(header, remark_end)
+    at = remark_end + SIZE.size
+    if ext_size < 0 or at + ext_size != size:
+        raise FrameError(f"ext section of {ext_size} bytes does not end with the header")
+    ext: dict[str, str] = {}
+    while at < size:
+        key_end = _end(header, KEY_SIZE, at, size)
+        key = str(header[at + KEY_SIZE.size : key_end], "utf-8", "replace")
+        value_end = _end(header, SIZE, key_end, size)
+        ext[key] = str(header[key_end + SIZE.size : value_end], "utf-8", "replace")
+        at = value_end
+        if bounded and len(ext) > ENTRIES_MAX:
+            return unread_header(ROCKETMQ, header, f"a header of more than {ENTRIES_MAX} entries")
     name = LANGUAGES[language if language < len(LANGUAGES) else OTHER_LANGUAGE]
     return RemotingCommand(code, opaque, flag, remark, ext, None, name, version, ROCKETMQ)
 

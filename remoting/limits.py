@@ -17,7 +17,6 @@ class Limits:
 
     frame_bytes_max: int = FRAME_BYTES_MAX
     header_bytes_max: int = HEADER_BYTES_MAX
-    asked_header_bytes_max: int = FRAME_BYTES_MAX  # of our own requests; the other end ends the connection
     unsent_bytes_high: int = 1 << 20
     unsent_bytes_max: int = 64 << 20
     reads_on: bool = False  # for who mostly asks: were both ends to stop reading, neither would go on

@@ -18,7 +18,7 @@ from mqruntime.log import fields
 from remoting.command import ONEWAY_BIT, Body, RemotingCommand
 from remoting.deadlines import Deadlines
 from remoting.errors import CallTimeout, ConnectionLost, FrameTooLong, NotSent
-from remoting.frame import FRAME_BYTES_MAX, START, FrameReader, encode
+from remoting.frame import FRAME_BYTES_MAX, FrameReader, encode
 from remoting.limits import Limits
 
 if TYPE_CHECKING:
@@ -262,14 +262,11 @@ class Peer(asyncio.BufferedProtocol):
     def _frame_of(self, command: RemotingCommand) -> list[Body]:
         """Its frame, if the other end reads such a one. Raises FrameTooLong."""
         frame = encode(command)
-        header_bytes, frame_bytes = len(frame[0]) - START.size, sum(map(len, frame))
-        if header_bytes > self._limits.asked_header_bytes_max:
-            why = f"a header of {header_bytes} bytes; {self._limits.asked_header_bytes_max} are allowed"
-        elif frame_bytes > FRAME_BYTES_MAX:
-            why = f"a frame of {frame_bytes} bytes; {FRAME_BYTES_MAX} are allowed"
-        else:
+        frame_bytes = sum(map(len, frame))
+        if frame_bytes <= FRAME_BYTES_MAX:
             return frame
-        raise FrameTooLong(self.remote_address, f"request {command.code} was not sent: {why}")
+        why = f"request {command.code} was not sent: a frame of {frame_bytes} bytes; {FRAME_BYTES_MAX} are allowed"
+        raise FrameTooLong(self.remote_address, why)
 
     def _send_request(self, command: RemotingCommand, frame: list[Body]) -> None:
         self.write(frame)

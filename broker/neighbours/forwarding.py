@@ -361,7 +361,7 @@ def _let_go(turn: asyncio.Future[None]) -> None:
 
 
 def _size(commands: list[RemotingCommand]) -> int:
-    """Of bodies and headers; those may have 64 KiB."""
+    """Of bodies and headers; those may have 1 MiB."""
     bodies = sum(len(command.body) for command in commands if command.body is not None)
     return bodies + sum(len(key) + len(value) for command in commands for key, value in command.ext.items())
 

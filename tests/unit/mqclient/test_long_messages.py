@@ -20,8 +20,9 @@ def test_properties_of_the_greatest_length_are_sent() -> None:
     namesrv, broker = cluster(stored_as())
 
     async def scenario(client: Client) -> None:
-        sent = {"a": "x" * (PROPERTIES_BYTES - OF_A_SEND)}
-        assert (await client.producer("PG").send("T", b"x", properties=sent)).acknowledged
+        for filler in "x\x03":  # the second takes six bytes each in a JSON header
+            sent = {"a": filler * (PROPERTIES_BYTES - OF_A_SEND)}
+            assert (await client.producer("PG").send("T", b"x", properties=sent)).acknowledged
 
     with_servers(namesrv, broker)(scenario)
 
@@ -31,7 +32,6 @@ def test_properties_of_the_greatest_length_are_sent() -> None:
     [
         ({"a": "x" * (PROPERTIES_BYTES - OF_A_SEND + 1)}, "properties of 32768 bytes; 32767 are allowed"),
         ({"a": "é" * 20_000}, "properties of 400.. bytes; 32767 are allowed"),
-        ({f"{n:03x}": "1" for n in range(4_000)} | {"b": "x" * 8_000}, "a header of .* bytes; 65536 are"),
     ],
 )
 def test_properties_that_are_too_long_do_not_leave(properties: dict[str, str], why: str) -> None:
@@ -41,9 +41,8 @@ def test_properties_that_are_too_long_do_not_leave(properties: dict[str, str], w
         producer = client.producer("PG")
         with pytest.raises(MessageTooLong, match=why):
             await producer.send("T", b"x", properties=properties, patience_ms=60_000)
-        if why.startswith("properties"):
-            with pytest.raises(MessageTooLong, match=why):
-                await producer.send_batch("T", [OutgoingMessage(b"x", properties)], patience_ms=60_000)
+        with pytest.raises(MessageTooLong, match=why):
+            await producer.send_batch("T", [OutgoingMessage(b"x", properties)], patience_ms=60_000)
 
     with_servers(namesrv, broker)(scenario)
     assert not broker.asked

@@ -71,7 +71,7 @@ def test_an_object_as_key_reads_like_its_text_as_key() -> None:
     "text",
     [
         "", "{", "[", '{"a"', '{"a":', '{"a":1', "{a:b}", "{1.5:2}", '{"a":1}}', "'", "'\\", "'\\u12", "{a:NaN}",
-        "{a:'\n'}", "{a:'\\ud800'}", "{a:01}", "{a:+1}", "{:1}", "{a:'\\q'}",
+        "{a:'\n'}", "{a:01}", "{a:+1}", "{:1}", "{a:'\\q'}",
     ],
 )  # fmt: skip
 def test_broken_text_is_an_error_of_the_reader_s_own(text: str) -> None:

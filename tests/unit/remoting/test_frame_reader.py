@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remoting.command import JSON, ROCKETMQ, RemotingCommand
-from remoting.frame import BUFFER_BYTES_KEPT, FRAME_BYTES_MAX, FrameReader, encode
+from remoting.frame import BUFFER_BYTES_KEPT, FRAME_BYTES_MAX, HEADER_BYTES_MAX, FrameReader, encode
 
 JSON_HEADER = b'{"code":105,"opaque":7}'
 
@@ -136,7 +136,10 @@ HOSTILE = {
     "length over the limit": (FRAME_BYTES_MAX - 3).to_bytes(4, "big") + bytes(8),
     "length 2^31-1": (2**31 - 1).to_bytes(4, "big"),
     "header beyond the frame": frame(JSON_HEADER)[:4] + (100).to_bytes(4, "big") + JSON_HEADER,
-    "header of 65 KiB": frame(b'{"code":1,"remark":"' + b"x" * 66_000 + b'"}'),
+    "header that is not read, without an opaque": frame(
+        b'{"code":1,"remark":"' + b"x" * HEADER_BYTES_MAX + b'"}'
+    ),
+    "header that is not read, cut": frame(bytes(2 + HEADER_BYTES_MAX)),
     "serialize type 2": frame(JSON_HEADER, serialize_type=2),
     "serialize type 255": frame(JSON_HEADER, serialize_type=255),
     "TLS hello": bytes.fromhex("16030100c8010000c40303") + bytes(50),
@@ -152,14 +155,11 @@ HOSTILE = {
     "code with underscore": frame(b'{"code":"1_0"}'),
     "code true": frame(b'{"code":true}'),
     "NaN": frame(b'{"code":NaN}'),
-    "lone surrogate": frame(b'{"code":1,"remark":"\\ud800"}'),
-    "invalid UTF-8": frame(b'{"code":1,"remark":"\xff"}'),
     "array": frame(b"[1,2]"),
     "ext is an array": frame(b'{"code":1,"extFields":["a"]}'),
     "cut": frame(b'{"code":1'),
     "remark negative": frame(rocketmq_header(remark_size=-1), serialize_type=ROCKETMQ),
     "remark too long": frame(rocketmq_header(remark_size=2**31 - 1), serialize_type=ROCKETMQ),
-    "remark not UTF-8": frame(rocketmq_header(b"\xff"), serialize_type=ROCKETMQ),
     "key negative": frame(rocketmq_header(ext=b"\xff\xff" + bytes(20)), serialize_type=ROCKETMQ),
     "key too long": frame(rocketmq_header(ext=b"\x7f\xffabc"), serialize_type=ROCKETMQ),
     "value negative": frame(rocketmq_header(ext=b"\x00\x01a\xff\xff\xff\xff"), serialize_type=ROCKETMQ),
@@ -178,6 +178,61 @@ def test_malformed_bytes_are_a_typed_failure_and_yield_no_command(name: str, ste
     for at in range(0, len(data), step):
         assert reader.receive(data[at : at + step]) == []
     assert reader.failure is not None
+
+
+JAVA_READS = {
+    "a lone surrogate": (frame(b'{"code":1,"remark":"a\\ud800b"}'), "a?b"),
+    "two lone surrogates": (frame(b'{"code":1,"remark":"\\ude00\\ud83d\\ude00\\ud83d"}'), "?\U0001f600?"),
+    "JSON that is not UTF-8": (frame(b'{"code":1,"remark":"a\xffb"}'), "a\ufffdb"),
+    "a dialect that is not UTF-8": (frame(b"{code:1,remark:'a\xffb'}"), "a\ufffdb"),
+    "a remark that is not UTF-8": (frame(rocketmq_header(b"a\xffb"), serialize_type=ROCKETMQ), "a\ufffdb"),
+}
+
+
+@pytest.mark.parametrize("name", JAVA_READS)
+def test_text_that_is_no_text_is_read_as_java_reads_it(name: str) -> None:
+    data, remark = JAVA_READS[name]
+    reader = FrameReader()
+    assert [command.remark for command in reader.receive(data)] == [remark]
+    assert reader.failure is None
+
+
+MUCH = HEADER_BYTES_MAX + 1
+UNREAD = {
+    "its size, as Java writes it": (
+        b'{"code":310,"extFields":{"i":"' + rb",\"opaque\":9,\"code\":8," + b"x" * MUCH + b'"},"flag":2,"opaque":7}', 2
+    ),
+    "its size, all in front": (b'{"flag": 2, "opaque" :7,"code":310,"extFields":{"i":"' + b"x" * MUCH + b'"}}', 2),
+    "its size, without a flag": (b'{"code":310,"opaque":"7","extFields":{"i":"' + b"x" * MUCH + b'"}}', 0),
+    "its lists": (b'{"code":310,"opaque":7,"x":[' + b"[]," * 40_000 + b"1]}", 0),
+    "its members": (b'{"code":310,"opaque":7,' + b'"a":1,' * 40_001 + b'"b":1}', 0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNREAD)
+def test_a_header_that_takes_long_to_read_is_left_unread_and_ends_no_connection(name: str) -> None:
+    header, flag = UNREAD[name]
+    reader = FrameReader()
+    big, next_one = reader.receive(frame(header, b"body") + frame(JSON_HEADER))
+    assert (big.code, big.opaque, big.flag, big.ext, big.body) == (310, 7, flag, {}, b"body")
+    assert big.unread.startswith(f"a header of {len(header)} bytes")
+    assert (next_one.opaque, next_one.unread, reader.failure) == (7, "", None)
+
+
+def test_a_rocketmq_header_that_takes_long_to_read_is_left_unread() -> None:
+    many = b"".join(entry(b"%d" % number, b"") for number in range(10_001))
+    for ext in (many, entry(b"i", bytes(MUCH))):
+        reader = FrameReader()
+        (command,) = reader.receive(frame(rocketmq_header(ext=ext), serialize_type=ROCKETMQ))
+        assert (command.code, command.opaque, command.ext) == (105, 7, {})
+        assert command.unread
+
+
+def test_what_a_client_asked_for_is_read_whatever_its_header() -> None:
+    named = b'{"code":0,"flag":1,"opaque":7,"extFields":{"msgId":"' + b"0" * MUCH + b"," * 50_000 + b'"}}'
+    (reply,) = FrameReader(header_bytes_max=FRAME_BYTES_MAX - 8).receive(frame(named))
+    assert len(reply.ext["msgId"]) == MUCH + 50_000
+    assert not reply.unread
 
 
 @given(st.binary(max_size=400))
