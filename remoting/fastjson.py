@@ -1,14 +1,14 @@
-"""A reader for the JSON that Java peers write with fastjson 1.x, which is not always legal JSON.
+"""A reader for the JSON that Java peers write with fastjson and fastjson2, which is not always legal JSON.
 
 Beyond JSON it accepts bare integer keys `{0:"a"}`, object keys `{{"topic":"T"}:1}`, bare identifiers and
 single quotes as keys or strings, and trailing commas. Invariant: it ends, with a value or FastJsonError, in
-time linear in the text, and nests no deeper than DEPTH_MAX. We write strict JSON everywhere; every Java
-reader accepts that. Pure.
+time linear in the text, and nests no deeper than DEPTH_MAX. Pure.
 """
 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import Any
 
 import orjson
@@ -28,7 +28,16 @@ _ESCAPES = {
 }  # fmt: skip
 _HEX4 = re.compile(r"[0-9a-fA-F]{4}")
 _HEX2 = re.compile(r"[0-9a-fA-F]{2}")
+<<<<<<< HEAD
 _LONE_SURROGATE = re.compile("[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]")
+=======
+_BARE_KEY = re.compile(
+    r'"(?:[^"\\]|\\.)*+(?:"|\Z)'  # a string: passed over
+    r'|(?<=[{,])((?:0|-?[1-9][0-9]{0,17}+)(?=:)|\{(?:[^{}"]|"(?:[^"\\]|\\.)*+")*+\}(?=:))',
+    re.DOTALL,
+)
+"""Bare integers and flat objects as keys, in text without spaces between a key and its neighbours, as Java writes it."""
+>>>>>>> 3e70195e (Write maps that are keyed by queues as Java does)
 _WORDS = {"true": True, "false": False, "null": None}
 
 
@@ -62,7 +71,16 @@ def loads(data: bytes | bytearray | memoryview | str, *, dialect_max: int | None
             f"{len(data)} bytes that are not strict JSON, of which {dialect_max} are read,", 0
         )
     if not isinstance(data, str):
+<<<<<<< HEAD
         data = str(data, "utf-8", "replace")
+=======
+        try:
+            data = str(data, "utf-8")
+        except UnicodeDecodeError as error:
+            raise FastJsonError("not UTF-8", error.start) from None
+    with suppress(orjson.JSONDecodeError):
+        return orjson.loads(_BARE_KEY.sub(_quoted, data))
+>>>>>>> 3e70195e (Write maps that are keyed by queues as Java does)
     reader = _Reader(data)
     value = reader.value(reader.skip(0), 0)
     end = reader.skip(reader.position)
@@ -82,6 +100,16 @@ def object_key(key: str) -> dict[str, Any]:
 def key_of(value: dict[str, Any]) -> str:
     """The map key, a JSON string holding an object, that stands for `value`."""
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+
+
+def _quoted(found: re.Match[str]) -> str:
+    """A bare key as the string that `loads` makes of it; strings, which the expression finds too, as they are."""
+    key = found[1]
+    if key is None:
+        return found[0]
+    if key[0] == "{":
+        key = key_of(orjson.loads(key))
+    return orjson.dumps(key).decode()
 
 
 class _Reader:

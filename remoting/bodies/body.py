@@ -1,12 +1,14 @@
-"""What every JSON body can do: become strict JSON and be read from what Java peers write.
+"""What every JSON body can do: become what Java peers read, and be read from what they write.
 
-Written: keys in alphabetical order, no nulls, no spaces, map keys always strings. Read: any order, unknown
-members ignored, numbers also as strings, enums also as ordinals, absent or null members at their defaults.
+Written: keys in alphabetical order, no nulls, no spaces; map keys are strings, but a map keyed by objects has them bare, as
+Java writes it: fastjson2 (RocketMQ 5.4.0 and later) reads no other form. Read: any order, unknown members ignored, numbers
+also as strings, enums also as ordinals, absent or null members at their defaults, object keys bare or as strings.
 Invariant: a body that was read has the declared types, or BodyError named the member.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Self, get_args, get_origin
 
 import orjson
@@ -28,16 +30,12 @@ class Body:
     __slots__ = ()
 
     def to_json(self) -> dict[str, Json]:
-        """The body as what a JSON writer takes."""
-        return {
-            row.wire_name: _to_json(value)
-            for row in _sorted_fields(type(self))
-            if (value := getattr(self, row.attribute)) is not None
-        }
+        """The body as what any JSON writer takes; objects that are map keys are strings that hold them."""
+        return _members(self, _quoted_keys)
 
     def encode(self) -> bytes:
-        """The body as strict JSON."""
-        return orjson.dumps(self.to_json())
+        """The body as peers read it: strict JSON but for bare objects as map keys."""
+        return orjson.dumps(_members(self, _bare_keys))
 
     @classmethod
     def from_json(cls, value: Json, where: str = "") -> Self:
@@ -95,20 +93,44 @@ def _sorted_fields(cls: type) -> tuple[WireField, ...]:
     return table
 
 
-def _to_json(value: Any) -> Json:
+KeyedByObjects = Callable[[dict[Any, Any]], Json]
+"""Makes what a JSON writer takes of a map whose keys are bodies."""
+
+
+def _members(body: Body, keyed_by_objects: KeyedByObjects) -> dict[str, Json]:
+    return {
+        row.wire_name: _to_json(value, keyed_by_objects)
+        for row in _sorted_fields(type(body))
+        if (value := getattr(body, row.attribute)) is not None
+    }
+
+
+def _to_json(value: Any, keyed_by_objects: KeyedByObjects) -> Json:
     if isinstance(value, Body):
-        return value.to_json()
+        if type(value).to_json is not Body.to_json:
+            return value.to_json()
+        return _members(value, keyed_by_objects)
     if isinstance(value, dict):
-        return {_key_to_json(key): _to_json(member) for key, member in value.items()}
+        if value and isinstance(next(iter(value)), Body):
+            return keyed_by_objects(value)
+        return {str(key): _to_json(member, keyed_by_objects) for key, member in value.items()}
     if isinstance(value, frozenset):
         return sorted(value)
     if isinstance(value, list | tuple):
-        return [_to_json(member) for member in value]
+        return [_to_json(member, keyed_by_objects) for member in value]
     return value
 
 
-def _key_to_json(key: Any) -> str:
-    return fastjson.key_of(key.to_json()) if isinstance(key, Body) else str(key)
+def _quoted_keys(table: dict[Any, Any]) -> Json:
+    return {fastjson.key_of(key.to_json()): _to_json(member, _quoted_keys) for key, member in table.items()}
+
+
+def _bare_keys(table: dict[Any, Any]) -> Json:
+    rows = (
+        b"%b:%b" % (orjson.dumps(key.to_json()), orjson.dumps(_to_json(member, _bare_keys)))
+        for key, member in table.items()
+    )
+    return orjson.Fragment(b"{%b}" % b",".join(rows))
 
 
 def _from_json(kind: Any, value: Json, where: str, row: WireField | None = None) -> Any:

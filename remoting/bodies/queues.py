@@ -212,6 +212,15 @@ class ProcessQueueInfo(Body):
 
 
 @dataclass(slots=True)
+class PopQueueInfo(Body):
+    """Where a client is in a queue that it reads by POP; `last_pop_timestamp` is ms."""
+
+    wait_ack_count: I32 = 0
+    droped: bool = False
+    last_pop_timestamp: I64 = 0
+
+
+@dataclass(slots=True)
 class ConsumeStatus(Body):
     """How a client fares with one topic, lately."""
 
@@ -228,6 +237,7 @@ class ConsumerQueues(Body):
     """What a client's reply to 307 says of itself; `properties` are its settings, `jstack` its threads where asked for."""
 
     mq_table: dict[MessageQueue, ProcessQueueInfo] = field(default_factory=dict)
+    mq_pop_table: dict[MessageQueue, PopQueueInfo] = field(default_factory=dict)
     properties: dict[str, str] = field(default_factory=dict)
     subscription_set: list[SubscriptionData] = field(default_factory=list)
     status_table: dict[str, ConsumeStatus] = field(default_factory=dict)

@@ -60,6 +60,32 @@ def test_the_dialect_is_read(text: str, value: Any) -> None:
         assert loads(text) == value
 
 
+KEYS = st.integers(-(2**60), 2**60) | st.dictionaries(
+    st.text(max_size=3), st.integers(-(2**53), 2**53) | st.text(), max_size=3
+)
+
+
+def as_java_writes(key: Any, value: Any) -> bytes:
+    return b"%b:%b" % (orjson.dumps(key), orjson.dumps(value))
+
+
+@given(st.lists(st.tuples(KEYS, VALUES), max_size=4), st.text(alphabet='{},:"\\ 1a', max_size=12))
+def test_bare_keys_read_the_same_with_spaces_about_them(rows: list[tuple[Any, Any]], tail: str) -> None:
+    table = [as_java_writes(key, value) for key, value in rows if key != {}] + [as_java_writes("t", tail)]
+    assert loads(b"{%b}" % b",".join(table)) == loads(b"{ %b }" % b" , ".join(table))
+
+
+@given(st.text(alphabet='{},:"\\ 1a[', max_size=24))
+def test_damaged_text_reads_the_same_with_a_space_that_means_nothing(text: str) -> None:
+    def read(text: str) -> Any:
+        try:
+            return loads(text)
+        except FastJsonError:
+            return FastJsonError
+
+    assert read("{x:[" + text) == read("{ x:[" + text)
+
+
 def test_an_object_as_key_reads_like_its_text_as_key() -> None:
     as_object = loads('{{"topic":"T","brokerName":"b","queueId":0}:{"maxOffset":9}}')
     as_text = loads('{"{\\"brokerName\\":\\"b\\",\\"queueId\\":0,\\"topic\\":\\"T\\"}":{"maxOffset":9}}')
@@ -88,6 +114,12 @@ def test_depth_and_numbers_have_limits() -> None:
 def test_a_long_text_of_escapes_is_read_in_linear_time() -> None:
     text = "{a:'" + "\\n" * 200_000 + "'}"
     assert loads(text) == {"a": "\n" * 200_000}
+
+
+@pytest.mark.parametrize("text", ['\\"', '"\\"', '{"', "{", '{a"\\"', "{1", ',{"a"', '{"a":"b"', '{"a""a"'])
+def test_damaged_text_that_is_long_is_refused_in_linear_time(text: str) -> None:
+    with pytest.raises(FastJsonError):
+        loads('{"' + text * (1_000_000 // len(text)))
 
 
 def test_a_key_that_is_no_object_is_refused_where_one_is_due() -> None:
