@@ -28,16 +28,13 @@ _ESCAPES = {
 }  # fmt: skip
 _HEX4 = re.compile(r"[0-9a-fA-F]{4}")
 _HEX2 = re.compile(r"[0-9a-fA-F]{2}")
-<<<<<<< HEAD
 _LONE_SURROGATE = re.compile("[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]")
-=======
 _BARE_KEY = re.compile(
     r'"(?:[^"\\]|\\.)*+(?:"|\Z)'  # a string: passed over
     r'|(?<=[{,])((?:0|-?[1-9][0-9]{0,17}+)(?=:)|\{(?:[^{}"]|"(?:[^"\\]|\\.)*+")*+\}(?=:))',
     re.DOTALL,
 )
 """Bare integers and flat objects as keys, in text without spaces between a key and its neighbours, as Java writes it."""
->>>>>>> 3e70195e (Write maps that are keyed by queues as Java does)
 _WORDS = {"true": True, "false": False, "null": None}
 
 
@@ -71,16 +68,9 @@ def loads(data: bytes | bytearray | memoryview | str, *, dialect_max: int | None
             f"{len(data)} bytes that are not strict JSON, of which {dialect_max} are read,", 0
         )
     if not isinstance(data, str):
-<<<<<<< HEAD
         data = str(data, "utf-8", "replace")
-=======
-        try:
-            data = str(data, "utf-8")
-        except UnicodeDecodeError as error:
-            raise FastJsonError("not UTF-8", error.start) from None
     with suppress(orjson.JSONDecodeError):
         return orjson.loads(_BARE_KEY.sub(_quoted, data))
->>>>>>> 3e70195e (Write maps that are keyed by queues as Java does)
     reader = _Reader(data)
     value = reader.value(reader.skip(0), 0)
     end = reader.skip(reader.position)

@@ -62,8 +62,8 @@ def commands_in(view: memoryview) -> list[RemotingCommand]:
 
 
 class FrameReader:
-    """A receive buffer and the frames in it. A header above `header_bytes_max` is left `unread`; where every frame's may be read,
-    what takes long to read is read, too.
+    """A receive buffer and the frames in it. A header above `header_bytes_max` is left `unread`; where every frame's may be
+    read, what takes long to read is read, too.
 
     A connection lets its transport fill `buffer()` and then calls `filled(n)`; tests and tools call
     `receive(data)`.

@@ -42,7 +42,7 @@ I32_MIN, I32_MAX = I32_RANGE.low, I32_RANGE.high
 FREELY_READ_BYTES = 64 * 1024
 """Headers up to this size are read whatever is in them."""
 PIECES_MAX = 40_000
-"""Members and elements of a larger JSON header: each takes up to 1 us, and properties of 32,767 bytes may be nothing but commas."""
+"""Members and elements of a larger JSON header: each takes up to 1 us, and 32,767 bytes of properties may be only commas."""
 ENTRIES_MAX = 10_000  # of a ROCKETMQ header: each takes up to 3 us
 LOOKED_AT_BYTES = 1_024
 """At either end of a header that is not read: the members around extFields are there."""
