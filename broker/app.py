@@ -254,7 +254,7 @@ class BrokerApp:
         check(self.settings, self._runtime.segments)
         await self._aside.open()
         try:
-            report = await self.store.start()
+            report = await self.store.start(saves=False)
         finally:
             await self._note_failed_sync()
         logger.info("compiled module: %s", presence.why_not or "in use")
@@ -273,6 +273,7 @@ class BrokerApp:
             log_max=self.store.max_offset(),
         )
         await self._ports.open()
+        await self.store.saves_from_now()
         self.store.store_host = self._ports.packed_address
         self.membership.reached_at(self._ports.address)
         self._start_tasks()

@@ -126,6 +126,8 @@ class BrokerStore(ABC):
         self.disk_too_full = False
         """Retention says so, and sends are refused before the disk is full."""
         self._running = False
+        self._saves = True  # checkpoints
+        self._found_mark: bytes | None = None  # what ABORT_FILE held before this start
         self.is_on_disk = False  # all of the log is, after `stop`
         self._failure: BaseException | None = None
         self._append_callbacks: list[Callable[[], None]] = []
@@ -150,11 +152,13 @@ class BrokerStore(ABC):
 
     # Life
 
-    async def start(self) -> RecoveryReport:
-        """Recovers and begins to serve. StoreCorrupted, BadSegments, QueueOffsetGap or OSError when it cannot. Whoever
-        runs the process holds the store's lock."""
+    async def start(self, *, saves: bool = True) -> RecoveryReport:
+        """Recovers and begins to serve. Unless it `saves`, no checkpoint is written before `saves_from_now`: the caller may
+        still refuse this store, and then `stop` leaves the checkpoint as it was. StoreCorrupted, BadSegments, QueueOffsetGap
+        or OSError when it cannot. Whoever runs the process holds the store's lock."""
+        self._saves = saves
         try:
-            mark = await self._files.read(ABORT_FILE)
+            mark = self._found_mark = await self._files.read(ABORT_FILE)
             await self._mark_running(mark)
             checkpoint = await self._saved.load()
             clean = mark is None or (mark == STOPPED and checkpoint.ours)
@@ -175,6 +179,11 @@ class BrokerStore(ABC):
         self._begin_tasks()
         self._dispatch_loop.wake()
         return report
+
+    async def saves_from_now(self) -> None:
+        """The caller accepts what `start` found, and a checkpoint says so. OSError."""
+        self._saves = True
+        await self._save_checkpoint()
 
     @abstractmethod
     async def _recovered(self, checkpoint: Checkpoint, *, clean: bool) -> RecoveryReport:
@@ -198,7 +207,9 @@ class BrokerStore(ABC):
                 await self._flush_all()
                 await self._saved.sync()
                 self.is_on_disk = True
-                if await self._save_checkpoint():
+                if not self._saves:
+                    await self._mark_as_found()
+                elif await self._save_checkpoint():
                     await self._mark_ended()
         finally:
             await self._close()
@@ -219,6 +230,13 @@ class BrokerStore(ABC):
                 await self._files.rename(ABORT_SPARE, ABORT_FILE)
             except FileNotFoundError:
                 await self._files.replace(ABORT_FILE, RUNNING)
+
+    async def _mark_as_found(self) -> None:
+        """After a start that the caller refused."""
+        if self._found_mark == STOPPED:
+            await self._files.overwrite(ABORT_FILE, STOPPED)
+        elif self._found_mark is None:
+            await self._files.rename(ABORT_FILE, ABORT_SPARE)
 
     async def _mark_ended(self) -> None:
         if self._has_unlisted():
@@ -562,6 +580,8 @@ class BrokerStore(ABC):
 
     async def _save_checkpoint(self) -> bool:
         """False when the disk has no room for it; then it is saved once there is. OSError."""
+        if not self._saves:
+            return True
         if await self._checkpoint_write.attempt(self._saved.save_checkpoint()):
             return True
         self._unsaved.set()

@@ -22,19 +22,28 @@ CHECKPOINT = Struct(
     "q"  # 16 index_msg_timestamp     the same for index files
     "q"  # 24 master_flushed_offset   acting-master mode only
     "q"  # 32 confirm_phy_offset      every SyncStateSet member holds the log up to here
+    "q"  # 40 logics_physical_offset  where the last record starts whose consume queue entry is flushed; 0: unknown
 )
+"""Upstream: StoreCheckpoint. The last field came with 5.5.0; a value of 0 there makes 5.5 recover by time, as 5.3 does."""
 CHECK = Struct(">Q")
-"""Follows the values, where upstream has zeros: 2^32 + their CRC-32; 0 in a file of upstream, which cannot be checked."""
+CHECK_AT = 4080
+"""The check of this implementation: 2^32 + CRC-32 of the values, at the end of the page, where upstream writes nothing.
+Upstream maps the page and writes the values only, so after a Java broker has run the check is stale."""
+FORMER_CHECK_AT = 40
+"""Older versions of this implementation kept it here, over the values in front of it."""
 TIMESTAMP_MARGIN_MS = 3000
+TIMESTAMP_END = 1 << 56
+OFFSET_END = 1 << 62
+OFFSETS = "master's flushed offset", "confirm offset", "offset of the newest queue entry"
 INDEX_PARTIAL = -1
 """As index_msg_timestamp: index files lack records below the confirm offset. Upstream deletes files that are younger."""
 
 
 class CheckpointDamaged(StoreError):
-    """The values are not those that were written, or another program has written them since."""
+    """The values are none that this implementation or upstream has written."""
 
-    def __init__(self) -> None:
-        super().__init__(f"{FILE}: checksum and values do not agree; nothing in it is relied on")
+    def __init__(self, why: str) -> None:
+        super().__init__(f"{FILE}: {why}; nothing in it is relied on")
 
 
 @dataclass(slots=True)
@@ -46,9 +55,12 @@ class Checkpoint:
     index_msg_timestamp: int = 0
     master_flushed_offset: int = 0
     confirm_phy_offset: int = 0
+    logics_physical_offset: int = 0
     ours: bool = field(
         default=False, compare=False
     )  # so queues and index list all below confirm_phy_offset, on disk
+    java_wrote: bool = field(default=False, compare=False)
+    """A Java broker has written the values since this implementation did."""
 
     @property
     def min_timestamp(self) -> int:
@@ -56,9 +68,11 @@ class Checkpoint:
         oldest = min(self.physic_msg_timestamp, self.logics_msg_timestamp)
         return max(0, oldest - TIMESTAMP_MARGIN_MS)
 
-    def encode(self) -> bytes:
-        values = CHECKPOINT.pack(*astuple(self)[:-1])
-        return (values + CHECK.pack(_check(values))).ljust(FILE_BYTES, b"\0")
+    def encode(self, *, checked: bool = True) -> bytes:
+        """The page. `checked` is False for values of upstream, which vouch for less."""
+        values = CHECKPOINT.pack(*astuple(self)[:-2])
+        check = CHECK.pack(_check(values) if checked else 0)
+        return (values.ljust(CHECK_AT, b"\0") + check).ljust(FILE_BYTES, b"\0")
 
 
 NOTHING_VOUCHED = Checkpoint(physic_msg_timestamp=1)
@@ -66,17 +80,64 @@ NOTHING_VOUCHED = Checkpoint(physic_msg_timestamp=1)
 
 
 def decode_checkpoint(data: bytes | None) -> Checkpoint:
-    """An absent or short file counts as zeros, a negative confirm offset (upstream's "never set") as 0. Raises
-    CheckpointDamaged."""
-    page = (data or b"").ljust(CHECKPOINT.size + CHECK.size, b"\0")
+    """An absent or short file counts as zeros, a negative confirm offset (upstream's "never set") as 0.
+
+    Values that agree with the check at 4080, or with the one that older versions kept at 40, are of this implementation.
+    Others are upstream's, whatever bytes 40 to 47 hold: a Java broker leaves a check that it does not know, and that is stale.
+    Raises CheckpointDamaged for values that differ from checked ones in a single bit, and for values that cannot be."""
+    page = (data or b"").ljust(FILE_BYTES, b"\0")
     values = page[: CHECKPOINT.size]
-    (check,) = CHECK.unpack_from(page, CHECKPOINT.size)
-    if check not in (0, _check(values)):
-        raise CheckpointDamaged
-    checkpoint = Checkpoint(*CHECKPOINT.unpack(values))
-    checkpoint.ours = check != 0
+    (check,) = CHECK.unpack_from(page, CHECK_AT)
+    (former,) = CHECK.unpack_from(page, FORMER_CHECK_AT)
+    if check:
+        return _checked(values, check)
+    if former >> 32 == 1:  # of an older version, or an offset between 4 and 8 GiB
+        return _checked(values[:FORMER_CHECK_AT], former, former=True)
+    return _upstream(values)
+
+
+def _checked(values: bytes, check: int, *, former: bool = False) -> Checkpoint:
+    if check == _check(values):
+        checkpoint = _values(values)
+        checkpoint.ours = True
+        return checkpoint
+    if check >> 32 != 1 or _is_one_bit_off(values, check):
+        raise CheckpointDamaged("checksum and values do not agree")
+    if not any(values):
+        raise CheckpointDamaged("the values are erased")
+    checkpoint = _upstream(values + CHECK.pack(check) if former else values)
+    checkpoint.java_wrote = True
+    return checkpoint
+
+
+def _upstream(values: bytes) -> Checkpoint:
+    physic, logics, index, *offsets = CHECKPOINT.unpack(values)
+    if min(physic, logics, index - INDEX_PARTIAL) < 0 or max(physic, logics, index) >= TIMESTAMP_END:
+        raise CheckpointDamaged(f"the times {physic}, {logics} and {index} cannot be")
+    for name, offset in zip(OFFSETS, offsets, strict=True):
+        if not -1 <= offset < OFFSET_END:
+            raise CheckpointDamaged(f"the {name} {offset} cannot be")
+    return _values(values)
+
+
+def _values(values: bytes) -> Checkpoint:
+    checkpoint = Checkpoint(*CHECKPOINT.unpack(values.ljust(CHECKPOINT.size, b"\0")))
     checkpoint.confirm_phy_offset = max(0, checkpoint.confirm_phy_offset)
     return checkpoint
+
+
+def _is_one_bit_off(values: bytes, check: int) -> bool:
+    """Whether one flipped bit, of the values or of the check, makes all the difference: a Java broker changes more. Where it
+    happens not to, the log is read again, which costs time only."""
+    difference = check ^ _check(values)
+    if difference.bit_count() == 1:
+        return True
+    # CRC-32 is linear: a flipped bit changes it by the same amount, whatever the other bits are
+    nothing = crc32(bytes(len(values)))
+    return any(
+        crc32((1 << bit).to_bytes(len(values), "big")) ^ nothing == difference
+        for bit in range(8 * len(values))
+    )
 
 
 def _check(values: bytes) -> int:

@@ -46,6 +46,7 @@ class SavedQueues:
         self._dispatcher = dispatcher
         self._confirm_offset = confirm_offset
         self._checkpoint = Checkpoint()
+        self._damaged = False  # the file on disk is, and stays until a checkpoint is saved
         self._stored = b""
         self.vouched_offset = 0  # the confirm offset that the file on disk has at least
         self._synced_end = 0  # entries of records that end at or below this are on disk
@@ -55,18 +56,24 @@ class SavedQueues:
         try:
             self._checkpoint = decode_checkpoint(await self._files.read(FILE))
         except CheckpointDamaged as damage:
-            self._checkpoint = replace(NOTHING_VOUCHED)
+            self._checkpoint, self._damaged = replace(NOTHING_VOUCHED), True
             logger.warning(
                 "checkpoint damaged, the whole log is read and confirmed again", extra=fields(why=damage)
+            )
+        if self._checkpoint.java_wrote:
+            logger.info(
+                "checkpoint written by a Java broker since, its values are used",
+                extra=fields(confirm_offset=self._checkpoint.confirm_phy_offset),
             )
         self.vouched_offset = self._checkpoint.confirm_phy_offset
         return self._checkpoint
 
     async def index_lost(self) -> None:
-        """The checkpoint says that the index is partial, durably on return, until `sync` brought all of it to disk. OSError."""
-        if self._checkpoint.index_msg_timestamp != INDEX_PARTIAL:
+        """The checkpoint says that the index is partial, durably on return, until `sync` brought all of it to disk. A damaged
+        one stays: the next start vouches for nothing in it either. Values of upstream stay upstream's. OSError."""
+        if self._checkpoint.index_msg_timestamp != INDEX_PARTIAL and not self._damaged:
             self._checkpoint.index_msg_timestamp = INDEX_PARTIAL
-            self._stored = self._checkpoint.encode()
+            self._stored = self._checkpoint.encode(checked=self._checkpoint.ours)
             await self._files.replace(FILE, self._stored)
 
     async def sync(self) -> None:
@@ -104,6 +111,7 @@ class SavedQueues:
         end = min(self._confirm_offset(), self._log.flushed_offset, self._synced_end)
         # a slave's log that has just begun at a later segment may lose that with the power, and has lost nothing then
         checkpoint.confirm_phy_offset = end if end > self._log.min_offset else 0
+        checkpoint.logics_physical_offset = 0  # Java 5.5 then recovers by time
         encoded = checkpoint.encode()
         if encoded == self._stored:
             return
@@ -116,3 +124,4 @@ class SavedQueues:
             checkpoint.confirm_phy_offset = max(before, checkpoint.confirm_phy_offset)
             raise
         self._stored, self.vouched_offset = encoded, checkpoint.confirm_phy_offset
+        self._damaged = False

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from epochfile.bindingfile import SUFFIX
 from epochfile.file import BACKUP_SUFFIX, DEFAULT_NAME
-from messagestore.checkpoint import CHECKPOINT, FILE
+from messagestore.checkpoint import FILE, FORMER_CHECK_AT
 from messagestore.walker import SegmentWalk
 from simulation.cluster.damagedstores import LOG, body_of, vouched_end
 from simulation.cluster.fault import Fault, Moment
@@ -66,7 +66,7 @@ class FlippedBit(StoreDamage):
         """One bit at `offset`; anywhere in what is written there without one."""
         content = node.disk.content(path)
         if content:
-            written = CHECKPOINT.size if path == FILE else len(content)
+            written = FORMER_CHECK_AT if path == FILE else len(content)
             at = self.random.randrange(written) if offset is None else offset
             node.disk.flip_bit(path, at, self.random.randrange(8))
             self.machines.damaged.where[node.name] = path

@@ -6,7 +6,6 @@ bound is raised to it, of another replica's it is only lowered to it."""
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 
 from messagestore.checkpoint import CheckpointDamaged, decode_checkpoint
@@ -18,10 +17,8 @@ from sparkreplay.store.livebroker import BrokerView
 from sparkreplay.store.segments import FOLDER, SEVERAL_FOLDERS, Segment, open_segment
 
 CHECKPOINT = "checkpoint"
-CONFIRM_OFFSET = struct.Struct(">q")
-CONFIRM_OFFSET_AT = 32
-"""Where the checkpoint file keeps confirmPhyOffset (upstream: StoreCheckpoint)."""
-NEVER_SET = -1
+CONFIRM_OFFSET_END = 40
+"""Up to here a checkpoint file reaches that holds confirmPhyOffset; those of 4.x end before."""
 WINDOW_BYTES = 16 << 20
 """Longer than the longest record that is read."""
 
@@ -45,21 +42,17 @@ def checkpoint_bound(files: Files) -> int:
             f"has no {CHECKPOINT} file, so nothing says what is committed; name a broker's storePathRootDir",
         ) from None
     path = files.shown(CHECKPOINT)
-    if len(page) < CONFIRM_OFFSET_AT + CONFIRM_OFFSET.size:
+    if len(page) < CONFIRM_OFFSET_END:
         raise StoreUnreadable(
             path, f"is {len(page)} bytes long, too short to hold a confirm offset; copy it again, whole"
         )
     try:
-        decode_checkpoint(page)
+        return decode_checkpoint(page).confirm_phy_offset
     except CheckpointDamaged as error:
         raise StoreUnreadable(
             path,
             f"{error}; copy it again or read another replica (a broker that starts on the store mends it)",
         ) from error
-    confirm = int(CONFIRM_OFFSET.unpack_from(page, CONFIRM_OFFSET_AT)[0])
-    if confirm < NEVER_SET:
-        raise StoreUnreadable(path, f"holds the confirm offset {confirm}; read another replica")
-    return max(0, confirm)
 
 
 def resolve(

@@ -7,6 +7,9 @@ import pytest
 from broker.app import BrokerApp
 from broker.role.identityfiles import MARK_FILE
 from controller.server import ControllerApp
+from epochfile.format import encode as encode_epochs
+from epochfile.history import EpochHistory
+from ha.errors import EpochFileForeign
 from messagestore.errors import LogMissing
 from mqclient.producer import SendStatus
 from simulation.kernel.node import Node
@@ -163,3 +166,19 @@ def test_where_power_was_lost_everywhere_before_the_first_sync_an_administrator_
         assert cluster.masters == [best]
         cluster.run(cluster.send_all(BODIES))
         everything_is_read(cluster)
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_broker_that_refuses_its_epoch_file_leaves_the_checkpoint_as_it_is(*, damaged: bool) -> None:
+    with World(47) as world:
+        cluster = filled(world)
+        slave = a_slave(cluster)
+        world.run(slave.stop())
+        if damaged:
+            slave.disk.flip_bit("checkpoint", 36, 4)
+        slave.disk.put("epochFileCheckpoint", encode_epochs(EpochHistory([(1, 0), (2, 7)])))
+        before = slave.disk.content("checkpoint")
+        cluster.start(slave)
+        world.run_for_ms(3_000)
+        assert isinstance(slave.failure, EpochFileForeign)
+        assert slave.disk.content("checkpoint") == before

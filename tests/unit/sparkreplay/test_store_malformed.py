@@ -15,7 +15,6 @@ from pyarrow import fs
 
 from sparkreplay.errors import LogCorrupted, ReplayError, StoreUnreadable
 from sparkreplay.store import files
-from sparkreplay.store.bound import CONFIRM_OFFSET_AT
 from sparkreplay.store.files import LocalFiles
 from sparkreplay.store.remotefiles import RemoteFiles
 from sparkreplay.store.snapshot import open_store
@@ -35,7 +34,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def confirm_of(offset: int) -> bytes:
-    return (bytes(CONFIRM_OFFSET_AT) + struct.pack(">q", offset)).ljust(4096, b"\0")
+    return (bytes(32) + struct.pack(">q", offset)).ljust(4096, b"\0")
 
 
 def epoch_file(lines: bytes, count: int, crc: int | None = None) -> bytes:
