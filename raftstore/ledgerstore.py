@@ -127,10 +127,10 @@ class LedgerStore(BrokerStore):
 
     # Life
 
-    async def start(self) -> RecoveryReport:
+    async def start(self, *, saves: bool = True) -> RecoveryReport:
         """A plain log that is not gone on from yet is closed first."""
         await self._former.close_if_new()
-        return await super().start()
+        return await super().start(saves=saves)
 
     async def _recovered(self, checkpoint: Checkpoint, *, clean: bool) -> RecoveryReport:
         """The member's own recovery finds the log's end, and what of it is decided; what queues and index lack of that is
