@@ -63,7 +63,10 @@ class SavedQueues:
         if self._checkpoint.java_wrote:
             logger.info(
                 "checkpoint written by a Java broker since, its values are used",
-                extra=fields(confirm_offset=self._checkpoint.confirm_phy_offset),
+                extra=fields(
+                    confirm_offset=self._checkpoint.confirm_phy_offset,
+                    logics_offset=self._checkpoint.logics_physical_offset,
+                ),
             )
         self.vouched_offset = self._checkpoint.confirm_phy_offset
         return self._checkpoint
