@@ -52,6 +52,26 @@ cdef bint ends_with_crc(Bytes* memory, Py_ssize_t properties_at, Py_ssize_t prop
     )
 
 
+cdef bint asks_for_more(Bytes* memory, Py_ssize_t at, Py_ssize_t size) noexcept:
+    # Its properties ask for a delay, a timer or a transaction, as those of a send in read_properties.
+    cdef Py_ssize_t end = at + size
+    cdef Byte* data
+    cdef Byte* behind
+    if not holds(memory, at, size):
+        return False
+    while at < end:
+        data = memory.data + at
+        if data[0] == 0x44 and end - at >= 6 and memcmp(data, b"DELAY\x01", 6) == 0:
+            return True
+        if data[0] == 0x54 and end - at >= 9 and (memcmp(data, b"TRAN_MSG\x01", 9) == 0 or memcmp(data, b"TIMER_DEL", 9) == 0):
+            return True
+        behind = <Byte*>memchr(data, PIECE_END, end - at)
+        if behind is NULL:
+            return False
+        at = behind - memory.data + 1
+    return False
+
+
 cdef list measure(Sends sends, bytes added, Py_ssize_t body_bytes_max, Py_ssize_t record_bytes_max):
     # The sizes of the records; None where one of the sends is not stored so.
     cdef Py_ssize_t number, total = 0, size, at, end, topic_bytes, body_at, body_bytes, properties_at, properties_bytes
@@ -87,6 +107,8 @@ cdef list measure(Sends sends, bytes added, Py_ssize_t body_bytes_max, Py_ssize_
                 if size > record_bytes_max or has_zero(memory, properties_at, properties_bytes):
                     return None
                 if ends_with_crc(memory, properties_at, properties_bytes):
+                    return None
+                if asks_for_more(memory, properties_at, properties_bytes):
                     return None
                 send.members += 1
                 send.stored_bytes += size

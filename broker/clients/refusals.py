@@ -15,6 +15,7 @@ NO_READERS = "this broker serves no readers now"
 NO_ROLE = "this broker has no role yet; its set has no master that it knows"
 NOT_ENOUGH = "in-sync replicas not enough"
 TIMER_UNSUPPORTED = "timer messages are not supported yet"
+NO_DELAY_LEVEL = "a delay level is an integer of 32 bits, from 1 on"
 BATCH_DELAYED = "a batch can not be delayed"
 BATCH_COMPRESSED = (
     "a batch that was compressed as a whole cannot be read; send fewer or smaller messages in one"

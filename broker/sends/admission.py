@@ -5,6 +5,7 @@ stored has a client id."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from random import Random
 
@@ -17,7 +18,7 @@ from broker.clients.refusals import (
     Refused,
     check_topic_name,
 )
-from broker.sends.request import SendRequest, asked_retries_max
+from broker.sends.request import SendRequest, asked_retries_max, asks_for_timer, delay_level, says_half
 from broker.sends.retries import DLQ_QUEUES, NO_DELAY, dead_letter_topic, group_of_retry_topic, retries_max
 from broker.sends.scheduling import scheduled
 from broker.sends.writegate import Log
@@ -25,14 +26,17 @@ from broker.settings.transactions import TransactionSettings
 from broker.tables.subscriptiongroups import SubscriptionGroups
 from broker.tables.topics import Topics
 from broker.transactions.records import facts_of, half_of
+from messagestore.batch import BatchError, parse_batch
 from messagestore.messages import MessageToStore
 from messagestore.systemtopics import NOT_FOR_CLIENTS, RETRY_PREFIX
 from mqruntime.clock import Clock
 from remoting.bodies.topics import TopicConfig
 from remoting.codes import ResponseCode
-from remoting.command import RemotingCommand
+from remoting.command import Body, RemotingCommand
 
 UNIQ_KEY = "UNIQ_KEY\x01"
+ASK_FOR_MORE = (b"DELAY\x01", b"TIMER_DEL", b"TRAN_MSG\x01")
+"""What properties begin with that ask for more than storing the message; looked for in a whole batch first."""
 GROUP_TOO_LONG = f"the producer group of a transaction is longer than {NAME_LENGTH_MAX} characters"
 END_THEM = " (transactionOpenMax): connect their producers, who will be asked for them"
 
@@ -70,7 +74,7 @@ class SendAdmission:
     def message(
         self, request: SendRequest, command: RemotingCommand, born_host: bytes
     ) -> tuple[MessageToStore, str]:
-        """What to store for one send, and its client id; `request` gets the queue that was chosen. Raises Refused,
+        """What to store for one send or batch, and its client id; `request` gets the queue that was chosen. Raises Refused,
         HeaderError."""
         name, topic = request.topic, self._topic(request)
         if name in NOT_FOR_CLIENTS:
@@ -86,7 +90,9 @@ class SendAdmission:
             if self._gives_up(request, command):
                 name, queue_id = self._dead_letter(group_of_retry_topic(name)), 0
                 request.properties += f"DELAY\x01{NO_DELAY}\x02"
-        is_half = request.is_half
+        level, is_half = request.delay_level, request.is_half
+        if request.batch:
+            check_members(command.body or b"")
         if is_half:
             self._check_half(request)
         elif request.ends_by_itself:
@@ -110,7 +116,7 @@ class SendAdmission:
         )
         if is_half:
             return self._half(message), uniq_key
-        if level := request.delay_level:
+        if level:
             if request.batch:
                 raise Refused(ResponseCode.MESSAGE_ILLEGAL, BATCH_DELAYED)
             message = scheduled(message, level, self._delay_levels)
@@ -180,3 +186,23 @@ class SendAdmission:
             uniq_key = f"{self.id_prefix.decode()}{self.ids_given:012X}"
             text += f"{UNIQ_KEY}{uniq_key}\x02"
         return (b"" if request.batch else (text + self._added_properties).encode()), uniq_key
+
+
+def check_members(body: Body) -> None:
+    """What holds for the envelope of a batch holds for each message in it. Raises Refused; the store refuses a body that does
+    not parse."""
+    content = bytes(body)
+    if not any(name in content for name in ASK_FOR_MORE):
+        return
+    with contextlib.suppress(BatchError):
+        for number, member in enumerate(parse_batch(content)):
+            properties = member.properties.decode("utf-8", "replace")
+            try:
+                if delay_level(properties):
+                    raise Refused(ResponseCode.MESSAGE_ILLEGAL, BATCH_DELAYED)
+                if asks_for_timer(properties):
+                    raise Refused(ResponseCode.MESSAGE_ILLEGAL, TIMER_UNSUPPORTED)
+                if says_half(properties):
+                    raise Refused(ResponseCode.MESSAGE_ILLEGAL, HALF_ALONE)
+            except Refused as refused:
+                raise Refused(refused.code, f"message {number} of the batch: {refused.remark}") from None

@@ -5,11 +5,14 @@ separator. A message is a batch when its header says so, whatever the code."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
+from broker.clients.refusals import NO_DELAY_LEVEL, Refused
 from messagestore.properties import last_value
 from messagestore.record import TRANSACTION_MASK
 from messagestore.systemtopics import RETRY_PREFIX
+from remoting.codes import ResponseCode
 from remoting.errors import HeaderError
 from remoting.headers.send import LONG_NAMED, SendMessageHeader
 from remoting.wirefields import wire_fields
@@ -38,7 +41,8 @@ SHORT_NAMES = tuple(FIELDS[name].short_name or "" for name in READ)
 WIDTHS = tuple(READ.values())
 QUEUE_ID = list(READ).index("queue_id")
 TRUE = ("true", "1", "True", "TRUE")  # the old C++ library of the Python wheel writes "1"
-LEVEL_DIGITS_MAX = 9
+JAVA_INTEGER = re.compile(r"[+-]?\d{1,64}")
+"""What Java's Integer.parseInt reads, where the value fits."""
 REPLY_TO_CLIENT = "REPLY_TO_CLIENT"
 TIMERS = ("TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC")
 
@@ -61,9 +65,7 @@ class SendRequest:
 
     def value_of(self, name: str) -> str:
         """The value of one property, "" when it is absent."""
-        if name + "\x01" not in self.properties:
-            return ""
-        return last_value(self.properties.encode(), name.encode()).decode()
+        return value_of(self.properties, name)
 
     @property
     def asks_reply_for(self) -> str:
@@ -83,28 +85,56 @@ class SendRequest:
 
     @property
     def delay_level(self) -> int:
-        """The delay level it asks for; 0 for none, and for what is no level."""
-        if "DELAY\x01" not in self.properties:
-            return 0
-        level = self.value_of("DELAY")
-        return int(level) if level.isdecimal() and len(level) <= LEVEL_DIGITS_MAX else 0
+        """The delay level it asks for; 0 for none. Raises Refused."""
+        return delay_level(self.properties)
 
     @property
     def timed(self) -> bool:
         """Asks for a timer."""
-        return "TIMER_DEL" in self.properties and any(self.value_of(name) for name in TIMERS)
+        return asks_for_timer(self.properties)
 
     @property
     def is_half(self) -> bool:
-        """It waits for its transaction's end. A committed message that its consumer sends back says the same, and does not."""
-        if "TRAN_MSG\x01" not in self.properties or self.value_of("TRAN_MSG").lower() != "true":
-            return False
-        return not (self.reconsume_times > 0 and self.delay_level > 0)
+        """It waits for its transaction's end. A committed message that its consumer sends back says the same, and does not.
+        Raises Refused."""
+        return says_half(self.properties) and not (self.reconsume_times > 0 and self.delay_level > 0)
 
     @property
     def ends_by_itself(self) -> bool:
         """Its flags say that it is a half, or the end of one."""
         return bool(self.sys_flag & TRANSACTION_MASK)
+
+
+def value_of(properties: str, name: str) -> str:
+    """The value of one property, "" when it is absent."""
+    if name + "\x01" not in properties:
+        return ""
+    return last_value(properties.encode(), name.encode()).decode()
+
+
+def has_pair(properties: str, name: str) -> bool:
+    """Whether the property is there, also with an empty value."""
+    named = name + "\x01"
+    return named in properties and (properties.startswith(named) or "\x02" + named in properties)
+
+
+def delay_level(properties: str) -> int:
+    """The delay level that a message with `properties` asks for; 0 for none, which a negative one is, too (DLQs have -1).
+    Raises Refused for what is no integer: its sender wants a delay, and would not get it."""
+    if not has_pair(properties, "DELAY"):
+        return 0
+    level = value_of(properties, "DELAY")
+    if not JAVA_INTEGER.fullmatch(level) or abs(number := int(level)) > I32_MAX:
+        raise Refused(ResponseCode.MESSAGE_ILLEGAL, f"{NO_DELAY_LEVEL}: DELAY={level[:100]!r}")
+    return max(number, 0)
+
+
+def asks_for_timer(properties: str) -> bool:
+    return "TIMER_DEL" in properties and any(has_pair(properties, name) for name in TIMERS)
+
+
+def says_half(properties: str) -> bool:
+    return "TRAN_MSG\x01" in properties and value_of(properties, "TRAN_MSG").lower() == "true"
 
 
 def read_send_request(code: int, ext: dict[str, str]) -> SendRequest:

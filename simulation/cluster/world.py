@@ -38,6 +38,7 @@ from simulation.cluster import (  # noqa: F401  their bugs join the others
     catchupbugs,
     choosers,
     choosingbugs,
+    clientbugs,
     lockbugs,
     members,
     movebugs,

@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 
+from broker.clients.refusals import Refused
 from broker.clients.subscription import tag_filter
 from broker.sends.request import asked_retries_max, read_send_request
 from broker.tables.holders import TablesVersion
@@ -103,7 +104,7 @@ def frame_stream(data: bytes) -> None:
             RequestCode.SEND_MESSAGE_V2,
             RequestCode.SEND_BATCH_MESSAGE,
         ):
-            with contextlib.suppress(HeaderError):
+            with contextlib.suppress(HeaderError, Refused):
                 read_send_request(each.code, dict(each.ext)).delay_level  # noqa: B018  a property that parses
                 asked_retries_max(each.code, dict(each.ext))
 

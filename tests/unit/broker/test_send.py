@@ -25,6 +25,7 @@ from remoting.command import ONEWAY_BIT, RemotingCommand
 from remoting.errors import HeaderError
 from tests.unit.broker.recordingpeer import RecordingPeer
 from tests.unit.doubles import ManualClock
+from tests.unit.messagestore.storehelp import encode_batch
 
 RECORD_BYTES = 100
 
@@ -386,10 +387,69 @@ def test_a_delayed_message_waits_in_the_queue_of_its_level(level: str, queue_id:
     assert reply.ext["queueId"] == "1", "the client hears of the queue it chose"
 
 
-@pytest.mark.parametrize("level", ["0", "-1", "soon", "9" * 5_000])
-def test_what_is_no_delay_level_delays_nothing(level: str) -> None:
+@pytest.mark.parametrize("level", ["0", "-1", "-2147483647", "XDELAY"])
+def test_what_asks_for_no_delay_is_stored_at_once(level: str) -> None:
+    """-1 is what messages of dead letter topics have."""
+    bench = Bench()
+    named = "XDELAY\x01soon\x02" if level == "XDELAY" else f"DELAY\x01{level}\x02"
+    bench.send(send(i=named))
+    assert bench.log.batches[0][0].topic == "orders"
+
+
+@pytest.mark.parametrize("level", ["+3", "0003", "３"])
+def test_a_delay_level_is_read_as_java_reads_integers(level: str) -> None:
     bench = Bench()
     bench.send(send(i=f"DELAY\x01{level}\x02"))
+    (message,) = bench.log.batches[0]
+    assert (message.topic, message.queue_id) == ("SCHEDULE_TOPIC_XXXX", 2)
+    assert parse_properties(message.properties)["DELAY"] == "3"
+
+
+NO_LEVELS = ["4x", "1.0", " 3", "", "99999999999", "9" * 5_000, "soon", "-", "1_0", "2147483648"]
+NO_LEVEL = "a delay level is an integer of 32 bits"
+
+
+@pytest.mark.parametrize("level", NO_LEVELS)
+@pytest.mark.parametrize("more", ["", "TRAN_MSG\x01true\x02"])
+def test_what_is_no_delay_level_is_refused(level: str, more: str) -> None:
+    """Its sender wants a delay; stored at once it would be delivered too early."""
+    bench = Bench()
+    (reply,) = bench.send(send(i=f"{more}KEYS\x01k\x02DELAY\x01{level}\x02"))
+    assert (reply.code, (reply.remark or "")[: len(NO_LEVEL)]) == (ResponseCode.MESSAGE_ILLEGAL, NO_LEVEL)
+    assert not bench.log.batches
+
+
+@pytest.mark.parametrize("code", [RequestCode.SEND_BATCH_MESSAGE, RequestCode.SEND_MESSAGE_V2])
+@pytest.mark.parametrize(
+    ("properties", "remark"),
+    [(f"DELAY\x01{level}\x02", NO_LEVEL) for level in NO_LEVELS]
+    + [
+        ("KEYS\x01k\x02DELAY\x013\x02", "a batch can not be delayed"),
+        ("DELAY\x013", "a batch can not be delayed"),
+        ("TIMER_DELIVER_MS\x011\x02", "timer messages are not supported"),
+        ("TIMER_DELAY_SEC\x01\x02", "timer messages are not supported"),
+        ("KEYS\x01k\x02TRAN_MSG\x01True\x02", "a message in a transaction"),
+    ],
+)
+def test_a_batch_whose_members_ask_for_more_is_refused(code: int, properties: str, remark: str) -> None:
+    bench = Bench()
+    body = encode_batch([(0, b"plain", b""), (0, b"more", properties.encode())])
+    command = send(m="true")
+    command.code, command.body = code, body
+    (reply,) = bench.send(command)
+    assert reply.code == ResponseCode.MESSAGE_ILLEGAL
+    assert (reply.remark or "").startswith(f"message 1 of the batch: {remark}")
+    assert not bench.log.batches
+
+
+def test_a_batch_whose_members_only_name_such_things_is_stored() -> None:
+    bench = Bench()
+    body = encode_batch(
+        [(0, b"DELAY\x013\x02", b"DELAY\x01-1\x02"), (0, b"", b"MY_DELAY\x01x\x02TRAN_MSG\x01false\x02")]
+    )
+    command = send(m="true")
+    command.body = body
+    bench.send(command)
     assert bench.log.batches[0][0].topic == "orders"
 
 

@@ -199,6 +199,25 @@ def test_properties_that_look_like_a_records_own_crc_are_for_the_pure_way(end: b
     assert at == compiled.store.log.max_offset
 
 
+@pytest.mark.parametrize(
+    ("properties", "plain"),
+    [
+        (b"DELAY\x013\x02", False),
+        (b"KEYS\x01k\x02DELAY\x014x", False),
+        (b"KEYS\x01k\x02TRAN_MSG\x01true\x02", False),
+        (b"TIMER_DELIVER_MS\x0199\x02KEYS\x01k\x02", False),
+        (b"XDELAY\x013\x02DELAYS\x013\x02TIMER\x013\x02DELAY", True),
+        (b"\x02\x02T\x02D\x02TRAN_MSG", True),
+    ],
+)
+def test_members_that_ask_for_more_are_for_the_pure_way(properties: bytes, plain: bool) -> None:
+    def use(bench: SendBench) -> None:
+        bench.receive(batch(member(b"DELAY\x013\x02", b"TAGS\x01t\x02"), member(b"two", properties)))
+        bench.pending.acknowledged(bench.store.log.max_offset)
+
+    assert alike(use).store.plain == int(plain)
+
+
 def hostile_bodies() -> Iterator[bytes]:
     """A sound batch of three that was cut anywhere, or of which some number lies."""
     good = (
