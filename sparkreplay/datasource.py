@@ -11,12 +11,17 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    InputPartition,
+)
 from pyspark.sql.types import (
     BinaryType,
     DataType,
@@ -24,16 +29,18 @@ from pyspark.sql.types import (
     LongType,
     MapType,
     StringType,
+    StructField,
     StructType,
     TimestampType,
 )
 
-from sparkreplay.errors import OptionError
+from sparkreplay.errors import OptionError, WriteRefused
 from sparkreplay.plainly import ToldPlainly
 from sparkreplay.read.knownoptions import nearest
 from sparkreplay.read.options import ReadOptions, read_options
 from sparkreplay.read.pushed import comparisons
 from sparkreplay.read.reader import ReadPlan, plan_read, read_stretch, spared
+from sparkreplay.read.tableoptions import METADATA, SOURCE, is_table, lowered, table_options
 from sparkreplay.records.schema import BY_NAME, spark_schema
 from sparkreplay.records.walk import Stretch
 from sparkreplay.stream.admission import Admission
@@ -98,33 +105,50 @@ class RocketMQDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        return "rocketmq"
+        return SOURCE
 
-    @cached_property
-    def read_options(self) -> ReadOptions:
-        return read_options(dict(self.options))
-
-    def schema(self) -> str:
+    def schema(self) -> str | StructType:
+        """Raises OptionError. That of a new table keeps the table's options, and needs no path: it may come with the query."""
         with ToldPlainly():
-            return spark_schema(self.read_options.columns)
+            if not is_table(self.options):
+                return spark_schema(read_options(dict(self.options)).columns)
+            options = table_options(self.options)
+            columns = read_options({"path": "given with the query", **options}).columns
+            return table_schema(columns, options)
 
     def reader(self, schema: StructType) -> RocketMQReader:
         with ToldPlainly():
-            refuse_for_batch(self.options)
-            return self.reader_class(self.options_for(schema))
+            given = self.given_with(schema)
+            refuse_for_batch(given)
+            return self.reader_class(options_for(schema, given))
 
     def streamReader(self, schema: StructType) -> RocketMQStreamReader:
         def asked() -> tuple[ReadOptions, Admission]:
-            options = self.options_for(schema)
-            return options, admission_of(options, self.options)
+            given = self.given_with(schema)
+            options = options_for(schema, given)
+            return options, admission_of(options, given)
 
         return RocketMQStreamReader(asked)
 
-    def options_for(self, schema: StructType) -> ReadOptions:
-        columns = columns_of(schema)
-        if "columns" in self.options and columns != self.read_options.columns:
-            raise OptionError("columns", "and .schema(...) name different columns; give one of them")
-        return replace(self.read_options, columns=columns)
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        with ToldPlainly():
+            raise WriteRefused()
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        with ToldPlainly():
+            raise WriteRefused()
+
+    def given_with(self, schema: StructType) -> dict[str, str]:
+        """The options of the query, over those of the table that it reads. Raises OptionError where both name a path, and not
+        the same: the schema may be another table's."""
+        given, kept = lowered(self.options), kept_options(schema)
+        if "path" in given and given["path"] != kept.get("path", given["path"]):
+            raise OptionError(
+                "path",
+                f"is {given['path']}, but the schema is that of a table whose path is {kept['path']}; name no path, or create "
+                "another table",
+            )
+        return {**kept, **given}
 
 
 class PushingDataSource(RocketMQDataSource):
@@ -132,6 +156,40 @@ class PushingDataSource(RocketMQDataSource):
     does not tell its planner which session it is."""
 
     reader_class = PushingReader
+
+
+def options_for(schema: StructType, given: dict[str, str]) -> ReadOptions:
+    """Raises OptionError, also for a schema that contradicts `columns`, and for a table whose options Spark did not keep."""
+    columns = columns_of(schema)
+    if not given:
+        raise OptionError(
+            "path",
+            "is missing. Of a table with a list of columns Spark keeps no option for the source: create it without the list "
+            "(option columns chooses), or name path in the query, SELECT ... FROM t WITH ('path' = '...')",
+        )
+    options = read_options(given)
+    if "columns" in given and columns != options.columns:
+        raise OptionError("columns", "and .schema(...) name different columns; give one of them")
+    return replace(options, columns=columns)
+
+
+def table_schema(columns: Sequence[str], options: dict[str, str]) -> StructType:
+    """The columns; the first one's metadata keeps the options, for Spark hands a table's schema to its reader, and no more."""
+    kept: list[dict[str, Any]] = [{METADATA: options}, *({} for _ in columns[1:])]
+    return StructType(
+        [
+            StructField(name, TYPES[BY_NAME[name].spark], metadata=metadata)
+            for name, metadata in zip(columns, kept, strict=True)
+        ]
+    )
+
+
+def kept_options(schema: StructType) -> dict[str, str]:
+    """The options that `table_schema` kept; none where the schema is no table's."""
+    for field in schema.fields:
+        if METADATA in field.metadata:
+            return dict(field.metadata[METADATA])
+    return {}
 
 
 def spare_the_collector() -> None:

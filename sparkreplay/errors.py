@@ -27,6 +27,16 @@ class OptionError(ReplayError):
         self.option = option
 
 
+class WriteRefused(ReplayError):
+    """Rows were to be written to a source that only reads."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "format rocketmq only reads stores, and writes to none; send messages to a running cluster with a producer, or "
+            "those of a store with mqreplay resend"
+        )
+
+
 class StoreUnreadable(ReplayError):
     """The folder is no store, or parts of it are missing or malformed."""
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -23,6 +25,7 @@ def session(master: str, **settings: str) -> Iterator[Any]:
 
     from tests.spark.faultysource import FaultySource
 
+    warehouse = Path(tempfile.mkdtemp(prefix="warehouse-"))
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     fixed = {
         "spark__ui__enabled": "false",
@@ -36,6 +39,7 @@ def session(master: str, **settings: str) -> Iterator[Any]:
         "spark__sql__codegen__factoryMode": "NO_CODEGEN",
         "spark__ui__showConsoleProgress": "false",
         "spark__executorEnv__PYTHONPATH": str(ROOT),
+        "spark__sql__warehouse__dir": str(warehouse),
     }
     builder = SparkSession.builder.master(master).appName("tests")
     for name, value in {**fixed, **settings}.items():
@@ -47,6 +51,7 @@ def session(master: str, **settings: str) -> Iterator[Any]:
         yield spark
     finally:
         spark.stop()
+        shutil.rmtree(warehouse)
 
 
 class SharedSession:

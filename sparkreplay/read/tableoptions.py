@@ -1,0 +1,50 @@
+"""Options of a table in Spark's catalog: `CREATE TABLE ... USING rocketmq OPTIONS (...)`, `spark.catalog.createTable`.
+
+Spark asks a source for the schema of a new table with everything that it keeps of the table: each option of OPTIONS twice,
+as `topic` and as `option.topic`; the path as `path` and `location`; names of its own such as `owner`; TBLPROPERTIES under their
+plain names (Spark: V2SessionCatalog, CatalogV2Util.convertTableProperties). When the table is read, Spark hands over none of
+these, so they are kept in the metadata of the schema.
+
+Invariant: an option that the source would not apply is refused, never dropped. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sparkreplay.errors import OptionError
+from sparkreplay.read.knownoptions import KNOWN, PATHS
+
+SOURCE = "rocketmq"
+PREFIX = "option."
+METADATA = "rocketmq.options"
+"""Under this name the metadata of a table's first column holds its options."""
+
+
+def is_table(given: Mapping[str, str]) -> bool:
+    """Whether Spark asks for a new table of its catalog: only then does it name the provider."""
+    return lowered(given).get("provider", "").lower() == SOURCE
+
+
+def table_options(given: Mapping[str, str]) -> dict[str, str]:
+    """The options of OPTIONS and LOCATION among all that Spark keeps of a table. Raises OptionError for one of this source's
+    options in TBLPROPERTIES, where it would have no effect."""
+    properties = lowered(given)
+    options = lowered(
+        {name.removeprefix(PREFIX): value for name, value in properties.items() if name.startswith(PREFIX)}
+    )
+    place = properties.get("path") or properties.get("location")
+    if place and "path" not in options:
+        options["path"] = place
+    for name in properties.keys() & KNOWN.keys() - options.keys():
+        raise OptionError(
+            KNOWN[name].name, "is a table property, which is not read; write it in OPTIONS (...)"
+        )
+    return options
+
+
+def lowered(given: Mapping[str, str]) -> dict[str, str]:
+    """By lower-case name; several paths are an option `path`, too, unless both are there."""
+    options = {name.lower(): value for name, value in given.items()}
+    if PATHS in options and "path" not in options:
+        options["path"] = options.pop(PATHS)
+    return options
