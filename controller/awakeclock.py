@@ -41,6 +41,9 @@ class AwakeClock:
         self._read_ms = now_ms
         return now_ms - self._slept_ms
 
+    def work_us(self) -> int:
+        return self._clock.work_us()
+
     async def run(self) -> None:
         """Read it often enough to know when nobody could, until cancelled."""
         self._read_ms = self._clock.monotonic_ms()

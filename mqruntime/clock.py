@@ -1,7 +1,7 @@
-"""Two readings of time.
+"""Readings of time.
 
 Invariant: only `now_ms` may jump; `monotonic_ms` never goes back and is the one that every timeout and every
-liveness decision is counted in."""
+liveness decision is counted in. `work_us` measures how long work takes, and nothing else."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where a process reads the time; both readings are whole milliseconds."""
+    """Where a process reads the time."""
 
     def now_ms(self) -> int:
         """Wall clock, ms since 1970-01-01 UTC: what is stored in records and shown to people. May jump."""
@@ -18,6 +18,10 @@ class Clock(Protocol):
 
     def monotonic_ms(self) -> int:
         """The event loop's clock in ms; counts from an arbitrary start."""
+        ...
+
+    def work_us(self) -> int:
+        """Monotonic microseconds from an arbitrary start: the difference of two is how long the work between them took."""
         ...
 
 
@@ -39,3 +43,6 @@ class SystemClock:
 
     def monotonic_ms(self) -> int:
         return time.monotonic_ns() // 1_000_000
+
+    def work_us(self) -> int:
+        return time.monotonic_ns() // 1_000

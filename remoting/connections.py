@@ -17,6 +17,7 @@ from remoting.dispatch import Dispatcher
 from remoting.limits import Limits
 from remoting.peer import Peer
 from remoting.router import Router
+from remoting.turns import Turns
 
 SWEEP_MS = 5_000
 ASLEEP_MS = 5_000
@@ -25,7 +26,7 @@ STOP_MS = 1_000  # how long closing waits for peers to read what was sent to the
 
 
 class Connections:
-    """What the connections of one server or client share: router, clock, limits, deadlines."""
+    """What the connections of one server or client share: router, clock, limits, deadlines, turns."""
 
     def __init__(
         self,
@@ -39,6 +40,7 @@ class Connections:
         self._clock = clock
         self._limits = limits
         self._deadlines = Deadlines(clock)
+        self._turns = Turns(clock)
         self._dispatcher = Dispatcher(router, limits.running_max)
         self._on_connect = on_connect
         self._on_disconnect = on_disconnect
@@ -51,7 +53,7 @@ class Connections:
         sends = None
         if presence.native is not None and self._dispatcher.takes_sends:
             sends = presence.native.read_sends, self._dispatcher.deliver_sends
-        return Peer(self, self._limits, self._clock, self._deadlines, sends)
+        return Peer(self, self._limits, self._clock, self._deadlines, self._turns, sends)
 
     def opened(self, peer: Peer) -> None:
         self.peers[peer] = None
@@ -63,8 +65,8 @@ class Connections:
         if self._on_connect is not None:
             self._on_connect(peer)
 
-    def received(self, peer: Peer, commands: list[RemotingCommand]) -> None:
-        self._dispatcher.deliver(peer, commands)
+    def received(self, peer: Peer, commands: list[RemotingCommand]) -> int:
+        return self._dispatcher.deliver(peer, commands)
 
     def gone(self, peer: Peer) -> None:
         self.peers.pop(peer, None)

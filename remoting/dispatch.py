@@ -38,15 +38,16 @@ class Dispatcher:
 
     def __init__(self, router: Router, running_max: int) -> None:
         self._router = router
-        self._running: dict[asyncio.Task[None], Awaitable[Reply]] = {}
+        self._running: dict[asyncio.Task[None], tuple[Peer, Awaitable[Reply]]] = {}
         self._running_max = running_max
 
-    def deliver(self, peer: Peer, commands: list[RemotingCommand]) -> None:
-        """Handles what one receive brought; immediate replies leave in one write."""
+    def deliver(self, peer: Peer, commands: list[RemotingCommand]) -> int:
+        """Handles what one receive brought until the peer had its turn; how many of them. Immediate replies leave in one
+        write."""
         batch_handlers = self._router.batch_handlers
         replies: list[RemotingCommand] = []
         at, end = 0, len(commands)
-        while at < end and not peer.closed:
+        while at < end and not peer.closed and not (at and peer.had_its_turn):
             command = commands[at]
             if command.unread:
                 _answer_unread(peer, command, replies)
@@ -68,6 +69,7 @@ class Dispatcher:
             at = batch_end
         if replies:
             peer.send(replies)
+        return at
 
     @property
     def takes_sends(self) -> bool:
@@ -129,7 +131,8 @@ class Dispatcher:
         task = asyncio.get_running_loop().create_task(
             self._answer(peer, request, result), name=f"request {request.code} of {peer.remote_address}"
         )
-        self._running[task] = result
+        self._running[task] = peer, result
+        peer.began()
         task.add_done_callback(self._ended)
         return None
 
@@ -155,7 +158,8 @@ class Dispatcher:
         return request.reply(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        result = self._running.pop(task)
+        peer, result = self._running.pop(task)
+        peer.ended()
         if task.cancelled():
             _close(result)  # it may not have begun
 

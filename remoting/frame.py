@@ -29,6 +29,7 @@ HEADER_BYTES_MAX = 1024 * 1024
 """Of a request that is read; properties of 32,767 bytes may take 196,602 in JSON."""
 LENGTH = Struct(">I")
 START = Struct(">II")
+ALL_BYTES = 1 << 30
 BUFFER_BYTES_FIRST = 512  # of a connection that says little; a controller has thousands of them
 BUFFER_BYTES_FREE_MIN = 4 * 1024
 BUFFER_BYTES_KEPT = 256 * 1024  # a bigger one is let go as soon as it is empty
@@ -73,6 +74,8 @@ class FrameReader:
         self, frame_bytes_max: int = FRAME_BYTES_MAX, header_bytes_max: int = HEADER_BYTES_MAX
     ) -> None:
         self.failure: FrameError | None = None
+        self.has_more = False
+        """Whether whole frames may be left of what `taken` brought, to be read by `read`."""
         self._frame_bytes_max = frame_bytes_max
         self._header_bytes_max = header_bytes_max
         self._bounded = header_bytes_max < frame_bytes_max - START.size
@@ -103,11 +106,35 @@ class FrameReader:
 
         Bodies are memoryviews of the buffer, valid until the next `buffer()` call.
         """
-        was_full = self._end + count == len(self._view)
+        self.taken(count)
+        return self.read(ALL_BYTES)
+
+    def taken(self, count: int) -> None:
+        """Takes `count` bytes written to `buffer()`; `read` finds the frames in them."""
         self._end += count
-        commands = self._read_all()
-        if was_full and len(self._view) < BUFFER_BYTES_KEPT:
+        self.has_more = True
+        if self._end == len(self._view) < BUFFER_BYTES_KEPT:
             self._grow()  # more is waiting than we can take in one go
+
+    def read(self, frames_max: int, bytes_max: int = ALL_BYTES) -> list[RemotingCommand]:
+        """The commands of the next whole frames, of `frames_max` at most, and no more once those have `bytes_max`; bodies as
+        those of `filled`."""
+        commands, view, at, end = list[RemotingCommand](), self._view, self._begin, self._end
+        frames, bytes_end = 0, at + bytes_max
+        try:
+            while (frame_end := self._frame_end(view, at, end)) is not None:
+                if frames == frames_max or at >= bytes_end:
+                    break
+                command = self._command(view, at, frame_end)
+                if command is not None:
+                    commands.append(command)
+                at = frame_end
+                frames += 1
+        except FrameError as failure:
+            self.failure = failure
+            at, frame_end = end, None
+        self._begin = at
+        self.has_more = frame_end is not None
         return commands
 
     def filled_with_sends(self, count: int, read_sends: ReadSends) -> Sends | None:
@@ -143,39 +170,35 @@ class FrameReader:
         grown[:rest] = self._view[self._begin : self._end]
         self._view, self._begin, self._end = grown, 0, rest
 
-    def _read_all(self) -> list[RemotingCommand]:
-        commands: list[RemotingCommand] = []
-        view, at, end = self._view, self._begin, self._end
-        try:
-            while end - at >= 4:
-                (length,) = LENGTH.unpack_from(view, at)
-                frame_bytes = 4 + length
-                if not 8 <= frame_bytes <= self._frame_bytes_max:
-                    raise FrameError(
-                        f"frame of {frame_bytes} bytes; 8 to {self._frame_bytes_max} are allowed"
-                    )
-                if end - at < 8:
-                    break
-                (word,) = LENGTH.unpack_from(view, at + 4)
-                header_bytes = word & 0xFFFFFF
-                header_end, frame_end = at + 8 + header_bytes, at + frame_bytes
-                if header_end > frame_end:
-                    raise FrameError(f"header of {header_bytes} bytes in a frame of {frame_bytes}")
-                if frame_end > end:
-                    break
-                if header_bytes:  # a frame without header is dropped, as Java does
-                    header = view[at + 8 : header_end]
-                    if header_bytes > self._header_bytes_max:
-                        why = f"a header of {header_bytes} bytes; {self._header_bytes_max} are read"
-                        command = unread_header(word >> 24, header, why)
-                    else:
-                        command = decode_header(word >> 24, header, bounded=self._bounded)
-                    if header_end < frame_end:
-                        command.body = view[header_end:frame_end]
-                    commands.append(command)
-                at = frame_end
-        except FrameError as failure:
-            self.failure = failure
-            at = end
-        self._begin = at
-        return commands
+    def _frame_end(self, view: memoryview, at: int, end: int) -> int | None:
+        """Of the frame at `at`; None where it is not whole yet. Raises FrameError."""
+        if end - at < 4:
+            return None
+        (length,) = LENGTH.unpack_from(view, at)
+        frame_bytes: int = 4 + length
+        if not 8 <= frame_bytes <= self._frame_bytes_max:
+            raise FrameError(f"frame of {frame_bytes} bytes; 8 to {self._frame_bytes_max} are allowed")
+        if end - at < 8:
+            return None
+        (word,) = LENGTH.unpack_from(view, at + 4)
+        header_bytes = word & 0xFFFFFF
+        if header_bytes + 8 > frame_bytes:
+            raise FrameError(f"header of {header_bytes} bytes in a frame of {frame_bytes}")
+        return at + frame_bytes if at + frame_bytes <= end else None
+
+    def _command(self, view: memoryview, at: int, frame_end: int) -> RemotingCommand | None:
+        """Of the whole frame at `at`; None of one without header, which is dropped, as Java does. Raises FrameError."""
+        (word,) = LENGTH.unpack_from(view, at + 4)
+        header_bytes = word & 0xFFFFFF
+        if not header_bytes:
+            return None
+        header_end = at + 8 + header_bytes
+        header = view[at + 8 : header_end]
+        if header_bytes > self._header_bytes_max:
+            why = f"a header of {header_bytes} bytes; {self._header_bytes_max} are read"
+            command = unread_header(word >> 24, header, why)
+        else:
+            command = decode_header(word >> 24, header, bounded=self._bounded)
+        if header_end < frame_end:
+            command.body = view[header_end:frame_end]
+        return command

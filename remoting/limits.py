@@ -24,3 +24,6 @@ class Limits:
     stall_ms_max: int = 120_000  # one frame begun and not ended, or replies waiting and none taken
     connections_max: int = 20_000
     running_max: int = 50_000  # handlers that answer later
+    running_of_one_max: int = (
+        5_000  # of those, begun by one connection: beyond it nothing more is read from that one
+    )

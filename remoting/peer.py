@@ -2,7 +2,8 @@
 
 Invariant: every call on it ends: with its reply, CallTimeout, ConnectionLost when the connection goes, or NotSent.
 While the other end leaves more than `unsent_bytes_high` unread, our requests wait for room, first come, first sent,
-and nothing more is read from it unless the limits say `reads_on`.
+and nothing more is read from it, nor handled, unless the limits say `reads_on`. A connection that had its share of a
+round is not read either until its next turn; what was read before is handled then, in its order.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from remoting.deadlines import Deadlines
 from remoting.errors import CallTimeout, ConnectionLost, FrameTooLong, NotSent
 from remoting.frame import FRAME_BYTES_MAX, FrameReader, encode
 from remoting.limits import Limits
+from remoting.turns import Turns
 
 if TYPE_CHECKING:
     from nativepath.native import Sends
@@ -30,6 +32,8 @@ logger = logging.getLogger(__name__)
 IDLE, REPLACED = "idle", "replaced by a newer one"
 
 OPAQUE_MAX = 2**31 - 1
+FRAMES_AT_ONCE, BYTES_AT_ONCE = 64, 256 << 10
+"""Sends among them are stored in one call."""
 
 
 class Owner(Protocol):
@@ -38,8 +42,9 @@ class Owner(Protocol):
     def opened(self, peer: Peer) -> None:
         """`peer` is connected."""
 
-    def received(self, peer: Peer, commands: list[RemotingCommand]) -> None:
-        """One receive brought `commands`; their bodies are valid until this returns."""
+    def received(self, peer: Peer, commands: list[RemotingCommand]) -> int:
+        """`peer` brought `commands`; their bodies are valid until this returns. How many were handled: the others, where
+        `peer.had_its_turn`, come again."""
 
     def gone(self, peer: Peer) -> None:
         """`peer` is no longer connected."""
@@ -49,8 +54,8 @@ class Peer(asyncio.BufferedProtocol):
     """The other end of a connection, accepted or opened by us.
 
     `remote_address` is its "ip:port", `own_host` the ip of this end; `closed` is true from the moment nothing more can
-    be sent. Handlers may keep their own facts about the connection in `attributes`. `sends`: how a receive of plain sends
-    alone is read, and who gets it in the place of `received`.
+    be sent. Handlers may keep their own facts about the connection in `attributes`. `turns` are those of all connections that
+    this one waits for, by default its own. `sends`: how a receive of plain sends alone is read, and who gets it then.
     """
 
     def __init__(
@@ -59,6 +64,7 @@ class Peer(asyncio.BufferedProtocol):
         limits: Limits,
         clock: Clock,
         deadlines: Deadlines,
+        turns: Turns | None = None,
         sends: tuple[ReadSends, Callable[[Peer, Sends], None]] | None = None,
     ) -> None:
         self.remote_address = self.own_host = ""
@@ -80,6 +86,14 @@ class Peer(asyncio.BufferedProtocol):
         self._frame_begun_ms: int | None = None
         self._writing_paused_ms: int | None = None
         self._cut_why: str | None = None
+        self._turns = turns or Turns(clock)
+        self._share = self._turns.share()
+        self._left: list[RemotingCommand] = []
+        """Of what was read: it comes first when its turn has come."""
+        self._waits = False  # for its turn
+        self._parked = False  # its requests wait for room, or for the ends of others
+        self._running = 0
+        """Handlers that have not ended."""
 
     # what handlers and callers use
 
@@ -146,6 +160,22 @@ class Peer(asyncio.BufferedProtocol):
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
     @property
+    def had_its_turn(self) -> bool:
+        """Whether what else it brought is to be handled later."""
+        return self._share.is_used or self._is_held
+
+    def began(self) -> None:
+        """A handler that answers later begins."""
+        self._running += 1
+        self._share.started()
+
+    def ended(self) -> None:
+        """It has ended."""
+        self._running -= 1
+        if self._parked and not self._is_held:
+            self._wait_for_turn()
+
+    @property
     def calls_pending(self) -> int:
         """How many calls wait for their replies."""
         return len(self._pending)
@@ -210,22 +240,76 @@ class Peer(asyncio.BufferedProtocol):
         if self.closed:
             return
         self.active_at_ms = self._clock.monotonic_ms()
+        if self._waits or self._parked or not self._share.begins():
+            self._reader.taken(nbytes)
+            self._wait_for_turn()
+            return
         if self._sends is not None:
             read_sends, handle = self._sends
             sends = self._reader.filled_with_sends(nbytes, read_sends)
             if sends is not None:
                 self._frame_begun_ms = self.active_at_ms if self._reader.has_partial_frame else None
                 handle(self, sends)
+                if not self._share.ends():
+                    self._wait_for_turn()
                 return
-        commands = self._reader.filled(nbytes)
-        if not self._reader.has_partial_frame:
-            self._frame_begun_ms = None
-        elif commands or self._frame_begun_ms is None:
+        self._reader.taken(nbytes)
+        self._handle()
+
+    def go_on(self) -> None:
+        """Its turn has come: what is left is handled, then more is read."""
+        self._waits = False
+        if self.closed:
+            return
+        if self._left or self._reader.has_more:
+            if self._is_held or not self._share.begins():
+                self._wait_for_turn()
+                return
+            self._handle()
+        if not self._waits and not self._parked:
+            self._read_on()
+
+    def _handle(self) -> None:
+        """What is left and what was read, until there is no more of it or this connection had its turn."""
+        reader, has_left = self._reader, True
+        while has_left and not self.closed:
+            commands = self._left or reader.read(FRAMES_AT_ONCE, BYTES_AT_ONCE)
+            self._left = []
+            if commands or not reader.has_partial_frame:
+                self._frame_begun_ms = None
+            if commands:
+                taken = self._owner.received(self, commands)
+                self._left = [_with_own_body(command) for command in commands[taken:]]
+            has_left = bool(self._left) or reader.has_more
+            if self.had_its_turn:
+                break
+        if reader.has_partial_frame and not reader.has_more and self._frame_begun_ms is None:
             self._frame_begun_ms = self.active_at_ms
-        if commands:
-            self._owner.received(self, commands)
-        if self._reader.failure is not None:
-            self.cut(str(self._reader.failure))
+        has_more_time = self._share.ends()
+        if reader.failure is not None and not self._left:
+            self.cut(str(reader.failure))
+        elif has_left or not has_more_time or self._is_held:
+            self._wait_for_turn()
+
+    @property
+    def _is_held(self) -> bool:
+        """Whether its requests wait for it to read answers, or for handlers of its own to end."""
+        is_behind = self._writing_paused_ms is not None and not self._limits.reads_on
+        return is_behind or self._running >= self._limits.running_of_one_max
+
+    def _wait_for_turn(self) -> None:
+        """Nothing more is read or handled until then."""
+        if self.closed or self._transport is None or self._waits:
+            return
+        self._transport.pause_reading()
+        self._parked = self._is_held
+        if not self._parked:
+            self._waits = True
+            self._turns.wait(self)
+
+    def _read_on(self) -> None:
+        if self._transport is not None and not self.closed and not self._is_held:
+            self._transport.resume_reading()
 
     def eof_received(self) -> bool:
         return False  # half-open connections are of no use: close
@@ -237,8 +321,10 @@ class Peer(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._writing_paused_ms = None
-        if self._transport is not None and not self.closed:
-            self._transport.resume_reading()
+        if self._parked:
+            self._wait_for_turn()
+        elif not self._waits:
+            self._read_on()
         while self._waiting and self._writing_paused_ms is None and not self.closed:
             _, (command, frame) = self._waiting.popitem(last=False)
             self._send_request(command, frame)
@@ -279,3 +365,9 @@ class Peer(asyncio.BufferedProtocol):
     def _next_opaque(self) -> int:
         self._last_opaque = self._last_opaque % OPAQUE_MAX + 1
         return self._last_opaque
+
+
+def _with_own_body(command: RemotingCommand) -> RemotingCommand:
+    if command.body is not None:
+        command.body = bytes(command.body)
+    return command

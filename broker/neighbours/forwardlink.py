@@ -189,7 +189,7 @@ class ForwardLink:
     def opened(self, peer: Peer) -> None:
         """It belongs to us from `_connected` on."""
 
-    def received(self, peer: Peer, commands: list[RemotingCommand]) -> None:
+    def received(self, peer: Peer, commands: list[RemotingCommand]) -> int:
         answers: dict[Peer, list[RemotingCommand]] = {}
         for command in commands:
             if not command.flag & RESPONSE_BIT:
@@ -212,6 +212,7 @@ class ForwardLink:
             client.send(its_answers)
         if self._left:
             self._close_when_empty()
+        return len(commands)
 
     def gone(self, peer: Peer) -> None:
         if peer is not self._connection:

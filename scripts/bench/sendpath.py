@@ -123,8 +123,13 @@ class Wire(asyncio.Transport):
         return written
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
     def get_write_buffer_size(self) -> int:
         return 0
+
+    def is_closing(self) -> bool:
+        return False
 
     def abort(self) -> None:
         raise SystemExit("the master ended a connection")

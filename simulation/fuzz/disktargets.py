@@ -258,6 +258,9 @@ class StillClock:
     def monotonic_ms(self) -> int:
         return 1_000
 
+    def work_us(self) -> int:
+        return 1_000_000
+
 
 CLOCK = StillClock()
 

@@ -32,6 +32,9 @@ class SimulatedClock:
     def monotonic_ms(self) -> int:
         return self._node.loop.now_us // 1000
 
+    def work_us(self) -> int:
+        return self._node.loop.now_us
+
 
 class Node:
     """Start, kill, pause and stop one server. `skew_ms` is how far its wall clock is off; it may be set."""

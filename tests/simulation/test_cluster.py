@@ -50,6 +50,8 @@ FOUND_BY_UNIT = {
     "::test_nor_does_the_master_after_the_next_one_let_anybody_pass_over_it",
     "commits-beyond-a-lost-end": "broker/test_offsets_beyond.py"
     "::test_after_power_was_lost_everywhere_nobody_passes_over_what_is_sent_then",
+    "floods-hold-the-loop": "remoting/test_turns.py"
+    "::test_a_flood_is_handled_a_slice_a_turn_and_is_not_read_meanwhile",
     "left-links-stay": "broker/test_forwarding.py"
     "::test_a_link_that_was_left_ends_though_the_host_at_its_end_lost_power",
     "late-grant-taken": "broker/test_membership.py::test_what_was_granted_to_the_process_before_is_not_taken",

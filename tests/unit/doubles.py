@@ -19,6 +19,9 @@ class ManualClock:
     def monotonic_ms(self) -> int:
         return self.ms
 
+    def work_us(self) -> int:
+        return 1_000 * self.ms
+
 
 class MemoryFiles:
     """Small files in `content`, by name."""

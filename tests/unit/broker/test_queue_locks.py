@@ -42,6 +42,9 @@ class Clock:
     def now_ms(self) -> int:
         return self.ms
 
+    def work_us(self) -> int:
+        return 1_000 * self.ms
+
 
 class Table:
     """Locks whose changes are counted."""

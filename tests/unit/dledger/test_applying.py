@@ -36,6 +36,9 @@ class Machine:
     def now_ms(self) -> int:
         return self.at_ms
 
+    def work_us(self) -> int:
+        return 1_000 * self.at_ms
+
     def apply(self, index: int, body: bytes) -> object:
         self.at_ms += self.took_ms
         self.applied.append((index, body))

@@ -434,7 +434,7 @@ class Sum:
     def monotonic_ms(self) -> int:
         return 0
 
-    now_ms = monotonic_ms
+    now_ms = work_us = monotonic_ms
 
 
 class Watched(Applier):

@@ -127,10 +127,13 @@ def test_a_handler_that_was_not_begun_when_the_server_stopped_is_closed() -> Non
 
         router.add(1, noting)
         dispatcher = Dispatcher(router, 10)
-        dispatcher.deliver(
-            cast(Peer, SimpleNamespace(closed=False, remote_address="x")), [RemotingCommand.request(1)]
+        ends = list[str]()
+        peer = SimpleNamespace(
+            closed=False, remote_address="x", began=lambda: None, ended=lambda: ends.append("x")
         )
+        dispatcher.deliver(cast(Peer, peer), [RemotingCommand.request(1)])
         await dispatcher.stop()
+        assert ends == ["x"]
         assert not begun and inspect.getcoroutinestate(results[0]) == inspect.CORO_CLOSED
 
     asyncio.run(story())

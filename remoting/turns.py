@@ -1,0 +1,124 @@
+"""Whose turn it is to have its requests handled, so that no connection keeps others waiting.
+
+Invariant: within one round a connection is handled for SLICE_US and all connections for ROUND_US, but for the one request, or
+batch of sends, with which that time ends; at most one round begins in a turn of the event loop. Connections that wait have
+their turns in the order in which they began to wait. Requests that get no answer count as all others do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from mqruntime.clock import Clock
+
+SLICE_US = 2_000
+"""Of one connection: some hundred small requests."""
+ROUND_US = 8_000
+"""Of all connections of a server: short enough for timers, heartbeats and links, which share the loop with them."""
+STARTS_MAX = 8
+"""Handlers of one connection that answer later and begin in one round: what they cost is not known before they run."""
+
+
+class Waiting(Protocol):
+    """A connection whose requests wait."""
+
+    def go_on(self) -> None:
+        """Its turn has come."""
+
+
+class Turns:
+    """The rounds of one server or client. `call_soon(callback)` runs it in the next turn of the loop, by default the running
+    one."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        slice_us: int = SLICE_US,
+        round_us: int = ROUND_US,
+        call_soon: Callable[[Callable[[], None]], object] | None = None,
+    ) -> None:
+        self.number = 0
+        """Of the round."""
+        self.spent_us = 0
+        """Of the round, by all connections."""
+        self.slice_us = slice_us
+        self.round_us = round_us
+        self.clock = clock
+        self._waiting: deque[Waiting] = deque()
+        self._is_due = False
+        self._call_soon = call_soon
+
+    def share(self) -> Share:
+        """Of one more connection."""
+        return Share(self)
+
+    def wait(self, connection: Waiting) -> None:
+        """`connection.go_on()` in a later turn of the loop, after those that wait already."""
+        self._waiting.append(connection)
+        if not self._is_due:
+            self._next_round()
+
+    def _next_round(self) -> None:
+        self._is_due = True
+        (self._call_soon or asyncio.get_running_loop().call_soon)(self._round)
+
+    def _round(self) -> None:
+        self._is_due = False
+        self.number += 1
+        self.spent_us = 0
+        waiting = self._waiting
+        for _ in range(len(waiting)):
+            waiting.popleft().go_on()
+            if self.spent_us >= self.round_us:
+                break
+        if waiting and not self._is_due:
+            self._next_round()
+
+
+class Share:
+    """What one connection has used of the round."""
+
+    __slots__ = ("_begun_us", "_clock", "_number", "_spent_us", "_started", "_turns")
+
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+        self._clock = turns.clock
+        self._number = self._spent_us = self._started = self._begun_us = 0
+
+    def begins(self) -> bool:
+        """Whether the connection may be handled now; then, until `ends`, it is."""
+        turns = self._turns
+        if self._number != turns.number:
+            self._number, self._spent_us, self._started = turns.number, 0, 0
+        if self._spent_us >= turns.slice_us or turns.spent_us >= turns.round_us:
+            return False
+        self._begun_us = self._clock.work_us()
+        return True
+
+    def started(self) -> None:
+        """A handler that answers later begins."""
+        self._started += 1
+
+    @property
+    def is_used(self) -> bool:
+        """Whether the connection that is handled had its share."""
+        took_us = self._clock.work_us() - self._begun_us
+        turns = self._turns
+        return (
+            self._spent_us + took_us >= turns.slice_us
+            or self._started >= STARTS_MAX
+            or turns.spent_us + took_us >= turns.round_us
+        )
+
+    def ends(self) -> bool:
+        """Whether the connection has something left of its share."""
+        took_us = self._clock.work_us() - self._begun_us
+        turns = self._turns
+        self._spent_us += took_us
+        turns.spent_us += took_us
+        return (
+            self._spent_us < turns.slice_us and self._started < STARTS_MAX and turns.spent_us < turns.round_us
+        )

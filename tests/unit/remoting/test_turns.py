@@ -1,0 +1,329 @@
+"""How many requests of one connection are handled in one turn, and whose come next; a clock counts what each costs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from remoting.codes import ResponseCode
+from remoting.command import ONEWAY_BIT, RemotingCommand
+from remoting.connections import Connections
+from remoting.frame import FrameReader, encode
+from remoting.limits import Limits
+from remoting.peer import Peer
+from remoting.router import Router
+from remoting.turns import ROUND_US, SLICE_US, STARTS_MAX, Turns
+
+ASK, LATER, SEND, BIG = 60_001, 60_002, 60_003, 60_004
+COST_US = 500
+IN_A_SLICE = SLICE_US // COST_US
+
+
+class WorkingClock:
+    """Goes on by what the handlers cost."""
+
+    def __init__(self) -> None:
+        self.us = 0
+
+    def now_ms(self) -> int:
+        return self.us // 1000
+
+    def monotonic_ms(self) -> int:
+        return self.us // 1000
+
+    def work_us(self) -> int:
+        return self.us
+
+
+class Wire:
+    """The transport of one connection: what waits to be read, and what was written."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.reads = True
+        self.unsent = 0
+        self.written = FrameReader()
+        self.answers: list[RemotingCommand] = []
+        self.cut = False
+
+    def get_extra_info(self, name: str) -> object:
+        return self.name
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        pass
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent
+
+    def is_closing(self) -> bool:
+        return self.cut
+
+    def writelines(self, buffers: list[bytes]) -> None:
+        self.answers += self.written.receive(b"".join(map(bytes, buffers)))
+
+    def pause_reading(self) -> None:
+        self.reads = False
+
+    def resume_reading(self) -> None:
+        self.reads = True
+
+    def abort(self) -> None:
+        self.cut = True
+
+
+class Bench:
+    """Connections of one server. `handled` has, by turn of the loop, which connection's request was handled."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.clock = WorkingClock()
+        self.handled: list[str] = []
+        self.batches: list[int] = []
+        router = Router()
+        router.add(ASK, self._ask)
+        router.add(LATER, self._later)
+        router.add(BIG, self._big)
+        router.add_batch({SEND}, self._send)
+        self.release = asyncio.Event()
+        self.connections = Connections(router, self.clock, limits or Limits())
+
+    def connect(self, name: str) -> Peer:
+        peer = self.connections.protocol()
+        peer.connection_made(cast(Any, Wire(name)))
+        return peer
+
+    def _ask(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        self.handled.append(peer.remote_address)
+        self.clock.us += COST_US
+        return command.reply()
+
+    def _big(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        self.handled.append(peer.remote_address)
+        peer.pause_writing()
+        return command.reply()
+
+    async def _later(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        self.handled.append(peer.remote_address)
+        await self.release.wait()
+        return command.reply()
+
+    def _send(self, peer: Peer, commands: list[RemotingCommand]) -> None:
+        self.batches.append(len(commands))
+        self.clock.us += COST_US * len(commands)
+        peer.send([command.reply() for command in commands])
+
+    async def turn(self) -> list[str]:
+        """What was handled in the next turn of the loop."""
+        self.handled = []
+        await asyncio.sleep(0)
+        return self.handled
+
+
+def wire(peer: Peer) -> Wire:
+    return cast(Wire, peer._transport)
+
+
+def requests(code: int, count: int, *, flag: int = 0, body: bytes | None = None) -> bytes:
+    made = b""
+    for opaque in range(1, count + 1):
+        command = RemotingCommand.request(code, body=body)
+        command.opaque, command.flag = opaque, flag
+        made += b"".join(map(bytes, encode(command)))
+    return made
+
+
+def fill(peer: Peer, data: bytes) -> None:
+    """One receive."""
+    buffer = peer.get_buffer(-1)
+    while len(buffer) < len(data):  # the transport would have read twice
+        peer._reader._grow()
+        buffer = peer.get_buffer(-1)
+    buffer[: len(data)] = data
+    peer.buffer_updated(len(data))
+
+
+def play(story: Callable[[Bench], Any], limits: Limits | None = None) -> None:
+    async def whole() -> None:
+        bench = Bench(limits)
+        await story(bench)
+        bench.release.set()
+        await bench.connections._dispatcher.stop()
+
+    asyncio.run(whole())
+
+
+@pytest.mark.parametrize("flag", [0, ONEWAY_BIT])
+def test_a_flood_is_handled_a_slice_a_turn_and_is_not_read_meanwhile(flag: int) -> None:
+    async def story(bench: Bench) -> None:
+        flood = bench.connect("flood")
+        fill(flood, requests(ASK, 10, flag=flag))
+        assert bench.handled == ["flood"] * IN_A_SLICE
+        assert not wire(flood).reads
+        assert await bench.turn() == ["flood"] * IN_A_SLICE
+        assert not wire(flood).reads
+        assert await bench.turn() == ["flood"] * (10 - 2 * IN_A_SLICE)
+        assert wire(flood).reads
+        assert [each.opaque for each in wire(flood).answers] == ([] if flag else list(range(1, 11)))
+
+    assert IN_A_SLICE == 4
+    play(story)
+
+
+def test_another_connection_is_answered_in_the_turn_in_which_it_asks() -> None:
+    async def story(bench: Bench) -> None:
+        flood, other = bench.connect("flood"), bench.connect("other")
+        fill(flood, requests(ASK, 1000))
+        fill(other, requests(ASK, 1))
+        assert bench.handled == ["flood"] * IN_A_SLICE + ["other"]
+        assert len(wire(other).answers) == 1 and wire(other).reads
+
+    play(story)
+
+
+def test_connections_that_wait_have_their_turns_one_after_the_other() -> None:
+    async def story(bench: Bench) -> None:
+        floods = [bench.connect(name) for name in "abcdef"]
+        for flood in floods:
+            fill(flood, requests(ASK, 9))
+        in_a_round = ROUND_US // SLICE_US
+        assert "".join(bench.handled) == "aaaabbbbccccdddd"  # those of the others wait, unhandled
+        assert len(bench.handled) == in_a_round * IN_A_SLICE
+        assert "".join(await bench.turn()) == "aaaabbbbccccdddd"
+        assert "".join(await bench.turn()) == "eeeeffffab" + "cd"
+        assert "".join(await bench.turn()) == "eeeeffff"
+        assert "".join(await bench.turn()) == "ef"
+        assert all(wire(flood).reads for flood in floods)
+
+    play(story)
+
+
+def test_who_asks_while_a_round_is_used_up_waits_behind_those_that_waited() -> None:
+    async def story(bench: Bench) -> None:
+        floods, late = [bench.connect(name) for name in "abcd"], bench.connect("late")
+        for flood in floods:
+            fill(flood, requests(ASK, 5))
+        fill(late, requests(ASK, 1))
+        assert "late" not in bench.handled and not wire(late).reads
+        assert await bench.turn() == ["a", "b", "c", "d", "late"]
+
+    play(story)
+
+
+def test_handlers_that_answer_later_begin_a_few_in_a_turn() -> None:
+    async def story(bench: Bench) -> None:
+        flood = bench.connect("flood")
+        fill(flood, requests(LATER, 3 * STARTS_MAX))
+        begun = [len(await bench.turn()) for _ in range(4)]
+        assert begun == [STARTS_MAX, STARTS_MAX, STARTS_MAX, 0]
+
+    play(story)
+
+
+def test_a_connection_whose_handlers_do_not_end_is_read_no_further() -> None:
+    async def story(bench: Bench) -> None:
+        flood, other = bench.connect("flood"), bench.connect("other")
+        fill(flood, requests(LATER, 5))
+        begun = [len(await bench.turn()) for _ in range(3)]
+        assert begun == [3, 0, 0] and not wire(flood).reads
+        fill(other, requests(ASK, 1))
+        assert [each.code for each in wire(other).answers] == [ResponseCode.SUCCESS]
+        bench.release.set()
+        while len(wire(flood).answers) < 5:
+            await bench.turn()
+        assert wire(flood).reads
+
+    play(story, Limits(running_of_one_max=3))
+
+
+def test_who_does_not_read_its_answers_has_nothing_handled_until_it_does() -> None:
+    async def story(bench: Bench) -> None:
+        slow = bench.connect("slow")
+        fill(slow, requests(BIG, 3))
+        assert len(bench.handled) == 1
+        assert [len(await bench.turn()) for _ in range(3)] == [0, 0, 0] and not wire(slow).reads
+        slow.resume_writing()
+        assert [len(await bench.turn()) for _ in range(3)] == [1, 0, 0]
+        slow.resume_writing()
+        assert [len(await bench.turn()) for _ in range(3)] == [1, 0, 0]
+        slow.resume_writing()
+        await bench.turn()
+        assert wire(slow).reads
+
+    play(story)
+
+
+def test_bodies_that_wait_for_their_turn_are_kept() -> None:
+    got: list[bytes] = []
+
+    async def story(bench: Bench) -> None:
+        def keep(peer: Peer, command: RemotingCommand) -> None:
+            got.append(bytes(command.body or b""))
+            bench.clock.us += SLICE_US
+
+        bench.connections._dispatcher._router.add(61_000, keep)
+        flood = bench.connect("flood")
+        fill(flood, b"".join(requests(61_000, 1, body=b"%d" % number) for number in range(5)))
+        assert len(got) == 1
+        flood._reader._view[: len(flood._reader._view)] = bytes(len(flood._reader._view))  # void by now
+        for _ in range(5):
+            await bench.turn()
+
+    play(story)
+    assert got == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_sends_are_stored_together_and_the_rest_of_a_receive_waits() -> None:
+    async def story(bench: Bench) -> None:
+        producer = bench.connect("producer")
+        fill(producer, requests(SEND, 100))
+        assert bench.batches == [64]
+        await bench.turn()
+        assert bench.batches == [64, 36]
+
+    play(story)
+
+
+def test_a_malformed_frame_cuts_once_those_before_it_were_handled() -> None:
+    async def story(bench: Bench) -> None:
+        flood = bench.connect("flood")
+        fill(flood, requests(ASK, 6) + b"\x00\x00\x00\x01")
+        assert len(bench.handled) == 4 and not wire(flood).cut
+        assert len(await bench.turn()) == 2
+        assert wire(flood).cut
+
+    play(story)
+
+
+def test_a_closed_connection_that_waits_is_passed_over() -> None:
+    async def story(bench: Bench) -> None:
+        gone, other = bench.connect("gone"), bench.connect("other")
+        fill(gone, requests(ASK, 5))
+        fill(other, requests(ASK, 5))
+        gone.cut("test")
+        assert await bench.turn() == ["other"]
+
+    play(story)
+
+
+def test_a_round_begins_once_however_many_wait() -> None:
+    due: list[Callable[[], None]] = []
+    order: list[str] = []
+
+    class One:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def go_on(self) -> None:
+            order.append(self.name)
+            turns.spent_us += 5_000
+
+    turns = Turns(WorkingClock(), round_us=8_000, call_soon=due.append)
+    for name in "abc":
+        turns.wait(One(name))
+    assert len(due) == 1
+    due.pop()()
+    assert order == ["a", "b"] and turns.number == 1 and len(due) == 1
+    due.pop()()
+    assert order == ["a", "b", "c"] and turns.number == 2 and not due
