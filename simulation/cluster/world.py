@@ -38,11 +38,8 @@ from simulation.cluster import (  # noqa: F401  their bugs join the others
     catchupbugs,
     choosers,
     choosingbugs,
-<<<<<<< HEAD
     clientbugs,
-=======
     floodbugs,
->>>>>>> 8fb13a66 (Handle a connection's requests for 2 ms in a turn of the loop)
     lockbugs,
     members,
     movebugs,
