@@ -11,7 +11,7 @@ import logging
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from broker.admin.nocontrollers import refuse_controllers_requests
+from broker.admin.nocontrollers import refuse_controllers_requests, refuse_notifications
 from broker.admin.retention import RetentionRequests
 from broker.clients.assignments import Assignments
 from broker.modes import (
@@ -198,6 +198,10 @@ class BrokerApp:
             self._resync.add_to(requests.router)
         else:
             refuse_controllers_requests(requests.router)
+        if settings.under_controllers:
+            requests.router.add(RequestCode.NOTIFY_BROKER_ROLE_CHANGED, manager.notified)
+        elif settings.pair is not None:
+            refuse_notifications(requests.router)
         self._farewell = Farewell(
             membership,
             ha,
@@ -208,7 +212,6 @@ class BrokerApp:
             forward_ms=1000 * settings.shutdown_forward_seconds,
             clock=clock,
         )
-        requests.router.add(RequestCode.NOTIFY_BROKER_ROLE_CHANGED, manager.notified)
         requests.all_added()
         ha.on_confirm(requests.confirmed)
         ha.on_level(self._is_level)
@@ -368,7 +371,7 @@ class BrokerApp:
     async def _learn_who_we_are(self) -> None:
         if appointed(self.settings, self.membership):
             return
-        self.membership.restore(await self._who_we_are())
+        self.membership.restore(await self._who_we_are(), self.ha.epoch)
         await self.memory_mark.open()
 
     async def _who_we_are(self) -> Identity | TemporaryIdentity | None:

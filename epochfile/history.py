@@ -14,6 +14,12 @@ EPOCH_MAX = 2**31 - 1
 OFFSET_MAX = 2**63 - 1
 NO_EPOCH = -1
 NO_CONSISTENT_POINT = -1
+EPOCH_BELIEVED_MAX = 2**30
+"""No cluster gets here: one election a second for 34 years. Half of the numbers are left above it, so that no single answer can
+use them up."""
+EPOCH_JUMP_MAX = 2**20
+"""So far an epoch may be above the newest that is known: one election a second for twelve days in which a broker heard of none.
+Java controllers use up to three epochs for an election that fails, so epochs jump, but never so far."""
 
 
 class EpochOutOfOrder(ValueError):
@@ -24,6 +30,16 @@ class EpochOutOfOrder(ValueError):
         super().__init__(f"epoch {new.epoch} at {new.start_offset} cannot follow {before}")
         self.last = last
         self.new = new
+
+
+def why_too_far(epoch: int, known: int) -> str | None:
+    """Why `epoch`, of a master or of a SyncStateSet, is not believed where `known` is the newest one heard of, 0 or less: none;
+    None where it may be."""
+    if epoch > EPOCH_BELIEVED_MAX:
+        return f"epoch {epoch} is above {EPOCH_BELIEVED_MAX}, where no cluster gets"
+    if known > 0 and epoch - known > EPOCH_JUMP_MAX:
+        return f"epoch {epoch} is more than {EPOCH_JUMP_MAX} above {known}, the newest known here"
+    return None
 
 
 class EpochHistory:

@@ -1,4 +1,4 @@
-"""What a Raft-mode broker answers to requests for controllers, and to those that only make sense under them: why not.
+"""What a broker without controllers, in Raft mode or in a pair, answers to requests that only make sense with them: why not.
 
 Invariant: nothing is done, and the remark says what to use instead."""
 
@@ -14,6 +14,10 @@ ELECTS_ITSELF = (
     "its members, getBrokerEpoch and haStatus its brokers"
 )
 BEGINS_ANEW = "in Raft mode stop a member whose store is to be made anew, empty it, and start it: its group gives it the log"
+APPOINTED = (
+    "a broker of a pair has the role that its configuration says (brokerRole, brokerId) and asks no controllers; for a master "
+    "that is elected set enableControllerMode=true and controllerAddr"
+)
 REMARKS = {
     RequestCode.RESYNC_BROKER: BEGINS_ANEW,
     **dict.fromkeys(
@@ -26,6 +30,7 @@ REMARKS = {
             RequestCode.CONTROLLER_GET_SYNC_STATE_DATA,
             RequestCode.CONTROLLER_GET_NEXT_BROKER_ID,
             RequestCode.CONTROLLER_APPLY_BROKER_ID,
+            RequestCode.NOTIFY_BROKER_ROLE_CHANGED,
         ),
         ELECTS_ITSELF,
     ),
@@ -33,10 +38,19 @@ REMARKS = {
 
 
 def refuse_controllers_requests(router: Router) -> None:
-    """Adds the handlers."""
+    """Adds the handlers of a Raft-mode broker."""
     for code in REMARKS:
         router.add(code, _refused)
 
 
+def refuse_notifications(router: Router) -> None:
+    """Adds the handler of 1008 of a broker of a pair, whose role nobody changes."""
+    router.add(RequestCode.NOTIFY_BROKER_ROLE_CHANGED, _appointed)
+
+
 def _refused(peer: Peer, command: RemotingCommand) -> RemotingCommand:
     return command.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, REMARKS[RequestCode(command.code)])
+
+
+def _appointed(peer: Peer, command: RemotingCommand) -> RemotingCommand:
+    return command.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, APPOINTED)

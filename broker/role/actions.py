@@ -82,6 +82,20 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
+class AskAll:
+    """Ask each controller for the set (1004), next to a call that may be under way; report each answer as `answered`, and
+    `unanswered` where none of them leads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Disbelieved:
+    """An epoch that no cluster could have reached was named; `source` says where. Nothing was taken of it."""
+
+    source: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class BeginHeartbeats:
     """The controllers know our id."""
 
@@ -131,6 +145,8 @@ Action = (
     SaveTemporary
     | SaveIdentity
     | Call
+    | AskAll
+    | Disbelieved
     | BeginHeartbeats
     | RoleAnnounced
     | Lead

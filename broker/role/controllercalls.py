@@ -198,8 +198,8 @@ class ControllerCalls:
         return Reply(code)
 
 
-def announced_grant(command: RemotingCommand) -> Grant | None:
-    """The grant that a 1008 announces; None when it names no master. Raises HeaderError, BodyError."""
+def said_grant(command: RemotingCommand) -> Grant | None:
+    """The grant that a 1008 speaks of, whoever sent it; None when it names no master. Raises HeaderError, BodyError."""
     header = NotifyBrokerRoleChangedHeader.from_ext(command.ext)
     members = SyncStateSet.from_request(command.body)
     return _with_set(ResponseCode.SUCCESS, header, members).grant

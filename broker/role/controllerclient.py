@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from mqruntime.log import fields
 from remoting.client import RemotingClient
@@ -44,6 +45,28 @@ class ControllerClient:
                 return reply
             self._distrust(leader)
         return reply
+
+    async def ask_all(
+        self, request: Callable[[], RemotingCommand], heard: Callable[[RemotingCommand], None]
+    ) -> bool:
+        """Send a `request()` to each controller at once, and to the leader where it is none of them; `heard` gets each answer
+        as it comes, but "not leader". Whether there was one."""
+        addresses = dict.fromkeys([*self.addresses, *([self.leader] if self.leader else [])])
+        asked = [self._ask_one(address, request(), heard) for address in addresses]
+        return any(await asyncio.gather(*asked))
+
+    async def _ask_one(
+        self, address: str, request: RemotingCommand, heard: Callable[[RemotingCommand], None]
+    ) -> bool:
+        try:
+            reply = await self._client.call(address, request, DISCOVERY_TIMEOUT_MS)
+        except RemotingError as error:
+            logger.debug("controller does not answer", extra=fields(address=address, why=error))
+            return False
+        if reply.code == ResponseCode.CONTROLLER_NOT_LEADER:
+            return False
+        heard(reply)
+        return True
 
     async def discover(self) -> None:
         """Ask who leads, without a reason to doubt the present one."""

@@ -1,7 +1,7 @@
 """Carries out what `broker.role.membership` decides, and asks the controllers what `ha` wants of them.
 
-Invariant: an announced role is taken at once however long a controller call waits. Heartbeats go to each controller by its
-own task; none waits for another. What a full disk refuses is tried again."""
+Invariant: a notification is asked about at once, and a granted role taken, however long a controller call waits. Heartbeats
+go to each controller by its own task; none waits for another. What a full disk refuses is tried again."""
 
 from __future__ import annotations
 
@@ -12,19 +12,22 @@ from typing import Protocol
 
 from broker.role.actions import (
     Action,
+    AskAll,
     BeginHeartbeats,
     Call,
+    Disbelieved,
     ElectCall,
     Follow,
     Grant,
     Lead,
     MasterMoved,
+    PollCall,
     RoleAnnounced,
     SaveIdentity,
     SaveTemporary,
     SetRead,
 )
-from broker.role.controllercalls import ControllerCalls, announced_grant
+from broker.role.controllercalls import ControllerCalls, said_grant
 from broker.role.controllerclient import ControllerClient
 from broker.role.fitness import Fitness, Trouble
 from broker.role.identityfiles import IdentityFiles
@@ -51,6 +54,16 @@ ALTER = "AlterCall"  # as logs name it
 TRYING_ON = (
     "controller call failed, trying on; a majority of controllers must run at the addresses of controllerAddr"
 )
+
+
+UNTRUE = {
+    "notification": "stop whoever sends 1008 with such epochs; no controller does, and nothing was changed",
+    "answer": (
+        "check that controllerAddr names the controllers of this cluster and nobody else; if they did hold so many elections, "
+        "begin anew with an empty store: mqadmin resyncBroker"
+    ),
+}
+"""Where an epoch was named that cannot be, and what to do."""
 
 
 class Timers(Protocol):
@@ -96,6 +109,7 @@ class ReplicasManager:
         self._failure = RepeatedFailure()
         self._write = RetriedWrite(logger, "broker id cannot be saved, trying on")
         self._role_failure = RepeatedFailure()
+        self._disbelieved = {source: RepeatedFailure() for source in UNTRUE}
 
     def start(self) -> None:
         """Begin to talk to the controllers."""
@@ -114,17 +128,22 @@ class ReplicasManager:
     # -- what others tell
 
     def notified(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
-        """1008: a controller announces an election."""
+        """1008: somebody, a controller as a rule, says that there was an election; the controllers are asked."""
         if not self._running:
             return command.reply(ResponseCode.SERVICE_NOT_AVAILABLE, "this broker is still starting")
-        grant = announced_grant(command)
-        if grant is not None:
-            self._perform(self._membership.announced(grant, self._now_ms()))
+        said = said_grant(command)
+        if said is not None:
+            actions = self._membership.notified(said, self._now_ms())
+            for action in actions:
+                if isinstance(action, Disbelieved):
+                    self._log_disbelieved(action, peer.remote_address)
+                    return command.reply(ResponseCode.INVALID_PARAMETER, action.why)
+            self._perform(actions)
         return command.reply(ResponseCode.SUCCESS)
 
     def granted(self, grant: Grant) -> None:
         """A Raft group's word, instead of a controller's."""
-        self._perform(self._membership.announced(grant, self._now_ms()))
+        self._perform(self._membership.decided(grant, self._now_ms()))
 
     # -- the membership's side
 
@@ -152,9 +171,18 @@ class ReplicasManager:
                     self._roles.role_announced()
                 case BeginHeartbeats():
                     self._may_beat.set()
+                case AskAll():
+                    self._tasks.start(self._ask_all(), name="ask all controllers")
+                case Disbelieved():
+                    self._log_disbelieved(action)
                 case _:
                     self._tasks.start(self._call(action), name="controller call")
         self._timer.due_at(self._membership.next_tick_ms)
+
+    def _log_disbelieved(self, action: Disbelieved, sender: str = "a controller") -> None:
+        if self._disbelieved[action.source].failed(action.source, self._now_ms()):
+            said = fields(source=action.source, sender=sender, why=action.why, hint=UNTRUE[action.source])
+            logger.error("epoch disbelieved", extra=said)
 
     async def _save(self, step: SaveTemporary | SaveIdentity) -> None:
         files = self._identity_files
@@ -180,6 +208,22 @@ class ReplicasManager:
             return
         self._note_answer(type(call).__name__, command)
         self._perform(self._membership.replied(call, reply, self._now_ms(), self._clock.now_ms()))
+
+    async def _ask_all(self) -> None:
+        poll = PollCall()
+
+        def heard(answer: RemotingCommand) -> None:
+            try:
+                reply = self._calls.reply(poll, answer)
+            except (HeaderError, BodyError) as error:
+                self._note_failure(type(poll).__name__, error)
+                return
+            self._perform(self._membership.answered(reply, self._now_ms()))
+
+        if not await self._controllers.ask_all(
+            lambda: self._calls.request(poll, self._clock.now_ms()), heard
+        ):
+            self._perform(self._membership.unanswered(self._now_ms()))
 
     def alter_sync_state_set(self, alter: Alter) -> None:
         """1001. What a new master wants goes out when it has taken its role; one that knows of a newer masterEpoch

@@ -5,6 +5,10 @@ that epoch counts as taken only when the change has succeeded. What was granted 
 the process before may have had a longer log. A master accepts sends only while no newer masterEpoch is known and it does not
 stop. One controller call and one change of role are under way at a time; neither waits for the other.
 
+A grant and a SyncStateSet come only from an answer to a request of this broker. A notification (1008), which anybody can send,
+makes it ask: at once, at most once in `HINT_EVERY_MS`, and without waiting for a call that is under way. An epoch that no
+cluster could have reached since the newest known one is not believed of anybody (`epochfile.history.why_too_far`).
+
     UNNAMED --next id--> DRAWN --saved--> APPLYING --granted--> GRANTED --saved--> NAMED --registered--> REGISTERED
     APPLYING --another's id--> UNNAMED, or NAMED for one that had it before
     NAMED --id unknown--> FORGOTTEN --was let in--> DRAWN, with the own id    FORGOTTEN --not by this set--> NAMED
@@ -26,8 +30,10 @@ from enum import Enum
 from broker.role.actions import (
     Action,
     ApplyIdCall,
+    AskAll,
     BeginHeartbeats,
     Call,
+    Disbelieved,
     ElectCall,
     Follow,
     Grant,
@@ -43,6 +49,7 @@ from broker.role.actions import (
     SetRead,
 )
 from broker.role.identity import Identity, TemporaryIdentity
+from epochfile.history import why_too_far
 from mqruntime.core import NEVER_MS
 from remoting.codes import ResponseCode
 
@@ -51,6 +58,8 @@ RETRY_MS = 300  # start-up calls that failed: upstream pauses a second and more
 TAKEN_RETRY_MS = 50  # brokers that start together race for ids
 ELECT_RETRY_MS = 500
 ROLE_RETRY_MS = 1000
+HINT_EVERY_MS = 100
+"""Between two questions that notifications caused: the first is asked at once, and one after the last of a flood."""
 MASTER_ROLE_ID = 0
 VOUCHED_MS = 20_000
 """So long after controllers were asked who said that this broker leads, none is taken to lead in its place. A client trusts a
@@ -123,13 +132,19 @@ class Membership:
         self._changing = False  # a change of role is
         self._call_due_ms = 0
         self._poll_due_ms = 0
+        self._hinted = False  # a notification came that nobody was asked about yet
+        self._hint_due_ms = 0
+        self._log_epoch = 0
+        self._set_epoch = 0
+        """Of the SyncStateSet that was read last; 0: none was."""
         self._role_due_ms = 0
         self._asked_ms = 0
         self._vouched_ms: int | None = None
         """When the controllers were asked that named us master under the present epoch."""
 
-    def restore(self, identity: Identity | TemporaryIdentity | None) -> None:
-        """Who we are, or ask to be, as the disk says."""
+    def restore(self, identity: Identity | TemporaryIdentity | None, log_epoch: int = 0) -> None:
+        """Who we are, or ask to be, as the disk says, and the newest epoch of the log; below 1: it has none."""
+        self._log_epoch = log_epoch
         if isinstance(identity, Identity):
             self._identity, self._stage = identity, Stage.NAMED
         elif identity is not None:
@@ -238,6 +253,8 @@ class Membership:
     @property
     def next_tick_ms(self) -> int:
         role_ms = NEVER_MS if self._wanted is None or self._changing else self._role_due_ms
+        if self._hinted and self._may_ask_about_hint():
+            role_ms = min(role_ms, self._hint_due_ms)
         if self._calling or self._calls_held or self._stage is Stage.APPOINTED:
             return role_ms
         polls = self._stage is Stage.REGISTERED and not self._elect
@@ -247,7 +264,7 @@ class Membership:
 
     def tick(self, now_ms: int) -> list[Action]:
         """Call at `next_tick_ms` or later, and once to begin."""
-        actions: list[Action] = []
+        actions = self._ask_about_hint(now_ms)
         if not self._calling and (step := self._due_step(now_ms)) is not None:
             self._calling, self._asked_ms = True, now_ms
             actions.append(step)
@@ -310,6 +327,8 @@ class Membership:
 
     def replied(self, call: Call, reply: Reply, now_ms: int, wall_ms: int) -> list[Action]:
         """A controller answered `call`; `wall_ms` dates a check code."""
+        if (why := self._why_disbelieved(reply.master_epoch, reply.grant)) is not None:
+            return [Disbelieved("answer", why), *self.not_replied(now_ms)]
         self._calling = False
         actions: list[Action] = []
         match call:
@@ -354,19 +373,75 @@ class Membership:
         self._call_due_ms = now_ms + RETRY_MS
         return self.tick(now_ms)
 
-    def announced(self, grant: Grant, now_ms: int) -> list[Action]:
-        """A controller pushed the result of an election (1008). Before our id is durable we cannot tell what it
-        means for us, and before they were asked since we registered, whether it was meant for the process before."""
+    def notified(self, grant: Grant, now_ms: int) -> list[Action]:
+        """Somebody says that `grant` was made (1008), perhaps a controller. Only controllers that were asked say who is master;
+        a broker that is not registered yet asks them anyway."""
+        if self._stage is Stage.APPOINTED or not (self._is_current or self._stage is Stage.REGISTERED):
+            return []
+        if (why := self._why_disbelieved(grant.master_epoch, grant)) is not None:
+            return [Disbelieved("notification", why)]
+        if not self._is_news(grant):
+            return []
+        self._hinted = True
+        return self.tick(now_ms)
+
+    def _is_news(self, grant: Grant) -> bool:
+        """Whether it may be worth a question: a master's set moves without its epoch."""
+        taken = self._taken
+        if grant.master_epoch < self._seen_epoch:
+            return False
+        known = taken is not None and (taken.master_epoch, taken.master_id, taken.master_address) == (
+            grant.master_epoch,
+            grant.master_id,
+            grant.master_address,
+        )
+        return not known or self._role is Role.MASTER
+
+    def _may_ask_about_hint(self) -> bool:
+        """Once the controllers were asked all of them may be; before that a controller that was deposed might tell what was
+        granted to the process before, so only the one is that this process registered at, after the call under way."""
+        return self._is_current or (self._stage is Stage.REGISTERED and not self._calling)
+
+    def _ask_about_hint(self, now_ms: int) -> list[Action]:
+        if not self._hinted or now_ms < self._hint_due_ms or not self._may_ask_about_hint():
+            return []
+        self._hinted, self._hint_due_ms = False, now_ms + HINT_EVERY_MS
         if self._is_current:
-            return [*self._granted(grant, now_ms), *self.tick(now_ms)]
-        if self._stage is Stage.REGISTERED:
-            self._elect, self._poll_due_ms, self._call_due_ms = False, 0, now_ms
-        return self.tick(now_ms) if self._identity is not None else []
+            return [AskAll()]
+        self._elect, self._poll_due_ms, self._call_due_ms = False, 0, now_ms
+        return []
+
+    def answered(self, reply: Reply, now_ms: int) -> list[Action]:
+        """A controller, one of all that were asked, says who is master. It vouches for nobody: it may be one that leads no more
+        and does not know."""
+        if reply.code != ResponseCode.SUCCESS or not self._is_current:
+            return []
+        if (why := self._why_disbelieved(reply.master_epoch, reply.grant)) is not None:
+            return [Disbelieved("answer", why)]
+        if reply.grant is None:
+            return self.poll_soon(now_ms) if reply.master_epoch >= self._seen_epoch else []
+        return [*self._granted(reply.grant, now_ms), *self.tick(now_ms)]
+
+    def unanswered(self, now_ms: int) -> list[Action]:
+        """None of the controllers that were asked leads: the next poll looks for the one that does."""
+        return self.poll_soon(now_ms)
+
+    def decided(self, grant: Grant, now_ms: int) -> list[Action]:
+        """This broker's own member of a Raft group says who leads it."""
+        return [*self._granted(grant, now_ms), *self.tick(now_ms)]
 
     def poll_soon(self, now_ms: int) -> list[Action]:
         """Something suggests that the controllers know more than we do."""
         self._poll_due_ms = 0
         return self.tick(now_ms)
+
+    def _why_disbelieved(self, master_epoch: int, grant: Grant | None) -> str | None:
+        """Why an answer that names these epochs cannot be true."""
+        if grant is not None:
+            master_epoch = max(master_epoch, grant.master_epoch)
+            if (why := why_too_far(grant.sync_state_set_epoch, self._set_epoch)) is not None:
+                return f"SyncStateSet: {why}"
+        return why_too_far(master_epoch, max(self._seen_epoch, self.master_epoch, self._log_epoch))
 
     def _enter(self, stage: Stage) -> None:
         assert stage in NEXT[self._stage], f"{self._stage} -> {stage}"
@@ -442,6 +517,7 @@ class Membership:
         self._seen_epoch = max(self._seen_epoch, grant.master_epoch)
         if grant.master_epoch < self._seen_epoch:
             return []
+        self._set_epoch = grant.sync_state_set_epoch
         if grant.master_epoch > max(self.master_epoch, self._refused_epoch):
             self._elect = False
             if self._wanted is not None and grant.master_epoch <= self._wanted.master_epoch:

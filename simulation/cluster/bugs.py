@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from broker.admin.agreement import Agreement
 from broker.role.actions import Action as RoleAction
-from broker.role.actions import Grant
+from broker.role.actions import Reply
 from broker.role.controllercalls import ControllerCalls
 from broker.role.fitness import Fitness
 from broker.role.identityfiles import LogFound
@@ -427,14 +427,14 @@ def enough_are_enough(self: SyncStateSet) -> bool:
     return confirm.enough(len(self._applied), self._members_min)
 
 
-announced = Membership.announced
+answered = Membership.answered
 
 
-@bug("late-grant-taken", Membership, "announced")
-def any_grant_is_taken(self: Membership, grant: Grant, now_ms: int) -> list[RoleAction]:
+@bug("late-grant-taken", Membership, "answered")
+def any_grant_is_taken(self: Membership, reply: Reply, now_ms: int) -> list[RoleAction]:
     """A restarted broker takes the role that the process before it was given."""
     self._is_current = self._stage is Stage.REGISTERED
-    return announced(self, grant, now_ms)
+    return answered(self, reply, now_ms)
 
 
 ended = HAService.stop

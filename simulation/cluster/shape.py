@@ -54,6 +54,9 @@ HANDLES = 25, 22
 STRANGE = 20, 0
 """Of so many this one has strangers who say what the tables of hostile bytes have."""
 
+FORGED = 19, 7
+"""Of so many this one has somebody who says of roles and sets what only controllers may say."""
+
 LULLS = 23, frozenset({0, 15, 17, 18, 19, 20, 21, 22})
 """Of so many, those that leave these have a time without faults in the midst of their run."""
 
@@ -77,6 +80,7 @@ class Shape:
     has_strangers: bool = False
     has_bad_sectors: bool = False
     has_handlers: bool = False
+    has_forger: bool = False
 
     @staticmethod
     def of(seed: int) -> Shape:
@@ -101,6 +105,7 @@ class Shape:
             has_strangers=of(STRANGE, seed),
             has_bad_sectors=of(UNREADABLE, seed),
             has_handlers=of(HANDLES, seed) and not is_unclean,
+            has_forger=of(FORGED, seed),
         )
 
     def settings(self) -> dict[str, object]:

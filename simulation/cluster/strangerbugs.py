@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from broker.role import membership
+from broker.role.actions import Action, AskAll, Grant
+from broker.role.membership import HINT_EVERY_MS, Membership
 from dledger.memberguard import MemberGuard, TheirList
 from dledger.messages import Message
 from remoting.headers import header
@@ -20,3 +23,27 @@ async def whoever_it_is(
     self: MemberGuard, sender: str, request: Message, theirs: TheirList, remote_address: str
 ) -> None:
     """R11: who names a member is taken for it, wherever it speaks from and whatever term it names."""
+
+
+@bug("notification-believed", Membership, "notified")
+def as_the_controllers_do(self: Membership, grant: Grant, now_ms: int) -> list[Action]:
+    """Upstream: whatever a 1008 says of master and set is taken, whoever sent it."""
+    return self.decided(grant, now_ms) if self._is_current else []
+
+
+@bug("far-epoch-taken", membership, "why_too_far")
+def any_epoch(epoch: int, known: int) -> str | None:
+    """Upstream: an epoch may be as far from the last one as 32 bits reach."""
+    return None
+
+
+@bug("hint-lost", Membership, "_ask_about_hint")
+def only_at_once(self: Membership, now_ms: int) -> list[Action]:
+    """A notification that comes soon after another is forgotten."""
+    if not self._hinted or not self._may_ask_about_hint():
+        return []
+    self._hinted = False
+    if now_ms < self._hint_due_ms:
+        return []
+    self._hint_due_ms = now_ms + HINT_EVERY_MS
+    return [AskAll()]

@@ -61,6 +61,7 @@ from simulation.cluster.delaycheck import all_delivered
 from simulation.cluster.factcheck import FactCheck
 from simulation.cluster.fault import Fault
 from simulation.cluster.faults import Faults
+from simulation.cluster.forgers import Forger
 from simulation.cluster.handlers import Handlers
 from simulation.cluster.handoverbugs import BUGS, planted
 from simulation.cluster.handovers import CleanHandOvers
@@ -280,6 +281,8 @@ class ClusterWorld:
             yield GreatBurst(self.machines)
         if self.shape.has_strangers:
             yield HostileTables(self.machines, self.world.node("strangers", members.HOSTILE_TABLES_HOST))
+        if self.shape.has_forger:
+            yield Forger(self.machines, self.world.node("forger", members.FORGER_HOST))
         if self.shape.has_bad_sectors:
             yield BadSectors(self.machines)
         if self.shape.has_resyncs:

@@ -25,10 +25,10 @@ from mqclient.consumer import PullConsumer
 from mqclient.message import SYS_FLAG_COMPRESSED
 from mqruntime.clock import SystemClock
 from remoting.bodies.heartbeats import ConsumerData, HeartbeatData
-from remoting.codes import RequestCode
+from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.headers.send import SendMessageHeader
-from simulation.hostile import frames, links, members, requests
+from simulation.hostile import frames, links, members, requests, roles
 from tests.process.hostilepeer import HostilePeer
 from tests.process.test_probes import pages_port
 from tests.waits import NOBODY_IS_LATE, WAIT_MS
@@ -91,7 +91,7 @@ async def bears(cluster: Cluster, attacks: list[Attack], pages: Sequence[int] = 
         before = {name: holds(cluster, name) for name in cluster.layout.names}
         processes = cluster.states()
         peers = await strange_connections(cluster)
-        for attack in [strange_requests, strange_members, *attacks]:
+        for attack in [strange_requests, strange_members, strange_roles, *attacks]:
             await attack(cluster, state)
         now_ms = SystemClock().now_ms()
         assert await load.acknowledged_after(now_ms, WAIT_MS, 50), "nothing is acknowledged beside strangers"
@@ -221,6 +221,16 @@ async def strange_members(cluster: Cluster, state: SyncState) -> None:
     for number, name in enumerate(names):
         sender, receiver = f"n{(number + 1) % len(names)}", f"n{number}"
         await HostilePeer(layout.ports_of(name)[-1]).ask(members.between_members(group, sender, receiver))
+
+
+async def strange_roles(cluster: Cluster, state: SyncState) -> None:
+    """Of the set as it is: who leads it, who is in it, of this epoch and of others. In Raft mode nobody says so."""
+    addresses = {each.broker_id: each.address for each in state.in_sync}
+    said = list(roles.notifications(addresses, state.master_epoch, state.sync_state_set_epoch))
+    refused = {ResponseCode.REQUEST_CODE_NOT_SUPPORTED} if cluster.layout.in_raft_mode else {0, 29}
+    for name in cluster.layout.broker_names:
+        answers = await HostilePeer(cluster.layout.ports_of(name)[1]).ask(said)
+        assert {answer.code for answer in answers} == refused
 
 
 async def strange_links(cluster: Cluster, state: SyncState) -> None:

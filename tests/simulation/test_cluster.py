@@ -56,6 +56,9 @@ FOUND_BY_UNIT = {
     "::test_a_link_that_was_left_ends_though_the_host_at_its_end_lost_power",
     "late-grant-taken": "broker/test_membership.py::test_what_was_granted_to_the_process_before_is_not_taken",
     "members-unchecked": "broker/test_send.py::test_a_batch_whose_members_ask_for_more_is_refused",
+    "far-epoch-taken": "broker/test_membership.py::test_a_notification_of_an_epoch_that_cannot_be_is_refused",
+    "hint-lost": "broker/test_membership.py"
+    "::test_a_flood_of_notifications_causes_ten_questions_a_second_and_none_is_lost",
     "what-its-log-knows": "ha/test_ha_roles.py::test_who_comes_with_a_newer_epoch_is_counted_once_its_master_knows_of_it",
 }
 """Planted bug -> the unit test that finds it; of seeds hardly one in a hundred does."""

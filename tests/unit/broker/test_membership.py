@@ -7,7 +7,9 @@ import pytest
 from broker.role.actions import (
     Action,
     ApplyIdCall,
+    AskAll,
     BeginHeartbeats,
+    Disbelieved,
     ElectCall,
     Follow,
     Grant,
@@ -74,6 +76,11 @@ def polling(broker: Membership, now_ms: int = 0) -> Membership:
     """With a poll under way."""
     assert broker.poll_soon(now_ms) == [PollCall()]
     return broker
+
+
+def told(broker: Membership, found: Grant, now_ms: int = 0) -> list[Action]:
+    """What it does when one of all the controllers that it asked says this."""
+    return broker.answered(Reply(0, found, found.master_epoch), now_ms)
 
 
 # -- identity
@@ -247,7 +254,7 @@ def test_a_role_counts_as_taken_only_after_the_change_succeeded() -> None:
 def test_a_role_change_that_broke_off_is_repeated_and_nothing_is_served_meanwhile() -> None:
     given = grant(5, master_id=2)
     broker = master()
-    assert broker.announced(given, 0) == [RoleAnnounced(given), Follow(given, 1)]
+    assert told(broker, given) == [RoleAnnounced(given), Follow(given, 1)]
     assert broker.role_failed(0) == []
     assert (broker.role, broker.role_id) == (Role.NONE, None)
     assert not broker.accepts_sends
@@ -258,21 +265,21 @@ def test_a_role_change_that_broke_off_is_repeated_and_nothing_is_served_meanwhil
 def test_a_role_that_the_log_refused_is_never_tried_again_but_a_newer_one_is() -> None:
     broker, _ = registered(grant(2))
     assert broker.role_refused(grant(2), 0) == []
-    assert broker.announced(grant(2), 0) == []
+    assert told(broker, grant(2), 0) == []
     assert broker.role is Role.NONE
-    assert broker.announced(grant(3), 0) == [RoleAnnounced(grant(3)), Lead(grant(3))]
+    assert told(broker, grant(3), 0) == [RoleAnnounced(grant(3)), Lead(grant(3))]
 
 
 @pytest.mark.parametrize("epoch", [3, 4])
 def test_an_epoch_that_is_not_newer_changes_nothing(epoch: int) -> None:
     broker = master(epoch=4)
-    assert broker.announced(grant(epoch, master_id=2), 0) == []
+    assert told(broker, grant(epoch, master_id=2), 0) == []
     assert broker.accepts_sends
 
 
 def test_a_master_stops_accepting_as_soon_as_it_hears_of_a_newer_epoch() -> None:
     broker = master(epoch=4)
-    broker.announced(grant(5, master_id=2), 0)
+    told(broker, grant(5, master_id=2), 0)
     assert not broker.accepts_sends
     assert broker.role is Role.MASTER, "it is still the master of its own log until the change"
 
@@ -295,34 +302,148 @@ def test_a_master_stops_accepting_when_the_controllers_have_deposed_it_without_a
 
 def test_the_newest_of_several_announced_roles_is_taken() -> None:
     broker, _ = registered(grant(2))
-    assert broker.announced(grant(4, master_id=3), 0) == [RoleAnnounced(grant(4, master_id=3))]
-    assert broker.announced(grant(3, master_id=2), 0) == []
+    assert told(broker, grant(4, master_id=3), 0) == [RoleAnnounced(grant(4, master_id=3))]
+    assert told(broker, grant(3, master_id=2), 0) == []
     assert broker.role_taken(grant(2), 0) == [Follow(grant(4, master_id=3), 1)]
     assert broker.role_taken(grant(4, master_id=3), 0) == []
 
 
 def test_a_role_announced_during_a_change_follows_it() -> None:
     broker, _ = registered(grant(2))
-    broker.announced(grant(3, master_id=2), 0)
+    told(broker, grant(3, master_id=2), 0)
     assert broker.role_taken(grant(2), 0) == [Follow(grant(3, master_id=2), 1)]
     assert not broker.accepts_sends
 
 
-def test_an_announcement_before_the_id_is_durable_is_left_to_the_registration() -> None:
+# -- notifications (1008), which anybody can send
+
+
+FORGED = {
+    "another master": grant(5, master_id=2),
+    "itself, the next epoch": grant(5),
+    "itself, a far epoch": grant(900),
+    "its own epoch, a smaller set": grant(4, 1, (1,), 8),
+    "its own epoch, a later set": grant(4, 1, (1,), 1_000),
+}
+
+
+@pytest.mark.parametrize("said", FORGED.values(), ids=FORGED)
+def test_nothing_is_taken_of_a_notification_but_that_controllers_are_to_be_asked(said: Grant) -> None:
+    broker = master(epoch=4, members=(1, 2), set_epoch=7)
+    assert broker.notified(said, 0) == [AskAll()]
+    assert (broker.role, broker.master_epoch, broker.accepts_sends) == (Role.MASTER, 4, True)
+    assert told(broker, grant(4, 1, (1, 2), 7), 1) == [SetRead(frozenset({1, 2}), 7)]
+    assert (broker.role, broker.master_epoch, broker.accepts_sends) == (Role.MASTER, 4, True)
+
+
+def test_what_the_controllers_answer_is_taken_whatever_call_is_under_way() -> None:
+    broker = polling(master(epoch=4))
+    assert broker.notified(grant(5, master_id=2), 0) == [AskAll()]
+    said = grant(6, master_id=3)
+    assert told(broker, said, 1) == [RoleAnnounced(said), Follow(said, 1)]
+
+
+def test_a_flood_of_notifications_causes_ten_questions_a_second_and_none_is_lost() -> None:
+    broker = master(epoch=4)
+    asked = [now_ms for now_ms in range(1_000) if broker.notified(grant(5), now_ms)]
+    assert asked == [0, 100, 200, 300, 400, 500, 600, 700, 800, 900]
+    assert broker.tick(999) == [] and broker.next_tick_ms == 1_000
+    assert broker.tick(1_000) == [AskAll()], "the last one came after the last question"
+    assert broker.tick(1_100) == []
+
+
+def test_a_notification_without_news_causes_no_question() -> None:
+    broker, _ = registered(grant(4, master_id=2))
+    broker.role_taken(grant(4, master_id=2), 0)
+    assert broker.notified(grant(4, master_id=2), 0) == broker.notified(grant(3, master_id=3), 0) == []
+    assert broker.notified(grant(4, master_id=2, address="10.0.0.9:10911"), 0) == [AskAll()]
+
+
+def test_where_no_controller_that_was_asked_leads_the_poll_looks_for_one() -> None:
+    broker = master(epoch=4)
+    assert broker.notified(grant(5), 0) == [AskAll()]
+    assert broker.unanswered(1_000) == [PollCall()]
+
+
+def test_an_answer_without_a_master_is_left_to_the_poll() -> None:
+    broker = master(epoch=4)
+    assert broker.answered(Reply(0, None, 5), 0) == [PollCall()]
+    assert broker.answered(Reply(0, None, 3), 0) == []
+    assert broker.answered(Reply(ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST), 0) == []
+
+
+def test_an_answer_of_all_that_were_asked_vouches_for_nobody() -> None:
+    """It may be that of a controller which leads no more and does not know."""
+    broker = master(epoch=4)
+    assert told(broker, grant(4), 0) == [SetRead(frozenset({1}), 1)]
+    assert broker.may_have_a_successor(0)
+    polling(broker).replied(PollCall(), Reply(0, grant(4), 4), 0, WALL_MS)
+    assert not broker.may_have_a_successor(0)
+
+
+FAR = 2**31 - 1
+
+
+def test_a_notification_of_an_epoch_that_cannot_be_is_refused() -> None:
+    broker = master(epoch=4)
+    [refused] = broker.notified(grant(FAR), 0)
+    assert isinstance(refused, Disbelieved) and refused.source == "notification"
+    assert refused.why == "epoch 2147483647 is above 1073741824, where no cluster gets"
+    [refused] = broker.notified(grant(4, set_epoch=FAR), 0)
+    assert isinstance(refused, Disbelieved)
+    assert broker.tick(200) == [], "nobody is asked"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [grant(FAR), grant(4 + 2**20 + 1), grant(5, set_epoch=FAR), grant(4, set_epoch=7 + 2**20 + 1)],
+    ids=["the last epoch", "a jump", "the last epoch of a set", "a jump of a set"],
+)
+def test_no_answer_takes_a_broker_to_an_epoch_that_cannot_be(said: Grant) -> None:
+    broker = master(epoch=4, set_epoch=7)
+    [refused] = told(broker, said, 0)
+    assert isinstance(refused, Disbelieved) and refused.source == "answer"
+    [refused] = polling(broker).replied(PollCall(), Reply(0, said, said.master_epoch), 0, WALL_MS)
+    assert isinstance(refused, Disbelieved)
+    assert broker.accepts_sends and broker.master_epoch == 4
+    assert broker.tick(300) == [PollCall()], "it is asked again"
+    [refused] = broker.replied(PollCall(), Reply(0, None, FAR), 300, WALL_MS)
+    assert isinstance(refused, Disbelieved) and broker.accepts_sends
+
+
+@pytest.mark.parametrize("step", [2**20, 2**20 + 1])
+def test_a_restarted_broker_measures_epochs_by_those_of_its_log(step: int) -> None:
+    broker = Membership(cluster_name="DefaultCluster", broker_name="broker-a", poll_ms=POLL_MS)
+    broker.restore(IDENTITY, log_epoch=40)
+    broker.reached_at("10.0.0.1:10911")
+    broker.tick(0)
+    actions = broker.replied(RegisterCall(1), Reply(0, grant(40 + step, master_id=2)), 0, WALL_MS)
+    assert isinstance(actions[0], BeginHeartbeats if step == 2**20 else Disbelieved)
+
+
+def test_a_broker_without_a_log_takes_the_epoch_that_an_old_cluster_has() -> None:
+    assert registered(grant(2**30, master_id=2))[0].tick(0) == []
+
+
+def test_a_notification_before_the_registration_is_left_to_it() -> None:
     broker = broker_with(TEMPORARY)
-    assert broker.announced(grant(1, master_id=3), 0) == []
+    assert broker.notified(grant(1, master_id=3), 0) == []
+    broker = broker_with(IDENTITY)
+    assert broker.tick(0) == [RegisterCall(1)]
+    assert broker.notified(grant(1, master_id=3), 0) == [] and broker.next_tick_ms == NEVER_MS
 
 
 def test_what_was_granted_to_the_process_before_is_not_taken() -> None:
     """Its log may have been longer; a late announcement of that epoch would have this one lead with what is left."""
     broker, actions = registered()
     assert actions == [ElectCall(1)]
-    assert broker.announced(grant(2), 1) == [], "it asks for an election now"
-    broker.replied(ElectCall(1), Reply(ResponseCode.CONTROLLER_ELECT_MASTER_FAILED), 2, 0)
-    assert broker.announced(grant(2), 3) == [PollCall()]
+    assert broker.notified(grant(2), 1) == [], "it asks for an election now"
+    failed = Reply(ResponseCode.CONTROLLER_ELECT_MASTER_FAILED)
+    assert broker.replied(ElectCall(1), failed, 2, 0) == [PollCall()]
+    assert told(broker, grant(2), 3) == [], "of a controller that it did not register at, perhaps"
     broker.replied(PollCall(), Reply(ResponseCode.SUCCESS, None, 3), 4, 0)
-    assert broker.announced(grant(2), 5) == [] and broker.role is Role.NONE
-    assert broker.announced(grant(4), 6) == [RoleAnnounced(grant(4)), Lead(grant(4))]
+    assert told(broker, grant(2), 5) == [] and broker.role is Role.NONE
+    assert told(broker, grant(4), 6) == [RoleAnnounced(grant(4)), Lead(grant(4))]
 
 
 def test_an_async_learner_asks_for_no_election() -> None:
@@ -352,7 +473,7 @@ def test_a_master_hears_of_the_set_that_the_controllers_have() -> None:
     broker = polling(master(epoch=4))
     reply = Reply(0, grant(4, 1, (1, 2), 8), master_epoch=4)
     assert broker.replied(PollCall(), reply, 0, WALL_MS) == [SetRead(frozenset({1, 2}), 8)]
-    assert broker.announced(grant(4, 1, (1, 2, 3), 9), 0) == [SetRead(frozenset({1, 2, 3}), 9)]
+    assert told(broker, grant(4, 1, (1, 2, 3), 9), 0) == [SetRead(frozenset({1, 2, 3}), 9)]
 
 
 def test_a_member_of_a_pair_takes_the_role_of_its_configuration_and_calls_no_controller() -> None:
@@ -366,6 +487,24 @@ def test_a_member_of_a_pair_takes_the_role_of_its_configuration_and_calls_no_con
         assert us.role_taken(change.grant, 5_000) == []
         assert (us.role_id, us.accepts_sends, us.is_slave) == (broker_id, leads, not leads)
         assert us.next_tick_ms == NEVER_MS and us.tick(1 << 40) == []
+        for epoch in (1, 2, FAR):
+            assert us.notified(grant(epoch, master_id=2), 5_000) == [] and us.next_tick_ms == NEVER_MS
+        assert (us.role_id, us.accepts_sends) == (broker_id, leads)
+
+
+def test_a_member_of_a_raft_group_takes_roles_from_its_group_alone() -> None:
+    us = Membership(cluster_name="c", broker_name="b", poll_ms=1_000)
+    us.member_of_group(1)
+    assert us.decided(grant(3), 0) == [RoleAnnounced(grant(3)), Lead(grant(3))]
+    us.role_taken(grant(3), 0)
+    for epoch in (3, 4, FAR):
+        assert us.notified(grant(epoch, master_id=2), 1) == [] and us.accepts_sends
+    us.deposed()
+    assert not us.accepts_sends
+    assert us.decided(grant(4, master_id=2), 2) == [
+        RoleAnnounced(grant(4, master_id=2)),
+        Follow(grant(4, master_id=2), 1),
+    ]
 
 
 def test_a_slave_of_a_pair_learns_its_master_from_name_servers() -> None:

@@ -1,0 +1,183 @@
+"""What anybody can say of roles and sets, said to a whole set on virtual time: nothing moves that controllers did not move."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from broker.role.membership import Role
+from controller.server import ControllerApp
+from mqclient.producer import SendStatus
+from remoting.client import RemotingClient
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.headers.controller import NotifyBrokerRoleChangedHeader
+from simulation.hostile.roles import notification, notifications
+from simulation.kernel.node import Node, SimulatedClock
+from simulation.kernel.world import World
+from tests.unit.broker.brokerset import Cluster
+from tests.unit.broker.groupset import GroupSet
+from tests.unit.broker.pairset import Pair
+
+FAR = 2**31 - 1
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    with World(31) as world:
+        yield world
+
+
+def ids_of(cluster: Cluster) -> dict[int, str]:
+    """Broker id -> address."""
+    apps = [cluster.app(node) for node in cluster.brokers]
+    return {app.membership.broker_id or 0: app.address for app in apps}
+
+
+def say(world: World, address: str, *commands: RemotingCommand) -> list[RemotingCommand]:
+    """From a host that is nobody's."""
+    stranger = world.nodes.get("stranger") or world.node("stranger", "10.0.9.1")
+
+    async def ask() -> list[RemotingCommand]:
+        client = RemotingClient(clock=SimulatedClock(stranger))
+        try:
+            return [await client.call(address, command, 5_000) for command in commands]
+        finally:
+            await client.close()
+
+    asking = stranger.spawn(ask())
+    world.run_until(asking.done, 60_000)
+    return asking.result()
+
+
+def controllers_of(world: World) -> list[Node]:
+    return [node for node in world.nodes.values() if isinstance(node.app, ControllerApp)]
+
+
+def test_a_master_goes_on_waiting_for_a_member_that_only_a_forger_took_out_of_the_set(world: World) -> None:
+    cluster = Cluster(world, 2, minInSyncReplicas=1, slaveTimeout=500, allAckInSyncStateSet=True)
+    cluster.start_up()
+    master = cluster.app(cluster.master)
+    [slave] = [node for node in cluster.brokers if node is not cluster.master]
+    own_id, epoch = master.membership.broker_id or 0, master.membership.master_epoch
+    slave.kill()
+    confirmed = master.store.confirm_offset()
+    for node in controllers_of(world):  # or they would soon agree that it has left
+        world.network.cut(cluster.master.host, node.host)
+    for set_epoch in (FAR, master.ha.mastership.sync_state_set.set_epoch + 1):  # type: ignore[union-attr]
+        forged = notification(own_id, master.address, epoch, frozenset({own_id}), set_epoch)
+        [answer] = say(world, master.address, forged)
+        assert answer.code == (ResponseCode.INVALID_PARAMETER if set_epoch == FAR else ResponseCode.SUCCESS)
+        world.run_for_ms(500)
+        assert master.ha.applied_members() == {1, 2}, "the controllers still count it"
+    [result] = cluster.run(once(cluster, b"held by one"))
+    assert result is SendStatus.FLUSH_SLAVE_TIMEOUT
+    assert master.store.confirm_offset() == confirmed and master.membership.accepts_sends
+
+
+async def once(cluster: Cluster, body: bytes) -> list[SendStatus]:
+    async with cluster.client() as client:
+        return [(await client.producer("producers").send("orders", body)).status]
+
+
+def test_no_epoch_of_a_forger_gets_into_a_file_and_the_set_leads_after_a_restart_of_all(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = Cluster(world, 3)
+    cluster.start_up()
+    ids, epoch = ids_of(cluster), cluster.app(cluster.master).membership.master_epoch
+    for broker_id, address in ids.items():
+        [answer] = say(world, address, notification(broker_id, address, FAR, frozenset({broker_id}), FAR))
+        assert answer.code == ResponseCode.INVALID_PARAMETER
+        assert answer.remark == "SyncStateSet: epoch 2147483647 is above 1073741824, where no cluster gets"
+    [warned, *_] = [record for record in caplog.records if record.getMessage() == "epoch disbelieved"]
+    assert warned.levelno == logging.ERROR and "1008" in warned.fields["hint"]  # type: ignore[attr-defined]
+    world.run_for_ms(1_000)
+    assert {cluster.app(node).ha.epoch for node in cluster.brokers} == {epoch}
+    for node in [*cluster.brokers, *controllers_of(world)]:
+        node.kill()
+    cluster.start_controllers()
+    for node in cluster.brokers:
+        cluster.start(node)
+    cluster.wait_in_sync(3, 30_000)
+    assert all(epoch < cluster.app(node).ha.epoch < epoch + 10 for node in cluster.brokers)
+
+
+def test_whatever_is_notified_the_role_the_epoch_and_the_set_stay(world: World) -> None:
+    cluster = Cluster(world, 3)
+    cluster.start_up()
+    leads, ids = cluster.master, ids_of(cluster)
+    master = cluster.app(leads)
+    before = [(cluster.app(node).membership.role, cluster.app(node).ha.epoch) for node in cluster.brokers]
+    set_epoch = master.ha.mastership.sync_state_set.set_epoch  # type: ignore[union-attr]
+    said = list(notifications(ids, master.membership.master_epoch, set_epoch))
+    for address in ids.values():
+        answers = say(world, address, *said)
+        assert {answer.code for answer in answers} == {0, ResponseCode.INVALID_PARAMETER}
+    world.run_for_ms(2_000)
+    after = [(cluster.app(node).membership.role, cluster.app(node).ha.epoch) for node in cluster.brokers]
+    assert after == before and cluster.master is leads
+    assert master.ha.applied_members() == set(ids)
+    [result] = cluster.run(once(cluster, b"taken"))
+    assert result is SendStatus.SEND_OK
+
+
+def test_a_master_that_the_controllers_replaced_is_followed_as_soon_as_they_are_asked(world: World) -> None:
+    """The notification of its true controllers, and nothing else: polls are 5 s apart."""
+    cluster = Cluster(world, 3)
+    cluster.start_up()
+    old = cluster.master
+    world.run_for_ms(1_000)
+    old.kill()
+    began_ms = world.now_ms
+    world.run_until(lambda: bool(cluster.masters), 1_000)
+    assert world.now_ms - began_ms < 150
+
+
+@pytest.mark.parametrize("epoch", [1, 2, FAR])
+def test_in_a_pair_a_notification_is_refused_and_moves_nothing(world: World, epoch: int) -> None:
+    pair = Pair(world)
+    pair.start_up()
+    for node in pair.nodes:
+        address = pair.app(node).address
+        [answer] = say(world, address, notification(7, "6.6.6.6:1", epoch, frozenset({7}), epoch))
+        assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+        assert "has the role that its configuration says" in (answer.remark or "")
+    world.run_for_ms(1_000)
+    assert pair.leads() and pair.app(pair.slave).membership.role is Role.SLAVE
+    assert pair.send(b"taken")[0].status is SendStatus.SEND_OK
+
+
+@pytest.mark.parametrize("ahead", [0, 1, 50])
+def test_in_raft_mode_a_notification_is_refused_and_takes_no_role_away(world: World, ahead: int) -> None:
+    group = GroupSet(world)
+    group.start_up()
+    leads = group.master
+    term = group.app(leads).membership.master_epoch
+    for node in group.brokers:
+        app = group.app(node)
+        other = notification(2, group.app(leads).address, term + ahead, frozenset({2}), term + ahead)
+        [answer] = say(world, app.address, other)
+        assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+        assert "elects its master itself" in (answer.remark or "")
+    world.run_for_ms(1_000)
+    assert group.master is leads and group.app(leads).membership.accepts_sends
+
+
+def test_a_notification_that_cannot_be_read_is_answered_and_asks_nobody(world: World) -> None:
+    cluster = Cluster(world, 2)
+    cluster.start_up()
+    header = NotifyBrokerRoleChangedHeader("10.0.2.1:10911", 9, 9, 1)
+    for body in (
+        None,
+        b"{",
+        b'{"syncStateSet":null}',
+        b'{"syncStateSet":[1],"syncStateSetEpoch":2147483648}',
+    ):
+        bad = RemotingCommand.request(RequestCode.NOTIFY_BROKER_ROLE_CHANGED, header, body)
+        [answer] = say(world, cluster.app(cluster.master).address, bad)
+        assert answer.code in (ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR)
+    world.run_for_ms(1_000)
+    assert cluster.app(cluster.master).ha.in_sync_count() == 2
