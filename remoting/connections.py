@@ -47,6 +47,7 @@ class Connections:
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._sweep_due_ms = 0
         self._stopped: asyncio.Future[None] | None = None
+        self._opened = 0
 
     def protocol(self) -> Peer:
         """A new connection's protocol, for create_server and `connect`."""
@@ -57,6 +58,8 @@ class Connections:
 
     def opened(self, peer: Peer) -> None:
         self.peers[peer] = None
+        self._opened += 1
+        peer.number = self._opened
         if self._stopped is not None or len(self.peers) > self._limits.connections_max:
             peer.cut("too many connections" if self._stopped is None else "stopping")
             return

@@ -71,6 +71,8 @@ class Peer(asyncio.BufferedProtocol):
         self.closed = False
         self.attributes: dict[str, object] = {}
         self.active_at_ms = 0
+        self.number = 0
+        """Counts the connections of its owner: of two the newer one has the greater number."""
         self._owner = owner
         self._limits = limits
         self._clock = clock

@@ -1,16 +1,21 @@
 """Clients that are connected now: consumers by group with their subscriptions, producers by group.
 
-Invariant: a client stands here exactly while the connection of its last heartbeat is open; a group without clients
+Invariant: a client is here exactly while the connection of its last heartbeat is open; a group without clients
 does not exist. What all of them said is bounded, and who says more is refused whole. Filters are computed from the
-subscription's text, never taken from the client."""
+subscription's text, never taken from the client. The newest heartbeat of a client says what it wants, whatever version it has:
+versions are clocks of clients, and clocks are set back. Only among clients of a group that differ the newest version counts, as
+upstream's ConsumerGroupInfo has it for all."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
 
 from broker.clients.bounds import (
     JOINED_MAX,
     KEPT_CHARACTERS_MAX,
+    SUBSCRIPTION_CHARACTERS,
     check_names,
     of_member,
     of_subscription,
@@ -26,7 +31,7 @@ from remoting.peer import Peer
 
 @dataclass(slots=True)
 class Subscription:
-    """What a group wants of one topic; the newest version counts. One of another type than tags has no `filter`."""
+    """What is wanted of one topic. One of another type than tags has no `filter`."""
 
     data: SubscriptionData
     filter: TagFilter | None
@@ -42,6 +47,75 @@ class Subscription:
     @property
     def version(self) -> int:
         return self.data.sub_version
+
+
+class TopicSubscriptions:
+    """What each client of a group last said of one topic. Texts that are alike are kept once."""
+
+    def __init__(self) -> None:
+        self.characters = 0
+        self._by_client: dict[str, tuple[int, Subscription]] = {}
+        self._newest: list[tuple[int, int, str]] = []
+        """A heap of (-version, -number, client id), in which what a client said before may still be."""
+        self._texts: dict[tuple[str, str], tuple[Subscription, int]] = {}
+        """By type and expression: who said it first, and how many clients say it."""
+        self._said = 0
+
+    def __len__(self) -> int:
+        return len(self._by_client)
+
+    def of(self, client_id: str) -> Subscription | None:
+        said = self._by_client.get(client_id)
+        return said[1] if said is not None else None
+
+    def like(self, data: SubscriptionData) -> Subscription | None:
+        """One that some client said with the same text."""
+        known = self._texts.get(_text(data))
+        return known[0] if known is not None else None
+
+    def put(self, client_id: str, subscription: Subscription) -> None:
+        """What `client_id` says now counts for it, instead of what it said before."""
+        self.drop(client_id)
+        key = _text(subscription.data)
+        first, clients = self._texts.get(key, (subscription, 0))
+        self._texts[key] = first, clients + 1
+        if clients:
+            data = subscription.data
+            data.topic, data.sub_string = first.data.topic, first.data.sub_string
+            data.tags_set, data.code_set = first.data.tags_set, first.data.code_set
+            subscription.filter = first.filter
+        else:
+            self.characters += of_subscription(subscription.data) - SUBSCRIPTION_CHARACTERS
+        self.characters += SUBSCRIPTION_CHARACTERS
+        self._said += 1
+        self._by_client[client_id] = self._said, subscription
+        heappush(self._newest, (-subscription.version, -self._said, client_id))
+        if len(self._newest) > 2 * len(self._by_client) + 8:
+            self._newest = [(-each.version, -number, who) for who, (number, each) in self._by_client.items()]
+            heapify(self._newest)
+
+    def drop(self, client_id: str) -> None:
+        """The client says nothing of the topic any more."""
+        said = self._by_client.pop(client_id, None)
+        if said is None:
+            return
+        key = _text(said[1].data)
+        first, clients = self._texts.pop(key)
+        self.characters -= SUBSCRIPTION_CHARACTERS
+        if clients > 1:
+            self._texts[key] = first, clients - 1
+        else:
+            self.characters -= of_subscription(first.data) - SUBSCRIPTION_CHARACTERS
+
+    def counting(self) -> Subscription | None:
+        """The newest version that a client says now; of two with one version the one that was said later."""
+        while self._newest:
+            _, number, client_id = self._newest[0]
+            said = self._by_client.get(client_id)
+            if said is not None and said[0] == -number:
+                return said[1]
+            heappop(self._newest)
+        return None
 
 
 @dataclass(slots=True)
@@ -63,8 +137,12 @@ class ConsumerGroup:
     consume_from_where: str
     clients: dict[str, Client] = field(default_factory=dict)
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
+    """What counts for the group, by topic."""
     characters: int = 0
-    """Of the subscriptions."""
+    """Of all that its clients said."""
+    _said: dict[str, TopicSubscriptions] = field(default_factory=dict, init=False)
+    _topics: dict[str, set[str]] = field(default_factory=dict, init=False)
+    """By client."""
     _id_list: bytes | None = field(default=None, init=False)
 
     def id_list(self) -> bytes:
@@ -86,7 +164,74 @@ class ConsumerGroup:
         dropped = _take_out(self.clients, client_id, peer)
         if dropped is not None:
             self._id_list = None
+            for topic in list(self._topics.get(client_id, ())):
+                self._say(client_id, topic, None)
         return dropped
+
+    def news(self, client_id: str, data: Iterable[SubscriptionData]) -> list[SubscriptionData]:
+        """What of `data` the client did not say with its last heartbeat; of a topic that is there twice the last."""
+        return [
+            item
+            for item in {each.topic: each for each in data}.values()
+            if (said := self._said.get(item.topic)) is None
+            or (before := said.of(client_id)) is None
+            or (before.version, _text(before.data)) != (item.sub_version, _text(item))
+        ]
+
+    def version(self, client_id: str, topic: str) -> int:
+        """Of what the client said of `topic`; -1 where it said nothing."""
+        said = self._said.get(topic)
+        subscription = said.of(client_id) if said is not None else None
+        return subscription.version if subscription is not None else -1
+
+    def wanted(self, client_id: str, data: Iterable[SubscriptionData]) -> int:
+        """What it would cost to keep what is new in these."""
+        return sum(
+            SUBSCRIPTION_CHARACTERS if self._like(item) is not None else of_subscription(item)
+            for item in self.news(client_id, data)
+        )
+
+    def take_in(self, client_id: str, data: list[SubscriptionData], *, all_of_them: bool) -> bool:
+        """A client said what it subscribes to; nothing else, if these are `all_of_them`. True where the group reads one more
+        topic. Raises HeaderError for a bad one of tags, with nothing changed."""
+        known = len(self.subscriptions)
+        for subscription in [
+            Subscription(item, like.filter)
+            if (like := self._like(item)) is not None
+            else subscription_of(item)
+            for item in self.news(client_id, data)
+        ]:
+            self._say(client_id, subscription.data.topic, subscription)
+        more = len(self.subscriptions) > known
+        if all_of_them:
+            for topic in self._topics.get(client_id, set()) - {item.topic for item in data}:
+                self._say(client_id, topic, None)
+        return more
+
+    def _like(self, data: SubscriptionData) -> Subscription | None:
+        said = self._said.get(data.topic)
+        return said.like(data) if said is not None else None
+
+    def _say(self, client_id: str, topic: str, subscription: Subscription | None) -> None:
+        said, topics = (
+            self._said.setdefault(topic, TopicSubscriptions()),
+            self._topics.setdefault(client_id, set()),
+        )
+        before = said.characters
+        if subscription is not None:
+            said.put(client_id, subscription)
+            topics.add(topic)
+        else:
+            said.drop(client_id)
+            topics.discard(topic)
+        self.characters += said.characters - before
+        counting = said.counting()
+        if counting is not None:
+            self.subscriptions[topic] = counting
+        else:
+            del self.subscriptions[topic], self._said[topic]
+        if not topics:
+            del self._topics[client_id]
 
 
 @dataclass(slots=True)
@@ -159,25 +304,30 @@ class ConsumerGroups:
         wanted = sum(of_member(*pair) for pair in producers - joined.as_producer.keys())
         wanted += sum(of_member(*pair) for pair in consumers - joined.as_consumer.keys())
         wanted += sum(
-            self._wanted(each.group_name, each.subscription_data_set) for each in data.consumer_data_set
+            self._wanted(each.group_name, client_id, each.subscription_data_set)
+            for each in data.consumer_data_set
         )
         if not self._has_room(wanted):
             raise BodyError("this broker knows so many clients that it takes no others; connect fewer")
 
-    def _wanted(self, group: str, data: list[SubscriptionData]) -> int:
+    def _wanted(self, group: str, client_id: str, data: list[SubscriptionData]) -> int:
         """What it would cost to keep what is new in these."""
         found = self._groups.get(group)
-        return sum(map(of_subscription, _news(found.subscriptions if found is not None else {}, data)))
+        return found.wanted(client_id, data) if found is not None else sum(map(of_subscription, data))
 
     def _has_room(self, wanted: int) -> bool:
         return not wanted or self._characters + wanted <= KEPT_CHARACTERS_MAX
 
-    def renew(self, group: str, data: list[SubscriptionData]) -> None:
-        """A client of `group` told what it subscribes to. Raises HeaderError for a bad subscription."""
+    def renew(self, group: str, client_id: str, data: list[SubscriptionData]) -> None:
+        """A client of `group` answered what it subscribes to; its answer may be older than a heartbeat that came meanwhile, so
+        only newer versions count. Raises HeaderError for a bad subscription."""
         found = self._groups.get(group)
-        if found is not None and self._has_room(self._wanted(group, data)):
-            self._take_in(found, data)
-            self._keep_filters(group, data)
+        if found is None or client_id not in found.clients:
+            return
+        newer = [item for item in data if found.version(client_id, item.topic) < item.sub_version]
+        if self._has_room(found.wanted(client_id, newer)):
+            self._take_in(found, client_id, newer, all_of_them=False)
+            self._keep_filters(group, found, data)
 
     def heartbeat(self, peer: Peer, data: HeartbeatData, language: str, version: int) -> list[str]:
         """Take in a client; the groups whose members changed, or that read one more topic. Raises HeaderError for a
@@ -186,6 +336,8 @@ class ConsumerGroups:
         joined = self._joined.setdefault(peer, _Joined())
         for producer in data.producer_data_set:
             clients = self._producers.setdefault(producer.group_name, {})
+            if _is_late(client, clients.get(client.client_id)):
+                continue
             if client.client_id not in clients:
                 self._characters += of_member(producer.group_name, client.client_id)
             clients[client.client_id] = client
@@ -225,29 +377,29 @@ class ConsumerGroups:
         group = self._groups.get(data.group_name) or ConsumerGroup(
             data.consume_type, data.message_model, data.consume_from_where
         )
-        reads_more = self._take_in(group, data.subscription_data_set)
+        if _is_late(client, group.clients.get(client.client_id)):
+            return False
+        reads_more = self._take_in(group, client.client_id, data.subscription_data_set, all_of_them=True)
         self._groups[data.group_name] = group
-        self._keep_filters(data.group_name, data.subscription_data_set)
+        self._keep_filters(data.group_name, group, data.subscription_data_set)
         known = group.put(client)
         if known is None:
             self._characters += of_member(data.group_name, client.client_id)
         return known is None or known.peer is not client.peer or reads_more
 
-    def _take_in(self, group: ConsumerGroup, data: list[SubscriptionData]) -> bool:
-        """The newest version of each topic's subscription counts; a bad one of tags changes nothing. True for a new topic."""
-        known, before = len(group.subscriptions), group.characters
-        for subscription in [subscription_of(item) for item in _news(group.subscriptions, data)]:
-            old = group.subscriptions.get(subscription.data.topic)
-            if old is None or old.version <= subscription.version:
-                group.subscriptions[subscription.data.topic] = subscription
-                group.characters += of_subscription(subscription.data)
-                group.characters -= of_subscription(old.data) if old is not None else 0
-        self._characters += group.characters - before
-        return len(group.subscriptions) > known
+    def _take_in(
+        self, group: ConsumerGroup, client_id: str, data: list[SubscriptionData], *, all_of_them: bool
+    ) -> bool:
+        before = group.characters
+        try:
+            return group.take_in(client_id, data, all_of_them=all_of_them)
+        finally:
+            self._characters += group.characters - before
 
-    def _keep_filters(self, group: str, data: list[SubscriptionData]) -> None:
+    def _keep_filters(self, name: str, group: ConsumerGroup, data: list[SubscriptionData]) -> None:
         if self._filters is not None:
-            self._filters.register(group, data)
+            counting = (group.subscriptions.get(each.topic) for each in data)
+            self._filters.register(name, [each.data for each in counting if each is not None])
 
     def _drop_producer(self, group: str, client_id: str, peer: Peer | None = None) -> Client | None:
         """The client, gone now; None where it is not in the group, or there over another connection than `peer`."""
@@ -262,12 +414,12 @@ class ConsumerGroups:
     def _drop_consumer(self, group: str, client_id: str, peer: Peer | None = None) -> Client | None:
         """As `_drop_producer`."""
         found = self._groups.get(group)
+        before = found.characters if found is not None else 0
         dropped = found.take_out(client_id, peer) if found is not None else None
-        if dropped is not None:
-            self._characters -= of_member(group, client_id)
+        if found is not None and dropped is not None:
+            self._characters += found.characters - before - of_member(group, client_id)
         if found is not None and dropped is not None and not found.clients:
             del self._groups[group]
-            self._characters -= found.characters
             if self._filters is not None:
                 self._filters.unregister(group)
         return dropped
@@ -284,8 +436,18 @@ def _take_out(clients: dict[str, Client], client_id: str, peer: Peer | None) -> 
     return clients.pop(client_id)
 
 
-def _news(known: dict[str, Subscription], data: list[SubscriptionData]) -> list[SubscriptionData]:
-    return [item for item in data if (before := known.get(item.topic)) is None or before.data != item]
+def _is_late(client: Client, known: Client | None) -> bool:
+    """A heartbeat that was read behind one over a newer connection of its client: what it says is older."""
+    return (
+        known is not None
+        and known.peer is not client.peer
+        and not known.peer.closed
+        and known.peer.number > client.peer.number
+    )
+
+
+def _text(data: SubscriptionData) -> tuple[str, str]:
+    return data.expression_type, data.sub_string
 
 
 def subscription_of(data: SubscriptionData) -> Subscription:

@@ -73,7 +73,9 @@ class SubscriptionRenewal:
 
     async def _renew(self, peer: Peer, group: str, client_id: str) -> None:
         try:
-            await self._hear(peer, group, client_id, ASK_TIMEOUT_MS, partial(self._consumers.renew, group))
+            await self._hear(
+                peer, group, client_id, ASK_TIMEOUT_MS, partial(self._consumers.renew, group, client_id)
+            )
         finally:
             del self._asked[peer, group]
 

@@ -1,6 +1,6 @@
 """The expressions that groups chose messages by, as upstream's brokers keep them: since when, and since when no more.
 
-Invariant: of a group's filter of a topic the newest version stands here; it is dead while nobody of the group is connected, and
+Invariant: of a group's filter of a topic the one that counts is here; it is dead while nobody of the group is connected, and
 for a day after that it is kept. What is pulled follows the subscription of who is connected, never this table: a file of
 yesterday must not choose messages of today. Pure."""
 
@@ -49,7 +49,7 @@ class ConsumerFilters:
         return of_topic.group_filter_data.get(group) if of_topic else None
 
     def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> None:
-        """A client of `group` is there, and subscribes to these, each an expression or of tags."""
+        """A client of `group` is there; these count for the topics that it subscribes to, each an expression or of tags."""
         subscribed = {each.topic: each for each in subscriptions}
         wanted = [each for each in subscribed.values() if each.expression_type == SQL92 and each.sub_string]
         changes = [self._register(group, each) for each in wanted]
@@ -64,12 +64,8 @@ class ConsumerFilters:
 
     def _register(self, group: str, wanted: SubscriptionData) -> bool:
         known = self.find(group, wanted.topic)
-        if known is None or (
-            wanted.sub_version > known.client_version and wanted.sub_string != known.expression
-        ):
+        if known is None or wanted.sub_string != known.expression:
             return self._put(group, wanted)
-        if wanted.sub_version < known.client_version:
-            return False
         before = known.client_version, known.dead_time
         known.client_version, known.dead_time = wanted.sub_version, 0
         return before != (known.client_version, known.dead_time)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from broker.clients.groups import Subscription, TopicSubscriptions
 from broker.sends import admission
 from remoting.command import Body
 from simulation.cluster.bugs import bug
@@ -10,3 +11,14 @@ from simulation.cluster.bugs import bug
 @bug("members-unchecked", admission, "check_members")
 def envelopes_alone(body: Body) -> None:
     """As upstream's: a batch is judged by its envelope, and a delayed message in it is delivered at once."""
+
+
+say = TopicSubscriptions.put
+
+
+@bug("clocks-believed", TopicSubscriptions, "put")
+def the_highest_version(self: TopicSubscriptions, client_id: str, subscription: Subscription) -> None:
+    """As upstream's: what a client says after its clock was set back is ignored, and what it wants is skipped."""
+    known = self.counting()
+    if known is None or known.version <= subscription.version:
+        say(self, client_id, subscription)

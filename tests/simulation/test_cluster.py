@@ -55,6 +55,8 @@ FOUND_BY_UNIT = {
     "left-links-stay": "broker/test_forwarding.py"
     "::test_a_link_that_was_left_ends_though_the_host_at_its_end_lost_power",
     "late-grant-taken": "broker/test_membership.py::test_what_was_granted_to_the_process_before_is_not_taken",
+    "clocks-believed": "broker/test_client_requests.py"
+    "::test_a_client_whose_clock_was_set_back_gets_what_it_says_it_wants",
     "members-unchecked": "broker/test_send.py::test_a_batch_whose_members_ask_for_more_is_refused",
     "far-epoch-taken": "broker/test_membership.py::test_a_notification_of_an_epoch_that_cannot_be_is_refused",
     "hint-lost": "broker/test_membership.py"

@@ -19,6 +19,7 @@ class RecordingPeer:
         self.attributes: dict[str, object] = {}
         self.active_at_ms = 0
         self.closed = False
+        self.number = 0
         self.writes: list[list[RemotingCommand]] = []
         self.close_callbacks: list[Callable[[Any], None]] = []
 

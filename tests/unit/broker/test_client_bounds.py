@@ -60,7 +60,8 @@ def test_a_connection_brings_clients_into_so_many_groups(monkeypatch: pytest.Mon
 
 def test_what_clients_said_is_kept_up_to_a_limit_and_room_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
     member = bounds.of_member("A", "c1")
-    room = 3 * member + bounds.of_subscription(SubscriptionData("T"))
+    shared = bounds.SUBSCRIPTION_CHARACTERS  # the second of a text
+    room = 3 * member + bounds.of_subscription(SubscriptionData("T")) + shared
     monkeypatch.setattr(groups, "KEPT_CHARACTERS_MAX", room)
     table, first = ConsumerGroups(), beat("c1", {"A": ["T"]}, ["P"])
     take(table, ONE, first)
@@ -69,7 +70,7 @@ def test_what_clients_said_is_kept_up_to_a_limit_and_room_comes_back(monkeypatch
     for more in (beat("c3", {"A": []}), beat("c1", {"A": ["T", "U"]}), beat("c4", {}, ["P"])):
         with pytest.raises(BodyError, match="connect fewer"):
             take(table, ONE, more)
-    table.renew("A", [SubscriptionData("U")])
+    table.renew("A", "c1", [SubscriptionData("U")])
     assert table.subscription("A", "U") is None
     take(table, ONE, first)
     table.disconnected(ONE)
@@ -81,8 +82,8 @@ def test_a_subscription_that_changes_costs_what_it_is_now(monkeypatch: pytest.Mo
     table = ConsumerGroups()
     take(table, ONE, beat("c1", {"A": ["T"]}))
     long = [SubscriptionData("T", "a" * 900, sub_version=1)]
-    table.renew("A", long)
-    table.renew("A", [SubscriptionData("T", sub_version=2)])
+    table.renew("A", "c1", long)
+    table.renew("A", "c1", [SubscriptionData("T", sub_version=2)])
     kept = bounds.of_member("A", "c1") + bounds.of_subscription(SubscriptionData("T"))
     monkeypatch.setattr(groups, "KEPT_CHARACTERS_MAX", kept + bounds.of_member("B", "c1"))
     take(table, ONE, beat("c1", {"B": []}))

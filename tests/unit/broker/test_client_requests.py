@@ -6,9 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from mqclient.message import decode_messages
+from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, SubscriptionData
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import JSON, ROCKETMQ, RemotingCommand
 from remoting.frame import HEADER_BYTES_MAX
+from remoting.headers.pull import PullMessageHeader
 from simulation.kernel.world import World
 from tests.unit.broker.served import Served
 
@@ -72,3 +75,36 @@ def test_a_request_with_a_header_that_is_not_read_is_refused_alone(served: Serve
     refused, answered = asked_over_one_connection(served, requests)
     assert (refused.code, "header of" in (refused.remark or "")) == (ResponseCode.SYSTEM_ERROR, True)
     assert answered.ext["offset"] == "3"
+
+
+HOUR_MS = 3_600_000
+
+
+def heartbeat(expression: str, version: int) -> RemotingCommand:
+    subscription = SubscriptionData("orders", expression, sub_version=version)
+    data = HeartbeatData("c1", [], [ConsumerData("CG", subscription_data_set=[subscription])])
+    return RemotingCommand.request(RequestCode.HEART_BEAT, None, data.encode())
+
+
+def pull(version: int) -> RemotingCommand:
+    header = PullMessageHeader("CG", "orders", 1, 0, 32, 0, 0, 0, version)
+    return RemotingCommand.request(RequestCode.PULL_MESSAGE, header)
+
+
+def test_a_client_whose_clock_was_set_back_gets_what_it_says_it_wants(served: Served) -> None:
+    """Queue 1 has messages with the tags one, two and three."""
+    _, first, _, second = asked_over_one_connection(
+        served,
+        [
+            heartbeat("one", 9 * HOUR_MS),
+            pull(9 * HOUR_MS),
+            heartbeat("two || three", 8 * HOUR_MS),
+            pull(8 * HOUR_MS),
+        ],
+    )
+    assert [
+        [message.body for message in decode_messages(bytes(reply.body or b""))] for reply in (first, second)
+    ] == [
+        [b"one"],
+        [b"two", b"three"],
+    ]

@@ -140,6 +140,7 @@ def test_a_client_is_found_by_the_connection_that_its_last_heartbeat_came_over(c
 
     async def scenario() -> list[str | None]:
         crowd.beat(0)
+        second.number = first.number + 1
         crowd.peers[0], crowd.peers[1] = second, first
         crowd.beat(0)
         found = [consumers.client_id_of(peer, "CG") for peer in (first, second)]  # type: ignore[arg-type]

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from broker.clients.bounds import of_member
 from broker.clients.groups import ConsumerGroups
 from broker.metrics.rates import Rates
 from broker.role.contract import contract_sentence
@@ -19,6 +20,7 @@ from broker.tables.savedtable import SavedTable, TableUnreadable
 from broker.tables.subscriptiongroups import SubscriptionGroups
 from broker.tables.tables import Tables
 from broker.tables.topics import Topics, system_topics
+from messagestore.properties import tag_hash
 from mqclient.message import decode_messages
 from mqruntime.settings import SettingsError
 from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
@@ -214,8 +216,11 @@ def test_committed_offsets_are_found_copied_and_forgotten() -> None:
 
 
 class NamedPeer:
+    closed = False
+
     def __init__(self, address: str) -> None:
         self.remote_address = address
+        self.number = int(address.rpartition(":")[2])
 
 
 def heartbeat(client_id: str, version: int = 1, expression: str = "*") -> HeartbeatData:
@@ -239,6 +244,86 @@ def test_members_of_a_group_are_known_while_they_are_connected() -> None:
     assert groups.disconnected(one) == ["CG"]
     assert groups.leave("c2", "CG", "PG") == ["CG"]
     assert (groups.find("CG"), groups.producers("PG")) == (None, [])
+
+
+def wanted(groups: ConsumerGroups) -> tuple[int, str]:
+    """Version and expression of what counts."""
+    found = groups.subscription("CG", "orders")
+    assert found is not None
+    return found.version, found.data.sub_string
+
+
+def test_the_newest_heartbeat_of_a_client_counts_whatever_its_clock_says() -> None:
+    groups, peer = ConsumerGroups(), cast(Any, NamedPeer("10.0.0.1:1"))
+    hour = 3_600_000
+    groups.heartbeat(peer, heartbeat("c1", version=2 * hour, expression="A"), "JAVA", 479)
+    groups.heartbeat(peer, heartbeat("c1", version=1 * hour, expression="B"), "JAVA", 479)
+    assert wanted(groups) == (1 * hour, "B")
+    filter_ = cast(Any, groups.subscription("CG", "orders")).filter
+    assert [filter_(tag_hash(tag)) for tag in "AB"] == [False, True]
+    groups.renew("CG", "c1", [SubscriptionData("orders", "C", sub_version=7)])
+    assert wanted(groups) == (1 * hour, "B"), "an answer may be older than the heartbeat"
+    groups.renew("CG", "c1", [SubscriptionData("orders", "C", sub_version=hour + 1)])
+    assert wanted(groups) == (hour + 1, "C")
+    groups.renew("CG", "c2", [SubscriptionData("orders", "D", sub_version=2 * hour)])
+    assert wanted(groups) == (hour + 1, "C"), "it is not in the group"
+
+
+def test_of_clients_that_differ_the_newest_version_counts_while_its_client_is_there() -> None:
+    groups = ConsumerGroups()
+    one, two, three = (cast(Any, NamedPeer(f"10.0.0.1:{port}")) for port in (1, 2, 3))
+    groups.heartbeat(one, heartbeat("c1", version=5, expression="A"), "JAVA", 479)
+    groups.heartbeat(two, heartbeat("c2", version=3, expression="B"), "JAVA", 479)
+    groups.heartbeat(three, heartbeat("c3", version=3, expression="C"), "JAVA", 479)
+    groups.heartbeat(one, heartbeat("c1", version=5, expression="A"), "JAVA", 479)
+    assert wanted(groups) == (5, "A")
+    groups.heartbeat(one, heartbeat("c1", version=2, expression="D"), "JAVA", 479)
+    assert wanted(groups) == (3, "C"), "of two with one version the later one"
+    groups.disconnected(three)
+    assert wanted(groups) == (3, "B")
+    groups.leave("c2", "CG", None)
+    assert wanted(groups) == (2, "D")
+    groups.disconnected(one)
+    assert groups.find("CG") is None and groups._characters == cast(Any, of_member("PG", "c2"))
+
+
+def test_a_late_heartbeat_over_an_older_connection_changes_nothing() -> None:
+    groups = ConsumerGroups()
+    old, new = cast(Any, NamedPeer("10.0.0.1:1")), cast(Any, NamedPeer("10.0.0.1:2"))
+    groups.heartbeat(new, heartbeat("c1", version=1, expression="new"), "JAVA", 479)
+    assert groups.heartbeat(old, heartbeat("c1", version=9, expression="old"), "JAVA", 479) == []
+    assert wanted(groups) == (1, "new")
+    assert [client.peer for client in groups.producers("PG")] == [new]
+    assert groups.disconnected(old) == [] and groups.find("CG") is not None
+    new.closed = True
+    groups.heartbeat(old, heartbeat("c1", version=9, expression="old"), "JAVA", 479)
+    assert wanted(groups) == (9, "old"), "two processes of one client id, and one of them left"
+
+
+def test_a_topic_that_no_client_says_any_more_is_left() -> None:
+    groups = ConsumerGroups()
+    one, two = cast(Any, NamedPeer("10.0.0.1:1")), cast(Any, NamedPeer("10.0.0.1:2"))
+    groups.heartbeat(one, heartbeat("c1"), "JAVA", 479)
+    groups.heartbeat(two, heartbeat("c2"), "JAVA", 479)
+    other = HeartbeatData("c1", [], [ConsumerData("CG", subscription_data_set=[SubscriptionData("other")])])
+    assert groups.heartbeat(one, other, "JAVA", 479) == ["CG"]
+    assert groups.groups_of("orders") == ["CG"] == groups.groups_of("other")
+    groups.disconnected(two)
+    assert (groups.groups_of("orders"), groups.groups_of("other")) == ([], ["CG"])
+
+
+def test_a_crowd_whose_versions_fall_holds_up_nobody() -> None:
+    """Each that leaves is the one whose version counts."""
+    groups = ConsumerGroups()
+    peers = [cast(Any, NamedPeer(f"10.0.0.1:{port}")) for port in range(1, 5_001)]
+    for peer in peers:
+        groups.heartbeat(peer, heartbeat(peer.remote_address, version=peer.number), "JAVA", 479)
+    said = cast(Any, groups.find("CG"))._said["orders"]
+    assert len(said._newest) <= 2 * len(peers) + 8
+    for peer in reversed(peers[1:]):
+        groups.disconnected(peer)
+        assert len(said._newest) <= peer.number, "each is looked at once"
+    assert wanted(groups) == (1, "*")
 
 
 def test_a_client_that_reconnected_is_not_dropped_with_its_old_connection() -> None:
