@@ -26,7 +26,7 @@ from broker.modes import (
     replicated_log,
 )
 from broker.neighbours.neighbours import Neighbours
-from broker.neighbours.pairedmaster import PairedMaster
+from broker.neighbours.pairedmaster import ElectedMaster, PairedMaster
 from broker.neighbours.passeddeletions import PassedDeletions
 from broker.neighbours.recordrepair import RecordRepair
 from broker.ports import Ports
@@ -224,6 +224,8 @@ class BrokerApp:
             links.compares_with(
                 PairedMaster(membership, neighbours.client) if settings.name_servers else None
             )
+            facts = neighbours.facts
+            links.asks_in_doubt(ElectedMaster(membership, neighbours.client, lambda: facts.master_is_old))
             links.answers_first(lambda: requests.pending.first_end)
             links.on_link_ended(manager.read_sync_state_set)
             if settings.under_controllers:  # epochs tell whether the master's record is ours

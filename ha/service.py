@@ -25,7 +25,7 @@ from ha.master.admittance import Why
 from ha.master.gate import Asker, Gate, Replicas
 from ha.master.mastership import Controllers, Mastership
 from ha.settings import HASettings, PairSettings
-from ha.slave.client import SlaveClient
+from ha.slave.client import MasterWitness, SlaveClient
 from ha.slave.follower import Follower, cut_partial_record
 from ha.slave.link import LeftBehind, SlaveState, StayOut
 from ha.status import runtime_info
@@ -77,6 +77,7 @@ class HAService:
         self._catch_up_limit = catch_up_limit
         self._pair = pair
         self._records: MasterRecords | None = None
+        self._witness: MasterWitness | None = None
         self._waiting_end: Callable[[], int] = lambda: NOTHING_DUE
         self._controllers: Controllers | None = None
         self._gate: Gate | None = None
@@ -168,6 +169,10 @@ class HAService:
         """Who asks a pair's master for its records, if it can be asked; before the first role."""
         self._records = records
 
+    def asks_in_doubt(self, witness: MasterWitness) -> None:
+        """Who asks a master whose epochs do not agree with what is known here; before the first role."""
+        self._witness = witness
+
     def answers_first(self, waiting_end: Callable[[], int]) -> None:
         """Where the first send ends that waits for a slave, above the log's end when none does."""
         self._waiting_end = waiting_end
@@ -258,6 +263,7 @@ class HAService:
                     on_level=self._is_level,
                     on_ended=self._link_ended,
                     truncation_allowed=self._truncation_allowed,
+                    witness=self._witness,
                 )
                 self.counters.role_changes += 1
                 self._master_id = master_id

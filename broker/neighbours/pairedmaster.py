@@ -1,16 +1,20 @@
 """The master of a pair, asked for a record by its place in the log (33) and where its log begins (28): Java answers both, too.
+And a Java master under controllers, asked for a record and for the newest masterEpoch that it has led (21).
 
 Invariant: code 0 brings what stands at that place in its log, code 1 says that nothing does, and any other answer is none."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from broker.neighbours.logspan import log_span
 from broker.role.membership import Membership
 from ha.errors import MasterUnread
+from remoting.bodies.topics import TopicConfigWrapper
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
-from remoting.errors import RemotingError
+from remoting.errors import BodyError, RemotingError
 from remoting.headers.messages import ViewMessageHeader
 
 TIMEOUT_MS = 3_000
@@ -42,7 +46,7 @@ class PairedMaster:
     async def _asked(self, request: RemotingCommand) -> RemotingCommand:
         master = self._membership.master_address
         if master is None:
-            raise MasterUnread("no name server has told where the master of this pair is")
+            raise MasterUnread("nobody has said where the master is")
         try:
             return await self._client.call(master, request, TIMEOUT_MS)
         except RemotingError as error:
@@ -50,3 +54,26 @@ class PairedMaster:
 
     def _unread(self, reply: RemotingCommand) -> MasterUnread:
         return MasterUnread(f"{self._membership.master_address} answers {reply.code}: {reply.remark or ''}")
+
+
+class ElectedMaster(PairedMaster):
+    """The one that controllers named to `membership`. See ha.slave.client.MasterWitness."""
+
+    def __init__(
+        self, membership: Membership, client: RemotingClient, is_upstreams: Callable[[], bool]
+    ) -> None:
+        super().__init__(membership, client)
+        self._is_upstreams = is_upstreams
+
+    async def leads(self) -> int | None:
+        """Upstream's broker makes the masterEpoch the stateVersion of its topics as it becomes master
+        (`ReplicasManager.changeToMaster`), in memory, whatever its epoch file takes."""
+        if not self._is_upstreams():
+            return None
+        reply = await self._asked(RemotingCommand.request(RequestCode.GET_ALL_TOPIC_CONFIG))
+        if reply.code != ResponseCode.SUCCESS:
+            raise self._unread(reply)
+        try:
+            return TopicConfigWrapper.decode(reply.body).data_version.state_version
+        except BodyError as error:
+            raise MasterUnread(str(error)) from error

@@ -6,15 +6,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Protocol
 
 from ha.counters import HACounters
 from ha.epochs import KeptEpochs
+from ha.errors import MasterUnread
 from ha.frames import Handshake
 from ha.log import ReplicatedLog
 from ha.settings import HASettings
 from ha.slave.connection import SlaveConnection
 from ha.slave.follower import Follower
-from ha.slave.link import Cut, LeftBehind, PersistEpochs, SlaveLink, StayOut
+from ha.slave.link import Cut, LeftBehind, MasterProof, PersistEpochs, SlaveLink, StayOut
 from mqruntime.clock import Clock
 from mqruntime.log import fields
 from mqruntime.repeatedfailure import RepeatedFailure
@@ -34,6 +36,19 @@ LEFT_BEHIND = (
 )
 
 
+class MasterWitness(Protocol):
+    """Who asks the master that controllers name for what its epoch file may not say."""
+
+    async def leads(self) -> int | None:
+        """The newest masterEpoch that a master of upstream's says it has led; None of one that records all of them.
+        MasterUnread."""
+        ...
+
+    async def record_at(self, offset: int) -> bytes | None:
+        """As MasterRecords has it. MasterUnread."""
+        ...
+
+
 class SlaveClient(Follower):
     def __init__(
         self,
@@ -50,15 +65,20 @@ class SlaveClient(Follower):
         on_level: Callable[[], None],
         on_ended: Callable[[], None],
         truncation_allowed: Callable[[], int | None],
+        witness: MasterWitness | None,
     ) -> None:
         """`epoch`: the newest accepted. `on_ended` when a connection that stood has ended, unless by `stop`.
-        `truncation_allowed`: see SlaveLink; a word counts for one cut."""
+        `truncation_allowed`: see SlaveLink; a word counts for one cut. `witness` is asked before each link once the master's
+        epochs did not agree with what is known here."""
         self._epochs = epochs
         self._broker_id = broker_id
         self._epoch = epoch
         self._on_ended = on_ended
         self._truncation_allowed = truncation_allowed
         self._word_used: int | None = None
+        self._witness = witness
+        self._is_doubted = False
+        self._proof: MasterProof | None = None
         self._stays_out = RepeatedFailure()
         self.stays_out: StayOut | LeftBehind | None = None
         """Why this replica does not follow its master until an operator acts."""
@@ -78,7 +98,31 @@ class SlaveClient(Follower):
             return self._settings.full_log_wait_ms
         if self._settings.acks_flushed:
             await self._log.flush()  # the first acknowledgement names the end of the log
+        self._proof = await self._proof_of_master() if self._is_doubted else None
         return None
+
+    async def _proof_of_master(self) -> MasterProof | None:
+        """None where there is none to be had; then the link is as without one."""
+        if self._witness is None:
+            return None
+        try:
+            if (epoch := await self._witness.leads()) is None:
+                return None
+            same_end = 0
+            if (last := await self._log.last_record()) is not None:
+                offset, content = last
+                if await self._witness.record_at(offset) == content:
+                    same_end = offset + len(content)
+        except MasterUnread as error:
+            logger.info("master not asked for its epoch, trying on", extra=fields(why=error))
+            return None
+        logger.info(
+            "master asked for its epoch",
+            extra=fields(
+                master=self._address, leads=epoch, same_end=same_end, log_end=self._log.max_offset()
+            ),
+        )
+        return MasterProof(epoch, same_end)
 
     def flushed(self) -> None:
         """More of the log is on disk: what a link acknowledges that waits for it."""
@@ -106,6 +150,7 @@ class SlaveClient(Follower):
             housekeeping_interval_ms=self._settings.housekeeping_interval_ms,
             handshake_timeout_ms=self._settings.handshake_timeout_ms,
             now_ms=self._clock.monotonic_ms(),
+            proof=self._proof,
         )
 
     async def _perform(self, step: Cut | PersistEpochs, connection: SlaveConnection) -> None:
@@ -139,6 +184,7 @@ class SlaveClient(Follower):
 
     def _stayed_out(self, connection: SlaveConnection, address: str) -> bool:
         self.stays_out = why = connection.stays_out
+        self._is_doubted = self._is_doubted or connection.is_doubted
         # master_min moves on with every segment that goes
         what = LeftBehind if isinstance(why, LeftBehind) else why
         if why is not None and self._stays_out.failed(what, self._clock.monotonic_ms()):

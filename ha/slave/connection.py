@@ -22,6 +22,7 @@ from ha.slave.link import (
     LeftBehind,
     Level,
     LogRange,
+    OldMaster,
     PersistEpochs,
     Place,
     Send,
@@ -68,6 +69,7 @@ class SlaveConnection(asyncio.BufferedProtocol):
         self.close_reason = "by the master"
         self.log_refused = False  # there was no place for bytes that came
         self.stays_out: StayOut | LeftBehind | None = None
+        self.is_doubted = False  # the master's epochs do not agree with what is known here
         self._log = log
         self._clock = clock
         self._counters = counters
@@ -182,12 +184,16 @@ class SlaveConnection(asyncio.BufferedProtocol):
             else:
                 self._perform_seldom(action)
 
-    def _perform_seldom(self, action: Level | StayOut | LeftBehind | Cut | PersistEpochs | Close) -> None:
+    def _perform_seldom(
+        self, action: Level | StayOut | LeftBehind | OldMaster | Cut | PersistEpochs | Close
+    ) -> None:
         match action:
             case Level():
                 self._on_level()
             case StayOut() | LeftBehind():
-                self.stays_out = action
+                self.stays_out, self.is_doubted = action, isinstance(action, StayOut)
+            case OldMaster():
+                self.is_doubted = True
             case Cut() | PersistEpochs():
                 assert self._transport is not None
                 self._transport.pause_reading()

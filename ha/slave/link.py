@@ -6,6 +6,7 @@ place in the log; while a cut or an entry is being made durable, nothing is read
 was confirmed, for it may have been acknowledged and the master be the one who lost it; an operator may allow that. Where
 acks say what is on disk, none says more. A link begins only with a master that knows the newest epoch that this broker has
 accepted: who led that epoch may have let others in, of whom an older master does not know that they must hold what it answers.
+A Java master does not record an epoch in which its log did not grow before the next one began: there a MasterProof counts.
 
     CONNECTED --reply--> [CUTTING --cut done-->] [PERSISTING --persisted-->] TRANSFER
     TRANSFER --frame of a new epoch--> PERSISTING --> TRANSFER          any --error--> CLOSED
@@ -103,13 +104,30 @@ class LeftBehind:
 
 
 @dataclass(frozen=True, slots=True)
+class MasterProof:
+    """What a Java master said of itself right before this link, whatever is in its epoch file: it leads `epoch`, and up to
+    `same_end` its log is this one, as the record that ends there shows; 0 where it does not."""
+
+    epoch: int
+    same_end: int
+
+
+@dataclass(frozen=True, slots=True)
+class OldMaster:
+    """The master's list does not have the newest epoch that this broker has accepted, and no proof makes up for it; a Close
+    follows."""
+
+
+@dataclass(frozen=True, slots=True)
 class Close:
     """Close the connection. The last action of a link."""
 
     reason: str
 
 
-Action = Send | Cut | PersistEpochs | Place | Advance | Confirm | Level | StayOut | LeftBehind | Close
+Action = (
+    Send | Cut | PersistEpochs | Place | Advance | Confirm | Level | StayOut | LeftBehind | OldMaster | Close
+)
 """What there is one of for every frame is not frozen: making one takes a third of the time."""
 
 
@@ -159,6 +177,7 @@ class SlaveLink:
         housekeeping_interval_ms: int,
         handshake_timeout_ms: int,
         now_ms: int,
+        proof: MasterProof | None = None,
     ) -> None:
         """`log_end` is a record boundary. A log with data has epochs (the caller's check), of which those beyond
         its end are dropped here. A log without data may start at any segment, unless an epoch leads up to it. `epoch`: the
@@ -166,6 +185,7 @@ class SlaveLink:
         `truncation_allowed`: to this offset the log may be cut even where it is confirmed, by an operator's word.
         `flushed_end`: how much of it is on disk, all of it now, where that is what is acknowledged; else None."""
         self._handshake = handshake
+        self._proof = proof
         # a master that does not know this one is an old one
         self._epoch_min = max(epoch, history.last_epoch())
         self._stored = history
@@ -384,16 +404,16 @@ class SlaveLink:
             return []
         reply = HandshakeReply.decode(self._header[:header_size], self._header[header_size:])
         self._master = reply.epochs
-        if reply.epochs.last_epoch() < self._epoch_min:
-            raise FrameError(
+        is_behind = reply.epochs.last_epoch() < self._epoch_min
+        if is_behind and not self._is_proven():
+            reason = (
                 f"an old master: it knows epoch {reply.epochs.last_epoch()}, this broker {self._epoch_min}"
             )
+            return [OldMaster(), *self._close(reason)]
         if self._empty:
             self._own = EpochHistory()
             return self._enter_transfer(now_ms)
-        point = self._own.find_consistent_point(reply.epochs, self._log_end, reply.max_offset)
-        if point == NO_CONSISTENT_POINT and self._nothing_confirmed_since_the_beginning():
-            point = 0
+        point = self._common_end(reply, is_behind=is_behind)
         if point == NO_CONSISTENT_POINT and 0 < reply.epochs.entries[0].start_offset >= self._confirm:
             master_min = reply.epochs.entries[0].start_offset
             reason = f"the master knows no epoch below {master_min}, the own log is confirmed up to {self._confirm}"
@@ -409,6 +429,29 @@ class SlaveLink:
             return [StayOut(point, self._confirm, self._log_end), *self._close(reason)]
         self.state = SlaveState.CUTTING
         return [Cut(point, self._log_end, self._own, reply.epochs)]
+
+    def _is_proven(self) -> bool:
+        """Whether the master leads the epoch that this broker has accepted, whatever its list says."""
+        return self._proof is not None and self._proof.epoch >= self._epoch_min
+
+    def _common_end(self, reply: HandshakeReply, *, is_behind: bool) -> int:
+        """Up to where the own log is the master's, NO_CONSISTENT_POINT when the epochs do not say. In the last epoch of a list
+        that `is_behind` two masters may have written, so there only records count."""
+        point = self._own.find_consistent_point(reply.epochs, self._log_end, reply.max_offset)
+        if point == NO_CONSISTENT_POINT and self._nothing_confirmed_since_the_beginning():
+            point = 0
+        if is_behind and len(reply.epochs):
+            point = min(point, reply.epochs.entries[-1].start_offset)
+        if self._proof is None or not self._is_proven() or self._proof.same_end <= point:
+            return point
+        same_end = self._proof.same_end
+        self._own = EpochHistory(
+            entry
+            for entry in reply.epochs
+            if entry.start_offset <= same_end
+            and reply.epochs.epoch_end(entry.epoch, same_end + 1) > self._log_min
+        )
+        return same_end
 
     def _has_nothing(self) -> bool:
         return self._log_min == self._log_end and len(self._own.truncate_suffix(self._log_end)) == 0

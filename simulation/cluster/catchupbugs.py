@@ -12,6 +12,7 @@ from controller.heartbeats import Liveness
 from controller.state import ReplicasState
 from ha.master.mastership import Mastership
 from ha.master.pace import Pace
+from ha.slave.link import SlaveLink
 from remoting.codes import ResponseCode
 from remoting.command import RemotingCommand
 from simulation.cluster.bugs import bug
@@ -27,6 +28,12 @@ def whatever_there_is(self: Pace, size: int, now_ms: int) -> int:
 def for_everybody(self: Mastership, broker_id: int) -> int | None:
     """Upstream: the limit is for each link, and sends wait for it."""
     return self._catch_up_limit()
+
+
+@bug("older-master-believed", SlaveLink, "_is_proven")
+def whatever_it_leads(self: SlaveLink) -> bool:
+    """A master of upstream's that was deposed, and has not heard of it, is followed for it leads some epoch."""
+    return self._proof is not None
 
 
 @bug("set-aside-unasked", Resync, "_refused")

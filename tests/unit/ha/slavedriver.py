@@ -15,6 +15,8 @@ from ha.slave.link import (
     LeftBehind,
     Level,
     LogRange,
+    MasterProof,
+    OldMaster,
     PersistEpochs,
     Place,
     Send,
@@ -34,6 +36,7 @@ class SlaveDriver:
         *,
         acks_flushed: bool = False,
         epoch: int = NO_EPOCH,
+        proof: MasterProof | None = None,
     ) -> None:
         self.log = log
         self.stored = history
@@ -43,6 +46,7 @@ class SlaveDriver:
         self.stores: list[tuple[EpochHistory, int]] = []  # with the log's end at that time
         self.level: list[int] = []  # the log's end each time
         self.stays_out: StayOut | LeftBehind | None = None
+        self.is_old_master = False
         self.closed: str | None = None
         self.now_ms = 0
         self.link = SlaveLink(
@@ -59,6 +63,7 @@ class SlaveDriver:
             housekeeping_interval_ms=20000,
             handshake_timeout_ms=5000,
             now_ms=0,
+            proof=proof,
         )
         self.perform(self.link.start())
 
@@ -93,6 +98,8 @@ class SlaveDriver:
                     self.level.append(self.log.max_offset())
                 case StayOut() | LeftBehind():
                     self.stays_out = action
+                case OldMaster():
+                    self.is_old_master = True
                 case Close(reason):
                     self.closed = reason
 
