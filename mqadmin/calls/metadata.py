@@ -38,7 +38,7 @@ async def user_topics(client: AdminClient, broker: str, *, with_special: bool = 
     own = SYSTEM_TOPICS | set(body_of(TopicList, broker, system).topic_list)
     special = () if with_special else (RETRY_PREFIX, DEAD_LETTER_PREFIX)
     return {
-        name: topic.to_json()
+        name: topic.members()
         for name, topic in sorted(table.items())
         if name not in own and not name.startswith((SYSTEM_TOPIC_PREFIX, *special))
     }
@@ -49,7 +49,7 @@ async def user_groups(client: AdminClient, broker: str) -> dict[str, Any]:
     reply = await client.ask(broker, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
     table = body_of(SubscriptionGroupWrapper, broker, reply).subscription_group_table
     return {
-        name: group.to_json()
+        name: group.members()
         for name, group in sorted(table.items())
         if name not in PREDEFINED_GROUPS and not name.startswith(SYSTEM_GROUP_PREFIX)
     }

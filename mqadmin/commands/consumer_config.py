@@ -37,7 +37,7 @@ def command(namesrvaddr: str | None, groupname: str) -> None:
             known = True
             report.text(format_config(brokers.cluster, brokers.broker_name, group))
             report.add(
-                "configs", {"cluster": brokers.cluster, "brokerName": brokers.broker_name, **group.to_json()}
+                "configs", {"cluster": brokers.cluster, "brokerName": brokers.broker_name, **group.members()}
             )
         if not known:
             raise AdminError(f"no broker has a group {name}; consumerProgress lists the groups")

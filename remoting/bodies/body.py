@@ -83,6 +83,30 @@ class Body:
         return cls.from_json(value)
 
 
+class WrittenOnce(Body):
+    """Base of rows of large tables: written at the first call, and taken from there by every table that has the row. A subclass
+    is a frozen dataclass, so a changed row is another object."""
+
+    __slots__ = ("_written",)
+    _written: bytes
+
+    def to_json(self) -> Any:
+        """For a JSON writer, which takes it as it is."""
+        return orjson.Fragment(self.encode())
+
+    def members(self) -> dict[str, Json]:
+        """As `to_json` of other bodies."""
+        return Body.to_json(self)
+
+    def encode(self) -> bytes:
+        try:
+            return self._written
+        except AttributeError:
+            written = orjson.dumps(self.members())
+            object.__setattr__(self, "_written", written)
+            return written
+
+
 _SORTED: dict[type, tuple[WireField, ...]] = {}
 
 
@@ -113,6 +137,8 @@ def _to_json(value: Any, keyed_by_objects: KeyedByObjects) -> Json:
     if isinstance(value, dict):
         if value and isinstance(next(iter(value)), Body):
             return keyed_by_objects(value)
+        if value and isinstance(next(iter(value.values())), WrittenOnce):  # of one kind, as all tables
+            return {str(key): orjson.Fragment(member.encode()) for key, member in value.items()}
         return {str(key): _to_json(member, keyed_by_objects) for key, member in value.items()}
     if isinstance(value, frozenset):
         return sorted(value)

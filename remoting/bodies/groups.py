@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from remoting.bodies.body import Body
+from remoting.bodies.body import Body, WrittenOnce
 from remoting.bodies.dataversion import DataVersion
 from remoting.wirefields import I32, I64
 
@@ -14,8 +14,8 @@ def _custom_retry_policy() -> dict[str, Any]:
     return {"type": "CUSTOMIZED"}
 
 
-@dataclass(slots=True)
-class SubscriptionGroupConfig(Body):
+@dataclass(frozen=True, slots=True)
+class SubscriptionGroupConfig(WrittenOnce):
     """One consumer group on one broker; body of 200, reply to 352."""
 
     group_name: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from remoting.bodies.body import Body
+from remoting.bodies.body import Body, WrittenOnce
 from remoting.bodies.dataversion import DataVersion
 from remoting.wirefields import I32
 
@@ -14,8 +14,8 @@ PERM_WRITE = 2
 PERM_READ = 4
 
 
-@dataclass(slots=True)
-class TopicConfig(Body):
+@dataclass(frozen=True, slots=True)
+class TopicConfig(WrittenOnce):
     """One topic on one broker; also the reply to 351."""
 
     topic_name: str
