@@ -47,7 +47,6 @@ class Agreement:
         self._settings = settings
         self._clock = clock
         self._holders = Holders()
-        self._copied: tuple[TablesVersion, bytes] | None = None  # several slaves ask for the same
         self._news = asyncio.Event()  # a new one each time that it was set
         tables.on_facts_changed(self._tell)
 
@@ -166,21 +165,15 @@ class Agreement:
         if self._role.accepts_sends:
             self._holders.reported(header.broker_id, held, tables.version)
             self._tell()
-        while self._role.accepts_sends and held == tables.version:
+        while self._role.accepts_sends and held == tables.version and header.place is None:
             left_ms = deadline_ms - self._clock.monotonic_ms()
             if left_ms <= 0:
                 return command.reply(header=self.version_header())
             await woken(self._news, left_ms)
         if not self._role.accepts_sends:
             return command.reply(ResponseCode.SERVICE_NOT_AVAILABLE, "this broker is not the master")
-        return command.reply(header=self.version_header(), body=self._encoded())
-
-    def _encoded(self) -> bytes:
-        """The tables as they are now."""
-        version = self._tables.version
-        if self._copied is None or self._copied[0] != version:
-            self._copied = version, self._tables.copy().encode()
-        return self._copied[1]
+        said, body = tables.slice_for(header)
+        return command.reply(header=said, body=body)
 
     def _tell(self) -> None:
         """Whoever waits looks again."""

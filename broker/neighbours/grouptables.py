@@ -15,6 +15,7 @@ import logging
 from dataclasses import dataclass, field
 
 from broker.tables.holders import TablesVersion
+from broker.tables.rowchanges import Named
 from broker.tables.stamp import OLDEST, CopyStamp
 from broker.tables.tables import Tables
 from ha.errors import EpochFenced
@@ -44,13 +45,17 @@ class Answers:
     """What members have said to the leader of one term."""
 
     versions: dict[str, TablesVersion | None] = field(default_factory=dict)
-    newest: tuple[TablesVersion, TablesCopy] | None = None
+    newest: tuple[TablesVersion, TablesCopy, int] | None = None
+    """With the process of the leader that named the version, 0 where the member does not know it."""
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def take(self, member: str, version: TablesVersion | None, copy: TablesCopy | None) -> None:
+    def take(
+        self, member: str, version: TablesVersion | None, copy: TablesCopy | None, named: str | None = None
+    ) -> None:
         self.versions[member] = version
         if version is not None and copy is not None and (self.newest is None or version > self.newest[0]):
-            self.newest = version, copy
+            by = Named.parse(named)
+            self.newest = version, copy, by.life if by is not None and by.version == version else 0
         self.news.set()
 
 
@@ -97,7 +102,10 @@ class GroupTables:
             return command.reply(ResponseCode.SERVICE_NOT_AVAILABLE, why)
         version, known = self._stamp.version, TablesVersion.parse(header.holds)
         is_news = version is not None and (known is None or version > known)
-        told = TablesVersionHeader(None if version is None else str(version))
+        exact = self._tables.changes.exact
+        told = TablesVersionHeader(
+            None if version is None else str(version), named=None if exact is None else str(exact)
+        )
         return command.reply(header=told, body=self._tables.copy().encode() if is_news else None)
 
     # -- what a leader asks
@@ -127,9 +135,9 @@ class GroupTables:
         if not self._leads(term):
             raise EpochFenced(term, max(self._member.term, term + 1))
         if answers.newest is not None:
-            version, copy = answers.newest
+            version, copy, life = answers.newest
             if version != self._stamp.version and self._stamp.may_take(version):
-                self._tables.adopt(copy, version)
+                self._tables.adopt(copy, version, life)
                 logger.info("tables of a member are newer", extra=fields(version=version, term=term))
 
     def _leads(self, term: int) -> bool:
@@ -153,8 +161,9 @@ class GroupTables:
                     member, RemotingCommand.request(RequestCode.READ_TABLES, header), TIMEOUT_MS
                 )
                 if reply.code == ResponseCode.SUCCESS:
-                    told = TablesVersion.parse(TablesVersionHeader.from_ext(reply.ext).tables_version)
-                    answers.take(member, told, TablesCopy.decode(reply.body) if reply.body else None)
+                    said = TablesVersionHeader.from_ext(reply.ext)
+                    copy = TablesCopy.decode(reply.body) if reply.body else None
+                    answers.take(member, TablesVersion.parse(said.tables_version), copy, said.named)
                     return
                 if (
                     reply.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED

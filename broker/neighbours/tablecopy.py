@@ -13,12 +13,14 @@ from typing import Protocol
 
 from broker.role.membership import Membership
 from broker.tables.holders import TablesVersion
+from broker.tables.rowchanges import Named
+from broker.tables.tablerows import as_tables, merged
 from broker.tables.tables import Tables
 from mqruntime.clock import Clock
 from mqruntime.log import fields
 from mqruntime.repeatedfailure import RepeatedFailure
 from mqruntime.waking import woken
-from remoting.bodies.tables import TablesCopy
+from remoting.bodies.tables import TableChanges
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
@@ -40,6 +42,45 @@ class Fence(Protocol):
     def takes(self, version: TablesVersion) -> bool: ...
 
     def tells(self, version: TablesVersion) -> bool: ...
+
+
+class Slices:
+    """What came of one answer: changes of the version that these tables are, or all rows, in slices."""
+
+    def __init__(self) -> None:
+        self._parts: list[TableChanges] = []
+        self._since: str | None = None
+        self._named: Named | None = None
+        self._place: int | None = None
+
+    def begin_again(self) -> None:
+        self._parts, self._since, self._named, self._place = [], None, None, None
+
+    def ask(self, header: CopyTablesHeader, exact: Named | None) -> None:
+        """Puts into a request what is wanted: the next slice, or what differs from the present tables."""
+        if self._place is None:
+            self.begin_again()
+            header.follows = None if exact is None else str(exact)
+        else:
+            header.follows, header.place, header.named = self._since, self._place, str(self._named)
+
+    def take(self, said: TablesVersionHeader, changes: TableChanges) -> bool:
+        """Whether it was the last one."""
+        if self._place is None or said.behind != self._place or said.since != self._since:
+            self._parts, self._since = [], said.since
+        self._parts.append(changes)
+        self._named, self._place = Named.parse(said.named), said.place
+        return said.place is None
+
+    def adopt(self, tables: Tables) -> None:
+        """All of it is here."""
+        assert self._named is not None and self._parts, "the last slice was taken"
+        changes = merged(self._parts)
+        if self._since is None:
+            tables.adopt(as_tables(changes), *self._named)
+        else:
+            tables.adopt_changes(changes, self._named)
+        self.begin_again()
 
 
 class TableCopy:
@@ -69,6 +110,7 @@ class TableCopy:
         self._source: tuple[str, int] | None = None  # whose the next two are
         self._adopted: TablesVersion | None = None
         self._held: TablesVersion | None = None  # adopted and on disk
+        self._slices = Slices()
         self._old: tuple[str, int] | None = None
         self._in_pair = in_pair
         self._fence = fence
@@ -123,6 +165,7 @@ class TableCopy:
     async def _copy(self, master: tuple[str, int]) -> int:
         if self._source != master:
             self._source, self._adopted, self._held = master, None, None
+            self._slices.begin_again()
             self._again_ms = AGAIN_SOON_MS
         broker_id = self._membership.broker_id
         assert broker_id is not None, "a slave has an id"
@@ -130,12 +173,16 @@ class TableCopy:
             self._held if self._fence is None or self._held is None or self._fence.tells(self._held) else None
         )
         header = CopyTablesHeader(broker_id, str(held) if held else None, WAIT_MS)
+        self._slices.ask(header, self._tables.changes.exact)
         request = RemotingCommand.request(RequestCode.COPY_TABLES, header)
         try:
             reply = await self._client.call(master[0], request, TIMEOUT_MS)
             came_ms = self._clock.monotonic_ms()
-            version = TablesVersion.parse(TablesVersionHeader.from_ext(reply.ext).tables_version)
-            copy = TablesCopy.decode(reply.body) if reply.body else None
+            said = TablesVersionHeader.from_ext(reply.ext)
+            version = TablesVersion.parse(said.tables_version)
+            changes = TableChanges.decode(reply.body) if reply.body else None
+            if changes is not None and Named.parse(said.named) is None:
+                raise HeaderError("named", said.named, "a version and its process are to be named")
         except (RemotingError, HeaderError, BodyError) as error:
             if self._failure.failed(master, self._clock.monotonic_ms()):
                 logger.warning("tables not copied from master", extra=fields(master=master[0], why=error))
@@ -153,13 +200,13 @@ class TableCopy:
             again_ms, self._again_ms = self._again_ms, min(2 * self._again_ms, AGAIN_MS)
             return again_ms
         read_ms = self._clock.monotonic_ms() - came_ms
-        if copy is None or await self._store(copy, version):
+        if changes is None or not self._slices.take(said, changes) or await self._store(version):
             return read_ms  # large tables that change all the time leave time for the log
         return self._interval_ms
 
-    async def _store(self, copy: TablesCopy, version: TablesVersion) -> bool:
-        """Whether they are on disk."""
-        self._tables.adopt(copy, version)
+    async def _store(self, version: TablesVersion) -> bool:
+        """Whether what came in slices is on disk."""
+        self._slices.adopt(self._tables)
         self._adopted, self._held = version, None
         source, before = self._source, self._tables.version
         try:

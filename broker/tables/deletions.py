@@ -25,6 +25,8 @@ class Deletions:
         self._clock = clock
         self._on_change = on_change
         self._table: dict[tuple[str, str], Deletion] = {}
+        self.on_row: Callable[[str, str], None] = lambda kind, name: None
+        """Runs with each deletion that is noted or changed here, before `on_change`."""
         self._forgotten = (0, 0)
         self._newest = (0, 0)
 
@@ -32,8 +34,17 @@ class Deletions:
         """`name` is deleted now, under masterEpoch `epoch`."""
         number = self._newest[1] + 1
         self._put(Deletion(kind, name, epoch, number, self._clock.now_ms(), log_end))
+        self.on_row(kind, name)
         self._forget()
         self._on_change()
+
+    def find(self, kind: str, name: str) -> Deletion | None:
+        return self._table.get((kind, name))
+
+    @property
+    def forgotten(self) -> tuple[int, int]:
+        """Up to this order deletions may be missing."""
+        return self._forgotten
 
     def of_topic(self, name: str) -> Deletion | None:
         """The last one, also if the topic was made anew since."""
@@ -44,6 +55,7 @@ class Deletions:
         beyond = [deletion for deletion in self._table.values() if deletion.log_end > log_end]
         for deletion in beyond:
             self._put(replace(deletion, log_end=log_end))
+            self.on_row(deletion.kind, deletion.name)
         if beyond:
             self._on_change()
 

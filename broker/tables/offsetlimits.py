@@ -7,7 +7,7 @@ Invariant: until a group pulls at or below its limit no commit beyond it counts,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from remoting.bodies.offsets import OffsetReset, OffsetResetTable
 
@@ -24,6 +24,8 @@ class OffsetLimits:
     def __init__(self) -> None:
         self._limits: dict[Key, int] = {}
         self._told: dict[Key, int] = {}
+        self.on_row: Callable[[Key], None] = lambda key: None
+        """Runs with each limit that changes."""
 
     def put(self, limits: Mapping[Key, int]) -> None:
         """Raises ValueError where that are too many."""
@@ -31,6 +33,8 @@ class OffsetLimits:
         if len(wanted) > LIMITS_MAX:
             raise ValueError(f"{len(wanted)} limits of offsets, {LIMITS_MAX} are kept at most")
         self._limits, self._told = wanted, {}
+        for key in limits:
+            self.on_row(key)
 
     @property
     def all(self) -> Mapping[Key, int]:
@@ -55,11 +59,23 @@ class OffsetLimits:
 
     def lift(self, key: Key) -> None:
         """The group knows where it is."""
-        self._limits.pop(key, None)
+        if self._limits.pop(key, None) is not None:
+            self.on_row(key)
         self._told.pop(key, None)
 
     def keep(self, stays: Callable[[Key], bool]) -> None:
-        self._limits = {key: limit for key, limit in self._limits.items() if stays(key)}
+        for key in [key for key in self._limits if not stays(key)]:
+            self.lift(key)
+
+    def apply(self, changed: Mapping[Key, int], gone: Iterable[Key]) -> dict[Key, int]:
+        """Take over the master's changes; which are news."""
+        news = {key: limit for key, limit in changed.items() if self._limits.get(key) != limit}
+        self._limits |= news
+        for key in (*news, *gone):
+            self._told.pop(key, None)
+        for key in gone:
+            self._limits.pop(key, None)
+        return news
 
     def rows(self) -> list[OffsetReset] | None:
         """As slaves get them and as they lie in the file of offsets; None where there are none."""

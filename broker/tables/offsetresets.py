@@ -7,7 +7,7 @@ it is told again. Upstream: ConsumerOffsetManager.resetOffsetTable, of one proce
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from broker.tables.offsetlimits import TELLINGS_MAX, Key, OffsetLimits
@@ -29,6 +29,8 @@ class OffsetResets:
     def __init__(self, on_change: Callable[[], None] = lambda: None) -> None:
         self._on_change = on_change
         self._resets: dict[Key, Reset] = {}
+        self.on_row: Callable[[Key], None] = lambda key: None
+        """Runs with each move that begins to stand, or no longer stands, before `on_change`."""
         self.limits = OffsetLimits()
 
     def takes(self, count: int) -> bool:
@@ -39,6 +41,7 @@ class OffsetResets:
         """An administrator moves groups to these offsets."""
         self._resets |= {key: Reset(offset) for key, offset in moves.items()}
         for key in moves:
+            self.on_row(key)
             self.limits.lift(key)
         self._on_change()
 
@@ -47,8 +50,11 @@ class OffsetResets:
         for key, reset in self._resets.items():
             if key in limits:
                 reset.offset = min(reset.offset, limits[key])
-        self._on_change()
-        self.limits.put({key: limit for key, limit in limits.items() if key not in self._resets})
+                self.on_row(key)
+        try:
+            self.limits.put({key: limit for key, limit in limits.items() if key not in self._resets})
+        finally:
+            self._on_change()
 
     def find(self, group: str, topic: str, queue_id: int) -> int | None:
         """Where the group is to go on; None where it was not moved."""
@@ -68,6 +74,7 @@ class OffsetResets:
             return self.limits.pulled((group, topic, queue_id), offset)
         if reset.told and (offset == reset.offset or reset.told >= TELLINGS_MAX):
             del self._resets[group, topic, queue_id]
+            self.on_row((group, topic, queue_id))
             self._on_change()
             return None
         reset.told += 1
@@ -78,6 +85,7 @@ class OffsetResets:
         for queue_id, offset in offsets.items():
             if self.find(group, topic, queue_id) not in (None, offset):
                 del self._resets[group, topic, queue_id]
+                self.on_row((group, topic, queue_id))
             if self.limits.forbids((group, topic, queue_id), offset):
                 self.limits.lift((group, topic, queue_id))
 
@@ -106,9 +114,23 @@ class OffsetResets:
         self._resets = {key: Reset(offset) for key, offset in moves.items()}
         return moves
 
+    @property
+    def standing(self) -> dict[Key, int]:
+        return {key: reset.offset for key, reset in self._resets.items()}
+
+    def apply(self, changed: Mapping[Key, int], gone: Iterable[Key]) -> dict[Key, int]:
+        """Take over the master's changes: the moves that are news."""
+        news = {key: at for key, at in changed.items() if self.find(*key) != at}
+        self._resets |= {key: Reset(offset) for key, offset in news.items()}
+        for key in gone:
+            self._resets.pop(key, None)
+        return news
+
     def _keep(self, stays: Callable[[Key], bool]) -> None:
         self.limits.keep(stays)
-        kept = {key: reset for key, reset in self._resets.items() if stays(key)}
-        if len(kept) < len(self._resets):
-            self._resets = kept
+        gone = [key for key in self._resets if not stays(key)]
+        for key in gone:
+            del self._resets[key]
+            self.on_row(key)
+        if gone:
             self._on_change()

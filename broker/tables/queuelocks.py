@@ -49,6 +49,8 @@ class QueueLocks:
         self._table: QueueLockTable | None = None
         """As it was written last, while no holder has changed since."""
         self._bytes = 0
+        self.on_row: Callable[[Key], None] = lambda key: None
+        """Runs with each lock whose holder is changed here, before `on_change`."""
         self.newest = 0
         """The number of the last lock that was granted here."""
         self._forgot_ms = clock.monotonic_ms()
@@ -65,6 +67,7 @@ class QueueLocks:
                 self.newest += 1
                 self._drop((group, queue))
                 self._put((group, queue), Lock(client_id, now_ms, self.newest))
+                self.on_row((group, queue))
                 changed = True
             else:
                 continue
@@ -78,6 +81,7 @@ class QueueLocks:
         given_up = [(group, queue) for queue in queues if self._is_held(group, queue, client_id)]
         for key in given_up:
             self._drop(key)
+            self.on_row(key)
         if given_up:
             self._on_change()
 
@@ -129,6 +133,29 @@ class QueueLocks:
             self._put(key, Lock(holders[key], now_ms, self.newest))
         return bool(gone or news)
 
+    def keys(self) -> Iterable[Key]:
+        return self._locks.keys()
+
+    def holder(self, key: Key) -> str | None:
+        lock = self._locks.get(key)
+        return None if lock is None else lock.client_id
+
+    def apply(self, held: Iterable[QueueLock], gone: Iterable[QueueLock]) -> bool:
+        """Take over the master's changes; False when no holder differs."""
+        now_ms, differs = self._clock.monotonic_ms(), False
+        for lock in (*gone, *held):
+            key = lock.group, (lock.topic, lock.queue_id)
+            holder = self.holder(key)
+            if holder is not None and holder != lock.client_id:
+                self._drop(key)
+                differs = True
+        for lock in held:
+            key = lock.group, (lock.topic, lock.queue_id)
+            if key not in self._locks:
+                self._put(key, Lock(lock.client_id, now_ms, self.newest))
+                differs = True
+        return differs
+
     def encode(self) -> bytes:
         """The content of queueLocks.json."""
         return self.wrapper().encode()
@@ -149,6 +176,7 @@ class QueueLocks:
         over = [key for key, lock in self._locks.items() if _is_over(lock, now_ms)]
         for key in over:
             self._drop(key)
+            self.on_row(key)
         return bool(over)
 
     @property

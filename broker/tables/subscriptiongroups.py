@@ -6,7 +6,7 @@ administrator may make more."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from broker.tables.autocreation import AutoCreation
 from mqruntime.clock import Clock
@@ -44,6 +44,8 @@ class SubscriptionGroups:
         self._on_change = on_change
         self._wrapper = SubscriptionGroupWrapper()
         self._room = AutoCreation("consumer groups", "updateSubGroup", GROUP_BYTES)
+        self.on_row: Callable[[str], None] = lambda name: None
+        """Runs with the name of each group that is changed here, before `on_change`."""
 
     def find(self, name: str) -> SubscriptionGroupConfig | None:
         return self._wrapper.subscription_group_table.get(name)
@@ -60,11 +62,13 @@ class SubscriptionGroups:
         if self.find(group.group_name) is None:
             self._room.added(group.group_name)
         self._wrapper.subscription_group_table[group.group_name] = group
+        self.on_row(group.group_name)
         self._changed()
 
     def remove(self, name: str) -> None:
         if self._wrapper.subscription_group_table.pop(name, None) is not None:
             self._room.removed(name)
+            self.on_row(name)
             self._changed()
 
     @property
@@ -87,6 +91,25 @@ class SubscriptionGroups:
             wrapper.subscription_group_table,
             wrapper.forbidden_table,
         )
+
+    def apply(
+        self, changed: Iterable[SubscriptionGroupConfig], gone: Iterable[str], version: DataVersion
+    ) -> bool:
+        """Take over the master's changes, which make its table of this version. Whether a group differs."""
+        table, differs = self._wrapper.subscription_group_table, False
+        for group in changed:
+            former = table.get(group.group_name)
+            if former is None:
+                self._room.added(group.group_name)
+            if former != group:
+                table[group.group_name], differs = group, True
+        for name in gone:
+            if table.pop(name, None) is not None:
+                self._room.removed(name)
+                differs = True
+        differs |= self._wrapper.data_version != version
+        self._wrapper.data_version = version
+        return differs
 
     def encode(self) -> bytes:
         return self._wrapper.encode()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from broker.settings.broker import BrokerSettings
@@ -24,9 +24,23 @@ from broker.tables.offsetlimits import LIMITS_MAX
 from broker.tables.offsetresets import OffsetResets
 from broker.tables.queueends import QUEUE_ENDS_FILE, QueueEnds
 from broker.tables.queuelocks import QUEUE_LOCKS_FILE, QueueLocks
+from broker.tables.rowchanges import Named, RowChanges
 from broker.tables.savedtable import SavedTable, TableUnreadable
 from broker.tables.stamp import OLDEST, STAMP_FILE, CopyStamp
 from broker.tables.subscriptiongroups import SUBSCRIPTION_GROUPS_FILE, SubscriptionGroups
+from broker.tables.tablerows import (
+    LIMIT_ROW,
+    NO_OFFSET,
+    RESET_ROW,
+    TableRows,
+    by_key,
+    deletion_row,
+    end_row,
+    group_row,
+    lock_row,
+    rows_of,
+    topic_row,
+)
 from broker.tables.topics import TOPICS_FILE, Topics, system_topics
 from messagestore.messages import QueueEntry
 from mqruntime.clock import Clock
@@ -34,10 +48,14 @@ from mqruntime.diskfull import RetriedWrite
 from mqruntime.log import fields
 from mqruntime.smallfiles import SmallFiles
 from mqruntime.waking import woken
-from remoting.bodies.tables import QueueEnd, QueueEndTable, TablesCopy
+from remoting.bodies.tables import Deletion, DeletionTable, QueueEnd, QueueEndTable, TableChanges, TablesCopy
 from remoting.codes import RequestCode
+from remoting.headers.group import CopyTablesHeader, TablesVersionHeader
 
 logger = logging.getLogger("broker.tables")
+
+SLICE_ROWS = 300
+"""Of one answer to a slave: read in some ms."""
 
 
 class Log(Protocol):
@@ -80,6 +98,8 @@ class Tables:
         self._topics_callbacks: list[Callable[[], None]] = []
         self._facts_callbacks: list[Callable[[], None]] = []
         self._revision = 0
+        self._leads = False
+        self._slice: tuple[Named, int, bytes, int | None] | None = None
         self._write = RetriedWrite(
             logger,
             "tables cannot be written, trying on",
@@ -107,7 +127,13 @@ class Tables:
         self.locks = QueueLocks(clock, self._locks_changed)
         self.filters = ConsumerFilters(clock, self._filters_changed)
         self._store = store
-        self._emptied = store.emptied_queues()
+        self._emptied = _by_queue(store.emptied_queues())
+        self.rows = TableRows(
+            self.topics, self.groups, self.deletions, self.locks, self.offsets, lambda: self._emptied
+        )
+        self.changes = RowChanges(self.rows.exists)
+        self._life = clock.now_ms()
+        self._note_rows()
         self._queue_ends = QueueEnds(store.queue_ends_at_least)
         self._saved_queue_ends = SavedTable(
             files, QUEUE_ENDS_FILE, self._queue_ends.encode, self._queue_ends.decode
@@ -148,6 +174,15 @@ class Tables:
         self._commits_saved = 0
         self._advances_saved = 0
 
+    def _note_rows(self) -> None:
+        touch = self.changes.touch
+        self.topics.on_row = lambda name: touch(topic_row(name))
+        self.groups.on_row = lambda name: touch(group_row(name))
+        self.deletions.on_row = lambda kind, name: touch(deletion_row(kind, name))
+        self.locks.on_row = lambda key: touch(lock_row(key))
+        self.resets.on_row = lambda key: touch((RESET_ROW, *key))
+        self.resets.limits.on_row = lambda key: touch((LIMIT_ROW, *key))
+
     def on_topics_changed(self, callback: Callable[[], None]) -> None:
         """`callback` runs after each change of a topic made here."""
         self._topics_callbacks.append(callback)
@@ -176,6 +211,11 @@ class Tables:
     def role_taken(self, master_epoch: int, *, leads: bool) -> None:
         """What is here is what this broker says under that epoch from now on, if it leads."""
         self.stamp.leads_no_more()  # first: the next version is of another term
+        self._leads = leads
+        if leads:
+            self._look_at_ends()
+            if self.changes.now is None:
+                self.changes.replace(self.rows.all(), self._named)
         self.topics.led_under(master_epoch)
         if self._is_stamped and leads:
             self.stamp.led(self.version)
@@ -246,27 +286,105 @@ class Tables:
 
     def copied_anew(self) -> None:
         """Who holds the version that this makes was a slave of this master after the call."""
-        self._revision += 1
-        self.stamp.changed(self.version)
+        self._next_version()
         self._tell(self._facts_callbacks)
 
     def log_trimmed(self) -> None:
         """The log of this master begins later: who copied these tables before may lack where a queue goes on."""
-        if (emptied := self._store.emptied_queues()) != self._emptied:
-            self._emptied = emptied
+        if self._look_at_ends():
             self.copied_anew()
 
-    def adopt(self, copy: TablesCopy, version: TablesVersion | None = None) -> None:
+    def _look_at_ends(self) -> bool:
+        """Whether queues were emptied since the last look."""
+        emptied, former = _by_queue(self._store.emptied_queues()), self._emptied
+        for key, end in emptied.items():
+            if former.get(key) != end:
+                self.changes.touch(end_row(*key))
+        self._emptied = emptied
+        return emptied != former
+
+    def _adopt_ends(self, table: QueueEndTable) -> None:
+        if self._queue_ends.adopt(table):
+            self._saved_queue_ends.changed()
+        self._emptied |= {(each.topic, each.queue_id): each.end for each in table.ends}
+
+    def slice_for(self, header: CopyTablesHeader) -> tuple[TablesVersionHeader, bytes]:
+        """What changed since the version that a slave follows, or all; of many rows as many as are read in some ms."""
+        changes, named = self.changes, self._named
+        if changes.now is None:
+            changes.replace(self.rows.all(), named)
+        follows = Named.parse(header.follows)
+        since = changes.place_of(follows)
+        behind = changes.first if since is None else since
+        former = Named.parse(header.named)
+        if former is not None and header.place is not None and former.life == named.life:
+            behind = header.place if changes.goes_on_at(header.place) else behind
+        if self._slice is None or self._slice[:2] != (named, behind):  # several slaves ask for the same
+            rows, place = changes.after(behind, SLICE_ROWS)
+            self._slice = named, behind, self.rows.changes(rows, with_forbidden=True).encode(), place
+        said = TablesVersionHeader(str(named.version), named=str(named), behind=behind, place=self._slice[3])
+        said.since = None if since is None else str(follows)
+        return said, self._slice[2]
+
+    def adopt_changes(self, changes: TableChanges, named: Named) -> None:
+        """Take over what the master changed, which makes the tables those that it names so; they are to be saved."""
+        if self._is_stamped:
+            self.stamp.took(named.version)
+        rows = [*rows_of(changes)]
+        self._adopt_ends(QueueEndTable(changes.queue_ends))
+        if self.locks.apply(changes.locks, changes.locks_gone):
+            self._saved_locks.changed()
+        if self.topics.apply(changes.topics, changes.topics_gone, changes.topics_version):
+            self.saved_topics.changed()
+        if self.groups.apply(changes.groups, changes.groups_gone, changes.groups_version):
+            self.saved_groups.changed()
+        forgotten = changes.forgotten_epoch, changes.forgotten_number
+        if changes.deletions or self.deletions.forgotten != forgotten:
+            self._adopt_deletions(DeletionTable(changes.deletions, *forgotten))
+        if changes.resets or changes.resets_gone:
+            moves = self.resets.apply(by_key(changes.resets), by_key(changes.resets_gone))
+            gone = {key: at for key, at in by_key(changes.resets_gone).items() if at != NO_OFFSET}
+            self.offsets.moved(moves | gone)
+            self.saved_offsets.changed()
+        if changes.limits or changes.limits_gone:
+            limits = self.resets.limits.apply(by_key(changes.limits), by_key(changes.limits_gone))
+            self.offsets.moved(self.offsets.beyond(limits))
+            self.saved_offsets.changed()
+        self.changes.apply(rows, named)
+        known = (self.deletions.find(each.kind, each.name) for each in changes.deletions)
+        self._keep_deletions_beside((each for each in known if each is not None), changes.deletions)
+
+    def adopt(self, copy: TablesCopy, version: TablesVersion | None = None, life: int = 0) -> None:
         """Take over the master's, which names them so; they are to be saved."""
         if self._is_stamped and version is not None:
             self.stamp.took(version)
-        if self._queue_ends.adopt(copy.queue_ends):
-            self._saved_queue_ends.changed()
+        self._adopt_ends(copy.queue_ends)
         if self.locks.adopt(copy.queue_locks):
             self._saved_locks.changed()
         self.saved_topics.changed(fact=self.topics.replace(copy.topics))
         self.saved_groups.changed(fact=self.groups.replace(copy.groups))
-        news, missed = self.deletions.adopt(copy.deletions)
+        self._adopt_deletions(copy.deletions)
+        if (moves := self.resets.adopt(copy.offset_resets)) is not None:
+            self.offsets.moved(moves)
+            self.saved_offsets.changed()
+        if limits := self.resets.limits.adopt(copy.offset_resets):
+            self.offsets.moved(self.offsets.beyond(limits))
+            self.saved_offsets.changed()
+        if version is not None:
+            self.changes.replace(self.rows.all(), Named(version, life))
+            self._keep_deletions_beside(self.deletions.wrapper().deletions, copy.deletions.deletions)
+
+    def _keep_deletions_beside(self, known: Iterable[Deletion], of_master: Iterable[Deletion]) -> None:
+        """A former master knows deletions that this one has not heard of, and that nobody was told to be done."""
+        orders = {(each.kind, each.name): each.order for each in of_master}
+        self.changes.keep_beside(
+            deletion_row(each.kind, each.name)
+            for each in known
+            if each.order != orders.get((each.kind, each.name))
+        )
+
+    def _adopt_deletions(self, deletions: DeletionTable) -> None:
+        news, missed = self.deletions.adopt(deletions)
         self._saved_deletions.changed(fact=bool(news) or missed)
         for deletion in news:
             if deletion.kind == TOPIC:
@@ -275,12 +393,6 @@ class Tables:
                 self._took_away(self.offsets.remove_group(deletion.name))
         if missed:
             self.offsets.doubt()
-        if (moves := self.resets.adopt(copy.offset_resets)) is not None:
-            self.offsets.moved(moves)
-            self.saved_offsets.changed()
-        if limits := self.resets.limits.adopt(copy.offset_resets):
-            self.offsets.moved(self.offsets.beyond(limits))
-            self.saved_offsets.changed()
 
     async def save_facts(self) -> None:
         """Topics, groups, holders of locks and deletions, with the offsets that these took away, are on disk. OSError."""
@@ -390,11 +502,24 @@ class Tables:
 
     def _changed(self, saved: SavedTable, *, fact: bool = True) -> None:
         saved.changed(fact=fact)
-        self._revision += 1
-        self.stamp.changed(self.version)
+        self._next_version()
         self._wake.set()
         self._tell(self._facts_callbacks)
+
+    def _next_version(self) -> None:
+        self._revision += 1
+        self.stamp.changed(self.version)
+        if self._leads:
+            self.changes.name(self._named)
+
+    @property
+    def _named(self) -> Named:
+        return Named(self.version, self._life)
 
     def _tell(self, callbacks: list[Callable[[], None]]) -> None:
         for callback in callbacks:
             callback()
+
+
+def _by_queue(emptied: list[tuple[str, int, int]]) -> dict[tuple[str, int], int]:
+    return {(topic, queue_id): end for topic, queue_id, end in emptied}

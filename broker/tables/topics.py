@@ -77,6 +77,8 @@ class Topics:
         self._room = AutoCreation("topics", "updateTopic", TOPIC_BYTES)
         self._room.are(self._table)
         self._epoch = 0
+        self.on_row: Callable[[str], None] = lambda name: None
+        """Runs with the name of each topic that is changed here, before `on_change`."""
         self.auto_create = True
         """Whether a send may make a topic after AUTO_CREATE_TOPIC; may change at any time."""
         self.data_version = DataVersion(timestamp=clock.now_ms())
@@ -96,11 +98,13 @@ class Topics:
         if topic.topic_name not in self._table:
             self._room.added(topic.topic_name)
         self._table[topic.topic_name] = topic
+        self.on_row(topic.topic_name)
         self._changed()
 
     def remove(self, name: str) -> None:
         if self._table.pop(name, None) is not None:
             self._room.removed(name)
+            self.on_row(name)
             self._changed()
 
     def create_for_send(self, name: str, default_topic: str, queue_nums: int) -> TopicConfig | None:
@@ -129,6 +133,7 @@ class Topics:
         self.system_names = frozenset(each.topic_name for each in self._system)
         self._table[AUTO_CREATE_TOPIC] = model
         self._room.are(self._table)
+        self.on_row(AUTO_CREATE_TOPIC)
         if tell:
             self._changed()
 
@@ -182,6 +187,24 @@ class Topics:
         self._room.are(self._table)
         self.data_version = wrapper.data_version
         return self._table != former
+
+    def apply(self, changed: Iterable[TopicConfig], gone: Iterable[str], version: DataVersion) -> bool:
+        """Take over the master's changes, which make its table of this version. Whether a topic differs."""
+        differs = False
+        for topic in changed:
+            name = topic.topic_name
+            former = self._table.get(name)
+            if former is None:
+                self._room.added(name)
+            if former != topic:
+                self._table[name], differs = topic, True
+        for name in gone:
+            if self._table.pop(name, None) is not None:
+                self._room.removed(name)
+                differs = True
+        differs |= self.data_version != version
+        self.data_version = version
+        return differs
 
     def encode(self) -> bytes:
         """The content of topics.json."""

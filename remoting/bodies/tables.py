@@ -8,9 +8,10 @@ from typing import Any, Self
 import orjson
 
 from remoting.bodies.body import Body
-from remoting.bodies.groups import SubscriptionGroupWrapper
-from remoting.bodies.offsets import OffsetResetTable
-from remoting.bodies.topics import TopicConfigWrapper
+from remoting.bodies.dataversion import DataVersion
+from remoting.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupWrapper
+from remoting.bodies.offsets import OffsetReset, OffsetResetTable
+from remoting.bodies.topics import TopicConfig, TopicConfigWrapper
 from remoting.errors import BodyError
 from remoting.wirefields import I32, I64
 
@@ -136,3 +137,27 @@ class TablesCopy(Body):
     queue_ends: QueueEndTable = field(default_factory=QueueEndTable)
     queue_locks: QueueLockTable = field(default_factory=QueueLockTable)
     offset_resets: OffsetResetTable | None = None
+
+
+@dataclass(slots=True)
+class TableChanges(Body):
+    """Rows of the tables that changed, each as it is now, and the names of those that are gone: reply to COPY_TABLES, where
+    many rows come in slices. A moved group that went on is gone with the offset where it is, -1 for none."""
+
+    topics_version: DataVersion = field(default_factory=DataVersion)
+    groups_version: DataVersion = field(default_factory=DataVersion)
+    topics: list[TopicConfig] = field(default_factory=list)
+    topics_gone: list[str] = field(default_factory=list)
+    groups: list[SubscriptionGroupConfig] = field(default_factory=list)
+    groups_gone: list[str] = field(default_factory=list)
+    deletions: list[Deletion] = field(default_factory=list)
+    forgotten_epoch: I32 = 0
+    forgotten_number: I64 = 0
+    queue_ends: list[QueueEnd] = field(default_factory=list)
+    locks: list[QueueLock] = field(default_factory=list)
+    locks_gone: list[QueueLock] = field(default_factory=list)
+    resets: list[OffsetReset] = field(default_factory=list)
+    resets_gone: list[OffsetReset] = field(default_factory=list)
+    limits: list[OffsetReset] = field(default_factory=list)
+    limits_gone: list[OffsetReset] = field(default_factory=list)
+    forbidden: dict[str, dict[str, I32]] | None = None

@@ -22,12 +22,17 @@ class ExchangeHAInfoHeader(Header):
 @dataclass(slots=True)
 class CopyTablesHeader(Header):
     """COPY_TABLES: broker `broker_id` has stored the tables of version `holds` (`epoch.revision`, as its master named
-    it) and waits `wait_ms` for another.
+    it) and waits `wait_ms` for another. Its tables are those of version `follows` (`epoch.revision@process`, as a master
+    named it), so what changed since is enough; absent: all is wanted. Of many rows those behind `place`, as the last slice
+    said, whose version was `named`.
     """
 
     broker_id: I64
     holds: str | None = None
     wait_ms: I64 = 0
+    follows: str | None = None
+    place: I64 | None = None
+    named: str | None = None
 
 
 @dataclass(slots=True)
@@ -58,6 +63,14 @@ class TablesVersionHeader(Header):
 
     tables_version: str | None = None
     rests_on: I64 | None = None
+    named: str | None = None
+    """With COPY_TABLES: the version with the process that named it."""
+    since: str | None = None
+    """With COPY_TABLES: the body has what changed since that version; absent: it has all, or the first of all."""
+    behind: I64 | None = None
+    """With COPY_TABLES: the rows are those behind this place."""
+    place: I64 | None = None
+    """With COPY_TABLES: and more are behind this one."""
 
 
 @dataclass(slots=True)

@@ -44,7 +44,9 @@ def main() -> None:
     parser.add_argument("--body", type=int, default=1024)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--directory", type=Path, default=Path(tempfile.gettempdir()))
-    parser.add_argument("--topics", type=int, action="append", default=[], help="measure brokers with so many")
+    parser.add_argument(
+        "--topics", type=int, action="append", default=[], help="measure brokers with so many"
+    )
     parser.add_argument("--seconds", type=float, default=5.0, help="of sends at each number of topics")
     parser.add_argument("--profile", action="store_true", help="where the master's CPU goes")
     given = parser.parse_args()

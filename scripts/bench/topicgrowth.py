@@ -174,7 +174,9 @@ def measure(counts: list[int], seconds: float, *, profile: bool) -> None:
         asyncio.run(cluster.create_topic(LOADED, QUEUES))
         growth = Growth(cluster, seconds, profile=profile)
         first: Row | None = None
-        print("| topics, groups | ms a topic: median, max | ms a group | sends/s | of the first | beside changes |")
+        print(
+            "| topics, groups | ms a topic: median, max | ms a group | sends/s | of the first | beside changes |"
+        )
         for count in counts:
             growth.bring_to(count)
             row = growth.row()

@@ -19,6 +19,8 @@ NAMES_EACH = 3
 """A group has a retry topic, and one of dead letters."""
 NAMES_OF_THEIR_OWN = 16
 """Topics and groups that brokers and clients have without anybody's asking: upstream's, the retry topics, the consumers."""
+ROWS_EACH = 4
+"""Of a name or a queue: the row itself, its deletion, its lock, and one that is gone."""
 HISTORIES_EACH = 3
 """What came to a topic, what went to a group of it, and what that gave back."""
 ELECTIONS_TOLD = 10
@@ -63,6 +65,7 @@ class ClusterBounds:
         if self.machines.done[hostiletables.NAME]:
             names += hostiletables.NAMES
         queues = names + sum(QUEUES_OF.values())
+        rows = ROWS_EACH * (names + queues)
         ids = max(self.ids, default=0) + len(self.machines.servers)
         return {
             "CommitLog._files": segments,
@@ -85,6 +88,9 @@ class ClusterBounds:
             "Totals.sent_back": names,
             "RecentTotals._histories": HISTORIES_EACH * names,
             "Tables._emptied": names,
+            "RowChanges._places": rows,
+            "RowChanges._unnamed": rows,
+            "RowChanges._beside": names,
             "Deletions._table": names,
             "RouteTable.topics": names,
             "SubscriptionGroupWrapper.subscription_group_table": names,

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from broker.admin.agreement import Agreement
+from broker.neighbours.tablecopy import Slices
 from broker.role.actions import Action as RoleAction
 from broker.role.actions import Reply
 from broker.role.controllercalls import ControllerCalls
@@ -25,6 +26,7 @@ from broker.sends.acknowledgement import Acknowledgement
 from broker.sends.delaydelivery import DelayDelivery
 from broker.tables.deletions import Deletions
 from broker.tables.holders import TablesVersion
+from broker.tables.rowchanges import Row, RowChanges
 from controller import commands, elections
 from controller.decision import Decision
 from controller.elections import Waiting
@@ -64,9 +66,10 @@ from messagestore.record import Message
 from messagestore.store import MessageStore
 from messagestore.systemtopics import SCHEDULE_TOPIC
 from mqruntime.segments import SegmentFile
-from remoting.bodies.tables import Deletion, DeletionTable
+from remoting.bodies.tables import Deletion, DeletionTable, TableChanges
 from remoting.codes import ResponseCode
 from remoting.command import RemotingCommand
+from remoting.headers.group import TablesVersionHeader
 from simulation.kernel.plants import Bugs
 
 SEGMENT_BYTES_MIN = 16_384
@@ -383,6 +386,26 @@ async def lets_everybody_in(self: Agreement, members: frozenset[int]) -> bool:
 def not_heard_of(self: Deletions, table: DeletionTable) -> tuple[list[Deletion], bool]:
     """Upstream: a slave copies what is there, so what is deleted comes back with it."""
     return [], False
+
+
+rows_after = RowChanges.after
+
+
+@bug("difference-lost", RowChanges, "after")
+def but_for_the_last(self: RowChanges, place: int, count_max: int) -> tuple[list[Row], int | None]:
+    """A slave gets what changed but for the row that changed last, and counts as a holder of it."""
+    rows, last = rows_after(self, place, count_max)
+    return rows[:-1], last
+
+
+@bug("taken-over-in-part", Slices, "take")
+def at_once(self: Slices, said: TablesVersionHeader, changes: TableChanges) -> bool:
+    """A slave takes the first slice of its master's tables for all of them."""
+    slice_taken(self, said, changes)
+    return True
+
+
+slice_taken = Slices.take
 
 
 @bug("lost-memory-forgotten", KeptMemoryMark, "open")

@@ -7,13 +7,19 @@ from collections.abc import Iterable
 from broker.tables import queuelocks
 from broker.tables.consumeroffsets import ConsumerOffsets
 from broker.tables.queuelocks import Lock, Queue, QueueLocks
-from remoting.bodies.tables import QueueLockTable
+from remoting.bodies.tables import QueueLock, QueueLockTable
 from simulation.cluster.bugs import bug
 
 
 @bug("locks-die-with-their-master", QueueLocks, "adopt")
 def knows_nothing(self: QueueLocks, table: QueueLockTable) -> bool:
     """As upstream's: no slave knows who holds a queue."""
+    return False
+
+
+@bug("locks-die-with-their-master", QueueLocks, "apply")
+def learns_nothing(self: QueueLocks, held: Iterable[QueueLock], gone: Iterable[QueueLock]) -> bool:
+    """The rest of it: nor what changes."""
     return False
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from broker.tables.consumeroffsets import ConsumerOffsets
@@ -16,6 +17,12 @@ from simulation.cluster.bugs import bug
 def knows_nothing(self: OffsetResets, table: OffsetResetTable | None) -> dict[Key, int] | None:
     """As upstream's: no slave knows who was moved."""
     return None
+
+
+@bug("moves-die-with-their-master", OffsetResets, "apply")
+def learns_nothing(self: OffsetResets, changed: Mapping[Key, int], gone: Iterable[Key]) -> dict[Key, int]:
+    """The rest of it: nor what changes."""
+    return {}
 
 
 @bug("told-moves-are-over", OffsetResets, "pulled")
@@ -39,6 +46,12 @@ async def as_ever(self: Tables, log: Any, *, surely: bool) -> None:
 @bug("limits-die-with-their-master", OffsetLimits, "adopt")
 def knows_of_no_loss(self: OffsetLimits, table: OffsetResetTable | None) -> dict[Key, int]:
     """The master after the next, and a restart, know of no limits."""
+    return {}
+
+
+@bug("limits-die-with-their-master", OffsetLimits, "apply")
+def learns_of_no_loss(self: OffsetLimits, changed: Mapping[Key, int], gone: Iterable[Key]) -> dict[Key, int]:
+    """The rest of it: nor what changes."""
     return {}
 
 

@@ -35,6 +35,8 @@ ENTRIES_IN_MEMORY = 4_000
 
 WALKS_ENDED = 16
 """Of the log, and with which check values."""
+ROWS_EACH = 4
+"""Of a name or a queue: the row itself, its deletion, its lock, and one that is gone."""
 HISTORIES_EACH = 3
 """What came to a topic, what went to a group of it, and what that gave back."""
 
@@ -77,6 +79,7 @@ class GroupBounds:
         asked = self.names()
         names = len(QUEUES_OF) + self.own_names + asked
         queues = names + sum(QUEUES_OF.values()) + asked * VALUE_MAX
+        rows = ROWS_EACH * (names + queues)
         return {
             "FileList.files": ledger,
             "FileList.dirty": ledger,
@@ -101,6 +104,9 @@ class GroupBounds:
             "Totals.sent_back": names,
             "RecentTotals._histories": HISTORIES_EACH * names,
             "Tables._emptied": names,
+            "RowChanges._places": rows,
+            "RowChanges._unnamed": rows,
+            "RowChanges._beside": names,
             "Deletions._table": names,
             "RouteTable.topics": names,
             "SubscriptionGroupWrapper.subscription_group_table": names,

@@ -7,10 +7,11 @@ from collections.abc import Collection
 from broker.neighbours.grouptables import GroupTables
 from broker.tables.holders import TablesVersion
 from broker.tables.queuelocks import QueueLocks
+from broker.tables.rowchanges import Named
 from broker.tables.stamp import OLDEST, CopyStamp, Stamp
 from broker.tables.tables import Tables
 from raftstore.replication import GroupReplication
-from remoting.bodies.tables import TablesCopy
+from remoting.bodies.tables import TableChanges, TablesCopy
 from simulation.groups.bugs import bug
 
 
@@ -54,12 +55,19 @@ def as_they_were(self: QueueLocks) -> None:
 
 
 @bug("deletions-come-back", Tables, "adopt")
-def nothing_goes(self: Tables, copy: TablesCopy, version: TablesVersion | None = None) -> None:
+def nothing_goes(self: Tables, copy: TablesCopy, version: TablesVersion | None = None, life: int = 0) -> None:
     """What a member has and its leader has not stays."""
     former = self.topics.wrapper().topic_config_table
-    adopt(self, copy, version)
+    adopt(self, copy, version, life)
     for topic in former.values():
         self.topics._table.setdefault(topic.topic_name, topic)
 
 
-adopt = Tables.adopt
+@bug("deletions-come-back", Tables, "adopt_changes")
+def none_goes(self: Tables, changes: TableChanges, named: Named) -> None:
+    """The rest of it: nor where changes come alone."""
+    changes.topics_gone = []
+    adopt_changes(self, changes, named)
+
+
+adopt, adopt_changes = Tables.adopt, Tables.adopt_changes

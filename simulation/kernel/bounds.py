@@ -61,6 +61,8 @@ SETTLED = frozenset(
         "RemotingCommand.ext",
         "Router.batch_handlers",
         "Router.handlers",
+        "RowChanges._ends",
+        "RowChanges._ends[]",
         "TagCodes._levels_ms",
         "Topics._system",
     }

@@ -1,0 +1,154 @@
+"""Which row of the tables changed last, and with which version: what a slave is sent that has an earlier one.
+
+A row is a topic, a group, a deletion, a lock, a moved group or the end of an emptied queue. A version is named by the broker
+that led when it was made; its process is named too, for one that leads again after a restart counts from 0.
+
+Invariant: the rows after a place of a version that `place_of` knows, as they are now, make the present tables of those of that
+version. The order is that of the last change, so slices may be taken while rows change: a row that changes meanwhile is in a
+later slice, too. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import NamedTuple, Self
+
+from broker.tables.holders import TablesVersion
+
+Row = tuple[str, str, str, int]
+"""What it is, two names and a number; unused ones are empty."""
+GONE_MAX = 10_000
+"""Rows that are gone, and stay known for slaves that have not heard of it."""
+EPOCHS_MAX = 16
+REVISIONS_MAX = 64
+"""Of one epoch whose places are known, the newer the more of them; for one between two the place of the earlier one does."""
+
+
+class Named(NamedTuple):
+    """A version of the process `life` of the broker that led."""
+
+    version: TablesVersion
+    life: int
+
+    def __str__(self) -> str:
+        return f"{self.version}@{self.life}"
+
+    @classmethod
+    def parse(cls, text: str | None) -> Self | None:
+        """None for what no master names."""
+        version, _, life = (text or "").partition("@")
+        found = TablesVersion.parse(version)
+        if found is None or not (life.isascii() and life.isdigit() and len(life) < 20):
+            return None
+        return cls(found, int(life))
+
+
+class RowChanges:
+    """`exists(row)`: whether the tables have it now."""
+
+    def __init__(self, exists: Callable[[Row], bool]) -> None:
+        self._exists = exists
+        self._places: dict[Row, int] = {}  # in the order of the places
+        self._last = 0
+        self._ends: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        """By epoch and life: (revision, the place of its last row), both increasing."""
+        self._unnamed: dict[Row, None] = {}
+        self._beside: dict[Row, None] = {}
+        self._gone_at = GONE_MAX
+        self._complete_from = 0  # all rows that are gone stand behind this place
+        self.now: Named | None = None
+        """What the tables are but for rows that have no version."""
+
+    def touch(self, row: Row) -> None:
+        """The row changed; the next version has it."""
+        self._unnamed[row] = None
+
+    @property
+    def exact(self) -> Named | None:
+        """The version that the tables are, None where they differ from every version that a master has named."""
+        return None if self._unnamed else self.now
+
+    def keep_beside(self, rows: Iterable[Row]) -> None:
+        """These are here beside those of the version that was taken over; they are told once this broker leads."""
+        self._beside |= dict.fromkeys(rows)
+
+    def name(self, now: Named) -> None:
+        """The tables as they are have this version, of this broker, which leads."""
+        self._unnamed |= self._beside
+        self._beside.clear()
+        self._name(now)
+
+    def _name(self, now: Named) -> None:
+        for row in self._unnamed:
+            self._places.pop(row, None)
+            self._last += 1
+            self._places[row] = self._last
+        self._unnamed.clear()
+        self.now = now
+        ends = self._ends.setdefault((now.version.epoch, now.life), [])
+        ends.append((now.version.revision, self._last))
+        if len(ends) > REVISIONS_MAX:
+            del ends[1:-1:2]
+        if len(self._ends) > EPOCHS_MAX:
+            del self._ends[next(iter(self._ends))]
+        if len(self._places) > self._gone_at:
+            self._forget_gone()
+
+    def replace(self, rows: Iterable[Row], now: Named) -> None:
+        """The tables were replaced by those of this version, which have `rows`."""
+        self._places = {row: place for place, row in enumerate(rows, self._last + 1)}
+        self._complete_from = self._last
+        self._last += len(self._places)
+        self._ends.clear()
+        self._unnamed.clear()
+        self._gone_at = len(self._places) + GONE_MAX
+        self._name(now)
+
+    def apply(self, rows: Iterable[Row], now: Named) -> None:
+        """The master's changes of these rows were taken over, and make its version."""
+        former = self._unnamed
+        self._unnamed = dict.fromkeys(rows)
+        kept = [row for row in former if row not in self._unnamed]
+        self._name(now)
+        self._unnamed = dict.fromkeys(kept)
+
+    def place_of(self, held: Named | None) -> int | None:
+        """Behind which the rows are that differ from version `held`; None where that is not known."""
+        ends = [] if held is None else self._ends.get((held.version.epoch, held.life), [])
+        if held is None or not ends or held.version.revision > ends[-1][0]:
+            return None  # whoever led then made more of it than came here
+        at = bisect_right(ends, (held.version.revision, self._last))
+        return ends[at - 1][1] if at else None
+
+    def goes_on_at(self, place: int | None) -> bool:
+        """Whether the rows behind `place` follow those of an earlier slice."""
+        return place is not None and self._complete_from <= place <= self._last
+
+    @property
+    def first(self) -> int:
+        """The place in front of all rows."""
+        return self._complete_from
+
+    def after(self, place: int, count_max: int) -> tuple[list[Row], int | None]:
+        """The first rows behind `place`, and the place of the last of them where there are more."""
+        if place >= self._last:
+            return [], None
+        behind: list[Row] = []
+        for row in reversed(self._places):
+            if self._places[row] <= place:
+                break
+            behind.append(row)
+        behind.reverse()
+        rows = [*islice(behind, count_max)]
+        return rows, self._places[rows[-1]] if len(rows) < len(behind) else None
+
+    def _forget_gone(self) -> None:
+        """Who has an earlier version than this gets all rows."""
+        kept = [row for row in self._places if self._exists(row)]
+        self._complete_from = self._last
+        self._places = {row: place for place, row in enumerate(kept, self._last + 1)}
+        self._last += len(kept)
+        self._gone_at = len(self._places) + GONE_MAX
+        assert self.now is not None
+        self._ends = {(self.now.version.epoch, self.now.life): [(self.now.version.revision, self._last)]}
