@@ -16,6 +16,7 @@ from dledger.entry import NO_INDEX, index_header, stored_check
 from dledger.errors import LogDamaged
 from dledger.inspection import inspect
 from dledger.memberfolder import PREFIX, read_store
+from dledger.snapshotfile import java_snapshots
 from mqruntime.log import fields
 from mqruntime.runtime import Runtime
 from mqruntime.segments import SegmentDirectory
@@ -24,6 +25,11 @@ from mqruntime.settings import SettingsError
 logger = logging.getLogger(__name__)
 
 HELP = "; nothing was changed: restore the back-up, or move this folder away and start it empty once the other two lead"
+
+HOLED = (
+    "; this is a store of RocketMQ 5.4.0 or later, for it has a folder snapshot: DLedger 0.3.2 and later leave such holes in "
+    "the log of a controller that was behind another's snapshot, so take the store of another controller"
+)
 
 
 async def look_first(settings: ControllerSettings, runtime: Runtime) -> None:
@@ -45,8 +51,9 @@ async def look_first(settings: ControllerSettings, runtime: Runtime) -> None:
             break
         await asyncio.sleep(0)
     size = len(files.data[0][1])
+    since_5_4 = bool(await java_snapshots(runtime.files, f"{name}/snapshot"))
     if found.damage:
-        found.damage += HELP
+        found.damage += HELP + (HOLED if since_5_4 else "")
         found.refuse()
     if size != settings.mapped_file_size_bytes:
         raise LogDamaged(f"{name}/data", f"its files have {size} bytes: set mappedFileSize={size}")
@@ -56,6 +63,7 @@ async def look_first(settings: ControllerSettings, runtime: Runtime) -> None:
             decided=found.committed_index,
             term=found.term,
             tail=found.tail or "none",
+            snapshots="empty, not read" if since_5_4 else "none",
         )
         logger.info("a Java controller's store is opened", extra=told)
 

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from dledger.inspection import MemberFiles, NamedFile
+from dledger.snapshotfile import read_snapshot
 from mqruntime.segments import SegmentDirectory
 from mqruntime.smallfiles import SmallFiles
 
@@ -44,7 +45,8 @@ def read_folder(folder: Path) -> MemberFiles:
 
 
 def small(file: Path) -> bytes | None:
-    with suppress(FileNotFoundError):
+    """None where there is none, or a folder, as Java's controllers have it from 5.4.0 on."""
+    with suppress(FileNotFoundError, IsADirectoryError):
         return file.read_bytes()
     return None
 
@@ -63,9 +65,8 @@ def mapped(folder: Path) -> list[NamedFile]:
 async def read_store(files: SmallFiles, segments: SegmentDirectory, name: str) -> MemberFiles:
     """The member `name` below the roots of `files` and `segments`, which are one. Raises OSError."""
     folder = segments.subdirectory(name)
-    currterm, checkpoint, snapshot = [
-        await files.read(f"{name}/{part}") for part in ("currterm", "checkpoint", "snapshot")
-    ]
+    currterm, checkpoint = [await files.read(f"{name}/{part}") for part in ("currterm", "checkpoint")]
+    snapshot = await read_snapshot(files, f"{name}/snapshot")
     data, index = [viewed(folder.subdirectory(part)) for part in ("data", "index")]
     return MemberFiles(name, currterm, checkpoint, snapshot, data, index)
 

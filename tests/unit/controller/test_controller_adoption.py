@@ -13,7 +13,13 @@ from controller.events import decode
 from controller.server import ControllerApp
 from controller.settings import ControllerSettings
 from controller.state import ReplicasState
+from dledger.entry import ENTRY_HEADER, ENTRY_HEADER_BYTES
 from dledger.errors import LogDamaged
+from dledger.inspection import inspect_at_once
+from dledger.memberfolder import read_folder
+from dledger.snapshot import Snapshot
+from dledger.snapshotcounts import Origin
+from dledger.snapshotfile import SnapshotFile
 from mqruntime.realruntime import real_runtime
 from mqruntime.settings import SettingsError
 from tests.unit.dledger.ledgergroup import free_ports
@@ -34,6 +40,14 @@ def java_store(root: Path) -> Path:
     for name in ("currterm", "checkpoint"):
         (folder / name).write_bytes((VECTORS / name).read_bytes())
     return folder / "data" / FIRST
+
+
+def snapshot_of_java(root: Path) -> Path:
+    """As DLedger 0.3.2 and later leave one: without any state."""
+    folder = root / "dledger-n0" / "snapshot" / "snapshot_1311"
+    folder.mkdir(parents=True)
+    (folder / "snapshot_meta").write_text('{"lastIncludedIndex":1311,"lastIncludedTerm":2}')
+    return folder / "snapshot_meta"
 
 
 def contents(root: Path) -> dict[str, bytes]:
@@ -81,6 +95,68 @@ def test_the_state_is_that_of_java_and_comes_back_at_each_start(tmp_path: Path) 
         state = opened(tmp_path)
         assert (state.replicas, state.sync_states) == (expected.replicas, expected.sync_states)
     assert file.read_bytes()[:4601] == java
+
+
+def test_the_snapshot_folder_of_java_5_4_is_none_and_stays(tmp_path: Path) -> None:
+    java_store(tmp_path / "former")
+    java_store(tmp_path / "newer")
+    meta = snapshot_of_java(tmp_path / "newer")
+    assert opened(tmp_path / "newer").replicas == opened(tmp_path / "former").replicas
+    assert meta.exists(), "Java may take the store back"
+
+
+def test_a_snapshot_of_ours_moves_java_s_folder_aside(tmp_path: Path) -> None:
+    async def written_twice() -> list[Snapshot | None]:
+        found = []
+        runtime = real_runtime(tmp_path)
+        file = SnapshotFile(runtime.files, "dledger-n0/snapshot")
+        for last in (9, 10):
+            await file.store(Snapshot(last, 1, b"state"), Origin.MADE)
+            found.append(await file.load())
+        runtime.files.close()
+        return found
+
+    meta = snapshot_of_java(tmp_path)
+    assert asyncio.run(written_twice()) == [Snapshot(9, 1, b"state"), Snapshot(10, 1, b"state")]
+    assert not meta.exists()
+    assert (tmp_path / "dledger-n0" / "java" / "snapshot" / "snapshot_1311" / "snapshot_meta").exists()
+
+
+HOLED_FROM, HOLED_FIRST, HOLE = 288_349, 1308, 1311
+
+
+def holed_store(root: Path, member: str) -> None:
+    """Entries 1308 to 1316 of a controller of 5.5.1, behind as many bytes of other entries as there were."""
+    file = java_store(root)
+    row = next(row for row in ROWS if row["bodySize"])
+    event = file.read_bytes()[row["pos"] + ENTRY_HEADER_BYTES : row["pos"] + row["size"]]
+    part = (VECTORS / "5.5.1" / f"{member}-data-288349-289661.bin").read_bytes()
+    room = bytearray(FILE_BYTES)
+    at = 0
+    for index in range(HOLED_FIRST):
+        body = b"" if index < HOLED_FIRST - 1 else event.ljust(HOLED_FROM - at - ENTRY_HEADER_BYTES)
+        size = ENTRY_HEADER_BYTES + len(body)
+        room[at : at + size] = ENTRY_HEADER.pack(1, size, index, 1, at, 0, 0, 0, len(body)) + body
+        at += ENTRY_HEADER_BYTES + len(body)
+    assert at == HOLED_FROM
+    room[at : at + len(part)] = part
+    file.write_bytes(room)
+    (file.parent.parent / "index" / FIRST).write_bytes(bytes(FILE_BYTES))
+    (root / "dledger-n0" / "checkpoint").write_text("committedIndex=1310\nendIndex=1310\n")
+
+
+def test_a_hole_of_java_5_4_is_found_with_its_entry_and_cause(tmp_path: Path) -> None:
+    holed_store(tmp_path / "n1", "n1")
+    whole = inspect_at_once(read_folder(tmp_path / "n1"))
+    assert (whole.damage, whole.last_index, whole.tail) == ("", 1316, "")
+    holed_store(tmp_path / "n0", "n0")
+    snapshot_of_java(tmp_path / "n0")
+    before = contents(tmp_path)
+    with pytest.raises(
+        LogDamaged, match=f"entry {HOLE} at byte .* is unreadable, but entry 131[2-6], .*DLedger 0.3.2"
+    ):
+        opened(tmp_path / "n0")
+    assert contents(tmp_path) == before
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row["bodySize"]], ids=lambda row: str(row["index"]))
