@@ -226,6 +226,7 @@ class BrokerApp:
             )
             facts = neighbours.facts
             links.asks_in_doubt(ElectedMaster(membership, neighbours.client, lambda: facts.master_is_old))
+            links.knows_java_by(requests.agreement.is_java)
             links.answers_first(lambda: requests.pending.first_end)
             links.on_link_ended(manager.read_sync_state_set)
             if settings.under_controllers:  # epochs tell whether the master's record is ours

@@ -78,6 +78,7 @@ class HAService:
         self._pair = pair
         self._records: MasterRecords | None = None
         self._witness: MasterWitness | None = None
+        self._is_java: Callable[[int, str], bool] = lambda broker_id, host: False
         self._waiting_end: Callable[[], int] = lambda: NOTHING_DUE
         self._controllers: Controllers | None = None
         self._gate: Gate | None = None
@@ -173,6 +174,10 @@ class HAService:
         """Who asks a master whose epochs do not agree with what is known here; before the first role."""
         self._witness = witness
 
+    def knows_java_by(self, is_java: Callable[[int, str], bool]) -> None:
+        """How to tell a slave, by broker id and host, for one of upstream's; before the first role."""
+        self._is_java = is_java
+
     def answers_first(self, waiting_end: Callable[[], int]) -> None:
         """Where the first send ends that waits for a slave, above the log's end when none does."""
         self._waiting_end = waiting_end
@@ -230,6 +235,7 @@ class HAService:
                 controllers=self._controllers,
                 gate=self._gate,
                 on_confirm=self._confirmed,
+                is_java=self._is_java,
             )
             self._end.begin()
             self._is_level()

@@ -148,6 +148,10 @@ class Agreement:
         if SlaveHeader.from_ext(command.ext).broker_id is None:
             self._holders.polled_as_java(host_of(peer.remote_address), self._tables.version)
 
+    def is_java(self, broker_id: int, host: str) -> bool:
+        """As Holders has it."""
+        return self._holders.is_java(broker_id, host)
+
     def version_header(self, rests_on: int | None = None) -> TablesVersionHeader:
         """What a slave is told with its master's tables, or that this is none."""
         leads = self._role.role is Role.MASTER

@@ -58,6 +58,10 @@ class Holders:
         if len(self._old_hosts) > OLD_HOSTS_MAX:
             del self._old_hosts[next(iter(self._old_hosts))]
 
+    def is_java(self, broker_id: int, host: str) -> bool:
+        """Whether this slave never asked as ours do, and one on its host did as Java brokers do, under the present epoch."""
+        return broker_id not in self._held and host in self._old_hosts
+
     def lacking(
         self, members: Iterable[int], wanted: TablesVersion, hosts: Mapping[int, str], epoch: int
     ) -> list[int]:

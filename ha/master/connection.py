@@ -76,6 +76,8 @@ class MasterConnection(LogSender):
         self._listener = listener
         self._reply = b""
         self._broker_id = -1
+        self.began_at: int | None = None
+        """Where the slave asked to be sent the log from."""
 
     @property
     def slave_broker_id(self) -> int:

@@ -36,6 +36,12 @@ LEARNER = "it is a learner"
 ACKS_EARLY = (
     "it acknowledges what is not on its disk yet: set allFlushInSyncStateSet=true there, as on this master"
 )
+CUTS_AGAIN = "it cuts its log again at each connection"
+JAVA_CUTS_AGAIN = (
+    "a Java slave cuts its log again at each connection, to where an epoch began, and acknowledged messages with it: "
+    "brokers of 5.4.0 to 5.5.1 do so once they were cut to another master's log. It is kept out of the SyncStateSet until this "
+    "broker begins an epoch: mqadmin electMaster of this master ends it; do not run these versions"
+)
 WANTED_REMIND_MS = 1_000  # the same wish is told again no sooner
 
 
@@ -71,7 +77,9 @@ class Mastership:
         controllers: Controllers,
         gate: Gate,
         on_confirm: Callable[[], None],
+        is_java: Callable[[int, str], bool],
     ) -> None:
+        """`is_java(broker_id, host)`: whether this slave is known to be one of upstream's."""
         self.broker_id = broker_id
         self._log = log
         self._epochs = epochs
@@ -84,6 +92,10 @@ class Mastership:
         self._controllers = controllers
         self._gate = gate
         self._on_confirm = on_confirm
+        self._is_java = is_java
+        self._former_links: dict[int, tuple[int, int]] = {}  # by broker id: where it began, where it ended
+        self._cutting: set[int] = set()
+        """Slaves that cut their logs again at each connection; they are not counted in this epoch."""
         self._loop = asyncio.get_running_loop()
         self._ended = False
         self._epoch_pending = False
@@ -189,7 +201,7 @@ class Mastership:
         broker_id = connection.slave_broker_id
         former = self._newest.get(broker_id)
         self._newest[broker_id] = connection
-        barred = self._why_barred(handshake)
+        barred = self._why_barred(handshake) or (CUTS_AGAIN if broker_id in self._cutting else None)
         self._perform(self.sync_state_set.connected(broker_id, barred=barred))
         logger.info("slave connected", extra=fields(slave=broker_id, address=connection.address))
         if barred is not None and barred is not LEARNER:
@@ -206,8 +218,26 @@ class Mastership:
     def acked(self, connection: MasterConnection, offset: int) -> None:
         broker_id = connection.slave_broker_id
         if self._newest.get(broker_id) is connection:
+            if connection.began_at is None:
+                self._began(connection, offset)
             caught_up_ms = connection.link.caught_up_ms
             self._perform(self.sync_state_set.acked(broker_id, offset, caught_up_ms, self._now_ms()))
+
+    def _began(self, connection: MasterConnection, offset: int) -> None:
+        """The slave's log ends at `offset`. One that a Java slave had cut before begins where an epoch did; that it had
+        acknowledged more since shows that it was cut again."""
+        broker_id = connection.slave_broker_id
+        connection.began_at = offset
+        former = self._former_links.get(broker_id)
+        if former is None or broker_id in self._cutting:
+            return
+        began, ended = former
+        at_an_epoch = any(entry.start_offset == offset for entry in self.history)
+        if offset == began < ended and at_an_epoch and self._is_java(broker_id, connection.peer_host):
+            self._cutting.add(broker_id)
+            said = fields(slave=broker_id, cut_to=offset, had_acknowledged=ended)
+            logger.error("%s", JAVA_CUTS_AGAIN, extra=said)
+            self._perform(self.sync_state_set.connected(broker_id, barred=CUTS_AGAIN))
 
     def lost(self, connection: MasterConnection, reason: str) -> None:
         self._connections.pop(connection, None)
@@ -215,6 +245,8 @@ class Mastership:
         broker_id = connection.slave_broker_id
         logger.info("slave gone", extra=fields(slave=broker_id, address=connection.address, reason=reason))
         if self._newest.get(broker_id) is connection:
+            if connection.began_at is not None:
+                self._former_links[broker_id] = connection.began_at, connection.link.ack_offset
             del self._newest[broker_id]
             self._perform(self.sync_state_set.disconnected(broker_id, self._now_ms()))
 
@@ -249,6 +281,11 @@ class Mastership:
             start = self._log.max_offset()
             await self._epochs.store(self.history.append((epoch, start)))
             self._perform(self.sync_state_set.epoch_began(epoch, start, members, set_epoch, self._now_ms()))
+            self._former_links.clear()
+            for broker_id in sorted(self._cutting):  # it records this epoch, behind the one that it keeps
+                self._cutting.discard(broker_id)
+                if broker_id in self._newest:
+                    self._perform(self.sync_state_set.connected(broker_id, barred=None))
         finally:
             self._epoch_pending = False
             for connection in self.connections:

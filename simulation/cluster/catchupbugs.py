@@ -10,6 +10,7 @@ from controller.decision import Decision
 from controller.events import AlterSyncStateSet, CleanBrokerData
 from controller.heartbeats import Liveness
 from controller.state import ReplicasState
+from ha.master.connection import MasterConnection
 from ha.master.mastership import Mastership
 from ha.master.pace import Pace
 from ha.slave.link import SlaveLink
@@ -34,6 +35,12 @@ def for_everybody(self: Mastership, broker_id: int) -> int | None:
 def whatever_it_leads(self: SlaveLink) -> bool:
     """A master of upstream's that was deposed, and has not heard of it, is followed for it leads some epoch."""
     return self._proof is not None
+
+
+@bug("cut-again-counts", Mastership, "_began")
+def whatever_it_had(self: Mastership, connection: MasterConnection, offset: int) -> None:
+    """A Java slave that loses what it acknowledged with each connection is a member all the same."""
+    connection.began_at = offset
 
 
 @bug("set-aside-unasked", Resync, "_refused")

@@ -61,6 +61,8 @@ FOUND_BY_UNIT = {
     "far-epoch-taken": "broker/test_membership.py::test_a_notification_of_an_epoch_that_cannot_be_is_refused",
     "hint-lost": "broker/test_membership.py"
     "::test_a_flood_of_notifications_causes_ten_questions_a_second_and_none_is_lost",
+    "cut-again-counts": "ha/test_masters_behind.py"
+    "::test_a_java_slave_that_cuts_itself_again_is_out_until_the_next_epoch",
     "older-master-believed": "ha/test_masters_behind.py::test_any_older_master_is_refused_c8",
     "taken-over-in-part": "broker/test_table_changes.py"
     "::test_all_comes_in_slices_and_what_changes_meanwhile_comes_too",

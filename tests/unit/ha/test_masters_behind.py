@@ -1,14 +1,20 @@
-"""A Java master that did not record its epoch, for its log had not grown since the last one: what it says makes up for it.
+"""Java's epoch files that are behind. A master did not record its epoch, for its log had not grown since the last one: what it
+says makes up for it. A slave of 5.4.0 to 5.5.1 keeps the epoch that was cut, and cuts itself there again at each connection.
 
 Upstream: `EpochFileCache.appendEntry` takes no entry that starts where the last one does."""
 
 from __future__ import annotations
 
+import asyncio
+
+import pytest
+
 from epochfile.history import EpochHistory
 from ha.errors import MasterUnread
-from ha.frames import HandshakeReply, TransferHeader, decode_ack
+from ha.frames import Handshake, HandshakeReply, TransferHeader, decode_ack, encode_ack
+from ha.master.connection import MasterConnection
 from ha.slave.link import MasterProof
-from tests.unit.ha.hascene import Node, fill, in_step, played_by, turns, until
+from tests.unit.ha.hascene import Node, fill, greeted, in_step, played_by, turns, until
 from tests.unit.ha.memorylog import MemoryLog, record
 from tests.unit.ha.slavedriver import SlaveDriver
 
@@ -144,3 +150,84 @@ async def test_of_a_master_that_records_each_epoch_nothing_else_counts(a: Node, 
     fill(a, "two", 10)
     await turns(500)
     assert b.log.content() == held and not b.ha.copies
+
+
+async def java_link(master: Node, begins: int) -> asyncio.StreamWriter:
+    """A slave, broker 2, connects with a log that ends at `begins`; the master has heard it."""
+    _, writer = await greeted(master.port, Handshake(2), begins)
+    await until(lambda: [each.link.ack_offset for each in link_of(master)] == [begins])
+    return writer
+
+
+async def acknowledged(master: Node, writer: asyncio.StreamWriter) -> None:
+    """All of the log, once it was sent."""
+    end = master.log.max_offset()
+    await until(lambda: [each.link.next_offset for each in link_of(master)] == [end])
+    writer.write(encode_ack(end))
+    await until(lambda: [each.link.ack_offset for each in link_of(master)] == [end])
+
+
+def link_of(master: Node) -> list[MasterConnection]:
+    assert master.ha.mastership is not None
+    return [each for each in master.ha.mastership.connections if each.slave_broker_id == 2]
+
+
+async def gone(master: Node, writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    await until(lambda: not link_of(master))
+
+
+def members(master: Node) -> frozenset[int]:
+    assert master.ha.mastership is not None
+    return master.ha.mastership.sync_state_set.applied_members
+
+
+async def cut_twice(master: Node, back_at: int) -> asyncio.StreamWriter:
+    """A slave that was cut to where epoch 2 began, and acknowledged all, comes back `back_at` bytes behind it."""
+    await master.lead(1)
+    fill(master, "one", 10)
+    await master.lead(2)
+    start = master.log.max_offset()
+    fill(master, "two", 10)
+    writer = await java_link(master, start)
+    await acknowledged(master, writer)
+    await until(lambda: members(master) == {1, 2})
+    await gone(master, writer)
+    return await java_link(master, start + back_at)
+
+
+@played_by(1)
+async def test_a_java_slave_that_cuts_itself_again_is_out_until_the_next_epoch(a: Node) -> None:
+    a.ha.knows_java_by(lambda broker_id, host: (broker_id, host) == (2, "127.0.0.1"))
+    writer = await cut_twice(a, back_at=0)
+    await until(lambda: members(a) == {1})
+    await acknowledged(a, writer)
+    await turns(200)
+    assert members(a) == {1}, "it has all of the log, and would lose it again"
+    await gone(a, writer)
+    writer = await java_link(a, a.log.max_offset())
+    await turns(200)
+    assert members(a) == {1}, "a whole log at the next connection makes no difference"
+    await a.lead(3)
+    fill(a, "three", 1)
+    await acknowledged(a, writer)
+    await until(lambda: members(a) == {1, 2})
+    writer.close()
+
+
+RECORD = 500
+
+
+@pytest.mark.parametrize(("java", "back_at"), [(False, 0), (True, RECORD)])
+@played_by(1)
+async def test_only_a_java_slave_that_is_back_where_an_epoch_began_is_kept_out(
+    a: Node, java: bool, back_at: int
+) -> None:
+    a.ha.knows_java_by(lambda broker_id, host: java)
+    writer = await cut_twice(a, back_at=back_at)
+    await acknowledged(a, writer)
+    fill(a, "more", 1)
+    await acknowledged(a, writer)
+    await until(lambda: a.ha.acked_end() == a.log.max_offset())
+    assert members(a) == {1, 2}
+    writer.close()
