@@ -11,7 +11,7 @@ import logging
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from broker.admin.nocontrollers import refuse_controllers_requests, refuse_notifications
+from broker.admin.nocontrollers import refuse_controllers_requests, refuse_role_changes
 from broker.admin.retention import RetentionRequests
 from broker.clients.assignments import Assignments
 from broker.modes import (
@@ -37,6 +37,7 @@ from broker.role.contract import contract_sentence, runs_contract_a
 from broker.role.contractmark import KeptContractMark
 from broker.role.controllercalls import ControllerCalls
 from broker.role.controllerclient import ControllerClient
+from broker.role.controllerhosts import ControllerHosts
 from broker.role.farewell import Farewell
 from broker.role.fitness import Fitness, Trouble
 from broker.role.identity import IDENTITY_FILE, Identity, TemporaryIdentity
@@ -200,8 +201,10 @@ class BrokerApp:
             refuse_controllers_requests(requests.router)
         if settings.under_controllers:
             requests.router.add(RequestCode.NOTIFY_BROKER_ROLE_CHANGED, manager.notified)
+            hosts = ControllerHosts(controllers, clock, checks_hosts=settings.ha_slave_host_check)
+            hosts.guard(requests.router)
         elif settings.pair is not None:
-            refuse_notifications(requests.router)
+            refuse_role_changes(requests.router)
         self._farewell = Farewell(
             membership,
             ha,

@@ -115,6 +115,7 @@ class Requests:
             carried_max=settings.waiting_sends_max,
             forward_ms=max(FORWARD_MS, 1000 * settings.shutdown_forward_seconds),
         )
+        forwarding.own_id = lambda: membership.broker_id
         levels_ms = delay_levels_ms(settings.message_delay_level)
         reading = ReadGate(membership, settings)
         self.totals = Totals(with_sizes=settings.serves_metrics)

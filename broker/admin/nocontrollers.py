@@ -31,6 +31,7 @@ REMARKS = {
             RequestCode.CONTROLLER_GET_NEXT_BROKER_ID,
             RequestCode.CONTROLLER_APPLY_BROKER_ID,
             RequestCode.NOTIFY_BROKER_ROLE_CHANGED,
+            RequestCode.HAND_OVER,
         ),
         ELECTS_ITSELF,
     ),
@@ -40,12 +41,13 @@ REMARKS = {
 def refuse_controllers_requests(router: Router) -> None:
     """Adds the handlers of a Raft-mode broker."""
     for code in REMARKS:
-        router.add(code, _refused)
+        router.handlers[code] = _refused
 
 
-def refuse_notifications(router: Router) -> None:
-    """Adds the handler of 1008 of a broker of a pair, whose role nobody changes."""
-    router.add(RequestCode.NOTIFY_BROKER_ROLE_CHANGED, _appointed)
+def refuse_role_changes(router: Router) -> None:
+    """Adds the handlers of a broker of a pair, whose role nobody changes."""
+    for code in (RequestCode.NOTIFY_BROKER_ROLE_CHANGED, RequestCode.HAND_OVER):
+        router.handlers[code] = _appointed
 
 
 def _refused(peer: Peer, command: RemotingCommand) -> RemotingCommand:

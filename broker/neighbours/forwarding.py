@@ -79,6 +79,8 @@ class Forwarding:
         """Pushes a reply of the successor's to its client here."""
         self.on_passing: Callable[[Peer, list[RemotingCommand]], None] = lambda peer, commands: None
         """Hears of requests that are being passed on."""
+        self.own_id: Callable[[], int | None] = lambda: None
+        """Who this broker is to its successor."""
         self._callbacks: list[Callable[[], None]] = []
         self.forwarded = 0
         self._clock = clock
@@ -302,6 +304,7 @@ class Forwarding:
             successor,
             self._clock,
             self._tasks,
+            own_id=self.own_id(),
             carried_max=self._carried_max,
             on_opened=partial(self._opened, successor),
             on_closed=partial(self._closed, successor),

@@ -61,6 +61,7 @@ class ForwardLink:
         clock: Clock,
         tasks: Tasks,
         *,
+        own_id: int | None,
         carried_max: int,
         on_opened: Callable[[], None],
         on_closed: Callable[[list[Carried]], None],
@@ -69,6 +70,7 @@ class ForwardLink:
         self.successor = successor
         self._clock = clock
         self._tasks = tasks
+        self._own_id = own_id
         self._carried_max = carried_max
         self._on_opened = on_opened
         self._on_closed = on_closed
@@ -168,7 +170,7 @@ class ForwardLink:
 
     async def _serves(self) -> bool:
         """Whether it says so in time."""
-        header = AwaitMasterHeader(self.successor.master_epoch, AWAIT_MS)
+        header = AwaitMasterHeader(self.successor.master_epoch, AWAIT_MS, self._own_id)
         question = RemotingCommand.request(RequestCode.AWAIT_MASTER, header)
         question.opaque = next(self._opaques)
         answer: asyncio.Future[RemotingCommand] = asyncio.get_running_loop().create_future()

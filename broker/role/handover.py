@@ -9,10 +9,12 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from broker.admin.agreement import host_of
 from broker.clients.requesters import Requesters
 from broker.neighbours.forwarding import Forwarding
 from broker.role.membership import Membership
 from broker.sends.writegate import Answering
+from ha.master.gate import Asker
 from ha.replication import Replication
 from messagestore.brokerstore import BrokerStore
 from mqruntime.clock import Clock
@@ -27,6 +29,8 @@ from remoting.router import Router
 logger = logging.getLogger("broker.handover")
 
 WAIT_MS_MAX = 3_000
+CHECK_MS = 300
+"""A new master has asked for the addresses of its replicas long before; else the controllers are slow."""
 
 
 class HandOverRequests:
@@ -89,13 +93,24 @@ class HandOverRequests:
         def leads() -> bool:
             return self._membership.accepts_sends and self._membership.master_epoch >= header.master_epoch
 
-        if await self._until(lambda: leads() and self._acknowledgement.enough_in_sync(), header.wait_ms):
-            self._requesters.passes_on(peer)
-            return command.reply()
+        await self._until(lambda: leads() and self._acknowledgement.enough_in_sync(), header.wait_ms)
         if leads():
-            self._requesters.passes_on(peer)
-            return command.reply()  # its refusals say why
+            if await self._is_of_this_set(peer, header.broker_id):
+                self._requesters.passes_on(peer)
+            return command.reply()  # where too few are in sync, its refusals say why
         return command.reply(ResponseCode.SERVICE_NOT_AVAILABLE, "not the master of this epoch yet")
+
+    async def _is_of_this_set(self, peer: Peer, broker_id: int | None) -> bool:
+        """Whether a broker of this set is at the other end, as links are judged: what comes over the connection of a former
+        master is taken for its clients'. One that cannot be judged in time is served as a client is."""
+        if broker_id is None:
+            return False
+        asker = Asker(peer.remote_address, host_of(peer.remote_address), peer.own_host)
+        try:
+            async with asyncio.timeout(CHECK_MS / 1000):
+                return await self._ha.why_not(asker, broker_id) is None
+        except TimeoutError:
+            return False
 
     async def _until(self, is_so: Callable[[], bool], wait_ms: int) -> bool:
         deadline_ms = self._clock.monotonic_ms() + min(max(wait_ms, 0), WAIT_MS_MAX)

@@ -113,7 +113,8 @@ class ReplicationSettings(Settings):
         True,
         alias="haSlaveHostCheck",
         description="a slave is let in only from the host of the address that it registered at the controllers; false where "
-        "replication takes another network, as with `brokerIP2`, or passes address translation",
+        "replication takes another network, as with `brokerIP2`, or passes address translation. So it is with the hosts of "
+        "`controllerAddr`, from which alone a master is asked to hand over",
     )
     slave_catchup_reserve: int = Field(
         16 << 30,

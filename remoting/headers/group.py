@@ -96,10 +96,12 @@ class HandOverResponseHeader(Header):
 
 @dataclass(slots=True)
 class AwaitMasterHeader(Header):
-    """AWAIT_MASTER: to be answered when the broker takes messages under `master_epoch` or a newer one, in `wait_ms` at most."""
+    """AWAIT_MASTER: to be answered when the broker takes messages under `master_epoch` or a newer one, in `wait_ms` at most.
+    `broker_id` is the former master's; absent from older versions."""
 
     master_epoch: I32
     wait_ms: I64 = 0
+    broker_id: I64 | None = None
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from simulation.cluster.fault import Fault
 from simulation.cluster.hostileframes import STAYS_MS, say
 from simulation.cluster.looks import broker_on
 from simulation.cluster.machines import Machines
-from simulation.cluster.members import BROKER_PORT
+from simulation.cluster.members import BROKER_PORT, BROKER_SET
 from simulation.hostile import roles
 from simulation.hostile.frames import whole
 from simulation.kernel.node import Node
@@ -23,6 +23,8 @@ FIRST_MS = (2_000, 6_000)
 BETWEEN_MS = (200, 2_000)
 AT_ONCE = (1, 12)
 FLOOD = 300
+HAND_OVERS = 0.3
+"""So often a broker is to hold messages back, else it hears of a master."""
 FLOODS = 0.05
 """So often the same is said so many times at once."""
 
@@ -66,4 +68,8 @@ class Forger(Fault):
         }
         states = (controller.state or SyncState() for controller in self.machines.controller_looks())
         known = max(states, key=lambda state: state.set_epoch, default=SyncState())
-        yield from roles.notifications(addresses, max(look.epoch, known.master_epoch), known.set_epoch)
+        epoch = max(look.epoch, known.master_epoch)
+        if self.random.random() < HAND_OVERS:
+            yield from roles.hand_overs(BROKER_SET, addresses, epoch)
+        else:
+            yield from roles.notifications(addresses, epoch, known.set_epoch)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from broker.role import membership
 from broker.role.actions import Action, AskAll, Grant
+from broker.role.controllerhosts import ControllerHosts
+from broker.role.handover import HandOverRequests
 from broker.role.membership import HINT_EVERY_MS, Membership
 from dledger.memberguard import MemberGuard, TheirList
 from dledger.messages import Message
 from remoting.headers import header
+from remoting.peer import Peer
 from remoting.wirefields import IntegerRange
 from simulation.cluster.bugs import bug
 
@@ -29,6 +32,18 @@ async def whoever_it_is(
 def as_the_controllers_do(self: Membership, grant: Grant, now_ms: int) -> list[Action]:
     """Upstream: whatever a 1008 says of master and set is taken, whoever sent it."""
     return self.decided(grant, now_ms) if self._is_current else []
+
+
+@bug("anybody-hands-over", ControllerHosts, "_is_one")
+async def wherever_it_comes_from(self: ControllerHosts, peer: Peer) -> bool:
+    """A stranger has a master hold back what clients send, again and again."""
+    return True
+
+
+@bug("strangers-pass-on", HandOverRequests, "_is_of_this_set")
+async def whatever_it_says(self: HandOverRequests, peer: Peer, broker_id: int | None) -> bool:
+    """Who asks whether a master serves is taken for its former one, and for what its clients are."""
+    return True
 
 
 @bug("far-epoch-taken", membership, "why_too_far")

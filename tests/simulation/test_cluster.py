@@ -58,6 +58,8 @@ FOUND_BY_UNIT = {
     "clocks-believed": "broker/test_client_requests.py"
     "::test_a_client_whose_clock_was_set_back_gets_what_it_says_it_wants",
     "members-unchecked": "broker/test_send.py::test_a_batch_whose_members_ask_for_more_is_refused",
+    "anybody-hands-over": "broker/test_forged_roles.py::test_a_master_holds_nothing_back_for_a_stranger",
+    "strangers-pass-on": "broker/test_forged_roles.py::test_a_stranger_passes_for_no_former_master",
     "far-epoch-taken": "broker/test_membership.py::test_a_notification_of_an_epoch_that_cannot_be_is_refused",
     "hint-lost": "broker/test_membership.py"
     "::test_a_flood_of_notifications_causes_ten_questions_a_second_and_none_is_lost",

@@ -141,6 +141,21 @@ class Cluster:
         async with self.client() as client:
             return await client.remoting.call(address, RemotingCommand.request(code, header, body))
 
+    async def ask_as_controller(
+        self, address: str, code: int, header: Any = None, body: bytes | None = None
+    ) -> RemotingCommand:
+        """One request from the first controller's host."""
+        node = self.world.nodes["controller-0"]
+
+        async def asked() -> RemotingCommand:
+            client = RemotingClient(clock=SimulatedClock(node))
+            try:
+                return await client.call(address, RemotingCommand.request(code, header, body), 5_000)
+            finally:
+                await client.close()
+
+        return await node.spawn(asked())
+
     async def ask_leader(self, code: int, header: Any = None) -> RemotingCommand:
         """One request to the controllers' leader, which must carry it out."""
         reply = await self.ask(f"{CONTROLLERS[0]}:9878", RequestCode.CONTROLLER_GET_METADATA_INFO)

@@ -7,14 +7,17 @@ from collections.abc import Iterator
 
 import pytest
 
+from broker.clients.requesters import Requesters
 from broker.role.membership import Role
+from broker.role.passage import Stage
 from controller.server import ControllerApp
 from mqclient.producer import SendStatus
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.headers.controller import NotifyBrokerRoleChangedHeader
-from simulation.hostile.roles import notification, notifications
+from remoting.headers.group import AwaitMasterHeader, HandOverHeader
+from simulation.hostile.roles import hand_overs, notification, notifications
 from simulation.kernel.node import Node, SimulatedClock
 from simulation.kernel.world import World
 from tests.unit.broker.brokerset import Cluster
@@ -164,6 +167,81 @@ def test_in_raft_mode_a_notification_is_refused_and_takes_no_role_away(world: Wo
         assert "elects its master itself" in (answer.remark or "")
     world.run_for_ms(1_000)
     assert group.master is leads and group.app(leads).membership.accepts_sends
+
+
+def test_a_master_holds_nothing_back_for_a_stranger(world: World) -> None:
+    cluster = Cluster(world, 3)
+    cluster.start_up()
+    master = cluster.app(cluster.master)
+    answers = say(
+        world, master.address, *hand_overs("broker-a", ids_of(cluster), master.membership.master_epoch)
+    )
+    assert {answer.code for answer in answers} == {ResponseCode.NO_PERMISSION}
+    assert "haSlaveHostCheck" in (answers[0].remark or "")
+    assert master.requests.forwarding.passage.stage is Stage.HERE
+    began_ms = world.now_ms
+    [result] = cluster.run(once(cluster, b"at once"))
+    assert result is SendStatus.SEND_OK and world.now_ms - began_ms < 100
+    successor = next(broker_id for broker_id in ids_of(cluster) if broker_id != master.membership.broker_id)
+    header = HandOverHeader("broker-a", master.membership.master_epoch, successor, 400, 1_000)
+    said = cluster.run(cluster.ask_as_controller(master.address, RequestCode.HAND_OVER, header))
+    assert said.code == ResponseCode.SUCCESS
+    assert master.requests.forwarding.passage.stage is Stage.PARKING
+
+
+def test_without_controllers_nobody_has_a_master_hold_messages_back(world: World) -> None:
+    group = GroupSet(world)
+    group.start_up()
+    master = group.app(group.master)
+    answers = say(
+        world, master.address, *hand_overs("broker-a", ids_of(group), master.membership.master_epoch)
+    )
+    assert {answer.code for answer in answers} == {ResponseCode.REQUEST_CODE_NOT_SUPPORTED}
+    assert master.requests.forwarding.passage.stage is Stage.HERE
+    with World(32) as other:
+        pair = Pair(other)
+        pair.start_up()
+        leads = pair.app(pair.master)
+        answers = say(other, leads.address, *hand_overs("broker-a", {0: "", 1: ""}, 1))
+        assert {answer.code for answer in answers} == {ResponseCode.REQUEST_CODE_NOT_SUPPORTED}
+        assert leads.requests.forwarding.passage.stage is Stage.HERE
+
+
+def former_masters(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The hosts that were taken for former masters'."""
+    noted: list[str] = []
+    monkeypatch.setattr(
+        Requesters, "passes_on", lambda us, peer: noted.append(peer.remote_address.rpartition(":")[0])
+    )
+    return noted
+
+
+def test_a_stranger_passes_for_no_former_master(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(world, 3)
+    cluster.start_up()
+    master, noted = cluster.app(cluster.master), former_masters(monkeypatch)
+    for broker_id in (None, *ids_of(cluster), 77):
+        header = AwaitMasterHeader(master.membership.master_epoch, 100, broker_id)
+        [answer] = say(world, master.address, RemotingCommand.request(RequestCode.AWAIT_MASTER, header))
+        assert answer.code == ResponseCode.SUCCESS and noted == []
+
+
+@pytest.mark.parametrize("kind", [Cluster, GroupSet])
+def test_a_former_master_passes_for_itself(
+    world: World, monkeypatch: pytest.MonkeyPatch, kind: type[Cluster]
+) -> None:
+    cluster = GroupSet(world) if kind is GroupSet else Cluster(world, 3)
+    cluster.start_up()
+    former, noted = cluster.master, former_masters(monkeypatch)
+    if isinstance(cluster, GroupSet):
+        roles = cluster.app(former)._group_roles
+        assert roles is not None
+        cluster.run(roles.hand_over())
+    else:
+        own_id = cluster.app(former).membership.broker_id
+        cluster.run(cluster.designate(min(set(ids_of(cluster)) - {own_id})))
+    world.run_until(lambda: cluster.app(former).requests.forwarding.reached, 5_000)
+    assert noted == [former.host]
 
 
 def test_a_notification_that_cannot_be_read_is_answered_and_asks_nobody(world: World) -> None:

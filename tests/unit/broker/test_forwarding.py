@@ -43,7 +43,7 @@ async def ask_to_hand_over(cluster: Cluster, hold_ms: int, *, called_off: bool =
     header = HandOverHeader(
         "broker-a", master.membership.master_epoch, another(cluster) or 0, 500, hold_ms, called_off
     )
-    return await cluster.ask(master.address, RequestCode.HAND_OVER, header)
+    return await cluster.ask_as_controller(master.address, RequestCode.HAND_OVER, header)
 
 
 async def timed_send(cluster: Cluster) -> int:
@@ -83,7 +83,7 @@ def test_a_master_does_not_hand_over_in_another_epoch_nor_to_who_is_no_member() 
         master = cluster.app(cluster.master)
         epoch = master.membership.master_epoch
         for header in (HandOverHeader("broker-a", epoch - 1, 2), HandOverHeader("broker-a", epoch, 77)):
-            reply = cluster.run(cluster.ask(master.address, RequestCode.HAND_OVER, header))
+            reply = cluster.run(cluster.ask_as_controller(master.address, RequestCode.HAND_OVER, header))
             assert reply.code == ResponseCode.SYSTEM_ERROR
         assert stage_of(cluster, cluster.master) is Stage.HERE
 

@@ -1,0 +1,82 @@
+"""Where this broker's controllers are, for the request that only they may send: HAND_OVER, by which a master holds sends back.
+
+Invariant: a request counts that comes from a host of `controllerAddr`, or of the leader that those named. Names are resolved
+once in `READ_AGAIN_MS` at most, however often somebody else asks. Other programs on a controller's host pass for it."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from functools import partial
+
+from broker.role.controllerclient import ControllerClient
+from broker.role.replicatable import addresses_of
+from ha.master.admittance import LOOPBACK, newcomer_of
+from mqruntime.clock import Clock
+from mqruntime.log import fields
+from mqruntime.repeatedfailure import RepeatedFailure
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.peer import Peer
+from remoting.router import Handler, Reply, Router
+
+logger = logging.getLogger("broker.controllerhosts")
+
+READ_AGAIN_MS = 5_000
+ELSEWHERE = (
+    "only a controller may ask this, and controllerAddr names none at your host; if that is one and it comes over another "
+    "network or through address translation, set haSlaveHostCheck=false on all brokers of the set"
+)
+
+
+class ControllerHosts:
+    """`checks_hosts` as haSlaveHostCheck."""
+
+    def __init__(self, controllers: ControllerClient, clock: Clock, *, checks_hosts: bool) -> None:
+        self._controllers = controllers
+        self._clock = clock
+        self._checks_hosts = checks_hosts
+        self._hosts: frozenset[str] = frozenset()
+        self._read_of: frozenset[str] = frozenset()
+        self._read_ms: int | None = None
+        self._reading = asyncio.Lock()
+        self._refused = RepeatedFailure()
+
+    def guard(self, router: Router) -> None:
+        """From now on HAND_OVER is answered with 16 where it comes from elsewhere."""
+        router.handlers[RequestCode.HAND_OVER] = partial(self._one, router.handlers[RequestCode.HAND_OVER])
+
+    async def _one(self, serve: Handler, peer: Peer, command: RemotingCommand) -> Reply:
+        if self._checks_hosts and not await self._is_one(peer):
+            if self._refused.failed("elsewhere", self._clock.monotonic_ms()):
+                logger.warning("hand-over refused: %s", ELSEWHERE, extra=fields(peer=peer.remote_address))
+            return command.reply(ResponseCode.NO_PERMISSION, ELSEWHERE)
+        result = serve(peer, command)
+        return await result if inspect.isawaitable(result) else result
+
+    async def _is_one(self, peer: Peer) -> bool:
+        host = peer.remote_address.rpartition(":")[0]
+        asks = newcomer_of(0, host, peer.own_host)
+        if not self._may_be(asks.host, peer, asks.on_this_machine):
+            async with self._reading:
+                await self._read()
+        return self._may_be(asks.host, peer, asks.on_this_machine)
+
+    def _may_be(self, host: str, peer: Peer, on_this_machine: bool) -> bool:
+        here = {LOOPBACK, newcomer_of(0, peer.own_host, "").host}
+        return host in self._hosts or (on_this_machine and not here.isdisjoint(self._hosts))
+
+    async def _read(self) -> None:
+        leader = self._controllers.leader
+        addresses = frozenset([*self._controllers.addresses, *([leader] if leader else [])])
+        now_ms = self._clock.monotonic_ms()
+        if (
+            self._read_ms is not None
+            and addresses == self._read_of
+            and now_ms < self._read_ms + READ_AGAIN_MS
+        ):
+            return
+        self._read_of, self._read_ms = addresses, now_ms
+        hosts = sorted(address.rpartition(":")[0] for address in addresses)
+        self._hosts = frozenset().union(*await asyncio.gather(*map(addresses_of, hosts)))
