@@ -1,6 +1,6 @@
 """What to say of a command that is not here.
 
-Invariant: every command of upstream's mqadmin 5.3.3 is either here or named here; docs/mqadmin.md has a row for each."""
+Invariant: every command of upstream's mqadmin, 5.3.3 and 5.5.0, is here or named here; docs/mqadmin.md has a row for each."""
 
 from __future__ import annotations
 
@@ -8,16 +8,25 @@ from collections.abc import Collection
 from difflib import get_close_matches
 
 CONTAINERS = "brokers run as processes of their own here, not in a container"
+LITE = "there are no lite topics here"
 ROCKSDB = "stores here have no RocksDB"
 NOT_APPLICABLE = {
     "addBroker": CONTAINERS,
     "checkRocksdbCqWriteProgress": ROCKSDB,
     "cleanUnusedTopic": "what the queues of a deleted topic hold goes with retention",
     "exportMetadataInRocksDB": ROCKSDB,
+    **dict.fromkeys(
+        (
+            "getBrokerLiteInfo", "getLiteClientInfo", "getLiteGroupInfo", "getLiteTopicInfo", "getParentTopicInfo",
+            "triggerLiteDispatch",
+        ),
+        LITE,
+    ),
     "removeBroker": CONTAINERS,
     "resetMasterFlushOffset": "a slave knows how far its master is from the replication link",
     "rocksDBConfigToJson": ROCKSDB,
-}
+    "switchTimerEngine": "there is one kind of timers",
+}  # fmt: skip
 """Upstream's commands that have nothing to do here -> why."""
 ACCESS_CONTROL = "there is no access control yet"
 COLD_READS = "cold reads are not controlled yet"

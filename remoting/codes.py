@@ -108,6 +108,10 @@ class RequestCode(IntEnum):
     SET_MESSAGE_REQUEST_MODE = 401
     GET_ALL_MESSAGE_REQUEST_MODE = 402
 
+    # broker: administration since 5.5.1
+    DELETE_TOPIC_IN_BROKER_LIST = 5002
+    DELETE_SUBSCRIPTION_GROUP_LIST = 5003
+
     # broker groups
     GET_BROKER_MEMBER_GROUP = 901
     ADD_BROKER = 902

@@ -9,7 +9,7 @@ counts for the broker that it names only where a replication link of that broker
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from broker.role.membership import Membership, Role
 from broker.settings.broker import BrokerSettings
@@ -89,6 +89,17 @@ class Agreement:
                 return command.reply(ResponseCode.FLUSH_SLAVE_TIMEOUT, why)
             await woken(self._news, min(left_ms, LOOK_MS))
         return command.reply()
+
+    async def change_in_steps(
+        self, command: RemotingCommand, what: str, steps: Sequence[Callable[[], None]]
+    ) -> RemotingCommand:
+        """As `change` of all `steps`, one at least; others have their turns between two of them."""
+        for step in steps[:-1]:
+            if not self._role.accepts_sends:
+                break
+            step()
+            await asyncio.sleep(0)
+        return await self.change(command, what, steps[-1])
 
     async def held_by(self, members: frozenset[int]) -> bool:
         """Whether these brokers hold all that administrators were answered until now, or do within the time."""

@@ -3,19 +3,26 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from broker.admin.agreement import Agreement
 from broker.admin.attributes import AttributesRefused, with_changes
-from broker.tables.subscriptiongroups import NAME_LENGTH_MAX, NAME_RULE, is_group_name
+from broker.admin.lists import named, why_not_deleted
+from broker.tables.subscriptiongroups import NAME_LENGTH_MAX, NAME_RULE, NEW_LENGTH_MAX, is_group_name
 from broker.tables.tables import Tables
 from remoting.bodies.body import LIST_BYTES_MAX
-from remoting.bodies.groups import MessageRequestModes, SubscriptionGroupConfig, SubscriptionGroupList
+from remoting.bodies.groups import (
+    DeleteGroupsBody,
+    MessageRequestModes,
+    SubscriptionGroupConfig,
+    SubscriptionGroupList,
+)
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.headers.admin import DeleteSubscriptionGroupHeader, GroupHeader
 from remoting.peer import Peer
 from remoting.router import Router
 
-NAMED_MAX = 3
 CONFIGURATION_BYTES_MAX = 8 << 10
 """Of one group, attributes and all, as slaves copy it in one frame with all others."""
 NOT_FOLLOWED = "this master has just begun to lead, and no slave is known to hold its log: keep what you have, and ask again"
@@ -40,6 +47,7 @@ class GroupRequests:
         router.add(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, self._show)
         router.add(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, self._list)
         router.add(RequestCode.DELETE_SUBSCRIPTIONGROUP, self._delete)
+        router.add(RequestCode.DELETE_SUBSCRIPTION_GROUP_LIST, self._delete_list)
         router.add(RequestCode.GET_ALL_CONSUMER_OFFSET, self._offsets_of_all)
         router.add(RequestCode.GET_ALL_DELAY_OFFSET, self._delay_offsets)
         router.add(RequestCode.GET_ALL_MESSAGE_REQUEST_MODE, self._request_modes)
@@ -60,7 +68,7 @@ class GroupRequests:
         except AttributesRefused as refused:
             return command.reply(ResponseCode.INVALID_PARAMETER, str(refused))
         for group in groups:
-            why = _why_not(group)
+            why = _why_not(group, is_new=self._groups.find(group.group_name) is None)
             if why is not None:
                 return command.reply(ResponseCode.INVALID_PARAMETER, why)
 
@@ -69,8 +77,8 @@ class GroupRequests:
                 if self._groups.find(group.group_name) != group:
                     self._groups.put(group)
 
-        named = ", ".join(group.group_name for group in groups[:NAMED_MAX])
-        return await self._agreement.change(command, f"group {named}", put)
+        what = f"group {named([group.group_name for group in groups])}"
+        return await self._agreement.change(command, what, put)
 
     def _show(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         name = GroupHeader.from_ext(command.ext).group
@@ -86,12 +94,18 @@ class GroupRequests:
 
     async def _delete(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         header = DeleteSubscriptionGroupHeader.from_ext(command.ext)
-        name, clean = header.group_name, header.clean_offset
-        return await self._agreement.change(
-            command,
-            f"the deletion of group {name}",
-            lambda: self._tables.delete_group(name, clean_offset=clean),
-        )
+        return await self._deleted([header.group_name], header.clean_offset, command)
+
+    async def _delete_list(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        """All or none (5003, from 5.5.1 on)."""
+        asked = DeleteGroupsBody.from_request(command.body, bytes_max=LIST_BYTES_MAX)
+        if (why := why_not_deleted("group", asked.group_name_list)) is not None:
+            return command.reply(ResponseCode.INVALID_PARAMETER, why)
+        return await self._deleted(asked.group_name_list, asked.clean_offset, command)
+
+    async def _deleted(self, names: list[str], clean: bool, command: RemotingCommand) -> RemotingCommand:
+        steps = [partial(self._tables.delete_group, name, clean_offset=clean) for name in names]
+        return await self._agreement.change_in_steps(command, f"the deletion of group {named(names)}", steps)
 
     def _offsets_of_all(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         body, rests_on = self._offsets.for_slaves()
@@ -109,8 +123,10 @@ class GroupRequests:
         return command.reply(body=MessageRequestModes().encode())
 
 
-def _why_not(group: SubscriptionGroupConfig) -> str | None:
+def _why_not(group: SubscriptionGroupConfig, *, is_new: bool) -> str | None:
     name = group.group_name
+    if is_new and len(name) > NEW_LENGTH_MAX:
+        return f"a new group's name has {NEW_LENGTH_MAX} characters at most; {name[:NAME_LENGTH_MAX]!r} has {len(name)}"
     if not is_group_name(name):
         return f"{NAME_RULE}; {name[:NAME_LENGTH_MAX]!r} has {len(name)}"
     if (size := len(group.encode())) > CONFIGURATION_BYTES_MAX:

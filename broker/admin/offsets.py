@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from broker.clients.refusals import no_lite_topic
 from broker.tables.consumeroffsets import NO_ROOM, ConsumerOffsets
 from broker.tables.subscriptiongroups import NAME_RULE, is_group_name
 from broker.tables.topics import Topics
@@ -69,6 +70,8 @@ class OffsetRequests:
 
     async def _search(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         header = SearchOffsetHeader.from_ext(command.ext)
+        if header.lite_topic:
+            return command.reply(ResponseCode.INVALID_PARAMETER, no_lite_topic(header.lite_topic))
         store, topic, queue_id = self._store, header.topic, header.queue_id
         offset = await store.offset_by_time(topic, queue_id, header.timestamp)
         if (header.boundary_type or "").upper() == UPPER:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from broker.admin.agreement import Agreement
 from broker.admin.attributes import AttributesRefused, changes_in, with_changes
+from broker.admin.lists import named, why_not_deleted
 from broker.clients.refusals import Refused, check_topic_name
 from broker.metrics.recent import RecentTotals
 from broker.settings.clients import TOPIC_QUEUES_MAX
@@ -22,7 +25,6 @@ from remoting.router import Router
 
 CONFIGURATION_BYTES_MAX = 8 << 10
 """Of one topic, attributes and all, as name servers and slaves are told of it in one frame with all others."""
-NAMED_MAX = 3
 BUILT = {
     "cleanup.policy": ("DELETE", "compacted topics"),
     "queue.type": ("SimpleCQ", "queues of batches"),
@@ -59,6 +61,7 @@ class TopicRequests:
         router.add(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, self._system)
         router.add(RequestCode.GET_TOPIC_STATS_INFO, self._statistics)
         router.add(RequestCode.DELETE_TOPIC_IN_BROKER, self._delete)
+        router.add(RequestCode.DELETE_TOPIC_IN_BROKER_LIST, self._delete_list)
 
     async def _create(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         header = CreateTopicHeader.from_ext(command.ext)
@@ -99,8 +102,8 @@ class TopicRequests:
                 if self._topics.find(topic.topic_name) != topic:
                     self._topics.put(topic)
 
-        named = ", ".join(topic.topic_name for topic in topics[:NAMED_MAX])
-        return await self._agreement.change(command, f"topic {named}", put)
+        what = f"topic {named([topic.topic_name for topic in topics])}"
+        return await self._agreement.change(command, what, put)
 
     def _why_not(self, topic: TopicConfig) -> str | None:
         try:
@@ -157,12 +160,21 @@ class TopicRequests:
         return command.reply(body=table.encode())
 
     async def _delete(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
-        name = TopicHeader.from_ext(command.ext).topic
-        if name in self._topics.system_names:
-            return command.reply(
-                ResponseCode.INVALID_PARAMETER, f"The topic[{name}] is conflict with system topic."
-            )
+        return await self._deleted([TopicHeader.from_ext(command.ext).topic], command)
+
+    async def _delete_list(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+        """All or none (5002, from 5.5.1 on)."""
+        names = TopicList.from_request(command.body, bytes_max=LIST_BYTES_MAX).topic_list
+        if (why := why_not_deleted("topic", names)) is not None:
+            return command.reply(ResponseCode.INVALID_PARAMETER, why)
+        return await self._deleted(names, command)
+
+    async def _deleted(self, names: list[str], command: RemotingCommand) -> RemotingCommand:
+        for name in names:
+            if name in self._topics.system_names:
+                why = f"The topic[{name}] is conflict with system topic."
+                return command.reply(ResponseCode.INVALID_PARAMETER, why)
         end = self._store.max_offset()
-        return await self._agreement.change(
-            command, f"the deletion of topic {name}", lambda: self._tables.delete_topic(name, end)
-        )
+
+        steps = [partial(self._tables.delete_topic, name, end) for name in names]
+        return await self._agreement.change_in_steps(command, f"the deletion of topic {named(names)}", steps)

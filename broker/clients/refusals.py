@@ -14,6 +14,7 @@ REJECTED = "[REJECTREQUEST]system busy, start flow control for a while"
 NO_READERS = "this broker serves no readers now"
 NO_ROLE = "this broker has no role yet; its set has no master that it knows"
 NOT_ENOUGH = "in-sync replicas not enough"
+LITE_TOPICS = "lite topics"
 TIMER_UNSUPPORTED = "timer messages are not supported yet"
 NO_DELAY_LEVEL = "a delay level is an integer of 32 bits, from 1 on"
 BATCH_DELAYED = "a batch can not be delayed"
@@ -63,3 +64,8 @@ def check_topic_name(name: str) -> None:
         )
     if len(name) > TOPIC_LENGTH_MAX:
         raise Refused(ResponseCode.INVALID_PARAMETER, "The specified topic is longer than topic max length.")
+
+
+def no_lite_topic(name: str) -> str:
+    """Said to who reads one, for the topic that it is part of is another one."""
+    return f"liteTopic={name}: not built here: {LITE_TOPICS}"

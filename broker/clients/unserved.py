@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 
-from broker.clients.refusals import Refused
+from broker.clients.refusals import LITE_TOPICS, Refused
 from mqruntime.log import fields
 from remoting import fastjson
 from remoting.codes import RequestCode, ResponseCode
@@ -26,6 +26,7 @@ FEATURES = {
     RequestCode.GET_TIMER_METRICS: "timer messages",
     RequestCode.SET_MESSAGE_REQUEST_MODE: "POP consumption",
 }
+LITE_CODES = range(200_070, 200_080)
 POP_CODES = range(200_050, 200_152)
 ADMINISTRATION = {
     308: "correction of offsets by a filter server",
@@ -35,6 +36,7 @@ ADMINISTRATION = {
     354: "RocksDB stores",
     355: "RocksDB stores",
     513: "static topics",
+    5001: "a choice between timer engines",
     905: "masters that are lent (acting masters)",
     908: "flush offsets told by hand: slaves report theirs",
     **dict.fromkeys(range(2001, 2005), "control of cold reads"),
@@ -87,6 +89,8 @@ class Unserved:
 
 def feature_of(code: int) -> str:
     """In an operator's words, or as upstream names the request."""
+    if code in LITE_CODES:
+        return LITE_TOPICS
     if code in POP_CODES:
         return "POP consumption"
     if code in ADMINISTRATION:

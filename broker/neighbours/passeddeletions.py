@@ -1,4 +1,4 @@
-"""Deletions of topics that a slave is asked for (215): its master carries them out, and the slave answers what it said.
+"""Deletions of topics that a slave is asked for (215, 5002): its master carries them out, and the slave answers what it said.
 
 Java's mqadmin deletes the retry and dead-letter topics of a group at every replica, in any order, and stops at the first that
 refuses; masters alone know what stays deleted.
@@ -32,19 +32,21 @@ class PassedDeletions:
 
     def guard(self, router: Router) -> None:
         """From now on deletions in `router` pass here first."""
-        carry_out = router.handlers[RequestCode.DELETE_TOPIC_IN_BROKER]
+        for code in (RequestCode.DELETE_TOPIC_IN_BROKER, RequestCode.DELETE_TOPIC_IN_BROKER_LIST):
+            router.handlers[code] = self._passing(router.handlers[code])
 
+    def _passing(self, carry_out: Handler) -> Handler:
         async def delete(peer: Peer, command: RemotingCommand) -> RemotingCommand | None:
             return await self._of_master(command) or await _answer(carry_out, peer, command)
 
-        router.handlers[RequestCode.DELETE_TOPIC_IN_BROKER] = delete
+        return delete
 
     async def _of_master(self, command: RemotingCommand) -> RemotingCommand | None:
         """What the master says of it; None where it is not to be asked, or does not answer."""
         master = self._membership.master_address
         if master is None or PASSED_ON in command.ext:
             return None
-        passed = RemotingCommand.request(command.code, {**command.ext, PASSED_ON: "true"})
+        passed = RemotingCommand.request(command.code, {**command.ext, PASSED_ON: "true"}, command.body)
         try:
             reply = await self._client.call(master, passed, TIMEOUT_MS)
         except RemotingError:

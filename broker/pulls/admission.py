@@ -9,7 +9,7 @@ from typing import Protocol
 
 from broker.clients.early import EarlySubscriptions
 from broker.clients.groups import ConsumerGroups, Subscription
-from broker.clients.refusals import REJECTED, Refused
+from broker.clients.refusals import REJECTED, Refused, no_lite_topic
 from broker.clients.subscription import is_tag_type, not_supported, property_filter, tag_filter
 from broker.pulls.request import PullRequest
 from broker.tables.subscriptiongroups import SubscriptionGroups
@@ -75,6 +75,8 @@ class PullAdmission:
         """What to read for one pull, which arrived over `peer` at `arrived_ms` (monotonic). Raises Refused."""
         if not self._reading.serves_reads:
             raise Refused(ResponseCode.SYSTEM_BUSY, REJECTED)
+        if header.lite_topic:
+            raise Refused(ResponseCode.INVALID_PARAMETER, no_lite_topic(header.lite_topic))
         limits = self._limits
         group = self._permitted(command.code, header.consumer_group, header.topic, header.queue_id)
         if not group.consume_broadcast_enable and not header.sys_flag & SYS_FLAG_SUBSCRIPTION:

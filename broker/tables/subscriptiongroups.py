@@ -15,6 +15,8 @@ from remoting.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupWra
 
 SUBSCRIPTION_GROUPS_FILE = "config/subscriptionGroup.json"
 NAME_LENGTH_MAX = 255
+NEW_LENGTH_MAX = 120
+"""Of a group that administrators make, as upstream has it from 5.3.4 on: its brokers and tools make no longer one."""
 NAME = re.compile(r"[%|a-zA-Z0-9_-]{1,255}")
 """As upstream's clients and brokers have it. A retry topic is named so, too, and its queues are folders; `@` stands between
 topic and group where offsets are kept."""

@@ -36,6 +36,14 @@ class SubscriptionGroupConfig(WrittenOnce):
 
 
 @dataclass(slots=True)
+class DeleteGroupsBody(Body):
+    """Body of 5003: all of these groups, and their offsets where they are to be cleaned."""
+
+    group_name_list: list[str] = field(default_factory=list)
+    clean_offset: bool = False
+
+
+@dataclass(slots=True)
 class SubscriptionGroupList(Body):
     """Body of 225."""
 

@@ -18,6 +18,10 @@ class QueryMessageHeader(Header):
     begin_timestamp: I64
     end_timestamp: I64
     unique_key_query: bool | None = wire("_UNIQUE_KEY_QUERY", default=None)
+    index_type: str | None = None
+    """From 5.4.0 on: K, a word of the keys; U, the id that the producer gave; T, the tag."""
+    last_key: str | None = None
+    """From 5.4.0 on, for stores in RocksDB; nothing here."""
 
 
 @dataclass(slots=True)

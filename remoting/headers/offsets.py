@@ -36,6 +36,7 @@ class SearchOffsetHeader(Header):
     queue_id: I32
     timestamp: I64
     boundary_type: str | None = None
+    lite_topic: str | None = None
 
 
 @dataclass(slots=True)

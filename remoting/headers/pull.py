@@ -31,6 +31,7 @@ class PullMessageHeader(Header):
     request_source: I32 | None = None
     proxy_forward_client_id: str | None = wire("proxyFrowardClientId", default=None)
     broker_name: str | None = wire("bname", default=None)
+    lite_topic: str | None = None
 
 
 @dataclass(slots=True)

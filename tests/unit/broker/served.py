@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
+from remoting import fastjson
 from remoting.command import RemotingCommand
 from simulation.kernel.world import World
 from tests.unit.broker.brokerset import Cluster
@@ -47,4 +47,4 @@ class Served:
     def json(self, code: int, header: Any = None, *, slave: bool = False) -> Any:
         reply = self.ask(code, header, slave=slave)
         assert reply.code == 0, reply.remark
-        return json.loads(bytes(reply.body or b""))
+        return fastjson.loads(bytes(reply.body or b""))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from remoting import fastjson
 from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
 from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
@@ -37,7 +38,7 @@ def committed(served: Served, group: str) -> str | None:
 
 def body_of(reply: RemotingCommand) -> Any:
     assert reply.code == 0, reply.remark
-    return json.loads(bytes(reply.body or b""))
+    return fastjson.loads(bytes(reply.body or b""))
 
 
 def test_traffic_is_counted_by_topic_while_metrics_are_off(served: Served) -> None:
