@@ -1,7 +1,6 @@
 """The facts of the tables row by row: which rows there are, how some of them are written, and how they are taken over.
 
-Invariant: rows that are written and taken over make the same row there. A row that is not in the tables is written as gone.
-Pure."""
+Invariant: rows that are written and taken over make the same row there. A row that is not in the tables is written as gone."""
 
 from __future__ import annotations
 
