@@ -211,6 +211,19 @@ class MessagesGone(ReplayError):
         self.path = path
 
 
+class TopicMissing(ReplayError):
+    """A topic that was named is in no store: spelled wrong, or not made yet."""
+
+    def __init__(self, topics: list[str], paths: list[str], hint: str) -> None:
+        named = f"topic {topics[0]} is" if len(topics) == 1 else f"topics {', '.join(topics)} are"
+        super().__init__(
+            f"{', '.join(paths)}: {named} unknown there, and no record up to the bound is of "
+            f"{'it' if len(topics) == 1 else 'them'}; {hint + ' ' if hint else ''}failOnMissingTopic=false reads without, and "
+            "a stream waits for it"
+        )
+        self.topics = topics
+
+
 class NotText(ReplayError):
     """A topic that is no UTF-8. A client wrote it so, and so every replica holds it."""
 

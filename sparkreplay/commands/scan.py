@@ -24,6 +24,7 @@ from sparkreplay.commands.shared import (
     stores_argument,
     warn,
 )
+from sparkreplay.read.abovebound import AboveBound, records_above
 from sparkreplay.summary.scan import (
     KINDS,
     MESSAGE,
@@ -53,7 +54,8 @@ def command(
 ) -> None:
     """What is there: segments, epochs, the committed bound, and per queue rows, bytes, offsets and times.
 
-    Every record of the range is counted by its kind, also what a read leaves out. Exit code 1 when a queue has a gap."""
+    Every record of the range is counted by its kind, also what a read leaves out. Exit code 1 when a queue has a gap, and
+    when records lie above a bound that does not follow the log."""
     options = options_of(stores, **given)
     everything = {} if "topic" in options else {"includeSystemTopics": "true"}
     read = planned(options, columns=",".join(SCAN_COLUMNS), transactions="all", index="walk", **everything)
@@ -69,6 +71,7 @@ def command(
             workplace, "scan", read.stretches, partial(scan_stretch, read), add, quiet=quiet or as_json
         )
     queues = summaries(found)
+    above = [one for source in read.sources if (one := records_above(source.store)) is not None]
     filtered = any(source.selection.row_filter is not None for source in read.sources)
     holes = [] if filtered else gaps(found)
     kinds: Counter[str] = Counter()
@@ -82,6 +85,7 @@ def command(
                 "bytes": sum(queue.bytes for queue in queues),
                 "queues": [asdict(queue) for queue in queues],
                 "gaps": [asdict(hole) for hole in holes],
+                "above_bound": [asdict(one) for one in above],
             }
         )
     else:
@@ -89,7 +93,7 @@ def command(
             print_source(source)
         print_queues(queues, kinds, with_broker=len(read.sources) > 1)
     warn_of_absent(read.sources[0].selection.topics, queues)
-    report(holes)
+    report(holes, above)
 
 
 def warn_of_absent(wanted: frozenset[str] | None, queues: list[QueueSummary]) -> None:
@@ -98,10 +102,10 @@ def warn_of_absent(wanted: frozenset[str] | None, queues: list[QueueSummary]) ->
         warn(f"what was read holds no record of topic {topic}")
 
 
-def report(holes: list[Gap]) -> None:
-    for hole in holes:
-        warn(str(hole))
-    if holes:
+def report(holes: list[Gap], above: list[AboveBound]) -> None:
+    for what in [*holes, *above]:
+        warn(str(what))
+    if holes or any(one.is_stale for one in above):
         raise click.exceptions.Exit(1)
 
 

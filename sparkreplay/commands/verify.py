@@ -32,6 +32,7 @@ from sparkreplay.commands.shared import (
 from sparkreplay.engine.engine import Engine
 from sparkreplay.engine.progress import size_text
 from sparkreplay.errors import OptionError, ReplayError
+from sparkreplay.read.abovebound import records_above
 from sparkreplay.store.logs import log_min_now
 from sparkreplay.store.snapshot import StoreSnapshot, check_epochs, open_store
 
@@ -127,6 +128,9 @@ def verify(
         if has_queues(store):
             check_strays(store.files, queues, log_min, store.bound, findings)
         check_small_files(store, findings)
+        above = records_above(store)
+        if above is not None and above.is_stale:
+            findings.add("bound", store.root, above.start, above.why)
         rows.append(
             {
                 "store": store.root,
@@ -135,6 +139,7 @@ def verify(
                 "segments_deleted_meanwhile": len(every) - len(there),
                 "committed_bound": store.bound,
                 "bound_source": store.bound_source,
+                "bytes_above_bound": 0 if above is None else above.end - above.start,
                 "records": sum(report.records for report in own),
                 "bytes": sum(report.bytes for report in own),
                 "queues": len(queues),
@@ -209,6 +214,7 @@ def tell(
             f"{row['store']} (broker set {row['broker_name']}): {row['records']:,} records, "
             f"{size_text(row['bytes'])} in [{row['start_offset']}, {row['committed_bound']}), {row['queues']} queues"
             + ("" if row["consume_queues_checked"] else "; it has no consume queues to check")
+            + (f"; {size_text(row['bytes_above_bound'])} above it" if row["bytes_above_bound"] else "")
             + deleted(row["segments_deleted_meanwhile"])
         )
     for row in compared:

@@ -49,6 +49,9 @@ OPTIONS = (
            "starting time (by a queue that JSON names, else by a whole log): fail, or read nothing of it"),
     Option("failOnDataLoss", "`true`, `false`", "`true`", "fail when messages that were asked for are gone (deleted by "
            "retention, before or during the read) or beyond the end; `false`: read what is left and log a warning"),
+    Option("failOnMissingTopic", "`true`, `false`", "`true`", "fail when a topic that `topic` or JSON names is in no store: "
+           "no queue, no entry of the table of topics, no record up to the bound; `false`: log a warning, and let a stream "
+           "wait for it"),
     Option("holdLog", "`true`, `false`", "`false`", "ask the brokers to keep what is still to be read: a lease in the store's "
            "folder `leases`, renewed while tasks run or a stream goes on, and over five minutes later. For stores in a local "
            "folder that this user may write in"),

@@ -5,7 +5,7 @@ Invariant: a range is half open, [start, end), whichever way it is said, and eve
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -33,7 +33,7 @@ PerQueue: TypeAlias = tuple[QueueValue, ...]
 
 @dataclass(frozen=True)
 class Edge:
-    """One end of a read. At most one field is set; none is the log's own beginning, or the committed bound."""
+    """One end of a read. At most one field is set, `topics` apart; none is the log's own beginning, or the committed bound."""
 
     physical_offset: int | None = None
     queue_offsets: PerQueue = ()
@@ -41,6 +41,8 @@ class Edge:
     queue_timestamps: PerQueue = ()
     at_bound: bool = False
     """A stream begins with what is committed after it was started."""
+    topics: frozenset[str] = field(default=frozenset(), compare=False)
+    """All that JSON names, also for queues of which it asks nothing."""
 
     @property
     def names_offsets(self) -> bool:
@@ -57,7 +59,7 @@ def starting_edge(offsets: str, by_timestamp: str | None, timestamp: str | None)
     if timestamp is not None:
         return Edge(timestamp=whole_number("startingTimestamp", timestamp))
     if by_timestamp is not None:
-        return Edge(queue_timestamps=per_queue("startingOffsetsByTimestamp", by_timestamp))
+        return times_edge("startingOffsetsByTimestamp", by_timestamp)
     if offsets.lower() == "latest":
         return Edge(at_bound=True)
     return offsets_edge("startingOffsets", offsets, "earliest", EARLIEST)
@@ -68,7 +70,7 @@ def ending_edge(offsets: str, by_timestamp: str | None, timestamp: str | None) -
     if timestamp is not None:
         return Edge(timestamp=whole_number("endingTimestamp", timestamp))
     if by_timestamp is not None:
-        return Edge(queue_timestamps=per_queue("endingOffsetsByTimestamp", by_timestamp))
+        return times_edge("endingOffsetsByTimestamp", by_timestamp)
     same = "confirmed" if offsets.lower() == "latest" else offsets
     return offsets_edge("endingOffsets", same, "confirmed", LATEST)
 
@@ -79,11 +81,22 @@ def offsets_edge(option: str, text: str, keyword: str, sentinel: int) -> Edge:
         return Edge()
     if text.lstrip().startswith("{"):
         named = per_queue(option, text, sentinel)
-        return Edge(queue_offsets=tuple(queue for queue in named if queue.value != sentinel))
+        return Edge(
+            queue_offsets=tuple(queue for queue in named if queue.value != sentinel), topics=topics_of(named)
+        )
     if not text[:1].isdecimal():
         other = "confirmed, latest" if sentinel == LATEST else keyword
         raise OptionError(option, f"{text!r} is none of {other}, a physical offset, JSON per queue")
     return Edge(physical_offset=whole_number(option, text))
+
+
+def times_edge(option: str, text: str) -> Edge:
+    named = per_queue(option, text)
+    return Edge(queue_timestamps=named, topics=topics_of(named))
+
+
+def topics_of(named: PerQueue) -> frozenset[str]:
+    return frozenset(queue.topic for queue in named)
 
 
 def whole_number(option: str, text: str, most: int = VALUE_MAX) -> int:

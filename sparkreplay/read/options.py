@@ -42,6 +42,7 @@ class ReadOptions:
     to_latest: bool = False
     unmatched_start_fails: bool = True
     fail_on_data_loss: bool = True
+    fail_on_missing_topic: bool = True
     hold_log: bool = False
     allow_uncommitted: bool = False
     committed_only: bool = True
@@ -82,6 +83,7 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         )
         == "error",
         fail_on_data_loss=flag("failOnDataLoss", options, default=True),
+        fail_on_missing_topic=flag("failOnMissingTopic", options, default=True),
         hold_log=flag("holdLog", options),
         allow_uncommitted=flag("allowUncommitted", options),
         committed_only=choice("transactions", options.get("transactions", "committed"), ("committed", "all"))

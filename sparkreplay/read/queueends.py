@@ -70,6 +70,18 @@ def stored_since(files: Files, stretches: Iterable[Stretch], times_ms: Mapping[Q
     return found
 
 
+def topics_seen(files: Files, stretches: Iterable[Stretch], topics: Set[str]) -> set[str]:
+    """Which of `topics` have a record, whatever its transaction. Ends as soon as all have."""
+    selection = Selection(columns=(), topics=frozenset(topics), committed_only=False, system_topics=True)
+    found: set[str] = set()
+    for stretch in stretches:
+        for chunk in chunks_of(files, stretch):
+            found |= set(ChunkColumns(chunk, selection, stretch.segment.path).topics.unique().to_pylist())
+            if len(found) == len(topics):
+                return found
+    return found
+
+
 def messages(files: Files, stretch: Stretch, queues: Set[Queue]) -> Iterator[tuple[Queue, Seen]]:
     """Every message of `queues` in log order."""
     selection = Selection(

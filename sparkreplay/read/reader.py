@@ -14,12 +14,14 @@ import pyarrow as pa
 
 from messagestore.systemtopics import is_system_topic
 from sparkreplay.errors import OptionError, SegmentGone
+from sparkreplay.read.abovebound import records_above
 from sparkreplay.read.index import indexed_end, read_indexed
 from sparkreplay.read.options import SPLIT_BYTES_MIN, ReadOptions
 from sparkreplay.read.plan import as_far_as_wanted, boundary_of, plan, require_boundary
 from sparkreplay.read.pushed import Comparison, may_hold, names_allowed, row_conditions
 from sparkreplay.read.request import conditions, lose, require_brokers, require_present
 from sparkreplay.read.times import segments_within, window_of
+from sparkreplay.read.topics import require_topics
 from sparkreplay.records.decode import Selection, decode_chunk
 from sparkreplay.records.rowfilter import Condition, RowFilter, TopicOneOf
 from sparkreplay.records.walk import Stretch, chunks_of
@@ -60,11 +62,16 @@ class ReadPlan:
 
 
 def plan_read(options: ReadOptions) -> ReadPlan:
-    """Raises OptionError for what cannot be asked of these stores, MessagesGone for what is gone, and what opening raises."""
+    """Raises OptionError for what cannot be asked of these stores, MessagesGone for what is gone, TopicMissing, and what
+    opening raises."""
     if options.starting.at_bound:
         raise OptionError("startingOffsets", "latest is where a stream may begin; a batch would have no rows")
     stores = open_stores(options)
     require_brokers(options, [store.broker_name for store in stores])
+    require_topics(options, stores)
+    for above in filter(None, map(records_above, stores)):
+        if above.is_stale:
+            logger.warning("%s", above)
     ranges = [physical_range(options, store) for store in stores]
     split_bytes = split_bytes_of(options, sum(end - start for start, end in ranges))
     sources = []

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from sparkreplay.errors import BrokerSetMissing, DataLost, OffsetUnreadable, ReplicaBehind, SegmentGone
+from sparkreplay.read.abovebound import records_above
 from sparkreplay.read.index import indexed_end
 from sparkreplay.read.options import ReadOptions
 from sparkreplay.read.plan import plan
@@ -52,6 +53,7 @@ class LogStream:
         self.warned: set[tuple[str, int]] = set()
         self.holder = new_holder()
         self.holds: dict[str, LogHold] = {}
+        self.idle_looks: dict[str, int] = {}
 
     def initial(self) -> StreamOffset:
         """Where a new query begins: the same until its first batch, for which Spark asks several times. A set whose log is
@@ -99,6 +101,7 @@ class LogStream:
         for name, store in stores.items():
             self.hold(name, store, at[name].offset)
         self.tell_of_replicas_behind(stores, at)
+        self.report_above_bound(stores, at, ends)
         pending = {name: ends[name] - at[name].offset for name in stores if ends[name] > at[name].offset}
         cuts = self.cuts_within(admission, stores, at, ends, pending)
         if self.too_few(admission, pending, cuts):
@@ -243,6 +246,21 @@ class LogStream:
                     store.root,
                     store.bound,
                 )
+
+    def report_above_bound(
+        self, stores: Mapping[str, StoreSnapshot], at: Mapping[str, SetOffset], ends: Mapping[str, int]
+    ) -> None:
+        """A bound that does not follow its log looks like a log where nothing happens. It is looked at the 1st, 2nd, 4th, 8th
+        ... time that there is nothing to read."""
+        for name, store in stores.items():
+            looks = 0 if ends[name] > at[name].offset else self.idle_looks.get(name, 0) + 1
+            self.idle_looks[name] = looks
+            if looks & (looks - 1) or not looks or (store.root, store.bound) in self.warned:
+                continue
+            above = records_above(store)
+            if above is not None and above.is_stale:
+                self.warned.add((store.root, store.bound))
+                logger.warning("broker set %s: %s", name, above)
 
     def miss(self, name: str, offset: int, present: Iterable[str], end: int | None = None) -> None:
         self.lose(name, offset, BrokerSetMissing(name, offset, sorted(present), end))

@@ -14,6 +14,7 @@ from sparkreplay.read.plan import plan, require_boundary
 from sparkreplay.read.reader import physical_range
 from sparkreplay.read.request import conditions, deleted, lose, of_broker, require_brokers
 from sparkreplay.read.times import segments_within, window_of
+from sparkreplay.read.topics import require_topics
 from sparkreplay.store.replicas import choose_replicas
 from sparkreplay.store.snapshot import StoreSnapshot, open_store, up_to_latest
 from sparkreplay.stream.admission import Admission, cut, read_admission
@@ -65,8 +66,10 @@ def replicas_of(options: ReadOptions) -> Replicas:
 
 
 def beginnings(options: ReadOptions, stores: Mapping[str, StoreSnapshot]) -> dict[str, int]:
-    """Where a new query begins in each set. Raises OptionError for what cannot be begun at, MessagesGone for what is gone."""
+    """Where a new query begins in each set. Raises OptionError for what cannot be begun at, MessagesGone for what is gone,
+    TopicMissing."""
     require_brokers(options, list(stores))
+    require_topics(options, stores.values())
     return {name: beginning(options, store) for name, store in stores.items()}
 
 

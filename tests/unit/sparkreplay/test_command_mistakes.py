@@ -187,8 +187,11 @@ def test_a_spark_that_does_not_start_is_told_without_a_traceback(
 
 def test_a_topic_that_is_not_there_is_told(tmp_path: Path) -> None:
     path = two_days(tmp_path / "store", 10).write()
-    done = mqreplay("scan", path, "--topic", "orders,ordres", "--json")
-    assert (done.code, done.err) == (0, "mqreplay: what was read holds no record of topic ordres\n")
-    done = mqreplay("export", path, "--topic", "ordres", "--to", str(tmp_path / "lake"), "--json")
-    assert (done.code, done.json["rows"]) == (0, 0) and "holds no row that was asked for" in done.err
+    for command in (["scan", path], ["export", path, "--to", str(tmp_path / "lake")], ["stats", path]):
+        done = mqreplay(*command, "--topic", "orders,ordres", "--json")
+        assert (done.code, done.json["kind"]) == (1, "TopicMissing") and "topic ordres is unknown" in done.err
+        assert "Traceback" not in done.err and "failOnMissingTopic=false" in done.err
+    assert not (tmp_path / "lake").exists()
+    done = mqreplay("scan", path, "--topic", "orders,ordres", "-o", "failOnMissingTopic=false")
+    assert done.code == 0 and "what was read holds no record of topic ordres\n" in done.err
     assert mqreplay("scan", path).err == ""

@@ -67,10 +67,19 @@ def test_damage_found_by_a_worker_process_is_one_line(tmp_path: Path) -> None:
     assert str(store.ends[3]) in done.err and "Traceback" not in done.err
 
 
-def test_an_empty_committed_part_is_no_mistake(tmp_path: Path) -> None:
+def test_an_empty_committed_part_of_a_log_with_records_is_reported(tmp_path: Path) -> None:
     store = two_days(tmp_path)
-    done = mqreplay("scan", store.write(confirm=0))
-    assert done.code == 0 and "0 records" in done.out
+    path = store.write(confirm=0)
+    done = mqreplay("scan", path)
+    assert done.code == 1 and "0 records" in done.out
+    assert (
+        f"records of at least {len(store.log)} bytes, [0, {len(store.log)}), lie above the committed"
+        in done.err
+    )
+    (above,) = mqreplay("scan", path, "--json").json["above_bound"]
+    assert (above["start"], above["end"], above["nothing_committed"]) == (0, len(store.log), True)
+    done = mqreplay("scan", StoreFolder(tmp_path / "empty").write(), "--json")
+    assert (done.code, done.json["above_bound"]) == (0, [])
 
 
 def test_mistakes_of_the_user_are_one_line_with_the_cure(tmp_path: Path) -> None:

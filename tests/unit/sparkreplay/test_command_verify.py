@@ -143,7 +143,7 @@ def test_a_missing_queue_is_one_finding(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "data", "told_of"),
     [
-        ("checkpoint", struct.pack(">5q", 0, -5, 0, 0, 900).ljust(4096, b"\0"), "checkpoint"),
+        ("checkpoint", struct.pack(">5q", 0, -5, 0, 0, 900).ljust(4096, b"\0"), "store"),
         ("index/20240101000000000", struct.pack(">qqqqii", 9, 1, 7, 8, 1, 5).ljust(400, b"\0"), "index"),
         ("index/20240101000000000", b"short", "index"),
     ],

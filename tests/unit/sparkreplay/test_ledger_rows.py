@@ -174,7 +174,7 @@ def test_every_engine_gives_the_rows_that_the_layout_gives(
         (ledger.root / "consumequeue").mkdir(exist_ok=True)
         store = open_store(path)
         wanted = [row for row in ledger_rows(ledger, store.bound) if topic in (None, row["topic"])]
-        named = {} if topic is None else {"topic": topic}
+        named = {} if topic is None else {"topic": topic, "failOnMissingTopic": "false"}
         for index in ("walk", "consumequeue"):
             read = plan_read(
                 read_options(

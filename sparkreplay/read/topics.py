@@ -1,0 +1,69 @@
+"""Whether the topics that a read names are there at all: a topic that is spelled wrong looks like one that is empty.
+
+Invariant: a topic is missing only where neither the store's queues, nor its table of topics, nor a record up to the bound has
+it. The log is walked for those that the first two do not have: deleted topics, and stores that were copied without them."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+
+from sparkreplay.errors import LogCorrupted, NotText, SegmentGone, StoreUnreadable, TopicMissing
+from sparkreplay.read.knownoptions import nearest
+from sparkreplay.read.options import ReadOptions
+from sparkreplay.read.plan import plan
+from sparkreplay.read.queueends import topics_seen
+from sparkreplay.read.queueindex import BATCH_FOLDER
+from sparkreplay.store.files import Files
+from sparkreplay.store.queueentries import FOLDER
+from sparkreplay.store.snapshot import StoreSnapshot
+
+TOPICS_FILE = "config/topics.json"
+logger = logging.getLogger("sparkreplay")
+
+
+def require_topics(options: ReadOptions, stores: Collection[StoreSnapshot]) -> None:
+    """Raises TopicMissing for a topic that options name and no store has; with failOnMissingTopic=false it is logged."""
+    known = set[str]().union(*(known_topics(store.files) for store in stores))
+    missing = named_topics(options) - known
+    for store in stores:
+        if missing:
+            missing -= topics_of_log(store, missing)
+    if not missing:
+        return
+    error = TopicMissing(sorted(missing), [store.root for store in stores], alike(sorted(missing), known))
+    if options.fail_on_missing_topic:
+        raise error
+    logger.warning("%s", error)
+
+
+def named_topics(options: ReadOptions) -> set[str]:
+    """Those of option topic, and of the JSON that says where queues begin and end."""
+    return set(options.topics or ()) | set(options.starting.topics) | set(options.ending.topics)
+
+
+def known_topics(files: Files) -> set[str]:
+    """Those that have queues, or stand in the table of topics; none in a copy of the log alone."""
+    known: set[str] = set()
+    for folder in (FOLDER, BATCH_FOLDER):
+        with suppress(FileNotFoundError):
+            known |= {entry.name for entry in files.entries(folder) if entry.is_folder}
+    with suppress(FileNotFoundError, StoreUnreadable, ValueError, AttributeError):
+        known |= set(json.loads(files.read(TOPICS_FILE)).get("topicConfigTable", {}))
+    return known
+
+
+def topics_of_log(store: StoreSnapshot, topics: set[str]) -> set[str]:
+    """Which of `topics` have a record; all where that cannot be told, for the read itself says why."""
+    stretches = plan(store, store.min_offset, max(store.bound, store.committed or 0))
+    try:
+        return topics_seen(store.files, stretches, topics)
+    except (LogCorrupted, NotText, SegmentGone):
+        return topics
+
+
+def alike(missing: Iterable[str], known: set[str]) -> str:
+    hints = [nearest(topic, sorted(known)) for topic in missing] if known else []
+    return " ".join(hint for hint in hints if hint.startswith("did you mean"))
