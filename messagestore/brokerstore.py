@@ -529,7 +529,8 @@ class BrokerStore(ABC):
         if self._index is None:
             return []
         lookup = KeyLookup(self._reader, self._index)
-        return await lookup.find(topic, key, count_max, begin_ms, end_ms, self._confirm)
+        begin = self._queues.begin_of(topic)
+        return await lookup.find(topic, key, count_max, begin_ms, end_ms, begin, self._confirm)
 
     def last_indexed(self) -> tuple[int, int]:
         """(store time in ms, physical offset) of the last record with a key; zeros when there is none."""
@@ -558,11 +559,15 @@ class BrokerStore(ABC):
 
     def min_queue_offset(self, topic: str, queue_id: int) -> int:
         queue = self._queues.find(topic, queue_id)
-        return queue.min_queue_offset if queue else self._queues.told_end(topic, queue_id)
+        return self._queues.first_of(queue) if queue else self._queues.told_end(topic, queue_id)
 
     def queue_ends_at_least(self, topic: str, queue_id: int, end: int) -> None:
         """This queue has given out all offsets below `end`: a log that begins after its last message does not say so."""
         self._queues.ends_at_least(topic, queue_id, end)
+
+    def topic_begins_at(self, topic: str, log_offset: int) -> None:
+        """The topic was deleted when the log ended there: what stands below is in its queues no more. 0: it was not."""
+        self._queues.topic_begins_at(topic, log_offset)
 
     def emptied_queues(self) -> list[tuple[str, int, int]]:
         """(topic, queue id, next offset) of each queue that has given out offsets and holds no message any more."""

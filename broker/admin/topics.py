@@ -16,7 +16,7 @@ from mqruntime.clock import Clock
 from remoting.bodies.body import LIST_BYTES_MAX
 from remoting.bodies.queues import MessageQueue, TopicOffset, TopicStatsTable
 from remoting.bodies.routes import TopicList
-from remoting.bodies.topics import TopicConfig, TopicConfigList
+from remoting.bodies.topics import TopicConfig, TopicConfigList, TopicsForSlaves
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.headers.admin import CreateTopicHeader, TopicHeader
@@ -140,7 +140,10 @@ class TopicRequests:
         return command.reply(body=topic.encode())
 
     def _list(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
-        return command.reply(body=self._topics.wrapper().encode())
+        table = self._topics.wrapper()
+        deleted = self._tables.deletions.topic_ends()
+        body = TopicsForSlaves(table.topic_config_table, table.data_version, deleted_topics=deleted)
+        return command.reply(body=body.encode())
 
     def _system(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         return command.reply(body=TopicList(sorted(self._topics.system_names)).encode())
@@ -174,7 +177,9 @@ class TopicRequests:
             if name in self._topics.system_names:
                 why = f"The topic[{name}] is conflict with system topic."
                 return command.reply(ResponseCode.INVALID_PARAMETER, why)
-        end = self._store.max_offset()
 
-        steps = [partial(self._tables.delete_topic, name, end) for name in names]
+        def delete(name: str) -> None:
+            self._tables.delete_topic(name, self._store.max_offset())
+
+        steps = [partial(delete, name) for name in names]
         return await self._agreement.change_in_steps(command, f"the deletion of topic {named(names)}", steps)

@@ -23,7 +23,7 @@ from mqruntime.repeatedfailure import RepeatedFailure
 from mqruntime.waking import woken
 from remoting.bodies.groups import SubscriptionGroupWrapper
 from remoting.bodies.offsets import ConsumerOffsetWrapper, DelayOffsetWrapper
-from remoting.bodies.topics import TopicConfigWrapper
+from remoting.bodies.topics import TopicsForSlaves
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
@@ -99,7 +99,9 @@ class SlaveSync:
 
     def _adopt(self, code: RequestCode, reply: RemotingCommand) -> bool:
         if code == RequestCode.GET_ALL_TOPIC_CONFIG:
-            return self._tables.topics.adopt(TopicConfigWrapper.decode(reply.body))
+            topics = TopicsForSlaves.decode(reply.body)
+            self._tables.topics_deleted(topics.deleted_topics)
+            return self._tables.topics.adopt(topics)
         if code == RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG:
             return self._tables.groups.adopt(SubscriptionGroupWrapper.decode(reply.body))
         told = TablesVersionHeader.from_ext(reply.ext)

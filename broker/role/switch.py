@@ -80,7 +80,8 @@ class RoleSwitch:
         if role is Role.SLAVE:
             self._neighbours.follow(grant.master_address, grant.master_epoch)
         else:
-            self._tables.deletions.log_ends_at(self._store.max_offset())
+            epochs = [(entry.epoch, entry.start_offset) for entry in self._ha.history]
+            self._tables.deletions.log_ends_at(self._store.max_offset(), epochs)
             for topic, queue_id in self._store.queues():
                 self._tables.cover(self._store, topic, queue_id)
         self._requests.role_taken(

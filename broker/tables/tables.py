@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from broker.settings.broker import BrokerSettings
@@ -77,6 +77,8 @@ class Store(Protocol):
 
     def queue_ends_at_least(self, topic: str, queue_id: int, end: int) -> None: ...
 
+    def topic_begins_at(self, topic: str, log_offset: int) -> None: ...
+
     async def synced_to(self, end: int) -> None: ...
 
 
@@ -124,6 +126,7 @@ class Tables:
         self.offsets = ConsumerOffsets(self.resets)
         self.delays = DelayOffsets()
         self.deletions = Deletions(clock, self._deletions_changed)
+        self.deletions.on_topic = store.topic_begins_at
         self.locks = QueueLocks(clock, self._locks_changed)
         self.filters = ConsumerFilters(clock, self._filters_changed)
         self._store = store
@@ -221,7 +224,7 @@ class Tables:
             self.stamp.led(self.version)
 
     def delete_topic(self, name: str, log_end: int) -> None:
-        """The topic and every offset in it; messages of it that stand beyond `log_end` make it anew."""
+        """The topic, every offset in it, and what its queues hold; messages of it that stand beyond `log_end` make it again."""
         self.deletions.note(TOPIC, name, self.topics.epoch, log_end)
         self.topics.remove(name)
         self.resets.remove_topic(name)
@@ -363,7 +366,7 @@ class Tables:
             self._saved_locks.changed()
         self.saved_topics.changed(fact=self.topics.replace(copy.topics))
         self.saved_groups.changed(fact=self.groups.replace(copy.groups))
-        self._adopt_deletions(copy.deletions)
+        self._adopt_deletions(copy.deletions, whole=True)
         if (moves := self.resets.adopt(copy.offset_resets)) is not None:
             self.offsets.moved(moves)
             self.saved_offsets.changed()
@@ -383,8 +386,8 @@ class Tables:
             if each.order != orders.get((each.kind, each.name))
         )
 
-    def _adopt_deletions(self, deletions: DeletionTable) -> None:
-        news, missed = self.deletions.adopt(deletions)
+    def _adopt_deletions(self, deletions: DeletionTable, *, whole: bool = False) -> None:
+        news, missed = self.deletions.adopt(deletions, whole=whole)
         self._saved_deletions.changed(fact=bool(news) or missed)
         for deletion in news:
             if deletion.kind == TOPIC:
@@ -393,6 +396,12 @@ class Tables:
                 self._took_away(self.offsets.remove_group(deletion.name))
         if missed:
             self.offsets.doubt()
+
+    def topics_deleted(self, topic_ends: Mapping[str, int]) -> None:
+        """A master that is polled as upstream's says where its log ended when topics were deleted; kept with the next save."""
+        if self.deletions.heard(topic_ends):
+            self._saved_deletions.changed()
+            self._wake.set()
 
     async def save_facts(self) -> None:
         """Topics, groups, holders of locks and deletions, with the offsets that these took away, are on disk. OSError."""

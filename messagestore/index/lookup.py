@@ -24,14 +24,24 @@ class KeyLookup:
         self._index = index
 
     async def find(
-        self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int, confirm_offset: int
+        self,
+        topic: str,
+        key: str,
+        count_max: int,
+        begin_ms: int,
+        end_ms: int,
+        begin: int,
+        confirm_offset: int,
     ) -> list[memoryview]:
-        """Records with `key` (a word of KEYS or the unique key) stored in [begin_ms, end_ms], newest first."""
+        """Records with `key` (a word of KEYS or the unique key) stored in [begin_ms, end_ms], newest first; none that starts
+        below `begin`, where the topic was deleted."""
         found: list[memoryview] = []
         bytes_found = 0
         for phy in self._index.find(topic, key, begin_ms, end_ms):
             if phy == PAUSE:
                 await asyncio.sleep(0)  # a long chain: others run meanwhile
+                continue
+            if phy < begin:
                 continue
             content = await self._reader.record_at(phy, confirm_offset)
             if content is None or not _has_key(content, phy, topic.encode(), key.encode(), begin_ms, end_ms):

@@ -89,6 +89,7 @@ class ConsumeQueue:
         self._synced = 0  # queue offset up to which entries are on disk
         self._erased_end = 0  # and up to which zeros are not, behind the last entry
         self._deletions_synced = False  # those of the process before
+        self._former = (0, 0)  # see first_from
 
     # Start-up
 
@@ -211,6 +212,22 @@ class ConsumeQueue:
         )
 
     # Reading
+
+    def first_from(self, phy: int) -> int:
+        """The first queue offset whose record does not start below `phy`, which is the same in all calls but few; the queue's
+        end where all do. What stands in front of it once is not looked at again."""
+        known_phy, low = self._former
+        if known_phy != phy:
+            low = 0
+        low, end = max(low, self.min_queue_offset), self.max_queue_offset
+        if self.phy_end <= phy:
+            low = end
+        elif low < end and listed_start(self._entry(low)) < phy:
+            low += bisect_left(
+                range(low, end), True, key=lambda place: listed_start(self._entry(place)) >= phy
+            )
+        self._former = phy, low
+        return low
 
     def entry(self, queue_offset: int) -> tuple[int, int, int]:
         """(physical_offset, size, tags_code) of an existing entry."""
@@ -416,6 +433,7 @@ class ConsumeQueue:
             end = self._first = self._erased_end = 0
         self._reserved_end = self.hot_end = 0
         self.hot_view = memoryview(b"")
+        self._former = (0, 0)
         self.max_queue_offset = end
         self._synced = min(self._synced, end)
         self.phy_end = 0

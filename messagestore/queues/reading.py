@@ -56,7 +56,7 @@ class QueueReader:
         queue = self._queues.find(topic, queue_id)
         if queue is None:
             return GetResult(GetStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
-        first, end = queue.min_queue_offset, queue.max_queue_offset
+        first, end = self._queues.first_of(queue), queue.max_queue_offset
         if end == 0:
             return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, 0, first, end)
         if queue_offset < first:
@@ -115,7 +115,7 @@ class QueueReader:
             next_offset += 1
             if count == max_count:
                 break
-        bounds = queue.min_queue_offset, queue.max_queue_offset
+        bounds = self._queues.first_of(queue), queue.max_queue_offset
         if count:
             found.append((begin, end - begin))
         if wrong := wrong or self.outside(found, in_order=in_order):
@@ -175,7 +175,7 @@ class QueueReader:
         """At most `count_max` entries from `queue_offset` on, if that is one of the queue's offsets; fillers
         (`is_filler`) lead to no message."""
         queue = self._queues.find(topic, queue_id)
-        if queue is None or queue_offset < queue.min_queue_offset:
+        if queue is None or queue_offset < self._queues.first_of(queue):
             return []
         return [QueueEntry(*entry) for entry in queue.entries(queue_offset, count_max)]
 
@@ -222,7 +222,7 @@ class QueueReader:
     async def store_time_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
         """Store timestamp of one message, ms; -1 when the queue does not hold it."""
         queue = self._queues.find(topic, queue_id)
-        if queue is None or not queue.min_queue_offset <= queue_offset < queue.max_queue_offset:
+        if queue is None or not self._queues.first_of(queue) <= queue_offset < queue.max_queue_offset:
             return -1
         if not queue.is_at_hand(queue_offset, 1):
             await queue.bring(queue_offset, 1)
@@ -251,7 +251,7 @@ class QueueReader:
             return 0
         low, high = 0, queue.max_queue_offset
         # both ends may move while the disk is read
-        while (low := max(low, queue.min_queue_offset)) < (high := min(high, queue.max_queue_offset)):
+        while (low := max(low, self._queues.first_of(queue))) < (high := min(high, queue.max_queue_offset)):
             middle = (low + high) // 2
             if not queue.is_at_hand(middle, 1):
                 await queue.bring(middle, 1)

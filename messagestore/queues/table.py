@@ -22,6 +22,8 @@ class QueueTable:
         self._told_ends: dict[
             tuple[bytes, int], int
         ] = {}  # of queues whose messages were gone before this log began
+        self._lives: dict[str, int] = {}
+        """By topic that was deleted: where the log ended then. Its queues go on, without what stands below."""
         self._disk = asyncio.Lock()  # a sync and a truncation exclude each other
 
     async def load(self, log_min: int, phy_limit: int, *, trusted: bool) -> None:
@@ -46,6 +48,23 @@ class QueueTable:
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         return self._queues.get((topic.encode(), queue_id))
+
+    def topic_begins_at(self, topic: str, phy: int) -> None:
+        """Records of `topic` that start below `phy` are of a life that is over: nobody reads them in its queues. 0: all count.
+        No offset is given out again."""
+        if phy:
+            self._lives[topic] = phy
+        else:
+            self._lives.pop(topic, None)
+
+    def begin_of(self, topic: str) -> int:
+        """What `topic_begins_at` said; 0 for nothing."""
+        return self._lives.get(topic, 0)
+
+    def first_of(self, queue: ConsumeQueue) -> int:
+        """The queue offset of the first message that its readers get, or that will be the first."""
+        phy = self._lives.get(queue.topic)
+        return queue.min_queue_offset if phy is None else queue.first_from(phy)
 
     def end_of(self, topic: bytes, queue_id: int) -> int:
         """The queue offset that the queue gives out next, as far as it is dispatched."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from remoting.bodies.body import Body, WrittenOnce
 from remoting.bodies.dataversion import DataVersion
-from remoting.wirefields import I32
+from remoting.wirefields import I32, I64
 
 PERM_INHERIT = 1
 PERM_WRITE = 2
@@ -44,3 +44,10 @@ class TopicConfigWrapper(Body):
     mapping_data_version: DataVersion = field(default_factory=DataVersion)
     topic_queue_mapping_detail_map: dict[str, Any] = field(default_factory=dict)
     topic_queue_mapping_info_map: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class TopicsForSlaves(TopicConfigWrapper):
+    """Reply to 21. `deleted_topics`, which upstream does not have: where the log ended when each was deleted."""
+
+    deleted_topics: dict[str, I64] = field(default_factory=dict)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from broker.clients.groups import Subscription, TopicSubscriptions
 from broker.sends import admission
+from messagestore.queues.table import QueueTable
 from remoting.command import Body
 from simulation.cluster.bugs import bug
 
@@ -22,3 +23,8 @@ def the_highest_version(self: TopicSubscriptions, client_id: str, subscription: 
     known = self.counting()
     if known is None or known.version <= subscription.version:
         say(self, client_id, subscription)
+
+
+@bug("former-lives-shown", QueueTable, "topic_begins_at")
+def shown_again(self: QueueTable, topic: str, phy: int) -> None:
+    """A topic that is made again shows what it held when it was deleted."""

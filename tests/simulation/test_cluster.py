@@ -57,6 +57,8 @@ FOUND_BY_UNIT = {
     "late-grant-taken": "broker/test_membership.py::test_what_was_granted_to_the_process_before_is_not_taken",
     "clocks-believed": "broker/test_client_requests.py"
     "::test_a_client_whose_clock_was_set_back_gets_what_it_says_it_wants",
+    "former-lives-shown": "broker/test_client_requests.py"
+    "::test_a_topic_made_again_shows_nothing_of_its_former_life_whoever_leads",
     "members-unchecked": "broker/test_send.py::test_a_batch_whose_members_ask_for_more_is_refused",
     "anybody-hands-over": "broker/test_forged_roles.py::test_a_master_holds_nothing_back_for_a_stranger",
     "strangers-pass-on": "broker/test_forged_roles.py::test_a_stranger_passes_for_no_former_master",

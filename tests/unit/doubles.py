@@ -74,4 +74,6 @@ class NoQueues:
     def queue_ends_at_least(self, topic: str, queue_id: int, end: int) -> None:
         raise AssertionError(f"{topic}/{queue_id} ends at {end}")
 
+    def topic_begins_at(self, topic: str, log_offset: int) -> None: ...
+
     async def synced_to(self, end: int) -> None: ...

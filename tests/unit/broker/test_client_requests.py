@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -11,8 +11,14 @@ from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, Subscription
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import JSON, ROCKETMQ, RemotingCommand
 from remoting.frame import HEADER_BYTES_MAX
+from remoting.headers.admin import TopicHeader
+from remoting.headers.messages import QueryMessageHeader
 from remoting.headers.pull import PullMessageHeader
+from simulation.kernel.node import Node
 from simulation.kernel.world import World
+from tests.unit.broker.brokerset import Cluster
+from tests.unit.broker.groupset import GroupSet
+from tests.unit.broker.pairset import Pair
 from tests.unit.broker.served import Served
 
 PROPERTIES_MAX = 32_767
@@ -108,3 +114,123 @@ def test_a_client_whose_clock_was_set_back_gets_what_it_says_it_wants(served: Se
         [b"one"],
         [b"two", b"three"],
     ]
+
+
+# -- topics that were deleted and made again
+
+
+def controlled(world: World) -> Cluster:
+    return Cluster(world, 3, minInSyncReplicas=2)
+
+
+def raft_mode(world: World) -> GroupSet:
+    return GroupSet(world)
+
+
+SETS: dict[str, Callable[[World], Cluster]] = {"controllers": controlled, "Raft mode": raft_mode}
+ORDERS = TopicHeader("orders")
+
+
+def delete(cluster: Cluster) -> None:
+    address = cluster.app(cluster.master).address
+    assert cluster.run(cluster.ask(address, RequestCode.DELETE_TOPIC_IN_BROKER, ORDERS)).code == 0
+
+
+def shown(cluster: Cluster | Pair, node: Node) -> tuple[list[bytes], list[tuple[int, int]]]:
+    """The bodies that a new group reads from the beginning at this broker, and where each queue begins and ends."""
+    store = cluster.app(node).store
+
+    async def read() -> list[bytes]:
+        found = []
+        for queue_id in range(4):
+            offset, end = 0, store.max_queue_offset("orders", queue_id)
+            while offset < end:
+                result = store.get("orders", queue_id, offset, 32, 1 << 20, None)
+                await store.load(result)
+                records = b"".join(map(bytes, result.buffers))
+                found += [message.body for message in decode_messages(records)]
+                assert result.next_begin_offset > offset
+                offset = result.next_begin_offset
+        return found
+
+    ends = [
+        (store.min_queue_offset("orders", queue_id), store.max_queue_offset("orders", queue_id))
+        for queue_id in range(4)
+    ]
+    return cluster.run(read()), ends
+
+
+def test_in_a_pair_a_topic_made_again_shows_nothing_of_its_former_life() -> None:
+    with World(13) as world:
+        pair = Pair(world)
+        pair.start_up()
+        pair.send(*(b"former %d" % number for number in range(8)))
+        world.run_for_ms(300)
+        master = pair.app(pair.master).address
+        by_key = QueryMessageHeader("orders", "k", 9, 0, 1 << 60)
+        reply = pair.run(pair.asked(master, send("KEYS\x01k\x02")))
+        assert reply.code == 0
+        world.run_for_ms(300)
+        assert len(pair.ask(pair.master, RequestCode.QUERY_MESSAGE, by_key).body or b"") > 0
+        assert pair.ask(pair.master, RequestCode.DELETE_TOPIC_IN_BROKER, ORDERS).code == 0
+        pair.create_topic()
+        pair.send(*(b"news %d" % number for number in range(4)))
+        world.run_for_ms(12_000)  # slaves ask for tables
+        assert pair.ask(pair.master, RequestCode.QUERY_MESSAGE, by_key).code == ResponseCode.QUERY_NOT_FOUND
+
+        def all_are_news() -> None:
+            for node in pair.nodes:
+                bodies, ends = shown(pair, node)
+                assert sorted(bodies) == [b"news %d" % number for number in range(4)], node.name
+                assert all(first > 0 for first, _ in ends)
+
+        all_are_news()
+        for node in pair.nodes:
+            node.kill()
+            node.disk.wipe("consumequeue/")
+        pair.start(*pair.nodes)
+        world.run_until(lambda: pair.leads() and pair.level(), 20_000)
+        world.run_for_ms(1_000)
+        all_are_news()
+
+
+@pytest.mark.parametrize("mode", SETS)
+def test_a_topic_made_again_shows_nothing_of_its_former_life_whoever_leads(mode: str) -> None:
+    former, news = (
+        [b"former %d" % number for number in range(40)],
+        [b"news %d" % number for number in range(8)],
+    )
+    with World(12) as world:
+        cluster = SETS[mode](world)
+        cluster.start_up()
+        cluster.run(cluster.send_all(former))
+        world.run_for_ms(300)
+        assert sorted(shown(cluster, cluster.master)[0]) == sorted(former)
+        delete(cluster)
+        cluster.create_topic()
+        world.run_for_ms(300)
+        assert {node.name: shown(cluster, node) for node in cluster.brokers} == {
+            node.name: ([], [(10, 10)] * 4) for node in cluster.brokers
+        }
+        results = cluster.run(cluster.send_all(news))
+        assert sorted(result.queue_offset for result in results) == [10] * 4 + [11] * 4
+        world.run_for_ms(300)
+        wanted = sorted(news), [(10, 12)] * 4
+        for node in cluster.brokers:
+            bodies, ends = shown(cluster, node)
+            assert (sorted(bodies), ends) == wanted, node.name
+        for node in cluster.brokers:  # and as all of it is built again, by what the log and the tables say
+            node.kill()
+            node.disk.wipe("consumequeue/")
+        for node in cluster.brokers:
+            cluster.start(node)
+        world.run_until(lambda: len(cluster.masters) == 1, 60_000)
+        world.run_for_ms(2_000)
+        for node in cluster.brokers:
+            bodies, ends = shown(cluster, node)
+            assert (sorted(bodies), ends) == wanted, node.name
+        first = cluster.master
+        first.kill()
+        world.run_until(lambda: any(node is not first for node in cluster.masters), 60_000)
+        bodies, ends = shown(cluster, cluster.master)
+        assert (sorted(bodies), ends) == wanted

@@ -100,6 +100,73 @@ def test_a_slave_that_missed_deletions_takes_the_next_offsets_as_they_are() -> N
     assert slave.offsets.find("mine", "orders", 0) == 1, "only the next"
 
 
+def marked(table: Deletions) -> dict[str, int]:
+    """What the store hears of topics from now on, the last of each."""
+    heard: dict[str, int] = {}
+    table.on_topic = heard.__setitem__
+    return heard
+
+
+def test_where_a_topics_new_life_begins_is_known_wherever_its_deletion_is() -> None:
+    master, slave, again = deletions(), deletions(), deletions()
+    heard = [marked(table) for table in (master, slave, again)]
+    master.note(TOPIC, "orders", 3, 1_000)
+    master.note(GROUP, "orders", 3)
+    slave.adopt(master.wrapper(), whole=True)
+    again.decode(slave.encode())
+    assert heard == [{"orders": 1_000}] * 3
+    master.note(TOPIC, "orders", 3, 2_000)
+    slave.adopt(master.wrapper(), whole=True)
+    assert heard[:2] == [{"orders": 2_000}] * 2
+
+
+def test_a_deletion_that_is_forgotten_marks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "DELETIONS_MAX", 1)
+    table = deletions()
+    heard = marked(table)
+    table.note(TOPIC, "a", 1, 10)
+    table.note(TOPIC, "b", 1, 20)
+    assert heard == {"a": 0, "b": 20}
+
+
+def test_a_deletion_that_only_a_former_master_made_is_none() -> None:
+    """It answered nobody of it: what its successor shows of the topic, everybody shows."""
+    former, successor = deletions(), deletions()
+    former.note(TOPIC, "kept", 3, 500)
+    successor.adopt(former.wrapper(), whole=True)
+    heard = marked(former)
+    former.note(TOPIC, "kept", 3, 900)
+    former.note(TOPIC, "orders", 3, 1_000)
+    former.adopt(successor.wrapper())
+    assert heard == {"kept": 900, "orders": 1_000}, "rows of a table say nothing of others"
+    former.adopt(successor.wrapper(), whole=True)
+    assert heard == {"kept": 500, "orders": 0}
+    assert former.wrapper().deletions == successor.wrapper().deletions
+
+
+@pytest.mark.parametrize(
+    ("epochs", "log_end", "begins"),
+    [
+        ([], 5_000, 1_000),
+        ([], 900, 900),
+        ([(3, 0)], 5_000, 1_000),
+        ([(2, 0), (3, 400), (4, 800)], 5_000, 800),
+        ([(2, 0), (5, 700), (6, 900)], 5_000, 700),
+        ([(2, 0), (4, 2_000)], 5_000, 1_000),
+        ([(4, 0)], 500, 0),
+    ],
+)
+def test_what_a_later_epoch_wrote_is_of_the_new_life(
+    epochs: list[tuple[int, int]], log_end: int, begins: int
+) -> None:
+    """The former master's log ended at 1,000, its successors' in that epoch sooner: what is there now was not deleted."""
+    table = deletions()
+    table.note(TOPIC, "orders", 3, 1_000)
+    table.log_ends_at(log_end, epochs)
+    found = table.of_topic("orders")
+    assert found is not None and found.log_end == begins
+
+
 # -- tables
 
 

@@ -40,6 +40,8 @@ class NoQueues:
     def queue_ends_at_least(self, topic: str, queue_id: int, end: int) -> None:
         raise AssertionError("nothing is adopted here")
 
+    def topic_begins_at(self, topic: str, log_offset: int) -> None: ...
+
     async def synced_to(self, end: int) -> None: ...
 
 

@@ -132,6 +132,38 @@ def test_a_queue_starts_at_its_first_message_that_the_log_still_has(tmp_path: Pa
     assert queue.min_queue_offset == queue.max_queue_offset == 50
 
 
+def test_the_first_entry_that_is_not_below_an_offset_is_looked_for_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = filled(tmp_path, 50)
+    assert [queue.first_from(phy) for phy in (0, 1, 100, 4_901, 5_000, 1 << 40, 2_301)] == [
+        0,
+        1,
+        1,
+        50,
+        50,
+        50,
+        24,
+    ]
+    assert queue.first_from(5_000) == 50
+    for number in range(50, 60):
+        queue.append(number, number * 100, 100, number)
+    looked_at: list[int] = []
+    entry = ConsumeQueue._entry
+
+    def noted(self: ConsumeQueue, place: int) -> tuple[int, int, int]:
+        looked_at.append(place)
+        return entry(self, place)
+
+    monkeypatch.setattr(ConsumeQueue, "_entry", noted)
+    assert [queue.first_from(5_000) for _ in range(3)] == [50] * 3
+    assert looked_at == [50] * 3
+    run(queue.truncate(4_800))
+    assert (queue.min_queue_offset, queue.first_from(5_000)) == (0, 48)
+    queue.append(48, 6_000, 100, 0)
+    assert queue.first_from(5_000) == 48, "what was cut is forgotten"
+
+
 def test_the_nearest_record_end_below_an_offset_is_found(tmp_path: Path) -> None:
     queue = filled(tmp_path, 50)
     assert [queue.boundary_at_or_below(phy) for phy in (99, 100, 2345, 1 << 40)] == [-1, 100, 2300, 5000]
