@@ -180,7 +180,7 @@ class BrokerApp:
             name_servers=settings.name_servers,
             clock=clock,
         ).add_to(requests.router)
-        PassedDeletions(membership, neighbours.client).guard(requests.router)
+        PassedDeletions(membership, neighbours.client, requests.forwarding.naps).guard(requests.router)
         self._resync = Resync(
             membership,
             aside=self._aside,

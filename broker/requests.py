@@ -386,6 +386,10 @@ class Requests:
         return self.forwarding.forwarded
 
     @property
+    def requests_late(self) -> int:
+        return self.forwarding.late
+
+    @property
     def forwards_to(self) -> str:
         successor = self.forwarding.passage.successor
         return "" if successor is None else successor.address

@@ -73,6 +73,8 @@ class Peer(asyncio.BufferedProtocol):
         self.active_at_ms = 0
         self.number = 0
         """Counts the connections of its owner: of two the newer one has the greater number."""
+        self.behind_since_ms: int | None = None
+        """Since when more may have waited for this process than it has read; None while all that came is read at once."""
         self._owner = owner
         self._limits = limits
         self._clock = clock
@@ -94,6 +96,9 @@ class Peer(asyncio.BufferedProtocol):
         """Of what was read: it comes first when its turn has come."""
         self._waits = False  # for its turn
         self._parked = False  # its requests wait for room, or for the ends of others
+        self._room = 0
+        self._caught_up = True
+        """Whether the last receive brought all that there was."""
         self._running = 0
         """Handlers that have not ended."""
 
@@ -236,12 +241,17 @@ class Peer(asyncio.BufferedProtocol):
         self._owner.opened(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._reader.buffer()
+        buffer = self._reader.buffer()
+        self._room = len(buffer)
+        return buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         if self.closed:
             return
         self.active_at_ms = self._clock.monotonic_ms()
+        if self._caught_up:
+            self.behind_since_ms = None
+        self._caught_up = nbytes < self._room
         if self._waits or self._parked or not self._share.begins():
             self._reader.taken(nbytes)
             self._wait_for_turn()
@@ -303,6 +313,8 @@ class Peer(asyncio.BufferedProtocol):
         """Nothing more is read or handled until then."""
         if self.closed or self._transport is None or self._waits:
             return
+        if self.behind_since_ms is None:
+            self.behind_since_ms = self.active_at_ms
         self._transport.pause_reading()
         self._parked = self._is_held
         if not self._parked:

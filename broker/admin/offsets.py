@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from broker.clients.refusals import no_lite_topic
+from broker.clients.requesters import is_passed_on
 from broker.tables.consumeroffsets import NO_ROOM, ConsumerOffsets
 from broker.tables.subscriptiongroups import NAME_RULE, is_group_name
 from broker.tables.topics import Topics
@@ -64,7 +65,8 @@ class OffsetRequests:
         if not is_queue and self._offsets.find(group, header.topic, queue_id) is None:
             why = f"queueId[{queue_id}] is none of topic {header.topic}"
             return command.reply(ResponseCode.INVALID_PARAMETER, why)
-        if not self._offsets.commit(group, header.topic, queue_id, header.commit_offset):
+        place, passed_on = (group, header.topic, queue_id), is_passed_on(peer)
+        if not self._offsets.commit(*place, header.commit_offset, is_passed_on=passed_on):
             return command.reply(ResponseCode.SYSTEM_ERROR, NO_ROOM)
         return command.reply()
 

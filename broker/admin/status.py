@@ -63,6 +63,9 @@ class Counters(Protocol):
     def requests_forwarded(self) -> int: ...
 
     @property
+    def requests_late(self) -> int: ...
+
+    @property
     def forwards_to(self) -> str: ...
 
     @property
@@ -144,6 +147,7 @@ class StatusRequests:
             "earliestMessageTimeStamp": str(await self._earliest_ms()),
             "getTransferredTps": self._get_rates.per_second(counters.messages_got, now_ms),
             "forwardedRequests": str(counters.requests_forwarded),
+            "lateRequests": str(counters.requests_late),
             "forwardsTo": counters.forwards_to,
             "heldPulls": str(counters.pulls_held),
             "msgGetTotalTodayNow": str(counters.messages_got),

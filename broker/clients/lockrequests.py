@@ -8,6 +8,7 @@ be it must have been slaves of this master a moment ago; in Raft mode a majority
 from __future__ import annotations
 
 from broker.admin.agreement import Agreement
+from broker.clients.requesters import is_passed_on
 from broker.role.membership import VOUCHED_MS, Membership
 from broker.tables.queuelocks import Queue
 from broker.tables.subscriptiongroups import NAME_LENGTH_MAX
@@ -58,7 +59,7 @@ class LockRequests:
         if max(len(group), len(client_id)) > NAME_LENGTH_MAX:
             why = f"a group and a client id have {NAME_LENGTH_MAX} characters at most"
             return command.reply(ResponseCode.SYSTEM_ERROR, why)
-        held = self._locks.lock(group, self._here(wanted), client_id)
+        held = self._locks.lock(group, self._here(wanted), client_id, is_passed_on=is_passed_on(peer))
         newest = self._locks.newest
         now_ms, epoch = self._clock.monotonic_ms(), self._role.master_epoch
         doubtful = self._role.may_have_a_successor(now_ms) and not self._is_witnessed(epoch, now_ms)
@@ -80,7 +81,8 @@ class LockRequests:
         if not self._role.accepts_sends:
             return self._not_master(command)
         given_up = LockQueuesBody.from_request(command.body)
-        self._locks.unlock(given_up.consumer_group, self._here(given_up), given_up.client_id)
+        queues, passed_on = self._here(given_up), is_passed_on(peer)
+        self._locks.unlock(given_up.consumer_group, queues, given_up.client_id, is_passed_on=passed_on)
         return command.reply()
 
     def _is_witnessed(self, epoch: int, now_ms: int) -> bool:

@@ -14,6 +14,19 @@ from remoting.peer import Peer
 
 ASKED_MAX = 10_000
 FORMER_MAX = 8
+PASSES_ON = "passes on"
+"""Among the attributes of a connection over which a former master brings what its clients send."""
+
+
+def note_passes_on(peer: Peer) -> None:
+    """Whoever is at its other end says that it passes on what clients send: nobody gains by saying so."""
+    peer.attributes[PASSES_ON] = True
+
+
+def is_passed_on(peer: Peer) -> bool:
+    """Whether a former master passes on what `peer` brings. It may be older than what clients said to this master itself, and
+    undoes nothing of that."""
+    return PASSES_ON in peer.attributes
 
 
 class Requesters:

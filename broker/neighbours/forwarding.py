@@ -1,7 +1,9 @@
 """What a former master does with what clients still send it: it waits until the successor serves, and is passed on.
 
-Invariant: sends are served, passed on or refused in the order in which they came; each of them once. What waits is bounded in
-number, bytes and time; what is refused was neither stored nor passed on."""
+Invariant: requests are served, passed on or refused in the order in which they came; each of them once. What waits is bounded
+in number, bytes and time; what is refused was neither stored nor passed on. Nothing is passed on that may have waited while
+this process stood still: its clients may have asked the successor since. An upstream broker as successor takes back what it
+was asked since, so it gets no request that could undo something."""
 
 from __future__ import annotations
 
@@ -16,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from broker.clients.refusals import REJECTED
 from broker.neighbours.forwardlink import Carried, ForwardLink
+from broker.neighbours.naps import LOOK_MS, Naps
 from broker.role.passage import HERE, Action, Leave, Passage, Reach, Release, Stage, Successor
 from mqruntime.clock import Clock
 from mqruntime.coretimer import CoreTimer
@@ -23,6 +26,7 @@ from mqruntime.log import fields
 from mqruntime.tasks import Tasks
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
+from remoting.headers.pull import SYS_FLAG_COMMIT_OFFSET
 from remoting.peer import Peer
 from remoting.plainsends import SendsHandler, commands_of
 from remoting.router import BatchHandler, Handler, Reply, Router
@@ -56,15 +60,26 @@ READS = (
 )
 
 
+PULLS = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
+UNDO = (RequestCode.UPDATE_CONSUMER_OFFSET, RequestCode.UNLOCK_BATCH_MQ)
+"""Requests that may undo what a client said to the successor meanwhile: ours knows which do, and passes over them."""
+Outcome = Reply | Awaitable[Reply]
+
+
 @dataclass(slots=True)
 class Waiting:
-    """Sends of one receive, or one other request, whose task waits for `turn`."""
+    """`commands` of one receive: sends, which `serve` answers, or one other request, whose task waits for `turn`."""
 
+    peer: Peer
+    commands: list[RemotingCommand]
     deadline_ms: int
     size: int
-    count: int
-    sends: tuple[Peer, list[RemotingCommand], BatchHandler] | None = None
-    turn: asyncio.Future[None] | None = None
+    nap: int
+    """The last one before they came."""
+    is_late: bool
+    serve: BatchHandler | None = None
+    one: tuple[Handler, bool, asyncio.Future[Outcome]] | None = None
+    """Its handler, whether it writes, and its turn."""
 
 
 class Forwarding:
@@ -83,6 +98,10 @@ class Forwarding:
         """Who this broker is to its successor."""
         self._callbacks: list[Callable[[], None]] = []
         self.forwarded = 0
+        self.late = 0
+        """Requests that were not passed on because they may have waited while this process stood still; those without an answer
+        were dropped."""
+        self.naps = Naps(clock)
         self._clock = clock
         self._tasks = tasks
         self._carried_max = carried_max
@@ -105,7 +124,9 @@ class Forwarding:
                 router.handlers[code] = partial(self._one, router.handlers[code], writes)
 
     def guards_all(self, router: Router, *, but: Collection[int]) -> None:
-        """Everything in `router` that is not passed on is refused from now on, `but` these codes."""
+        """Everything in `router` that is not passed on is refused from now on, `but` these codes; nobody else looks
+        after what waits any more."""
+        self._tasks.start(self._look(), name="naps")
         for code in router.handlers.keys() - {*WRITES, *READS, *but}:
             router.handlers[code] = _stopped
 
@@ -155,8 +176,14 @@ class Forwarding:
         await self._tasks.stop()
 
     def expire(self, now_ms: int) -> None:
-        """Refuse what has waited long enough at `now_ms`."""
+        """Refuse what has waited long enough at `now_ms`; to be called each LOOK_MS."""
+        self.naps.look()
         self._refuse_until(now_ms)
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_MS / 1000)
+            self.expire(self._clock.monotonic_ms())
 
     @property
     def passes_on(self) -> bool:
@@ -181,14 +208,14 @@ class Forwarding:
         if stage is HERE:
             serve(peer, commands)
         elif stage is Stage.OPEN:
-            self._pass_on(peer, commands)
+            self._pass_on(peer, commands, is_late=self.naps.is_late(peer))
         elif stage is Stage.SHUT or self._full(size := _size(commands), len(commands)):
             _refuse(peer, commands)
         else:
             for command in commands:
                 if command.body is not None:
                     command.body = bytes(command.body)
-            self._wait(Waiting(self._deadline_ms(), size, len(commands), sends=(peer, commands, serve)))
+            self._wait(peer, commands, size, serve=serve)
 
     def _plain_sends(self, serve: SendsHandler, otherwise: BatchHandler, peer: Peer, sends: Sends) -> None:
         if self.passage.stage is HERE and peer in self.clients:
@@ -196,13 +223,23 @@ class Forwarding:
         else:
             self._sends(otherwise, peer, commands_of(sends))
 
-    def _pass_on(self, peer: Peer, commands: list[RemotingCommand], *, reads: bool = False) -> None:
-        if self._link is not None and self._link.takes_more:
+    def _pass_on(
+        self, peer: Peer, commands: list[RemotingCommand], *, is_late: bool, reads: bool = False
+    ) -> None:
+        link = self._link
+        if is_late:
+            if not self.late:
+                logger.info("not passed on: it may have waited while this broker stood still")
+            self.late += len(commands)
+            _refuse(peer, commands)
+        elif link is None or not link.takes_more or (not link.is_ours and commands[0].code in UNDO):
+            _refuse(peer, commands)
+        else:
+            if not link.is_ours:
+                commands = _without_commits(commands)
             self.forwarded += len(commands)
             self.on_passing(peer, commands)
-            self._link.pass_on(peer, commands, reads=reads)
-        else:
-            _refuse(peer, commands)
+            link.pass_on(peer, commands, reads=reads)
 
     def _note_client(self, peer: Peer) -> None:
         self.clients[peer] = None
@@ -215,69 +252,103 @@ class Forwarding:
             self._note_client(peer)
         if self._is_here(writes):
             return serve(peer, command)
-        return self._one_elsewhere(serve, writes, peer, command)
-
-    async def _one_elsewhere(
-        self, serve: Handler, writes: bool, peer: Peer, command: RemotingCommand
-    ) -> Reply:
-        passage, size, deadline_ms = self.passage, _size([command]), self._deadline_ms()
-        while passage.holds and not self._is_here(writes):
-            if self._full(size, 1) or self._clock.monotonic_ms() >= deadline_ms:
-                return command.reply(ResponseCode.SYSTEM_BUSY, REJECTED)
-            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._wait(Waiting(deadline_ms, size, 1, turn=turn))
-            await turn
-        if self._is_here(writes):
-            result = serve(peer, command)
-            return await result if inspect.isawaitable(result) else result
-        if passage.stage is not Stage.OPEN:
+        if self.passage.stage is Stage.OPEN:
+            self._pass_on(peer, [command], is_late=self.naps.is_late(peer), reads=not writes)
+            return None
+        if not self.passage.holds or self._full(size := _size([command]), 1):
             return command.reply(ResponseCode.SYSTEM_BUSY, REJECTED)
-        self._pass_on(peer, [command], reads=not writes)
-        return None
+        turn: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._wait(peer, [command], size, one=(serve, writes, turn))
+        return _in_its_turn(turn)
+
+    def _released(self, waiting: Waiting, handler: Handler, writes: bool) -> Outcome:
+        """What becomes of one request that waited."""
+        peer, (command,) = waiting.peer, waiting.commands
+        if self._is_here(writes):
+            return handler(peer, command)
+        if self.passage.stage is Stage.OPEN:
+            is_late = waiting.is_late or waiting.nap != self.naps.number
+            self._pass_on(peer, [command], is_late=is_late, reads=not writes)
+            return None
+        return command.reply(ResponseCode.SYSTEM_BUSY, REJECTED)
 
     def _is_here(self, writes: bool) -> bool:
         return self.passage.writes_here if writes else self.passage.reads_here
 
     # -- what waits
 
-    def _deadline_ms(self) -> int:
-        return self._clock.monotonic_ms() + WAIT_MS_MAX
-
     def _full(self, size: int, count: int) -> bool:
         return (
             self._waiting_count + count > self._carried_max or self._waiting_bytes + size > WAITING_BYTES_MAX
         )
 
-    def _wait(self, waiting: Waiting) -> None:
+    def _wait(
+        self,
+        peer: Peer,
+        commands: list[RemotingCommand],
+        size: int,
+        *,
+        serve: BatchHandler | None = None,
+        one: tuple[Handler, bool, asyncio.Future[Outcome]] | None = None,
+    ) -> None:
+        is_late, deadline_ms = self.naps.is_late(peer), self._clock.monotonic_ms() + WAIT_MS_MAX
+        self._append(Waiting(peer, commands, deadline_ms, size, self.naps.number, is_late, serve, one))
+
+    def _append(self, waiting: Waiting) -> None:
         self._waiting.append(waiting)
-        self._waiting_count += waiting.count
+        self._waiting_count += len(waiting.commands)
         self._waiting_bytes += waiting.size
 
     def _taken(self) -> Waiting:
         waiting = self._waiting.popleft()
-        self._waiting_count -= waiting.count
+        self._waiting_count -= len(waiting.commands)
         self._waiting_bytes -= waiting.size
         return waiting
 
     def _release(self) -> None:
         """All that wait go where the stage says now; what is to wait on comes behind nothing that it was before."""
+        self.naps.look()
         for _ in range(len(self._waiting)):
             waiting = self._taken()
-            if waiting.turn is not None:
-                _let_go(waiting.turn)
-            elif waiting.sends is not None:
-                self._sends(waiting.sends[2], *waiting.sends[:2])
+            if waiting.one is not None:
+                self._release_one(waiting, *waiting.one)
+            elif waiting.serve is not None:
+                self._release_sends(waiting, waiting.serve)
         for callback in self._callbacks:
             callback()
 
+    def _release_one(
+        self, waiting: Waiting, handler: Handler, writes: bool, turn: asyncio.Future[Outcome]
+    ) -> None:
+        if turn.done():
+            return  # nobody waits for it
+        if self.passage.holds and not self._is_here(writes):
+            self._append(waiting)
+            return
+        try:
+            turn.set_result(self._released(waiting, handler, writes))
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is for whoever waits for the turn
+            turn.set_exception(error)
+
+    def _release_sends(self, waiting: Waiting, serve: BatchHandler) -> None:
+        stage, peer, commands = self.passage.stage, waiting.peer, waiting.commands
+        if stage is HERE:
+            serve(peer, commands)
+        elif stage is Stage.OPEN:
+            self._pass_on(peer, commands, is_late=waiting.is_late or waiting.nap != self.naps.number)
+        elif stage is Stage.SHUT:
+            _refuse(peer, commands)
+        else:
+            self._append(waiting)
+
     def _refuse_until(self, now_ms: int | None) -> None:
-        """Those whose time is over at `now_ms`, or all; a request with a task of its own refuses itself."""
+        """Those whose time is over at `now_ms`, or all."""
         while self._waiting and (now_ms is None or self._waiting[0].deadline_ms <= now_ms):
             waiting = self._taken()
-            if waiting.turn is not None:
-                _let_go(waiting.turn)
-            elif waiting.sends is not None:
-                _refuse(*waiting.sends[:2])
+            if waiting.one is None:
+                _refuse(waiting.peer, waiting.commands)
+            elif not (turn := waiting.one[2]).done():
+                turn.set_result(waiting.commands[0].reply(ResponseCode.SYSTEM_BUSY, REJECTED))
 
     # -- consequences
 
@@ -335,7 +406,8 @@ class Forwarding:
 
     async def _ask_again(self, peer: Peer, command: RemotingCommand) -> None:
         """A read whose answer did not come before the connection ended."""
-        reply = await self._one_elsewhere(_nobody_here, False, peer, command)
+        result = self._one(_nobody_here, False, peer, command)
+        reply = await result if inspect.isawaitable(result) else result
         if reply is not None:
             peer.send([reply])
 
@@ -358,9 +430,23 @@ def _nobody_here(peer: Peer, command: RemotingCommand) -> RemotingCommand:
     return command.reply(ResponseCode.SYSTEM_BUSY, REJECTED)
 
 
-def _let_go(turn: asyncio.Future[None]) -> None:
-    if not turn.done():
-        turn.set_result(None)
+async def _in_its_turn(turn: asyncio.Future[Outcome]) -> Reply:
+    try:
+        result = await turn
+    except asyncio.CancelledError:
+        if turn.done() and not turn.cancelled() and inspect.iscoroutine(result := turn.result()):
+            result.close()
+        raise
+    return await result if inspect.isawaitable(result) else result
+
+
+def _without_commits(commands: list[RemotingCommand]) -> list[RemotingCommand]:
+    """The pulls among them ask for messages alone."""
+    for command in commands:
+        flags = command.ext.get("sysFlag", "")
+        if command.code in PULLS and flags.isascii() and flags.isdigit():
+            command.ext = {**command.ext, "sysFlag": str(int(flags) & ~SYS_FLAG_COMMIT_OFFSET)}
+    return commands
 
 
 def _size(commands: list[RemotingCommand]) -> int:

@@ -80,6 +80,8 @@ class ForwardLink:
         self._carried: dict[int, Carried] = {}
         self._connection: Peer | None = None
         self._open = False
+        self.is_ours = False
+        """Whether the successor knows that requests are passed on to it: an upstream broker does not."""
         self._left = False
         self._awaited: tuple[int, asyncio.Future[RemotingCommand]] | None = None
         self._gone = asyncio.Event()
@@ -179,7 +181,9 @@ class ForwardLink:
         self._connection.send([question])
         try:
             async with asyncio.timeout(AWAIT_TIMEOUT_MS / 1000):
-                return (await answer).code in SERVES
+                code = (await answer).code
+                self.is_ours = code == ResponseCode.SUCCESS
+                return code in SERVES
         except TimeoutError:
             return False
 

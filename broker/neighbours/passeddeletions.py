@@ -3,15 +3,18 @@
 Java's mqadmin deletes the retry and dead-letter topics of a group at every replica, in any order, and stops at the first that
 refuses; masters alone know what stays deleted.
 
-Invariant: a deletion is passed on once, and says so, for two brokers may take each other for the master."""
+Invariant: a deletion is passed on once, and says so, for two brokers may take each other for the master. None is that may have
+waited while this process stood still: the topic may have been made again since."""
 
 from __future__ import annotations
 
 import inspect
 
+from broker.clients.refusals import REJECTED
+from broker.neighbours.naps import Naps
 from broker.role.membership import Membership
 from remoting.client import RemotingClient
-from remoting.codes import RequestCode
+from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.errors import RemotingError
 from remoting.peer import Peer
@@ -26,9 +29,10 @@ PASSED_ON = "passedOn"
 class PassedDeletions:
     """Of one broker; `client` reaches its master."""
 
-    def __init__(self, membership: Membership, client: RemotingClient) -> None:
+    def __init__(self, membership: Membership, client: RemotingClient, naps: Naps) -> None:
         self._membership = membership
         self._client = client
+        self._naps = naps
 
     def guard(self, router: Router) -> None:
         """From now on deletions in `router` pass here first."""
@@ -37,15 +41,17 @@ class PassedDeletions:
 
     def _passing(self, carry_out: Handler) -> Handler:
         async def delete(peer: Peer, command: RemotingCommand) -> RemotingCommand | None:
-            return await self._of_master(command) or await _answer(carry_out, peer, command)
+            return await self._of_master(peer, command) or await _answer(carry_out, peer, command)
 
         return delete
 
-    async def _of_master(self, command: RemotingCommand) -> RemotingCommand | None:
+    async def _of_master(self, peer: Peer, command: RemotingCommand) -> RemotingCommand | None:
         """What the master says of it; None where it is not to be asked, or does not answer."""
         master = self._membership.master_address
         if master is None or PASSED_ON in command.ext:
             return None
+        if self._naps.is_late(peer):
+            return command.reply(ResponseCode.SYSTEM_BUSY, REJECTED)
         passed = RemotingCommand.request(command.code, {**command.ext, PASSED_ON: "true"}, command.body)
         try:
             reply = await self._client.call(master, passed, TIMEOUT_MS)

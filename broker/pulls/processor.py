@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from broker.clients.refusals import REJECTED, Refused
 from broker.clients.renewal import SubscriptionRenewal
+from broker.clients.requesters import is_passed_on
 from broker.clients.unserved import Unserved
 from broker.metrics.latencies import Call, Latencies
 from broker.metrics.totals import Totals
@@ -160,11 +161,12 @@ class PullProcessor:
             self._unserved.refused(peer, command, refused)
             return refused.reply_to(command)
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
-        moved_to = self._offsets.pulled(group, topic, queue_id, header.queue_offset)
+        queue, passed_on = (group, topic, queue_id), is_passed_on(peer)
+        moved_to = self._offsets.pulled(*queue, header.queue_offset, is_passed_on=passed_on)
         if moved_to is not None:
             return self._moved(command, topic, queue_id, moved_to)
         if header.sys_flag & SYS_FLAG_COMMIT_OFFSET:
-            self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+            self._offsets.commit(*queue, header.commit_offset, is_passed_on=passed_on)
         place = request.topic, request.queue_id, request.offset, request.count_max
         if not self._store.is_at_hand(*place):
             return self._bring_and_answer(peer, request)
@@ -249,7 +251,10 @@ class PullProcessor:
             for pull in self._held.waiting((topic, queue_id), ALL_OFFSETS):
                 request = pull.request
                 if request.group == group and self._held.holds(pull):
-                    offset = self._offsets.pulled(group, topic, queue_id, request.offset)
+                    passed_on = is_passed_on(pull.peer)
+                    offset = self._offsets.pulled(
+                        group, topic, queue_id, request.offset, is_passed_on=passed_on
+                    )
                     if offset is not None and self._held.release(pull):
                         answer = self._moved(request.command, topic, queue_id, offset)
                         self._observe(request, answer.code)

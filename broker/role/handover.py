@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 
 from broker.admin.agreement import host_of
-from broker.clients.requesters import Requesters
+from broker.clients.requesters import Requesters, note_passes_on
 from broker.neighbours.forwarding import Forwarding
 from broker.role.membership import Membership
 from broker.sends.writegate import Answering
@@ -89,6 +89,7 @@ class HandOverRequests:
 
     async def _await_master(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         header = AwaitMasterHeader.from_ext(command.ext)
+        note_passes_on(peer)
 
         def leads() -> bool:
             return self._membership.accepts_sends and self._membership.master_epoch >= header.master_epoch

@@ -14,6 +14,7 @@ import orjson
 
 from broker.tables.offsetlimits import Key
 from broker.tables.offsetresets import OffsetResets
+from broker.tables.saidhere import SaidHere
 from remoting.bodies.offsets import ConsumerOffsetWrapper
 
 CONSUMER_OFFSETS_FILE = "config/consumerOffset.json"
@@ -24,6 +25,7 @@ OwnOffsets = dict[str, dict[int, int]]
 """As in the table, of that group alone."""
 BYTES_MAX = 12 << 20
 """Of the table as it is copied (43), about. Groups that nobody has are made up faster than any broker can copy them."""
+NONE: dict[int, int] = {}
 QUEUE_BYTES = 16
 """Of a queue's id and offset, about."""
 NO_ROOM = (
@@ -38,6 +40,7 @@ class ConsumerOffsets:
     def __init__(self, resets: OffsetResets | None = None) -> None:
         self._wrapper = ConsumerOffsetWrapper()
         self.resets = resets if resets is not None else OffsetResets()
+        self.said_here = SaidHere()
         self._doubtful = False  # somebody may have deleted what stands here
         self._bytes = 0
         self.commits = 0
@@ -47,10 +50,18 @@ class ConsumerOffsets:
         self._given_rests_on = 0
         self._all_is_given = True
 
-    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
-        """`group` goes on at `offset`, unless it was moved and does not know yet. Nobody commits for the broker itself. False
-        where there is no room for it."""
+    def commit(
+        self, group: str, topic: str, queue_id: int, offset: int, *, is_passed_on: bool = False
+    ) -> bool:
+        """`group` goes on at `offset`, unless it was moved and does not know yet, or a former master passes that on and it may
+        be older than what was said here. Nobody commits for the broker itself. False where there is no room for it."""
         if group == TRANSACTIONS_GROUP or self.resets.refuses(group, topic, queue_id, offset):
+            return True
+        if offset < (self._wrapper.offset_table.get(f"{topic}{SEPARATOR}{group}", NONE).get(queue_id, 0)):
+            if is_passed_on:
+                return True
+            self.said_here.moved((group, topic, queue_id))
+        if is_passed_on and self.said_here.covers(group, topic, queue_id):
             return True
         if not self.has_room_for([(group, topic, queue_id)]):
             return False
@@ -85,14 +96,21 @@ class ConsumerOffsets:
         """An administrator moves groups to these offsets."""
         self.moved(moves)
         self.resets.put(moves)
+        for key in moves:
+            self.said_here.moved(key)
 
     def moved(self, moves: Mapping[Key, int]) -> None:
         """The master's groups were moved to these offsets."""
         for key, offset in moves.items():
             self._put(*key, offset)
 
-    def pulled(self, group: str, topic: str, queue_id: int, offset: int) -> int | None:
-        """Where `group`, which pulls at `offset`, is to go on instead; None where it may go on."""
+    def pulled(
+        self, group: str, topic: str, queue_id: int, offset: int, *, is_passed_on: bool = False
+    ) -> int | None:
+        """Where `group`, which pulls at `offset`, is to go on instead; None where it may go on. A pull that a former master
+        passes on proves nothing: its client may have asked elsewhere since."""
+        if is_passed_on:
+            return self.resets.instead(group, topic, queue_id, offset)
         return self.resets.pulled(group, topic, queue_id, offset)
 
     def _put(self, group: str, topic: str, queue_id: int, offset: int) -> None:
@@ -150,11 +168,13 @@ class ConsumerOffsets:
     def remove_group(self, group: str) -> int:
         """Forget a group in all topics; in how many it stood."""
         suffix = SEPARATOR + group
+        self.said_here.group_removed(group)
         return self._remove([key for key in self._wrapper.offset_table if key.endswith(suffix)])
 
     def remove_topic(self, topic: str) -> int:
         """Forget a topic in all groups; in how many it stood."""
         prefix = topic + SEPARATOR
+        self.said_here.topic_removed(topic)
         return self._remove([key for key in self._wrapper.offset_table if key.startswith(prefix)])
 
     def _remove(self, keys: list[str]) -> int:

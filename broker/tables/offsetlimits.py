@@ -57,6 +57,10 @@ class OffsetLimits:
         self._told[key] = told + 1
         return limit
 
+    def instead(self, key: Key, offset: int) -> int | None:
+        """As `pulled`, of a pull whose answer may come to nobody."""
+        return self._limits[key] if self.forbids(key, offset) else None
+
     def lift(self, key: Key) -> None:
         """The group knows where it is."""
         if self._limits.pop(key, None) is not None:

@@ -80,6 +80,13 @@ class OffsetResets:
         reset.told += 1
         return reset.offset
 
+    def instead(self, group: str, topic: str, queue_id: int, offset: int) -> int | None:
+        """As `pulled`, of a pull whose answer may come to nobody: it does not count as heard."""
+        moved_to = self.find(group, topic, queue_id)
+        if moved_to is None:
+            return self.limits.instead((group, topic, queue_id), offset)
+        return None if moved_to == offset else moved_to
+
     def went_on(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
         """Under the master the group is at `offsets`, by queue."""
         for queue_id, offset in offsets.items():

@@ -37,6 +37,8 @@ class Lock:
     """Later grants have higher ones."""
     agreed: bool = False
     """Whether whoever may be master next knows the holder."""
+    said_here: bool = False
+    """Whether its holder asked this master itself for it since this broker leads."""
 
 
 class QueueLocks:
@@ -54,19 +56,28 @@ class QueueLocks:
         self.newest = 0
         """The number of the last lock that was granted here."""
         self._forgot_ms = clock.monotonic_ms()
+        self._given_up: dict[Key, str] = {}
+        """Who gave it up last, at this master itself since this broker leads, where nobody locked it since."""
 
-    def lock(self, group: str, queues: Iterable[Queue], client_id: str) -> list[Queue]:
-        """`client_id` wants `queues`, or renews its locks; those of them that it holds now."""
+    def lock(
+        self, group: str, queues: Iterable[Queue], client_id: str, *, is_passed_on: bool = False
+    ) -> list[Queue]:
+        """`client_id` wants `queues`, or renews its locks; those of them that it holds now. What a former master passes on
+        locks nothing that this client gave up here: it may be older."""
         now_ms = self._clock.monotonic_ms()
         held, changed = [], self._forget_what_is_over(now_ms)
         for queue in queues:
             lock = self._locks.get((group, queue))
             if lock is not None and lock.client_id == client_id:
                 lock.renewed_ms = now_ms
+                lock.said_here = lock.said_here or not is_passed_on
+            elif is_passed_on and self._given_up.get((group, queue)) == client_id:
+                continue
             elif _is_over(lock, now_ms) if lock is not None else self._has_room:
                 self.newest += 1
                 self._drop((group, queue))
-                self._put((group, queue), Lock(client_id, now_ms, self.newest))
+                self._put((group, queue), Lock(client_id, now_ms, self.newest, said_here=not is_passed_on))
+                self._given_up.pop((group, queue), None)
                 self.on_row((group, queue))
                 changed = True
             else:
@@ -76,10 +87,20 @@ class QueueLocks:
             self._on_change()
         return held
 
-    def unlock(self, group: str, queues: Iterable[Queue], client_id: str) -> None:
-        """`client_id` gives up what it holds of `queues`."""
-        given_up = [(group, queue) for queue in queues if self._is_held(group, queue, client_id)]
+    def unlock(
+        self, group: str, queues: Iterable[Queue], client_id: str, *, is_passed_on: bool = False
+    ) -> None:
+        """`client_id` gives up what it holds of `queues`. What a former master passes on gives up nothing that this client
+        asked for here: it may be older."""
+        given_up = [
+            (group, queue)
+            for queue in queues
+            if self._is_held(group, queue, client_id)
+            and not (is_passed_on and self._locks[group, queue].said_here)
+        ]
         for key in given_up:
+            if not is_passed_on and len(self._given_up) < LOCKS_MAX:
+                self._given_up[key] = client_id
             self._drop(key)
             self.on_row(key)
         if given_up:
@@ -102,6 +123,12 @@ class QueueLocks:
         for queue in held:
             self._locks[group, queue].agreed = True
         return held
+
+    def begin(self) -> None:
+        """This broker was no master until now: nothing was said to it yet."""
+        self._given_up = {}
+        for lock in self._locks.values():
+            lock.said_here = False
 
     def led(self) -> None:
         """A role was taken: nobody has renewed anything here yet, and who is in the set with a master may be another now."""
@@ -173,6 +200,7 @@ class QueueLocks:
         if now_ms < self._forgot_ms + LEASE_MS:
             return False
         self._forgot_ms = now_ms
+        self._given_up = {}
         over = [key for key, lock in self._locks.items() if _is_over(lock, now_ms)]
         for key in over:
             self._drop(key)

@@ -168,6 +168,7 @@ class Tables:
         """Of a Raft group's, where it is kept."""
         self._saved_stamp = SavedTable(files, STAMP_FILE, self.stamp.encode, self.stamp.decode)
         self._is_stamped = stamped
+        self._leads = False
         self._in_pair = in_pair
         self._facts_of_ours = (self._saved_queue_ends, self._saved_locks)
         """Which upstream's brokers do not know, but for deletions, which are saved last."""
@@ -213,6 +214,10 @@ class Tables:
 
     def role_taken(self, master_epoch: int, *, leads: bool) -> None:
         """What is here is what this broker says under that epoch from now on, if it leads."""
+        if not (leads and self._leads):
+            self.locks.begin()
+            self.offsets.said_here.begin()
+        self._leads = leads
         self.stamp.leads_no_more()  # first: the next version is of another term
         self._leads = leads
         if leads:

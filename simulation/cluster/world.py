@@ -45,6 +45,7 @@ from simulation.cluster import (  # noqa: F401  their bugs join the others
     movebugs,
     retentionbugs,
     sealbugs,
+    stalebugs,
     strangerbugs,
     transactionbugs,
 )

@@ -52,6 +52,11 @@ FOUND_BY_UNIT = {
     "::test_after_power_was_lost_everywhere_nobody_passes_over_what_is_sent_then",
     "floods-hold-the-loop": "remoting/test_turns.py"
     "::test_a_flood_is_handled_a_slice_a_turn_and_is_not_read_meanwhile",
+    "stale-unlock-forwarded": "broker/test_stale_requests.py"
+    "::test_an_unlock_that_is_passed_on_takes_no_lock_that_the_successor_gave",
+    "stale-commit-forwarded": "broker/test_stale_requests.py::test_a_commit_that_is_passed_on_brings_no_group_back",
+    "passed-on-after-a-nap": "broker/test_stale_requests.py"
+    "::test_what_waited_while_a_former_master_stood_still_is_not_passed_on",
     "left-links-stay": "broker/test_forwarding.py"
     "::test_a_link_that_was_left_ends_though_the_host_at_its_end_lost_power",
     "late-grant-taken": "broker/test_membership.py::test_what_was_granted_to_the_process_before_is_not_taken",

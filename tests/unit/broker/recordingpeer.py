@@ -20,6 +20,7 @@ class RecordingPeer:
         self.active_at_ms = 0
         self.closed = False
         self.number = 0
+        self.behind_since_ms: int | None = None
         self.writes: list[list[RemotingCommand]] = []
         self.close_callbacks: list[Callable[[Any], None]] = []
 

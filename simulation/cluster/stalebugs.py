@@ -1,0 +1,36 @@
+"""Bugs of what a former master passes on, planted as those of simulation.cluster.bugs are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from broker.neighbours.naps import Naps
+from broker.tables.consumeroffsets import ConsumerOffsets
+from broker.tables.queuelocks import Queue, QueueLocks
+from remoting.peer import Peer
+from simulation.cluster.bugs import bug
+
+unlock, commit = QueueLocks.unlock, ConsumerOffsets.commit
+
+
+@bug("stale-unlock-forwarded", QueueLocks, "unlock")
+def whenever_it_was_said(
+    self: QueueLocks, group: str, queues: Iterable[Queue], client_id: str, *, is_passed_on: bool = False
+) -> None:
+    """A lock is given up by what a former master passes on, though its holder asked for it since."""
+    unlock(self, group, queues, client_id)
+
+
+@bug("stale-unlock-forwarded", Naps, "is_late")
+@bug("passed-on-after-a-nap", Naps, "is_late")
+def never(self: Naps, peer: Peer) -> bool:
+    """What waited in the socket of a master that stood still is passed on to its successor."""
+    return False
+
+
+@bug("stale-commit-forwarded", ConsumerOffsets, "commit")
+def at_any_time(
+    self: ConsumerOffsets, group: str, topic: str, queue_id: int, offset: int, *, is_passed_on: bool = False
+) -> bool:
+    """A commit that a former master passes on counts as any other."""
+    return commit(self, group, topic, queue_id, offset)
