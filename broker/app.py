@@ -48,6 +48,7 @@ from broker.role.memorymark import KeptMemoryMark
 from broker.role.replicatable import ReplicaTable
 from broker.role.resync import Resync
 from broker.role.roomforboth import RoomForBoth
+from broker.role.startnumber import KeptStartNumber
 from broker.role.storeaside import StoreAside, entries
 from broker.role.switch import RoleSwitch
 from broker.settings.broker import BrokerSettings
@@ -109,6 +110,10 @@ class BrokerApp:
         self.memory_mark = KeptMemoryMark(
             runtime.files, runtime.boot_id, acks_flushed=settings.all_flush_in_sync_state_set
         )
+        self._start_number = KeptStartNumber(runtime.files)
+        self._level_epoch: int | None = (
+            None  # in which the log was level with a master's, which is not noted yet
+        )
         self._fitness = Fitness(settings.yield_after)
         self.acknowledgement, delivered = acknowledgements(membership, settings, store, ha)
         self.requests = requests = Requests(
@@ -147,8 +152,9 @@ class BrokerApp:
         )
         controllers = ControllerClient(neighbours.client, settings.controllers)
         calls = ControllerCalls(
-            membership, settings, store, ha, self.memory_mark, self._fitness, clock, clock.now_ms()
-        )
+            membership, settings, store, ha, self.memory_mark, self._fitness, clock,
+            self._start_number, incarnation=clock.now_ms(),
+        )  # fmt: skip
         self._manager = manager = ReplicasManager(
             membership,
             switch,
@@ -159,6 +165,7 @@ class BrokerApp:
             calls=calls,
             controllers=controllers,
             clock=clock,
+            on_set_back=self._set_back,
             on_fatal=self._fatal,
         )
         self._cleaner = cleaner = Cleaner(
@@ -369,8 +376,21 @@ class BrokerApp:
             self.tables.log_trimmed()
 
     def _is_level(self) -> None:
-        if self.memory_mark.may_lack:
-            self._tasks.start(self.memory_mark.level(), name="memory mark")
+        self._level_epoch = self.ha.epoch
+        self._note_level()
+
+    def _note_level(self) -> None:
+        """A disk that was set back needs its master's tables, too."""
+        if not self.memory_mark.may_lack or self._level_epoch != self.ha.epoch:
+            return
+        if (
+            self.memory_mark.was_set_back
+            and self.membership.is_slave
+            and not self._neighbours.facts.is_copied
+        ):
+            return
+        self._level_epoch = None
+        self._tasks.start(self.memory_mark.level(), name="memory mark")
 
     # -- what a start consists of
 
@@ -379,6 +399,23 @@ class BrokerApp:
             return
         self.membership.restore(await self._who_we_are(), self.ha.epoch)
         await self.memory_mark.open()
+        await self._start_number.open()
+
+    async def _set_back(self, known: int) -> None:
+        number = self._start_number.number
+        await self.memory_mark.set_back()
+        await self._start_number.draw(above=known)
+        logger.error(
+            "disk set back",
+            extra=fields(
+                start_number=number,
+                known=known,
+                log_end=self.store.max_offset(),
+                hint="controllers heard a later start number of this broker: its disk is an earlier image of itself, or a "
+                "copy; it is not elected by itself before it has caught up with a master. If its newest disk is at hand, "
+                "stop it and start it with that one",
+            ),
+        )
 
     async def _who_we_are(self) -> Identity | TemporaryIdentity | None:
         """The epochs of a log that is gone are forgotten, unless its id is still held."""
@@ -398,6 +435,8 @@ class BrokerApp:
         tasks.start(self._sweep(), name="sweep")
         tasks.start(self._cleaner.run(), name="retention")
         tasks.start(self._resync.run(), name="store aside")
+        if self.settings.under_controllers:
+            tasks.start(self._start_number.run(), name="start number")
         if self._repair is not None:
             tasks.start(self._repair.run(), name="record repair")
 
@@ -407,6 +446,7 @@ class BrokerApp:
             await asyncio.sleep(SWEEP_MS / 1000)
             now_ms = self._clock.monotonic_ms()
             self.requests.sweep(now_ms)
+            self._note_level()
             self._fitness.note(Trouble.DISK, not self.store.takes_messages(), now_ms)
             self._fitness.note(Trouble.ROT, bool(self.store.soundness.damages), now_ms)
             self._fitness.note(Trouble.READ, self.store.dispatch_waits, now_ms)

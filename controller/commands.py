@@ -9,6 +9,7 @@ empty. Checks stand in upstream's order, so the code of a refusal is upstream's.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from controller.decision import Decision
 from controller.eligibility import UPSTREAM, after_alter
@@ -20,9 +21,9 @@ from controller.events import (
     Event,
     UpdateBrokerAddress,
 )
-from controller.heartbeats import Liveness
+from controller.heartbeats import BrokerKey, Liveness
 from controller.reasons import BROKER_RESTARTED
-from controller.state import FIRST_BROKER_ID, Replicas, ReplicasState, SyncState
+from controller.state import FIRST_BROKER_ID, Replica, Replicas, ReplicasState, SyncState
 from remoting.bodies.replicas import BrokerReplicasInfo, ReplicaIdentity, ReplicasInfo, SyncStateSet
 from remoting.codes import ResponseCode
 from remoting.headers.controller import (
@@ -38,6 +39,16 @@ BROKER_ID_MAX = 2**63 - 1
 SETS_MAX, MEMBERS_MAX = 10_000, 1_000
 """Broker sets that controllers know, and ids granted in one: each stays in snapshots and in memory, also when nobody comes for
 it, until an administrator cleans it (cleanBrokerMetadata)."""
+
+
+class Process(NamedTuple):
+    """Which process of a broker speaks: the number of its start and its incarnation; 0 where the broker does not say them."""
+
+    start_number: int = 0
+    incarnation: int = 0
+
+
+NOT_SAID = Process()
 
 
 def alter_sync_state_set(
@@ -182,6 +193,7 @@ def register_broker(
     broker_id: int,
     address: str,
     check_code: str | None = None,
+    process: Process = NOT_SAID,
     is_late: bool = False,
 ) -> Decision:
     """1003: a broker that has just started says where it listens, and learns who is master. One that says with which
@@ -190,7 +202,8 @@ def register_broker(
     A master that registers has been restarted, perhaps with a shorter log than it had: it must not go on
     under its old epoch, whose bytes others may hold beyond its end. So it is deposed, and an election (it
     may win) follows. A request that `is_late` changes nothing: its sender, or who has its store now, has been heard over a
-    newer connection, perhaps from another address."""
+    newer connection, perhaps from another address. Who comes with an old start number, or as a second process of one
+    broker, is refused (`why_not_this_process`)."""
     header = RegisterBrokerToControllerResponseHeader(cluster_name, broker_name)
     unregistered = ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
     known = state.known(broker_name)
@@ -206,8 +219,19 @@ def register_broker(
         why = f"a brokerAddress has {NAME_CHARS_MAX} characters at most"
         return Decision(ResponseCode.SYSTEM_ERROR, why, header)
     events: list[Event] = []
-    if replicas.by_id[broker_id].address != address and not is_late:
-        events.append(UpdateBrokerAddress(replicas.cluster_name, broker_name, broker_id, address))
+    replica = replicas.by_id[broker_id]
+    if not is_late:
+        key = (replicas.cluster_name, broker_name, broker_id)
+        refusal = why_not_this_process(replica, live, key, address, process)
+        if refusal is not None:
+            header.known_start_number = refusal.known_start_number
+            header.other_address = refusal.other_address
+            return Decision(refusal.code, refusal.why, header)
+        number = max(process.start_number, replica.start_number)
+        incarnation = process.incarnation if process.start_number else 0
+        if (replica.address, replica.start_number, replica.incarnation) != (address, number, incarnation):
+            names = replicas.cluster_name, broker_name
+            events.append(UpdateBrokerAddress(*names, broker_id, address, number, incarnation))
     master_id = sync_state.master_id
     if broker_id == master_id and not is_late:
         events.append(ElectMaster(broker_name, None))
@@ -218,6 +242,49 @@ def register_broker(
         header.sync_state_set_epoch = sync_state.set_epoch
     body = SyncStateSet(sync_state.members, sync_state.set_epoch).encode()
     return Decision(header=header, body=body, events=tuple(events), reason=BROKER_RESTARTED)
+
+
+class Refusal(NamedTuple):
+    """Why a process does not count as its broker. With a `known_start_number` it may register again once it has noted that its
+    disk was set back; `other_address` is where the broker lives."""
+
+    code: ResponseCode
+    why: str
+    known_start_number: int | None = None
+    other_address: str | None = None
+
+
+def why_not_this_process(
+    replica: Replica, live: Liveness, key: BrokerKey, address: str, process: Process
+) -> Refusal | None:
+    """Why `process`, which listens at `address`, does not count as the registered broker `key`; None when it does, and of a
+    broker that does not say its start number. Each start of a disk draws a number above all before it: one that comes with
+    a number that was heard before is of an earlier image of the disk, or of a copy. Of two that live the registered one
+    counts."""
+    number, incarnation = process
+    if not number or incarnation == replica.incarnation:
+        return None
+    known = max(replica.start_number, live.start_number(key))
+    if live.is_alive(key) and (number <= known or address != replica.address):
+        return Refusal(
+            ResponseCode.CONTROLLER_BROKER_ID_INVALID,
+            f"broker {key[2]} of {key[1]} lives at {replica.address}, and the store at {address} is a copy of its store: stop "
+            f"the broker at {address} and empty its store, so that it joins with an id of its own",
+            other_address=replica.address,
+        )
+    if number <= known:
+        return Refusal(
+            ResponseCode.CONTROLLER_INVALID_REQUEST,
+            f"broker {key[2]} of {key[1]} comes with start number {number}, and {known} was heard: its disk was set back",
+            known,
+        )
+    return None
+
+
+def is_another_process(replica: Replica, address: str | None, incarnation: int) -> bool:
+    """Whether who says this of itself is not the process that registered last as this replica."""
+    says = incarnation and replica.incarnation
+    return bool(says and incarnation != replica.incarnation) or address not in (None, replica.address)
 
 
 def _why_unknown(replicas: Replicas, broker_name: str, broker_id: int, check_code: str | None) -> str | None:
@@ -244,12 +311,20 @@ def of_another_cluster(replicas: Replicas, broker_name: str, cluster_name: str) 
 
 
 def replica_info(
-    state: ReplicasState, *, broker_name: str, asked_by: int | None = None, check_code: str | None = None
+    state: ReplicasState,
+    *,
+    broker_name: str,
+    asked_by: int | None = None,
+    check_code: str | None = None,
+    address: str | None = None,
+    incarnation: int = 0,
+    other_address: str | None = None,
 ) -> Decision:
     """1004: master and SyncStateSet as recorded, whoever lives. A broker that says its id, and with which `check_code` it was
     granted, is told when it is not registered (any more): that it may come again where this very set had let it in, else that
-    there is no set of its own. A set that was made anew counts its epochs from 1 again, so a log of the one before is taken
-    for a copy of the new one's where epochs agree."""
+    there is no set of its own. So is one that is not the process which registered last: it must come again, and is let in once
+    that one is gone. The registered one hears at which `other_address` another one asks. A set that was made anew counts its
+    epochs from 1 again, so a log of the one before is taken for a copy of the new one's where epochs agree."""
     known = state.known(broker_name)
     if known is None:
         return Decision(ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST, "Broker metadata is not existed")
@@ -264,8 +339,17 @@ def replica_info(
                 f"{why}; nothing tells that its store is of this set, which may have been made anew since: stop it and "
                 "empty its store, and it joins with an id of its own",
             )
+        replica = replicas.by_id[asked_by]
+        if is_another_process(replica, address, incarnation):
+            header = GetReplicaInfoResponseHeader(
+                master_epoch=sync_state.master_epoch, other_address=replica.address
+            )
+            why = f"another process of broker {asked_by}, at {replica.address}, has registered since"
+            return Decision(ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED, why, header)
     master_id = sync_state.master_id
-    header = GetReplicaInfoResponseHeader(master_id, address_of(replicas, master_id), sync_state.master_epoch)
+    header = GetReplicaInfoResponseHeader(
+        master_id, address_of(replicas, master_id), sync_state.master_epoch, other_address
+    )
     return Decision(header=header, body=SyncStateSet(sync_state.members, sync_state.set_epoch).encode())
 
 

@@ -3,12 +3,13 @@
 Invariant: a master is deposed only for a designated successor, or because it is known to be gone; a request
 alone never leaves a set without a master. The elected broker is registered, alive, no learner, and stood in the
 SyncStateSet or was eligible beside it, unless unclean election is on; nobody is elected by himself whose log may lack
-what the set confirmed while one that may have it can still come. A set without a master spends no epoch until one
+what the set confirmed while one that may have it can still come; while a disk that was set back may be the last of them, its
+newer image may. A set without a master spends no epoch until one
 can be elected. Pure."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from controller.commands import address_of
 from controller.decision import Decision
@@ -57,9 +58,9 @@ def elect_master(
             why = "this controller leads only now, and has not heard yet of all that live how they are: try again in a moment"
         else:
             why = (
-                f"broker {broker_id} may lack what was acknowledged, for its machine went down or a sync of its log failed, "
-                f"while {sorted(better)} lives and lacks nothing: let {broker_id} catch up with a master first, or elect "
-                "another; to lose what it lacks, stop those, or set enableElectUncleanMaster=true"
+                f"broker {broker_id} may lack what was acknowledged, for its machine went down, a sync failed, or its "
+                f"disk was set back, while {sorted(better)} lives and lacks nothing: let {broker_id} catch up with a master "
+                "first, or elect another; to lose what it lacks, stop those, or set enableElectUncleanMaster=true"
             )
         return Decision(ResponseCode.CONTROLLER_ELECT_MASTER_FAILED, why)
     if broker_id == NOBODY and not designate:
@@ -98,11 +99,14 @@ def replace_lost_master(
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """Why a set has no master though brokers of it live. `may_lack`: who lives and may be elected, but may lack what the
-    `missing` held, broker id -> end of its log in bytes; `best`: whom the rules prefer of those, if there is one."""
+    `missing` held, broker id -> end of its log in bytes; `best`: whom the rules prefer of those, if there is one. `set_back`:
+    those of them whose newer disks are missing; `outside`: who lives and may not be elected, as `may_lack`."""
 
     may_lack: dict[int, int]
     missing: frozenset[int]
     best: int | None
+    set_back: frozenset[int] = frozenset()
+    outside: dict[int, int] = field(default_factory=dict)
 
 
 def waiting(state: ReplicasState, live: Liveness, *, broker_name: str) -> Waiting | None:
@@ -116,10 +120,16 @@ def waiting(state: ReplicasState, live: Liveness, *, broker_name: str) -> Waitin
     if not reports or _whole(broker_name, replicas, sync_state, live):
         return None
     living = sorted(_electable(sync_state, reports) & reports.keys())
+    set_back = frozenset(
+        each for each in living if _is_set_back(broker_name, replicas, live, each, reports[each])
+    )
+    outside = sorted(reports.keys() - living) if set_back else []
     return Waiting(
         {broker_id: reports[broker_id].max_offset for broker_id in living},
         (sync_state.members | sync_state.eligible) - reports.keys(),
         elect(living, reports, old_master=None),
+        set_back,
+        {broker_id: reports[broker_id].max_offset for broker_id in outside},
     )
 
 
@@ -209,6 +219,14 @@ def _may_lack(
     return report.may_lack or (replicas.cluster_name, broker_name, broker_id) in live.lacking
 
 
+def _is_set_back(
+    broker_name: str, replicas: Replicas, live: Liveness, broker_id: int, report: LiveReport
+) -> bool:
+    """It says so, or its log is shorter than it said before and it knows no reason: a newer disk may be somewhere."""
+    key = (replicas.cluster_name, broker_name, broker_id)
+    return report.set_back or (key in live.lacking and not report.may_lack and live.start_number(key) > 0)
+
+
 def _better(
     broker_name: str, replicas: Replicas, sync_state: SyncState, live: Liveness, broker_id: int
 ) -> frozenset[int]:
@@ -236,8 +254,8 @@ def _choose(
     that lacks nothing known, one that can lead now before one whose log is damaged, and that one before one that says it
     cannot; and only then, if unclean election is on,
     of all; else, once nobody better can come, of a set whose electable brokers all live and all lack something, but never an
-    empty log. Whoever is less than whole and fit is elected only when all of the electable that live have told a new leader
-    how they are."""
+    empty log, nor where a disk was set back, whose newer image may come. Whoever is less than whole and fit is elected only
+    when all of the electable that live have told a new leader how they are."""
     everyone = frozenset(replicas.by_id)
     if designated is not None:
         reports = _reports(broker_name, replicas, live)
@@ -248,7 +266,12 @@ def _choose(
     reports = _told(broker_name, replicas, live)
     electable = _electable(sync_state, reports)
     rest = everyone if unclean else frozenset()
-    if not unclean and sync_state.members | sync_state.eligible <= reports.keys():
+    all_came = sync_state.members | sync_state.eligible <= reports.keys()
+    if (
+        not unclean
+        and all_came
+        and not any(_is_set_back(broker_name, replicas, live, each, reports[each]) for each in electable)
+    ):
         rest = frozenset(
             broker_id
             for broker_id in electable

@@ -24,6 +24,8 @@ class LiveReport:
     is_learner: bool = False
     could_lead: bool = False
     """Though it says why it should not: its log is damaged here and there, and it takes messages."""
+    set_back: bool = False
+    """Its disk was set back to an earlier image, and a newer one may hold more; it says `may_lack` then, too."""
 
 
 def elect(

@@ -57,12 +57,15 @@ class CleanBrokerData(Body):
 
 @dataclass(frozen=True, slots=True)
 class UpdateBrokerAddress(Body):
-    """Broker `broker_id` now listens at `address`."""
+    """Broker `broker_id` now listens at `address`. Upstream passes over the rest: the number of its start, and which process
+    that is; 0 where the broker does not say."""
 
     cluster_name: str
     broker_name: str
     broker_id: I64
     address: str = wire("brokerAddress")
+    start_number: I64 = wire("brokerStartNumber", default=0)
+    incarnation: I64 = wire("brokerIncarnation", default=0)
 
 
 Event = AlterSyncStateSet | ApplyBrokerId | ElectMaster | CleanBrokerData | UpdateBrokerAddress
@@ -78,7 +81,7 @@ EVENT_ID: dict[type[Event], tuple[int, str]] = {
 """Event -> (id in the first two bytes, redundant member `eventType`)."""
 KINDS = {event_id: kind for kind, (event_id, _) in EVENT_ID.items()}
 ELECTED = "newMasterElected"  # says again whether there is a newMasterBrokerId
-ELIGIBLE = "eligibleReplicas"
+OURS = "eligibleReplicas", "brokerStartNumber", "brokerIncarnation"
 
 
 def encode(event: Event) -> bytes:
@@ -87,8 +90,9 @@ def encode(event: Event) -> bytes:
     members = event.to_json() | {"eventType": event_type}
     if isinstance(event, ElectMaster):
         members[ELECTED] = event.master_id is not None
-    if not members.get(ELIGIBLE):
-        members.pop(ELIGIBLE, None)  # without them an event has upstream's bytes
+    for name in OURS:
+        if not members.get(name):
+            members.pop(name, None)  # without them an event has upstream's bytes
     return event_id.to_bytes(2, "big") + _json({key: members[key] for key in sorted(members)}).encode()
 
 

@@ -9,7 +9,7 @@ clocks are set back, and requests are sent twice. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from controller.electpolicy import LiveReport
@@ -131,6 +131,15 @@ class Heartbeats:
         spoken = self._spoken.get(key, {})
         return 0 < max((said for said, over in spoken.items() if over > connection), default=0) < incarnation
 
+    def begins(self, key: BrokerKey, connection: int, now_ms: int) -> None:
+        """A new process of the broker registered over `connection`, by a start number above all that were said: nobody else
+        speaks for it any more."""
+        self._spoken.pop(key, None)
+        entry = self._entries.get(key)
+        if entry is not None and entry.connection != connection and entry.open:
+            entry.open = False
+            entry.closed_ms = now_ms
+
     def unfit(self, key: BrokerKey) -> str:
         """Why it last said that it could not lead."""
         entry = self._entries.get(key)
@@ -167,10 +176,16 @@ class Heartbeats:
         if not others:
             del self._of_connection[entry.connection]
 
-    def at(self, now_ms: int, judging_since_ms: int, lacking: frozenset[BrokerKey] = frozenset()) -> Liveness:
-        """The table as one instant sees it; silence counts from `judging_since_ms` on. `lacking`: see
+    def at(
+        self,
+        now_ms: int,
+        judging_since_ms: int,
+        lacking: frozenset[BrokerKey] = frozenset(),
+        start_number: Callable[[BrokerKey], int] = lambda key: 0,
+    ) -> Liveness:
+        """The table as one instant sees it; silence counts from `judging_since_ms` on. `lacking`, `start_number`: see
         controller.holdings."""
-        return Liveness(self._entries, now_ms, judging_since_ms, lacking)
+        return Liveness(self._entries, now_ms, judging_since_ms, lacking, start_number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +202,8 @@ class Liveness:
     judging_since_ms: int
     lacking: frozenset[BrokerKey] = frozenset()
     """Whose logs are known to lack what their sets confirmed."""
+    start_number: Callable[[BrokerKey], int] = lambda key: 0
+    """The greatest that a broker has said in heartbeats."""
 
     def is_alive(self, key: BrokerKey) -> bool:
         entry = self.entries.get(key)

@@ -10,7 +10,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass, field
 
+from controller.commands import Process, Refusal, is_another_process, why_not_this_process
 from controller.electpolicy import LiveReport
 from controller.eligibility import UPSTREAM
 from controller.events import ApplyBrokerId, Event
@@ -20,9 +22,32 @@ from controller.holdings import Held, Holdings, Report
 from controller.state import ReplicasState, SyncState
 from mqruntime.clock import Clock
 from mqruntime.log import fields
-from remoting.headers.controller import BrokerHeartbeatHeader
+from mqruntime.repeatedfailure import RepeatedFailure
+from remoting.headers.controller import (
+    BrokerHeartbeatHeader,
+    GetReplicaInfoHeader,
+    RegisterBrokerToControllerHeader,
+)
 
 logger = logging.getLogger(__name__)
+
+
+DOUBLE_MS, SURELY_MS = 20_000, 2_000
+"""A second process of one broker asks again every few seconds."""
+
+
+@dataclass
+class _Double:
+    """A process that says that it is a broker which lives."""
+
+    first_ms: int
+    last_ms: int = 0
+    address: str = ""
+    is_told: bool = False
+    told: RepeatedFailure = field(default_factory=RepeatedFailure)
+
+    def __post_init__(self) -> None:
+        self.last_ms = self.first_ms
 
 
 class LiveBrokers:
@@ -40,11 +65,13 @@ class LiveBrokers:
         self.hearing = Hearing()
         self._judging_since_ms = 0
         self._awaited: dict[BrokerKey, list[asyncio.Event]] = {}
+        self._doubles: dict[BrokerKey, _Double] = {}
 
     def liveness(self) -> Liveness:
         """Who lives now."""
         now_ms = self._clock.monotonic_ms()
-        return self._heartbeats.at(now_ms, self._judging_since_ms, self._holdings.lacking)
+        holdings = self._holdings
+        return self._heartbeats.at(now_ms, self._judging_since_ms, holdings.lacking, holdings.start_number)
 
     def judge_from_now(self) -> None:
         """This controller begins to lead."""
@@ -64,14 +91,17 @@ class LiveBrokers:
         and has not noticed."""
         assert header.broker_id is not None
         key = self._key(header.broker_name, header.broker_id)
-        if key is None or key[0] != header.cluster_name or self._address(key) != header.broker_addr:
+        if key is None or key[0] != header.cluster_name or not self._is_registered(key, header):
             return
-        if self._heartbeats.of_former(key, connection, header.incarnation):
+        if not self._is_known(key, header) and self._heartbeats.of_former(
+            key, connection, header.incarnation
+        ):
             return
         known = self._state.known(header.broker_name)
         self.hearing.heard(header.heartbeat_timeout_mills, self._clock.monotonic_ms())
         member = known is not None and _held_all(known[1], header.broker_id)
-        held = Report(header.epoch, header.max_offset, header.confirm_offset)
+        confirmed = header.records_confirmed if header.start_number else header.confirm_offset
+        held = Report(header.epoch, header.max_offset, confirmed, header.start_number)
         lacks = self._holdings.heard(key, connection, held, member=member)
         if lacks is not None:
             _warn_of_lack(key, held, lacks)
@@ -84,18 +114,85 @@ class LiveBrokers:
             header.unfit_to_lead,
             header.async_learner,
             bool(header.could_lead),
+            bool(header.disk_set_back),
         )
         heartbeat = Heartbeat(header.broker_addr, header.heartbeat_timeout_mills, report)
         yields = bool(header.unfit_to_lead) and not self._heartbeats.unfit(key)
         if self._heartbeats.heard(key, connection, heartbeat, self._clock.monotonic_ms()):
             logger.info("broker alive", extra=fields(cluster=key[0], broker=key[1], id=key[2]))
-            if header.may_lack_acknowledged:
+            if header.disk_set_back:
+                _warn_of_old_disk(key, header.max_offset)
+            elif header.may_lack_acknowledged:
                 _warn_of_lost_memory(key, header.max_offset)
             self._on_change(key[1])
         elif yields:
             self._on_change(key[1])
         for came in self._awaited.get(key, ()):
             came.set()
+
+    def why_not_this_process(self, header: RegisterBrokerToControllerHeader) -> Refusal | None:
+        """Why who sent request 1003 does not count as the broker that it speaks for."""
+        key = self._key(header.broker_name, header.broker_id)
+        if key is None or header.register_check_code not in (None, self._state.check_code(key)):
+            return None
+        replica = self._state.replicas[key[1]].by_id[key[2]]
+        process = Process(header.start_number, header.incarnation)
+        refusal = why_not_this_process(replica, self.liveness(), key, header.broker_address, process)
+        if refusal is not None and refusal.other_address is not None:
+            self._note_double(key, header.broker_address)
+        return refusal
+
+    def begins(self, header: RegisterBrokerToControllerHeader, connection: int) -> bool:
+        """Whether request 1003, which is not refused, is of a new process by its start number, which is above all others:
+        what others said for this broker counts no longer, however late it comes."""
+        key = self._key(header.broker_name, header.broker_id)
+        if key is None or not header.start_number:
+            return False
+        if header.register_check_code not in (None, self._state.check_code(key)):
+            return False
+        if header.incarnation == self._state.replicas[key[1]].by_id[key[2]].incarnation:
+            return False
+        self._heartbeats.begins(key, connection, self._clock.monotonic_ms())
+        return True
+
+    def polled(self, header: GetReplicaInfoHeader) -> str | None:
+        """Request 1004 came. Where another process lately said that it is the broker which asks, as the registered one."""
+        key = None if header.broker_id is None else self._key(header.broker_name, header.broker_id)
+        if key is None or header.register_check_code not in (None, self._state.check_code(key)):
+            return None
+        replica = self._state.replicas[key[1]].by_id[key[2]]
+        if is_another_process(replica, header.broker_address, header.incarnation):
+            if self.liveness().is_alive(key):
+                self._note_double(key, header.broker_address or "")
+            return None
+        double = self._doubles.get(key)
+        lasts = double is not None and self._clock.monotonic_ms() - double.last_ms <= DOUBLE_MS
+        return double.address if double is not None and lasts and double.is_told else None
+
+    def _note_double(self, key: BrokerKey, address: str) -> None:
+        """A process that is not the registered one says that it is this broker, which lives. One that says so once may be gone,
+        and its word held up."""
+        now_ms = self._clock.monotonic_ms()
+        double = self._doubles.get(key)
+        if double is None or now_ms - double.last_ms > DOUBLE_MS:
+            double = self._doubles[key] = _Double(now_ms)
+        double.address, double.last_ms = address, now_ms
+        if now_ms - double.first_ms < SURELY_MS:
+            return
+        double.is_told = True
+        if double.told.failed(address, now_ms):
+            logger.warning(
+                "duplicate broker",
+                extra=fields(
+                    cluster=key[0],
+                    broker=key[1],
+                    id=key[2],
+                    registered=self._state.replicas[key[1]].by_id[key[2]].address,
+                    other=address,
+                    hint="two processes have one identity, the store of one is a copy of the other's: stop the one that is not "
+                    "registered and empty its store, so that it joins with an id of its own",
+                ),
+            )
 
     def restarted(
         self,
@@ -149,7 +246,11 @@ class LiveBrokers:
 
     def forget_silent(self) -> None:
         """Drop the dead that have not been heard of for long."""
-        self._heartbeats.forget_silent(self._clock.monotonic_ms())
+        now_ms = self._clock.monotonic_ms()
+        self._heartbeats.forget_silent(now_ms)
+        self._doubles = {
+            key: each for key, each in self._doubles.items() if now_ms - each.last_ms <= DOUBLE_MS
+        }
 
     async def wait_alive(self, broker_name: str, broker_id: int, timeout_ms: int) -> None:
         """Returns once a registered broker has been heard, or the time is over."""
@@ -196,9 +297,30 @@ class LiveBrokers:
             return None
         return (replicas.cluster_name, broker_name, broker_id)
 
-    def _address(self, key: BrokerKey) -> str:
-        """Of a registered broker."""
-        return self._state.replicas[key[1]].by_id[key[2]].address
+    def _is_registered(self, key: BrokerKey, header: BrokerHeartbeatHeader) -> bool:
+        """Whether the process that sent this heartbeat is the one that registered; it counts as that one where nobody knows."""
+        replica = self._state.replicas[key[1]].by_id[key[2]]
+        says = header.start_number and replica.incarnation
+        return (self._is_known(key, header) or not says) and replica.address == header.broker_addr
+
+    def _is_known(self, key: BrokerKey, header: BrokerHeartbeatHeader) -> bool:
+        """Whether it surely is."""
+        incarnation = self._state.replicas[key[1]].by_id[key[2]].incarnation
+        return header.start_number > 0 and 0 < incarnation == header.incarnation
+
+
+def _warn_of_old_disk(key: BrokerKey, log_end: int) -> None:
+    logger.warning(
+        "broker disk set back",
+        extra=fields(
+            broker=key[1],
+            id=key[2],
+            log_end=log_end,
+            hint="its start number was heard before, so this disk is an earlier image or a copy; until it has caught up with a "
+            "master it is not elected by itself: start the other members, or its newest disk, or elect the best that there is "
+            "with mqadmin electMaster and lose what is missing",
+        ),
+    )
 
 
 def _warn_of_lost_memory(key: BrokerKey, log_end: int) -> None:

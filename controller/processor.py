@@ -34,6 +34,7 @@ from remoting.headers.controller import (
     BrokerHeartbeatHeader,
     ElectMasterHeader,
     GetMetadataResponseHeader,
+    GetReplicaInfoHeader,
     RegisterBrokerToControllerHeader,
 )
 from remoting.peer import Peer
@@ -74,6 +75,7 @@ class RequestProcessor:
         router.add(RequestCode.CONTROLLER_REGISTER_BROKER, self._register_broker)
         router.add(RequestCode.GIVE_UP_REPLICA, self._give_up_replica)
         router.add(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, self._sync_state_data)
+        router.add(RequestCode.CONTROLLER_GET_REPLICA_INFO, self._replica_info)
         for code, read in requests.WRITES.items():
             router.add(code, self._written(read))
         for code, read in requests.READS.items():
@@ -99,6 +101,11 @@ class RequestProcessor:
 
         return handle
 
+    async def _replica_info(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
+        header = GetReplicaInfoHeader.from_ext(request.ext)
+        decide = requests.replica_info(header, self.brokers.polled(header))
+        return await self._reply(request, self.runner.read(decide))
+
     async def _sync_state_data(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
         return await self._reply(request, self._read_sets(requests.broker_names(request)))
 
@@ -116,12 +123,17 @@ class RequestProcessor:
 
     async def _register_broker(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
         header = RegisterBrokerToControllerHeader.from_ext(request.ext)
-        is_new = self.brokers.restarted(
-            header.broker_name,
-            header.broker_id,
-            connection_of(peer),
-            header.incarnation,
-            header.register_check_code,
+        refused = self.brokers.why_not_this_process(header) is not None
+        is_new = (
+            refused
+            or self.brokers.begins(header, connection_of(peer))
+            or self.brokers.restarted(
+                header.broker_name,
+                header.broker_id,
+                connection_of(peer),
+                header.incarnation,
+                header.register_check_code,
+            )
         )
         decide = requests.register_broker(request, is_late=not is_new)
         return await self._reply(request, self.runner.run(header.broker_name, decide))

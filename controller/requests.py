@@ -79,17 +79,20 @@ def register_broker(request: RemotingCommand, *, is_late: bool = False) -> Decid
         broker_id=header.broker_id,
         address=header.broker_address,
         check_code=header.register_check_code,
+        process=commands.Process(header.start_number, header.incarnation),
         is_late=is_late,
     )
 
 
-def replica_info(request: RemotingCommand) -> Decide:
-    header = GetReplicaInfoHeader.from_ext(request.ext)
+def replica_info(header: GetReplicaInfoHeader, other_address: str | None) -> Decide:
     return lambda state, live: commands.replica_info(
         state,
         broker_name=header.broker_name,
         asked_by=header.broker_id,
         check_code=header.register_check_code,
+        address=header.broker_address,
+        incarnation=header.incarnation,
+        other_address=other_address,
     )
 
 
@@ -158,7 +161,7 @@ WRITES: dict[int, Callable[[RemotingCommand], Decide]] = {
 }
 """Beside CONTROLLER_ELECT_MASTER, CONTROLLER_REGISTER_BROKER and GIVE_UP_REPLICA, which the server does more for."""
 READS: dict[int, Callable[[RemotingCommand], Decide]] = {
-    RequestCode.CONTROLLER_GET_REPLICA_INFO: replica_info,
     RequestCode.CONTROLLER_GET_NEXT_BROKER_ID: next_broker_id,
 }
-"""Beside CONTROLLER_GET_SYNC_STATE_DATA, which may be about many sets."""
+"""Beside CONTROLLER_GET_SYNC_STATE_DATA, which may be about many sets, and CONTROLLER_GET_REPLICA_INFO, whose sender may be a
+second process of one broker."""

@@ -24,10 +24,13 @@ FIRST_BROKER_ID = 1
 
 @dataclass(slots=True)
 class Replica:
-    """One registered broker; `check_code` proves who applied for the id."""
+    """One registered broker; `check_code` proves who applied for the id. `start_number` is that of its store when the process
+    `incarnation` registered; 0 where it does not say."""
 
     address: str
     check_code: str
+    start_number: int = 0
+    incarnation: int = 0
 
 
 @dataclass(slots=True)
@@ -111,7 +114,9 @@ class ReplicasState:
                 self._clean(event, replicas, sync_state)
             case UpdateBrokerAddress():
                 if event.broker_id in replicas.by_id:
-                    replicas.by_id[event.broker_id].address = event.address
+                    replica = replicas.by_id[event.broker_id]
+                    replica.address = event.address
+                    replica.start_number, replica.incarnation = event.start_number, event.incarnation
 
     def _create(self, event: ApplyBrokerId) -> None:
         """Both entries anew, even where one of them was left over."""

@@ -106,6 +106,13 @@ def row_of(state: ReplicasState, name: str) -> Row:
             [broker_id, replica.address, replica.check_code]
             for broker_id, replica in sorted(replicas.by_id.items())
         ]
+        starts = [
+            [broker_id, replica.start_number, replica.incarnation]
+            for broker_id, replica in sorted(replicas.by_id.items())
+            if replica.start_number or replica.incarnation
+        ]
+        if starts:
+            row["starts"] = starts
     if sync_state is not None:
         row["master"] = sync_state.master_id
         row["masterEpoch"] = sync_state.master_epoch
@@ -119,6 +126,8 @@ def take_row(state: ReplicasState, row: Row) -> None:
     name = row["name"]
     if "cluster" in row:
         by_id = {broker_id: Replica(address, code) for broker_id, address, code in row["brokers"]}
+        for broker_id, start_number, incarnation in row.get("starts", ()):
+            by_id[broker_id].start_number, by_id[broker_id].incarnation = start_number, incarnation
         state.replicas[name] = Replicas(row["cluster"], by_id, row["next"], set(row["forgotten"]))
     if "masterEpoch" in row:
         state.sync_states[name] = SyncState(

@@ -55,6 +55,23 @@ class Unelected:
                 extra=fields(broker=broker_name, may_lack=sorted(waiting.may_lack), best=waiting.best),
             )
             return
+        if waiting.set_back:
+            logger.warning(
+                "nobody elected, disk set back",
+                extra=fields(
+                    broker=broker_name,
+                    set_back=sorted(waiting.set_back),
+                    missing=missing,
+                    may_lack=sorted(waiting.may_lack),
+                    best=waiting.best,
+                    log_end=waiting.may_lack[waiting.best],
+                    outside=waiting.outside,
+                    hint="the newer disks of set_back may hold what was acknowledged: start those and the brokers that are "
+                    "missing; if they are lost for good, elect the best with mqadmin electMaster and lose what it is missing "
+                    "(one of outside, by id -> log end, needs enableElectUncleanMaster=true)",
+                ),
+            )
+            return
         logger.warning(
             "nobody is elected, for who lives may lack what was acknowledged: start the brokers that are missing; if they are "
             "lost for good, elect the best with mqadmin electMaster and lose what it lacks",

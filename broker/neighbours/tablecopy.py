@@ -127,6 +127,11 @@ class TableCopy:
         """Whether the present one must be polled as upstream's."""
         return self._in_pair or (self._old is not None and self._old == self._master())
 
+    @property
+    def is_copied(self) -> bool:
+        """Whether the present master's tables are on this disk, as far as that master can say so: one of upstream's cannot."""
+        return self.master_is_old or (self._held is not None and self._source == self._master())
+
     def counts(self, version: str | None) -> bool:
         """Whether an answer that says `version` was given by the present master while it led, not before the tables that it
         gave. One that is old says no version."""

@@ -38,6 +38,13 @@ class SaveIdentity:
 
 
 @dataclass(frozen=True, slots=True)
+class NoteSetBack:
+    """This disk was set back: note it durably, and draw a start number above `known`, then report `saved`."""
+
+    known: int
+
+
+@dataclass(frozen=True, slots=True)
 class NextIdCall:
     """1012"""
 
@@ -79,6 +86,10 @@ class Reply:
     grant: Grant | None = None
     master_epoch: int = 0  # also known when there is no master
     next_broker_id: int = 0
+    known_start_number: int = 0
+    """With a refusal to register: so great a number of this store was heard."""
+    other_address: str = ""
+    """Where another process lives, or asks, that says that it is this broker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +109,14 @@ class Disbelieved:
 @dataclass(frozen=True, slots=True)
 class BeginHeartbeats:
     """The controllers know our id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicate:
+    """Another process, at `address`, says that it is this broker; `registered`: that one counts, and this one does not."""
+
+    address: str
+    registered: bool
 
 
 # -- roles: report `role_taken`, `role_refused` or `role_failed`
@@ -144,10 +163,12 @@ class MasterMoved:
 Action = (
     SaveTemporary
     | SaveIdentity
+    | NoteSetBack
     | Call
     | AskAll
     | Disbelieved
     | BeginHeartbeats
+    | Duplicate
     | RoleAnnounced
     | Lead
     | Follow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Protocol
 
 from broker.role.actions import (
@@ -17,6 +18,7 @@ from broker.role.actions import (
 from broker.role.fitness import Fitness
 from broker.role.membership import Membership
 from broker.role.memorymark import KeptMemoryMark
+from broker.role.startnumber import KeptStartNumber
 from ha.replication import Replication
 from ha.syncstateset import Alter, Applied, Fate, NotKept, NotSent, Refused, Unknown
 from mqruntime.clock import Clock
@@ -67,6 +69,8 @@ class Log(Protocol):
 
     def confirm_offset(self) -> int: ...
 
+    def dispatched_offset(self) -> int: ...
+
 
 class ControllerCalls:
     """Requests that speak for one broker."""
@@ -80,6 +84,7 @@ class ControllerCalls:
         memory: KeptMemoryMark,
         fitness: Fitness,
         clock: Clock,
+        start: KeptStartNumber,
         incarnation: int,
     ) -> None:
         """`incarnation` is this process's, higher than those of the ones before it."""
@@ -90,6 +95,7 @@ class ControllerCalls:
         self._memory = memory
         self._fitness = fitness
         self._clock = clock
+        self._start = start
         self._incarnation = incarnation
 
     def heartbeat(self) -> BrokerHeartbeatHeader:
@@ -110,6 +116,9 @@ class ControllerCalls:
             self._settings.async_learner,
             self._incarnation,
             self._fitness.could_lead(now_ms) or None,
+            self._start.number,
+            min(self._log.dispatched_offset(), self._log.confirm_offset()),
+            self._memory.was_set_back or None,
         )
 
     def request(self, call: Call, wall_ms: int) -> RemotingCommand:
@@ -132,6 +141,7 @@ class ControllerCalls:
                     wall_ms,
                     self._membership.check_code or None,
                     self._incarnation,
+                    self._start.number,
                 )
                 return RemotingCommand.request(RequestCode.CONTROLLER_REGISTER_BROKER, register)
             case ElectCall(own_id):
@@ -139,7 +149,9 @@ class ControllerCalls:
                 return RemotingCommand.request(RequestCode.CONTROLLER_ELECT_MASTER, elect)
             case PollCall():
                 us = self._membership
-                poll = GetReplicaInfoHeader(name, us.broker_id, us.check_code or None)
+                poll = GetReplicaInfoHeader(
+                    name, us.broker_id, us.check_code or None, us.address, self._incarnation
+                )
                 return RemotingCommand.request(RequestCode.CONTROLLER_GET_REPLICA_INFO, poll)
 
     def give_up(self, *, dry_run: bool) -> RemotingCommand:
@@ -188,9 +200,22 @@ class ControllerCalls:
             case RegisterCall() if code == ResponseCode.SUCCESS:
                 register = RegisterBrokerToControllerResponseHeader.from_ext(command.ext)
                 return _with_set(code, register, SyncStateSet.from_request(command.body))
+            case RegisterCall():
+                refused = RegisterBrokerToControllerResponseHeader.from_ext(command.ext)
+                return Reply(
+                    code,
+                    known_start_number=refused.known_start_number or 0,
+                    other_address=refused.other_address or "",
+                )
             case PollCall() if code == ResponseCode.SUCCESS:
                 poll = GetReplicaInfoResponseHeader.from_ext(command.ext)
-                return _with_set(code, poll, SyncStateSet.from_request(command.body))
+                reply = _with_set(code, poll, SyncStateSet.from_request(command.body))
+                return replace(reply, other_address=poll.other_address or "")
+            case PollCall() if code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED:
+                poll = GetReplicaInfoResponseHeader.from_ext(command.ext)
+                return Reply(
+                    code, master_epoch=poll.master_epoch or 0, other_address=poll.other_address or ""
+                )
             case ElectCall() if code in WITH_MASTER:
                 elect = ElectMasterResponseHeader.from_ext(command.ext)
                 members = ElectMasterBody.from_request(command.body).sync_state_set

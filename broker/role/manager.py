@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
 from broker.role.actions import (
@@ -16,11 +16,13 @@ from broker.role.actions import (
     BeginHeartbeats,
     Call,
     Disbelieved,
+    Duplicate,
     ElectCall,
     Follow,
     Grant,
     Lead,
     MasterMoved,
+    NoteSetBack,
     PollCall,
     RoleAnnounced,
     SaveIdentity,
@@ -88,8 +90,10 @@ class ReplicasManager:
         calls: ControllerCalls,
         controllers: ControllerClient,
         clock: Clock,
+        on_set_back: Callable[[int], Awaitable[None]],
         on_fatal: Callable[[BaseException], None],
     ) -> None:
+        """`on_set_back(known)` notes durably that the disk was set back, and draws a start number above `known`."""
         self._membership = membership
         self._roles = roles
         self._ha = ha
@@ -99,6 +103,7 @@ class ReplicasManager:
         self._calls = calls
         self._controllers = controllers
         self._clock = clock
+        self._on_set_back = on_set_back
         self._tasks = Tasks(on_fatal)
         self._timer = CoreTimer(clock, self._tasks, self._tick)
         self._running = False
@@ -107,6 +112,7 @@ class ReplicasManager:
         self._no_change = asyncio.Event()  # no change of role is under way
         self._no_change.set()
         self._failure = RepeatedFailure()
+        self._duplicate = RepeatedFailure()
         self._write = RetriedWrite(logger, "broker id cannot be saved, trying on")
         self._role_failure = RepeatedFailure()
         self._disbelieved = {source: RepeatedFailure() for source in UNTRUE}
@@ -155,7 +161,7 @@ class ReplicasManager:
             return
         for action in actions:
             match action:
-                case SaveTemporary() | SaveIdentity():
+                case SaveTemporary() | SaveIdentity() | NoteSetBack():
                     self._tasks.start(self._save(action), name="save broker id")
                 case Lead() | Follow():
                     self._no_change.clear()
@@ -169,6 +175,8 @@ class ReplicasManager:
                     said = fields(epoch=grant.master_epoch, master=grant.master_address)
                     logger.info("role announced", extra=said)
                     self._roles.role_announced()
+                case Duplicate():
+                    self._tell_duplicate(action)
                 case BeginHeartbeats():
                     self._may_beat.set()
                 case AskAll():
@@ -184,9 +192,25 @@ class ReplicasManager:
             said = fields(source=action.source, sender=sender, why=action.why, hint=UNTRUE[action.source])
             logger.error("epoch disbelieved", extra=said)
 
-    async def _save(self, step: SaveTemporary | SaveIdentity) -> None:
+    def _tell_duplicate(self, duplicate: Duplicate) -> None:
+        if not self._duplicate.failed(duplicate, self._now_ms()):
+            return
+        hint = (
+            "the store of one is a copy of the other's, and controllers take that one for this broker: if this is the copy, "
+            "stop it and empty its store, so that it joins with an id of its own; if the other one is, stop that, and this "
+            "broker is registered again"
+            if duplicate.registered
+            else "its store is a copy of this broker's: stop it and empty its store, so that it joins with an id of its own"
+        )
+        us = self._membership
+        said = fields(id=us.broker_id, address=us.address, other=duplicate.address, hint=hint)
+        logger.error("duplicate broker", extra=said)
+
+    async def _save(self, step: SaveTemporary | SaveIdentity | NoteSetBack) -> None:
         files = self._identity_files
-        if isinstance(step, SaveTemporary):
+        if isinstance(step, NoteSetBack):
+            await self._write.perform(lambda: self._on_set_back(step.known))
+        elif isinstance(step, SaveTemporary):
             await self._write.perform(lambda: files.apply_for(step.identity))
         else:
             await self._write.perform(lambda: files.granted(step.identity))

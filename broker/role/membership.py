@@ -13,6 +13,7 @@ cluster could have reached since the newest known one is not believed of anybody
     APPLYING --another's id--> UNNAMED, or NAMED for one that had it before
     NAMED --id unknown--> FORGOTTEN --was let in--> DRAWN, with the own id    FORGOTTEN --not by this set--> NAMED
     REGISTERED --id unknown--> DRAWN, with the own id    REGISTERED --set unknown--> NAMED
+    NAMED --a newer disk of this store was heard of--> SET_BACK --noted--> NAMED
 
 Who is forgotten while its set lives on applies for its id again, with the check code that it had it by, and keeps its role
 meanwhile. An id that is another's by now is given up to that one, and this broker, whose log is of another life of the set,
@@ -34,12 +35,14 @@ from broker.role.actions import (
     BeginHeartbeats,
     Call,
     Disbelieved,
+    Duplicate,
     ElectCall,
     Follow,
     Grant,
     Lead,
     MasterMoved,
     NextIdCall,
+    NoteSetBack,
     PollCall,
     RegisterCall,
     Reply,
@@ -74,6 +77,7 @@ class Stage(Enum):
     APPLYING = "applying"  # temporary file durable: apply for its id (1013)
     GRANTED = "granted"  # id granted: write the identity file
     NAMED = "named"  # identity durable: register (1003)
+    SET_BACK = "set back"  # the disk is an earlier image: write that down
     FORGOTTEN = "forgotten"  # controllers do not know the id: did this set let it in before (1004)?
     REGISTERED = "registered"  # known to the controllers: poll (1004), elect (1002) when there is no master
     APPOINTED = "appointed"  # by the configuration of a pair or a Raft group
@@ -84,7 +88,8 @@ NEXT = {
     Stage.DRAWN: {Stage.APPLYING},
     Stage.APPLYING: {Stage.GRANTED, Stage.UNNAMED, Stage.NAMED},
     Stage.GRANTED: {Stage.NAMED},
-    Stage.NAMED: {Stage.REGISTERED, Stage.FORGOTTEN},
+    Stage.NAMED: {Stage.REGISTERED, Stage.FORGOTTEN, Stage.SET_BACK},
+    Stage.SET_BACK: {Stage.NAMED},
     Stage.FORGOTTEN: {Stage.NAMED, Stage.DRAWN},
     Stage.REGISTERED: {Stage.NAMED, Stage.DRAWN},
 }
@@ -139,6 +144,7 @@ class Membership:
         """Of the SyncStateSet that was read last; 0: none was."""
         self._role_due_ms = 0
         self._asked_ms = 0
+        self._known_start_number = 0
         self._vouched_ms: int | None = None
         """When the controllers were asked that named us master under the present epoch."""
 
@@ -275,7 +281,7 @@ class Membership:
             actions.append(Lead(self._wanted) if leads else Follow(self._wanted, self.broker_id))
         return actions
 
-    def _due_step(self, now_ms: int) -> SaveTemporary | SaveIdentity | Call | None:
+    def _due_step(self, now_ms: int) -> SaveTemporary | SaveIdentity | NoteSetBack | Call | None:
         """The one thing to do now about identity and controllers."""
         if now_ms < self._call_due_ms or self._calls_held:
             return None
@@ -292,6 +298,8 @@ class Membership:
                 return ApplyIdCall(self._temporary)
             case Stage.GRANTED:
                 return SaveIdentity(self._granted_identity())
+            case Stage.SET_BACK:
+                return NoteSetBack(self._known_start_number)
             case Stage.FORGOTTEN:
                 return PollCall()
         assert self.broker_id is not None
@@ -316,9 +324,11 @@ class Membership:
     # -- controllers
 
     def saved(self, now_ms: int) -> list[Action]:
-        """The file of the last Save is durable."""
+        """The file of the last Save, or NoteSetBack, is durable."""
         self._calling = False
-        if self._stage is Stage.GRANTED:
+        if self._stage is Stage.SET_BACK:
+            self._enter(Stage.NAMED)
+        elif self._stage is Stage.GRANTED:
             self._identity, self._temporary = self._granted_identity(), None
             self._enter(Stage.NAMED)
         else:
@@ -359,6 +369,12 @@ class Membership:
                 self._elect = reply.grant is None and not self._is_async_learner
                 self._is_current = reply.grant is not None
                 actions = [BeginHeartbeats(), *self._granted(reply.grant, now_ms)]
+            case RegisterCall() if reply.known_start_number:
+                self._known_start_number = reply.known_start_number
+                self._enter(Stage.SET_BACK)
+            case RegisterCall() if reply.other_address:
+                self._call_due_ms = now_ms + self._poll_ms
+                actions = [Duplicate(reply.other_address, registered=True)]
             case ElectCall():
                 actions = self._elected(reply, now_ms)
             case RegisterCall() if reply.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED:
@@ -475,6 +491,10 @@ class Membership:
 
     def _polled(self, reply: Reply, now_ms: int, wall_ms: int) -> list[Action]:
         self._poll_due_ms = now_ms + self._poll_ms
+        if reply.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED and reply.other_address:
+            self._seen_epoch = max(self._seen_epoch, reply.master_epoch)  # a copy may have led since
+            self._enter(Stage.NAMED)
+            return [Duplicate(reply.other_address, registered=True)]
         if reply.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED:
             self._apply_again(wall_ms)
             return []
@@ -494,7 +514,8 @@ class Membership:
         ):
             self._vouched_ms = self._asked_ms
         self._elect = reply.grant is None and not self._is_async_learner
-        return self._granted(reply.grant, now_ms)
+        twice = [Duplicate(reply.other_address, registered=False)] if reply.other_address else []
+        return [*twice, *self._granted(reply.grant, now_ms)]
 
     def _elected(self, reply: Reply, now_ms: int) -> list[Action]:
         if reply.grant is not None and reply.code in (
@@ -517,6 +538,8 @@ class Membership:
         self._seen_epoch = max(self._seen_epoch, grant.master_epoch)
         if grant.master_epoch < self._seen_epoch:
             return []
+        if self._stage is Stage.REGISTERED and self._is_of_a_copy(grant):
+            return [Duplicate(grant.master_address, registered=True)]
         self._set_epoch = grant.sync_state_set_epoch
         if grant.master_epoch > max(self.master_epoch, self._refused_epoch):
             self._elect = False
@@ -533,6 +556,10 @@ class Membership:
             self._taken = grant
             return [MasterMoved(grant.master_address, grant.master_epoch)]
         return []
+
+    def _is_of_a_copy(self, grant: Grant) -> bool:
+        """Whether it makes another process master that has this broker's id."""
+        return grant.master_id == self.broker_id and grant.master_address != self._address
 
     # -- roles
 

@@ -11,6 +11,7 @@ an orderly end takes that back.
     closed=yes       the store is closed; so the file needs no room when it is opened again, which a full disk has not
     unsynced=71d5... under this boot a sync failed: the kernel may hold for written what is on no disk, so no end under it
                      is an orderly one, whatever later syncs say
+    setback=yes      controllers have heard a newer start number than this disk had: it was set back to an earlier image
 
 Invariant: the mark is durable before the store is used under a new boot; `lost` goes only when the log is level with that of an
 elected master, or when this broker itself was elected, for then its log is what counts."""
@@ -41,6 +42,7 @@ class KeptMemoryMark:
         self._boot_id = boot_id.strip()
         self._lost = False
         self._unsynced = False
+        self._set_back = False
         self._is_open = False
         self._write = RetriedWrite(logger, f"{FILE} cannot be written, trying on")
 
@@ -48,6 +50,11 @@ class KeptMemoryMark:
     def may_lack(self) -> bool:
         """Whether the log may lack what this broker had in memory, and was counted for."""
         return self._lost
+
+    @property
+    def was_set_back(self) -> bool:
+        """Whether that is because a newer disk of this store was heard of, which may hold what is missing here."""
+        return self._set_back
 
     @property
     def sync_failed_before(self) -> bool:
@@ -63,6 +70,7 @@ class KeptMemoryMark:
             went_down = found.boot_id is not None and (found.boot_id != self._boot_id or not found.boot_id)
             self._lost = found.lost or (went_down and (not found.flushed or found.unsynced is not None))
             self._unsynced = found.unsynced is not None and found.unsynced == self._boot_id
+            self._set_back = found.set_back
         if self._lost:
             logger.warning(
                 "the machine went down while this store was open, or a sync of it failed: its log may lack what was "
@@ -93,9 +101,14 @@ class KeptMemoryMark:
                 FILE, self._encode()
             )  # the next process may see it, if nobody else ever does
 
+    async def set_back(self) -> None:
+        """This disk is older than one that controllers have heard of; durable on return. OSError."""
+        self._lost = self._set_back = True
+        await self._store(self._encode(), there=True)
+
     def _encode(self) -> bytes:
         unsynced = self._boot_id if self._unsynced else None
-        return _Mark(self._boot_id, self._lost, unsynced, self._acks_flushed).encode()
+        return _Mark(self._boot_id, self._lost, unsynced, self._acks_flushed, self._set_back).encode()
 
     async def level(self) -> None:
         """The log holds all that counts."""
@@ -103,14 +116,15 @@ class KeptMemoryMark:
             unsynced = self._boot_id if self._unsynced else None
             wanted = _Mark(self._boot_id, False, unsynced, self._acks_flushed).encode()
             await self._write.perform(lambda: self._store(wanted, there=True))
-            self._lost = False
+            self._lost = self._set_back = False
             logger.info("the log lacks nothing any more", extra=fields(file=FILE))
 
     async def close(self, *, synced: bool) -> None:
         """At the end; `synced` when all of the log is on disk. OSError."""
         if not self._is_open or not synced or self._unsynced:
             return
-        await self._store(_Mark(None, True, None, False).encode() if self._lost else CLOSED, there=True)
+        mark = _Mark(None, True, None, False, self._set_back).encode() if self._lost else CLOSED
+        await self._store(mark, there=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +135,12 @@ class _Mark:
     lost: bool
     unsynced: str | None
     flushed: bool
+    set_back: bool = False
 
     def encode(self) -> bytes:
         lines = [] if self.boot_id is None else [f"boot={self.boot_id}"]
         lines += ["lost=yes"] if self.lost else []
+        lines += ["setback=yes"] if self.set_back else []
         lines += ["flushed=yes"] if self.flushed else []
         lines += [] if self.unsynced is None else [f"unsynced={self.unsynced}"]
         return "".join(f"{line}\n" for line in lines).encode()
@@ -134,11 +150,12 @@ def _decode(data: bytes) -> _Mark:
     if data == CLOSED:
         return _Mark(None, False, None, False)
     values = dict(line.partition("=")[::2] for line in data[:1024].decode("utf-8", "replace").splitlines())
-    if not values.keys() <= {"boot", "lost", "flushed", "unsynced"} or not values:
+    if not values.keys() <= {"boot", "lost", "flushed", "unsynced", "setback"} or not values:
         return _Mark(None, True, None, False)
     return _Mark(
         values.get("boot"),
         values.get("lost") == "yes",
         values.get("unsynced"),
         values.get("flushed") == "yes",
+        values.get("setback") == "yes",
     )

@@ -20,6 +20,7 @@ from enum import Enum
 from broker.role.identity import TEMPORARY_SUFFIX
 from broker.role.identityfiles import MARK_FILE
 from broker.role.memorymark import FILE as MEMORY_MARK
+from broker.role.startnumber import FILE as START_NUMBER
 from epochfile.bindingfile import SUFFIX as BINDING_SUFFIX
 from epochfile.file import BACKUP_SUFFIX
 from messagestore.beginning import BEGINNING_FILE
@@ -85,7 +86,7 @@ def decode(data: bytes) -> Aside:
 def entries(identity_file: str, epoch_file: str) -> tuple[str, ...]:
     """What of a store's root is the store."""
     epochs = (epoch_file, epoch_file + BACKUP_SUFFIX, epoch_file + BINDING_SUFFIX)
-    identity = (identity_file, identity_file + TEMPORARY_SUFFIX, MARK_FILE, MEMORY_MARK)
+    identity = (identity_file, identity_file + TEMPORARY_SUFFIX, MARK_FILE, MEMORY_MARK, START_NUMBER)
     marks = (CHECKPOINT, ABORT_FILE, ABORT_SPARE, BEGINNING_FILE, CONTRACT_MARK)
     return (*identity, *epochs, *marks, LOG, QUEUES, INDEX, TABLES, LEASES)
 

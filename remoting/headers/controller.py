@@ -21,7 +21,9 @@ class BrokerHeartbeatHeader(Header):
     controller-given id; a lower `election_priority` is preferred. Only our brokers send the rest, which upstream's
     controllers pass over: how many members they acknowledge with at least (0 is "not said"), whether the log may lack
     what was in memory before an unclean end, why they cannot lead now, whether they are async learners, and which process
-    this is: later ones have higher numbers, unless the clock was set back (0 is "not said").
+    this is: later ones have higher numbers, unless the clock was set back (0 is "not said"); the number of the store's start,
+    which grows while it is open too (0 is "not said"), where the last whole record that is confirmed ends (-1 is "not said"),
+    and whether the disk was set back to an earlier image.
     """
 
     cluster_name: str
@@ -39,6 +41,9 @@ class BrokerHeartbeatHeader(Header):
     async_learner: bool = False
     incarnation: I64 = 0
     could_lead: bool | None = None
+    start_number: I64 = 0
+    records_confirmed: I64 = -1
+    disk_set_back: bool | None = None
 
 
 @dataclass(slots=True)
@@ -83,8 +88,8 @@ class ElectMasterResponseHeader(Header):
 
 @dataclass(slots=True)
 class RegisterBrokerToControllerHeader(Header):
-    """1003. Only our brokers say with which check code the id was granted to them, and which process this is, as in 904;
-    upstream's controllers pass over it."""
+    """1003. Only our brokers say with which check code the id was granted to them, which process this is and the number of its
+    start, as in 904; upstream's controllers pass over it."""
 
     broker_name: str
     broker_id: I64
@@ -93,11 +98,14 @@ class RegisterBrokerToControllerHeader(Header):
     invoke_time: I64 = 0
     register_check_code: str | None = None
     incarnation: I64 = 0
+    start_number: I64 = 0
 
 
 @dataclass(slots=True)
 class RegisterBrokerToControllerResponseHeader(Header):
-    """The last four only while a recorded master is alive."""
+    """The four of the master only while a recorded master is alive. The last two only in refusals by our controllers: a process
+    of this broker has said so great a number, so the asker's disk was set back to an earlier image; and where another process
+    of this broker lives."""
 
     cluster_name: str | None = None
     broker_name: str | None = None
@@ -105,24 +113,31 @@ class RegisterBrokerToControllerResponseHeader(Header):
     master_address: str | None = None
     master_epoch: I32 | None = None
     sync_state_set_epoch: I32 | None = None
+    known_start_number: I64 | None = None
+    other_address: str | None = None
 
 
 @dataclass(slots=True)
 class GetReplicaInfoHeader(Header):
-    """1004. Only our brokers say who asks, so that they hear it (2010) when the controllers do not know them any more."""
+    """1004. Only our brokers say who asks, which process that is and where, so that they hear it (2010) when the controllers do
+    not know them any more."""
 
     broker_name: str
     broker_id: I64 | None = None
     register_check_code: str | None = None
+    broker_address: str | None = None
+    incarnation: I64 = 0
 
 
 @dataclass(slots=True)
 class GetReplicaInfoResponseHeader(Header):
-    """The recorded master, dead or alive."""
+    """The recorded master, dead or alive. From our controllers also where another process lives, or asks, that says that it is
+    the asker's broker; with 2010 it is the registered one."""
 
     master_broker_id: I64 | None = None
     master_address: str | None = None
     master_epoch: I32 | None = None
+    other_address: str | None = None
 
 
 @dataclass(slots=True)

@@ -364,7 +364,7 @@ def kept_for_whole(self: LogFound, *, marked: bool) -> None:
 
 
 @bug("emptied-store-elected", Holdings, "_shortfall")
-def nobody_lacks(self: Holdings, key: BrokerKey, own: Held, report: Report) -> None:
+def nobody_lacks(self: Holdings, key: BrokerKey, own: Held, report: Report, *, exact: bool) -> None:
     """The other half: controllers believe every member."""
 
 

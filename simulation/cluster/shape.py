@@ -57,6 +57,9 @@ STRANGE = 20, 0
 FORGED = 19, 7
 """Of so many this one has somebody who says of roles and sets what only controllers may say."""
 
+OLD_DISKS = 18, 16
+"""Of so many this one has brokers whose disks are set back to earlier images."""
+
 LULLS = 23, frozenset({0, 15, 17, 18, 19, 20, 21, 22})
 """Of so many, those that leave these have a time without faults in the midst of their run."""
 
@@ -81,6 +84,7 @@ class Shape:
     has_bad_sectors: bool = False
     has_handlers: bool = False
     has_forger: bool = False
+    has_old_disks: bool = False
 
     @staticmethod
     def of(seed: int) -> Shape:
@@ -106,6 +110,7 @@ class Shape:
             has_bad_sectors=of(UNREADABLE, seed),
             has_handlers=of(HANDLES, seed) and not is_unclean,
             has_forger=of(FORGED, seed),
+            has_old_disks=of(OLD_DISKS, seed) and not is_unclean,
         )
 
     def settings(self) -> dict[str, object]:

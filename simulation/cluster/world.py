@@ -43,6 +43,7 @@ from simulation.cluster import (  # noqa: F401  their bugs join the others
     lockbugs,
     members,
     movebugs,
+    olddiskbugs,
     retentionbugs,
     sealbugs,
     stalebugs,
@@ -76,6 +77,7 @@ from simulation.cluster.lostforgood import LostForGood
 from simulation.cluster.machines import Machines
 from simulation.cluster.masterfirst import MasterFirst
 from simulation.cluster.members import FAST, SLAVE_SYNC_MS, ClientApp, Timers
+from simulation.cluster.olddisks import OldDisks
 from simulation.cluster.operators import Operator
 from simulation.cluster.orderedreaders import OrderedReaders
 from simulation.cluster.pacing import Pacing
@@ -280,6 +282,8 @@ class ClusterWorld:
         if self.shape.is_harsh:
             yield HostileFrames(self.machines, self.world.node("hostile", members.HOSTILE_HOST))
             yield GreatBurst(self.machines)
+        if self.shape.has_old_disks and self.contract.waits:
+            yield OldDisks(self.machines)
         if self.shape.has_strangers:
             yield HostileTables(self.machines, self.world.node("strangers", members.HOSTILE_TABLES_HOST))
         if self.shape.has_forger:

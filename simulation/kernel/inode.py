@@ -32,6 +32,12 @@ class Inode:
         inode._disk = bytearray(content)
         return inode
 
+    def copy(self) -> Inode:
+        """Another file with this content, all of it on disk."""
+        copied = Inode.durable(bytes(self.data))
+        copied.allocated_end = self.allocated_end
+        return copied
+
     def pages(self, start: int, end: int) -> tuple[int, int]:
         """The bytes of all pages that [start, end) touches."""
         return start // PAGE_BYTES * PAGE_BYTES, min(-(-end // PAGE_BYTES) * PAGE_BYTES, len(self.data))

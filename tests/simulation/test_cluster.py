@@ -75,6 +75,11 @@ FOUND_BY_UNIT = {
     "older-master-believed": "ha/test_masters_behind.py::test_any_older_master_is_refused_c8",
     "taken-over-in-part": "broker/test_table_changes.py"
     "::test_all_comes_in_slices_and_what_changes_meanwhile_comes_too",
+    "old-disk-leads-alone": "broker/test_set_back_disks.py::test_the_last_replicas_disk_is_set_back",
+    "old-disk-forgotten": "broker/test_memory_mark.py"
+    "::test_a_disk_that_was_set_back_may_be_missing_something_until_it_is_level_whatever_boots",
+    "old-disk-elected": "broker/test_set_back_disks.py::test_a_stopped_slaves_copy_is_restored_after_all_were_killed",
+    "old-tables-count": "broker/test_set_back_disks.py::test_a_disk_that_was_set_back_is_not_whole_without_its_masters_tables",
     "what-its-log-knows": "ha/test_ha_roles.py::test_who_comes_with_a_newer_epoch_is_counted_once_its_master_knows_of_it",
 }
 """Planted bug -> the unit test that finds it; of seeds hardly one in a hundred does."""

@@ -25,7 +25,7 @@ def calls() -> ControllerCalls:
     membership = Membership(cluster_name="DefaultCluster", broker_name="broker-a", poll_ms=5_000)
     membership.restore(Identity("DefaultCluster", "broker-a", 1))
     unused = cast(Any, None)
-    return ControllerCalls(membership, *[unused] * 6, incarnation=7)
+    return ControllerCalls(membership, *[unused] * 7, incarnation=7)
 
 
 def answer(code: int, body: bytes | None = None) -> RemotingCommand:

@@ -10,12 +10,14 @@ from broker.role.actions import (
     AskAll,
     BeginHeartbeats,
     Disbelieved,
+    Duplicate,
     ElectCall,
     Follow,
     Grant,
     Lead,
     MasterMoved,
     NextIdCall,
+    NoteSetBack,
     PollCall,
     RegisterCall,
     Reply,
@@ -515,3 +517,22 @@ def test_a_slave_of_a_pair_learns_its_master_from_name_servers() -> None:
     us.role_taken(change.grant, 0)
     assert us.master_address is None
     assert us.pair_led_at("h:1") and not us.pair_led_at("h:1") and us.master_address == "h:1"
+
+
+def test_a_disk_that_was_set_back_is_noted_before_the_broker_registers() -> None:
+    broker = broker_with(IDENTITY)
+    broker.tick(0)
+    old = Reply(ResponseCode.CONTROLLER_INVALID_REQUEST, known_start_number=40)
+    assert broker.replied(RegisterCall(1), old, 0, WALL_MS) == [NoteSetBack(40)]
+    assert not broker.registered and broker.next_tick_ms == NEVER_MS
+    assert broker.saved(0) == [RegisterCall(1)]
+    assert broker.replied(RegisterCall(1), Reply(0), 0, WALL_MS)[0] == BeginHeartbeats()
+
+
+def test_a_copy_of_a_broker_that_lives_asks_again_now_and_then() -> None:
+    broker = broker_with(IDENTITY)
+    broker.tick(0)
+    copy = Reply(ResponseCode.CONTROLLER_BROKER_ID_INVALID, other_address="h9:1")
+    assert broker.replied(RegisterCall(1), copy, 0, WALL_MS) == [Duplicate("h9:1", registered=True)]
+    assert not broker.registered and broker.next_tick_ms == POLL_MS
+    assert broker.tick(POLL_MS) == [RegisterCall(1)]

@@ -194,3 +194,19 @@ def test_a_sync_that_failed_counts_though_the_log_caught_up_and_only_what_was_on
     power_cut = KeptMemoryMark(files, "boot 2", acks_flushed=True)
     asyncio.run(power_cut.open())
     assert power_cut.may_lack and not power_cut.sync_failed_before
+
+
+def test_a_disk_that_was_set_back_may_be_missing_something_until_it_is_level_whatever_boots() -> None:
+    files = Files()
+    mark = opened(files, "boot 1")
+    assert not mark.was_set_back
+    asyncio.run(mark.set_back())
+    assert mark.may_lack and mark.was_set_back
+    closed(mark)
+    for boot in ("boot 1", "boot 2"):
+        mark = opened(files, boot)
+        assert mark.may_lack and mark.was_set_back
+    asyncio.run(mark.level())
+    assert not mark.may_lack and not mark.was_set_back
+    mark = opened(files, "boot 2")
+    assert not mark.may_lack and not mark.was_set_back

@@ -38,6 +38,11 @@ class Table:
         report = Report(epoch, end, end if confirm is None else confirm)
         return self.holdings.heard(key, connection, report, member=member)
 
+    @staticmethod
+    def report(end: int, confirmed: int, start_number: int) -> Report:
+        """Of epoch 1."""
+        return Report(1, end, confirmed, start_number)
+
     @property
     def lacking(self) -> frozenset[tuple[str, str, int]]:
         return self.holdings.lacking

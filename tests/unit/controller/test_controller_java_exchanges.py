@@ -21,6 +21,7 @@ from remoting.command import RemotingCommand
 from remoting.errors import BodyError, HeaderError
 from remoting.fastjson import loads
 from remoting.frame import FrameReader
+from remoting.headers.controller import GetReplicaInfoHeader
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "controller"
 JAVA_LOG = [bytes.fromhex(line) for line in (VECTORS / "java-5.3.3-log.hex").read_text().splitlines()]
@@ -91,6 +92,8 @@ def read(request: RemotingCommand) -> requests.Decide:
         return requests.elect_master(request, lambda: False)
     if request.code == RequestCode.CONTROLLER_GET_SYNC_STATE_DATA:
         return requests.sync_state_data(requests.broker_names(request))
+    if request.code == RequestCode.CONTROLLER_GET_REPLICA_INFO:
+        return requests.replica_info(GetReplicaInfoHeader.from_ext(request.ext), None)
     return READS_AND_WRITES[request.code](request)
 
 

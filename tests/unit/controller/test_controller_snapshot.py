@@ -38,7 +38,15 @@ EVENTS = st.one_of(
     ),
     st.builds(ElectMaster, NAMES, st.none() | IDS, SETS),
     st.builds(CleanBrokerData, NAMES, st.none() | SETS),
-    st.builds(UpdateBrokerAddress, st.just("c"), NAMES, IDS, st.text(max_size=3)),
+    st.builds(
+        UpdateBrokerAddress,
+        st.just("c"),
+        NAMES,
+        IDS,
+        st.text(max_size=3),
+        st.integers(0, 2),
+        st.integers(0, 2),
+    ),
 )
 
 

@@ -1,0 +1,44 @@
+"""Bugs of disks that were set back and of copies of a broker's store, planted as those of simulation.cluster.bugs are."""
+
+from __future__ import annotations
+
+from broker.app import BrokerApp
+from broker.role.memorymark import KeptMemoryMark
+from controller import commands, elections
+from controller.commands import Process
+from controller.electpolicy import LiveReport
+from controller.heartbeats import BrokerKey, Liveness
+from controller.holdings import Holdings
+from controller.state import Replica, Replicas
+from simulation.cluster.bugs import BUGS, bug, nobody_lacks
+
+
+@bug("old-disk-elected", commands, "why_not_this_process")
+def whoever_says_so(replica: Replica, live: Liveness, key: BrokerKey, address: str, process: Process) -> None:
+    """Nobody compares the number of a start with those that were heard before."""
+
+
+BUGS["old-disk-elected"].append((Holdings, "_shortfall", nobody_lacks))
+
+
+@bug("old-disk-leads-alone", elections, "_is_set_back")
+def like_lost_memory(
+    broker_name: str, replicas: Replicas, live: Liveness, broker_id: int, report: LiveReport
+) -> bool:
+    """A disk that was set back is elected once nobody better is left, like lost memory: its newer disk, and who left the
+    set, count for nothing."""
+    return False
+
+
+@bug("old-disk-forgotten", KeptMemoryMark, "set_back")
+async def in_memory_alone(self: KeptMemoryMark) -> None:
+    """The next start of a disk that was set back knows nothing of it."""
+    self._lost = self._set_back = True
+
+
+@bug("old-tables-count", BrokerApp, "_note_level")
+def with_its_log(self: BrokerApp) -> None:
+    """A disk that was set back is whole with its log, whatever tables it has."""
+    if self.memory_mark.may_lack and self._level_epoch is not None:
+        self._level_epoch = None
+        self._tasks.start(self.memory_mark.level(), name="memory mark")

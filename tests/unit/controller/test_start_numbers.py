@@ -1,0 +1,202 @@
+"""Processes of one broker told apart by the numbers of their starts, in literals."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from controller.commands import Process, register_broker
+from controller.decision import Decision
+from controller.elections import waiting
+from controller.events import ApplyBrokerId, ElectMaster, UpdateBrokerAddress, decode, encode
+from controller.heartbeats import Heartbeat, Heartbeats, Liveness
+from controller.holdings import Held
+from controller.livebrokers import LiveBrokers
+from controller.state import ReplicasState
+from controller.statemachine import ReplicasStateMachine
+from remoting.codes import ResponseCode
+from remoting.headers.controller import BrokerHeartbeatHeader, RegisterBrokerToControllerHeader
+from tests.unit.controller.test_controller_eligibility import NOW, alive, applied, members, replaced, report
+from tests.unit.controller.test_controller_holdings import ONE, Table
+from tests.unit.controller.test_controller_live_brokers import of_two
+
+KEY = ("c", "a", 2)
+SET_BACK = ResponseCode.CONTROLLER_INVALID_REQUEST
+COPY = ResponseCode.CONTROLLER_BROKER_ID_INVALID
+
+
+def started(number: int = 8, incarnation: int = 100, address: str = "h2:1") -> ReplicasState:
+    """Broker 2 was registered so."""
+    return applied(UpdateBrokerAddress("c", "a", 2, address, number, incarnation))
+
+
+def live(*, lives: bool, heard: int = 0) -> Liveness:
+    table = Heartbeats()
+    table.heard(KEY, 5, Heartbeat("h2:1", 10_000, report(100)), NOW)
+    if not lives:
+        table.connection_closed(5, NOW)
+    return table.at(NOW, NOW, start_number=lambda key: heard if key == KEY else 0)
+
+
+def register(
+    state: ReplicasState, live: Liveness, number: int, incarnation: int, address: str = "h2:1"
+) -> Decision:
+    decision = register_broker(
+        state, live, cluster_name="c", broker_name="a", broker_id=2, address=address,
+        process=Process(number, incarnation),
+    )  # fmt: skip
+    for event in decision.events:
+        state.apply(event)
+    return decision
+
+
+def test_the_next_start_of_a_disk_is_registered_and_the_same_process_again() -> None:
+    state = started()
+    for _ in range(2):
+        assert register(state, live(lives=True), 9, 200).code == 0
+    replica = state.replicas["a"].by_id[2]
+    assert (replica.start_number, replica.incarnation) == (9, 200)
+    assert register(state, live(lives=True), 12, 200).code == 0, "it has drawn others since"
+
+
+@pytest.mark.parametrize(("number", "heard", "known"), [(8, 0, 8), (7, 0, 8), (9, 40, 40), (40, 40, 40)])
+def test_a_number_that_was_heard_before_is_of_a_disk_that_was_set_back(
+    number: int, heard: int, known: int
+) -> None:
+    state = started()
+    decision = register(state, live(lives=False, heard=heard), number, 200)
+    assert decision.code == SET_BACK and decision.events == ()
+    assert decision.header is not None
+    assert decision.header.to_ext()["knownStartNumber"] == str(known)
+    assert register(state, live(lives=False, heard=heard), known + 1, 200).code == 0, "once it has noted that"
+
+
+@pytest.mark.parametrize(("number", "address"), [(8, "h2:1"), (8, "h2:2"), (9, "h2:2")])
+def test_of_two_processes_that_live_the_registered_one_counts(number: int, address: str) -> None:
+    state = started()
+    decision = register(state, live(lives=True), number, 200, address)
+    assert decision.code == COPY and decision.events == ()
+    assert "h2:1" in (decision.remark or "") and address in (decision.remark or "")
+    after = register(state, live(lives=False), number, 200, address)
+    assert after.code == (SET_BACK if number == 8 else 0)
+
+
+def test_a_broker_that_says_no_number_is_registered_as_ever() -> None:
+    state = started()
+    assert register(state, live(lives=True), 0, 300, "h9:1").code == 0
+    replica = state.replicas["a"].by_id[2]
+    assert (replica.address, replica.start_number, replica.incarnation) == ("h9:1", 8, 0)
+    assert register(state, live(lives=False), 8, 400).code == SET_BACK, "what was heard stays heard"
+
+
+def test_a_refused_process_ends_nobodys_life() -> None:
+    brokers = of_two()
+    brokers._state.apply(UpdateBrokerAddress("c", "a", 1, "h1:1", 8, 100))
+    brokers.heard(BrokerHeartbeatHeader("c", "h1:1", "a", 1, incarnation=100, start_number=9), 5)
+    request = RegisterBrokerToControllerHeader("a", 1, "h1:1", incarnation=200, start_number=9)
+    refusal = brokers.why_not_this_process(request)
+    assert refusal is not None and refusal.code == COPY
+    request.start_number = 10
+    assert brokers.why_not_this_process(request) is None
+
+
+def lives(brokers: LiveBrokers) -> bool:
+    return brokers.liveness().is_alive(("c", "a", 1))
+
+
+def test_only_the_registered_process_is_heard() -> None:
+    brokers = of_two()
+    brokers._state.apply(UpdateBrokerAddress("c", "a", 1, "h1:1", 8, 100))
+    brokers.heard(BrokerHeartbeatHeader("c", "h1:1", "a", 1, incarnation=200, start_number=50), 5)
+    assert not lives(brokers)
+    assert brokers.liveness().start_number(("c", "a", 1)) == 0
+    brokers.heard(BrokerHeartbeatHeader("c", "h1:1", "a", 1, incarnation=100, start_number=9), 6)
+    assert lives(brokers)
+    assert brokers.liveness().start_number(("c", "a", 1)) == 9
+    brokers.connection_closed(6)
+    brokers.heard(BrokerHeartbeatHeader("c", "h1:1", "a", 1, incarnation=300), 7)
+    assert lives(brokers), "an older version does not say its number"
+
+
+# Who may be elected
+
+
+def test_a_disk_that_was_set_back_leads_by_itself_neither_alone_nor_when_all_have_come() -> None:
+    old = report(50, may_lack=True, set_back=True)
+    state = applied(members(1), ElectMaster("a", None))
+    assert replaced(state, alive(b1=old)) is None
+    assert replaced(state, alive(b1=report(50, may_lack=True))) == ElectMaster("a", 1), (
+        "memory alone was lost"
+    )
+    assert replaced(state, alive(b1=old), unclean=True) == ElectMaster("a", 1)
+    state = applied(members(1, 2), ElectMaster("a", None))
+    assert replaced(state, alive(b1=old, b2=report(70, may_lack=True))) is None, (
+        "its newer disk may hold more"
+    )
+    assert replaced(state, alive(b1=old, b2=report(40))) == ElectMaster("a", 2, frozenset({1}))
+
+
+def test_what_waits_for_a_newer_disk_names_who_else_is_there() -> None:
+    state = applied(members(1), ElectMaster("a", None))
+    live = alive(b1=report(50, may_lack=True, set_back=True), b2=report(90), b3=report(80))
+    found = waiting(state, live, broker_name="a")
+    assert found is not None
+    assert (found.set_back, found.best, found.outside) == (frozenset({1}), 1, {2: 90, 3: 80})
+
+
+# What is kept
+
+
+def test_a_registration_without_a_number_has_upstreams_bytes() -> None:
+    plain = UpdateBrokerAddress("c", "a", 2, "h:1")
+    assert json.loads(encode(plain)[2:]) == {
+        "brokerAddress": "h:1",
+        "brokerId": 2,
+        "brokerName": "a",
+        "clusterName": "c",
+        "eventType": "UPDATE_BROKER_ADDRESS",
+    }
+    numbered = UpdateBrokerAddress("c", "a", 2, "h:1", 8, 100)
+    assert decode(encode(numbered)) == numbered and decode(encode(plain)) == plain
+
+
+def test_a_snapshot_keeps_the_numbers() -> None:
+    machine, loaded = ReplicasStateMachine(), ReplicasStateMachine()
+    machine.state.apply(ApplyBrokerId("c", "a", 1, "h1:1", "h1:1;7"))
+    machine.state.apply(ApplyBrokerId("c", "a", 2, "h2:1", "h2:1;7"))
+    machine.state.apply(UpdateBrokerAddress("c", "a", 2, "h2:1", 8, 100))
+    for _ in loaded.snapshot_load(b"".join(machine.snapshot_save())):
+        pass
+    assert loaded.state == machine.state
+
+
+def hear(table: Table, connection: int, end: int, confirmed: int, number: int) -> Held | None:
+    report = Table.report(end, confirmed, number)
+    return table.holdings.heard(ONE, connection, report, member=True)
+
+
+def test_with_a_number_not_a_byte_of_what_was_confirmed_may_be_missing() -> None:
+    table = Table()
+    hear(table, 1, 1_000, 900, 7)
+    assert hear(table, 2, 900, 900, 8) is None
+    assert hear(table, 3, 899, 800, 9) == Held(1, 900)
+
+
+def test_what_was_heard_before_the_first_number_may_end_within_a_record() -> None:
+    table = Table()
+    hear(table, 1, 1_000, 1_000, 0)
+    assert hear(table, 2, 930, 930, 7) is None
+    assert hear(table, 3, 930, 930, 8) is None
+    assert hear(table, 4, 929, 929, 9) == Held(1, 930)
+
+
+def test_the_next_process_knows_the_number() -> None:
+    table, after = Table(), Table()
+    hear(table, 1, 900, 900, 7)
+    rows = list(table.holdings.rows(table.holdings.keys()))
+    assert rows == [b'["c", "a", 1, "h1:1;7", 1, 900, 7]']
+    after.holdings.restore(b"[" + rows[0] + b"]")
+    assert after.holdings.start_number(ONE) == 7
+    after.check_codes[ONE] = "h9:1;8"
+    assert after.holdings.start_number(ONE) == 0, "the id is another broker's"
