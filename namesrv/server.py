@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from mqruntime.httppages import HttpPages
 from mqruntime.log import fields
+from mqruntime.repeatedfailure import RepeatedFailure
 from mqruntime.runtime import Runtime
 from namesrv import admin
 from namesrv.kvconfig import ORDER_TOPIC_CONFIG, KVConfig
@@ -45,6 +46,16 @@ logger = logging.getLogger(__name__)
 FAQ = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 
 
+UNREGISTERS_ITSELF = (
+    "a registered broker is unregistered over the connection that registered it, or from the same host; one that has gone is "
+    "forgotten when its connection ends"
+)
+
+
+def host_of(peer: Peer) -> str:
+    return peer.remote_address.rpartition(":")[0]
+
+
 class NamesrvApp:
     """One name server; `port` is the one it listens on once it has started. One with `shown_elsewhere` opens no port for its
     figures: a server beside it in the process shows them with its own."""
@@ -57,6 +68,7 @@ class NamesrvApp:
         self._kv = KVConfig(runtime.files, settings.kv_config_path.name)
         self._scan_timer: asyncio.TimerHandle | None = None
         self.probes: HttpPages | None = None
+        self._refused = RepeatedFailure()
         self._server = RemotingServer(
             self._router(),
             host=settings.listens_on,
@@ -151,18 +163,35 @@ class NamesrvApp:
 
     def _unregister(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
         header = UnregisterBrokerHeader.from_ext(request.ext)
+        if not self._speaks_for(peer, header.cluster_name, header.broker_addr):
+            if self._refused.failed("104", self._clock.monotonic_ms()):
+                said = fields(broker=header.broker_addr, sender=peer.remote_address, hint=UNREGISTERS_ITSELF)
+                logger.warning("unregistration refused", extra=said)
+            return request.reply(ResponseCode.NO_PERMISSION, UNREGISTERS_ITSELF)
         self.table.unregister(header.cluster_name, header.broker_name, header.broker_addr)
         return request.reply()
 
+    def _speaks_for(self, peer: Peer, cluster: str, broker_addr: str) -> bool:
+        """Whether the broker of this address may be at the other end: over its connection, or from where that comes."""
+        live = self.table.live.get((cluster, broker_addr))
+        if live is None or live.channel is peer:
+            return True
+        assert isinstance(live.channel, Peer)
+        return host_of(live.channel) == host_of(peer)
+
+    def _refresh(self, peer: Peer, cluster: str, broker_addr: str) -> None:
+        if self._speaks_for(peer, cluster, broker_addr):
+            self.table.refresh(cluster, broker_addr, self._clock.monotonic_ms())
+
     def _heartbeat(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
         header = BrokerHeartbeatHeader.from_ext(request.ext)
-        self.table.refresh(header.cluster_name, header.broker_addr, self._clock.monotonic_ms())
+        self._refresh(peer, header.cluster_name, header.broker_addr)
         return request.reply()
 
     def _query_data_version(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
         header = UnregisterBrokerHeader.from_ext(request.ext)
         asked = DataVersion.from_request(request.body)
-        self.table.refresh(header.cluster_name, header.broker_addr, self._clock.monotonic_ms())
+        self._refresh(peer, header.cluster_name, header.broker_addr)
         held = self.table.version_of(header.cluster_name, header.broker_addr)
         return request.reply(
             header=QueryDataVersionResponseHeader(held != asked), body=held.encode() if held else None

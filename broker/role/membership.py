@@ -430,8 +430,10 @@ class Membership:
     def answered(self, reply: Reply, now_ms: int) -> list[Action]:
         """A controller, one of all that were asked, says who is master. It vouches for nobody: it may be one that leads no more
         and does not know."""
-        if reply.code != ResponseCode.SUCCESS or not self._is_current:
+        if not self._is_current:
             return []
+        if reply.code != ResponseCode.SUCCESS:
+            return self.poll_soon(now_ms)  # which asks again, and heeds why
         if (why := self._why_disbelieved(reply.master_epoch, reply.grant)) is not None:
             return [Disbelieved("answer", why)]
         if reply.grant is None:

@@ -9,6 +9,7 @@ from broker.role.handover import HandOverRequests
 from broker.role.membership import HINT_EVERY_MS, Membership
 from dledger.memberguard import MemberGuard, TheirList
 from dledger.messages import Message
+from namesrv.server import NamesrvApp
 from remoting.headers import header
 from remoting.peer import Peer
 from remoting.wirefields import IntegerRange
@@ -43,6 +44,12 @@ async def wherever_it_comes_from(self: ControllerHosts, peer: Peer) -> bool:
 @bug("strangers-pass-on", HandOverRequests, "_is_of_this_set")
 async def whatever_it_says(self: HandOverRequests, peer: Peer, broker_id: int | None) -> bool:
     """Who asks whether a master serves is taken for its former one, and for what its clients are."""
+    return True
+
+
+@bug("anybody-unregisters", NamesrvApp, "_speaks_for")
+def for_any_broker(self: NamesrvApp, peer: Peer, cluster: str, broker_addr: str) -> bool:
+    """Upstream: whoever names a broker takes it out of the routes, or keeps it in them."""
     return True
 
 

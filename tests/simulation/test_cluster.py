@@ -66,6 +66,8 @@ FOUND_BY_UNIT = {
     "::test_a_topic_made_again_shows_nothing_of_its_former_life_whoever_leads",
     "members-unchecked": "broker/test_send.py::test_a_batch_whose_members_ask_for_more_is_refused",
     "anybody-hands-over": "broker/test_forged_roles.py::test_a_master_holds_nothing_back_for_a_stranger",
+    "anybody-unregisters": "broker/test_forged_roles.py"
+    "::test_a_stranger_takes_no_broker_out_of_the_routes_and_keeps_none_in_them",
     "strangers-pass-on": "broker/test_forged_roles.py::test_a_stranger_passes_for_no_former_master",
     "far-epoch-taken": "broker/test_membership.py::test_a_notification_of_an_epoch_that_cannot_be_is_refused",
     "hint-lost": "broker/test_membership.py"

@@ -12,6 +12,8 @@ from broker.role.membership import Role
 from broker.role.passage import Stage
 from controller.server import ControllerApp
 from mqclient.producer import SendStatus
+from namesrv.server import NamesrvApp
+from remoting.bodies.dataversion import DataVersion
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
@@ -20,7 +22,7 @@ from remoting.headers.group import AwaitMasterHeader, HandOverHeader
 from simulation.hostile.roles import hand_overs, notification, notifications
 from simulation.kernel.node import Node, SimulatedClock
 from simulation.kernel.world import World
-from tests.unit.broker.brokerset import Cluster
+from tests.unit.broker.brokerset import NAMESRV, Cluster
 from tests.unit.broker.groupset import GroupSet
 from tests.unit.broker.pairset import Pair
 
@@ -242,6 +244,35 @@ def test_a_former_master_passes_for_itself(
         cluster.run(cluster.designate(min(set(ids_of(cluster)) - {own_id})))
     world.run_until(lambda: cluster.app(former).requests.forwarding.reached, 5_000)
     assert noted == [former.host]
+
+
+def test_a_stranger_takes_no_broker_out_of_the_routes_and_keeps_none_in_them(world: World) -> None:
+    cluster = Cluster(world, 2)
+    cluster.start_up()
+    master = cluster.app(cluster.master)
+    namesrv = world.nodes["namesrv"].app
+    assert isinstance(namesrv, NamesrvApp)
+    live = namesrv.table.live["DefaultCluster", master.address]
+    named = {
+        "brokerName": "broker-a",
+        "brokerAddr": master.address,
+        "clusterName": "DefaultCluster",
+        "brokerId": "0",
+    }
+    before_ms = live.updated_ms
+    kept, asked = [
+        RemotingCommand.request(code, named)
+        for code in (RequestCode.BROKER_HEARTBEAT, RequestCode.QUERY_DATA_VERSION)
+    ]
+    asked.body = DataVersion().encode()
+    gone = RemotingCommand.request(RequestCode.UNREGISTER_BROKER, named)
+    answers = say(world, NAMESRV, kept, asked, gone)
+    assert [answer.code for answer in answers] == [0, 0, ResponseCode.NO_PERMISSION]
+    assert live.updated_ms == before_ms and namesrv.table.live["DefaultCluster", master.address] is live
+    assert cluster.run(once(cluster, b"still routed")) == [SendStatus.SEND_OK]
+    old = cluster.master
+    world.run(old.stop(), limit_ms=20_000)
+    assert ("DefaultCluster", f"{old.host}:10911") not in namesrv.table.live, "it may itself"
 
 
 def test_a_notification_that_cannot_be_read_is_answered_and_asks_nobody(world: World) -> None:

@@ -368,10 +368,9 @@ def test_where_no_controller_that_was_asked_leads_the_poll_looks_for_one() -> No
 
 
 def test_an_answer_without_a_master_is_left_to_the_poll() -> None:
-    broker = master(epoch=4)
-    assert broker.answered(Reply(0, None, 5), 0) == [PollCall()]
-    assert broker.answered(Reply(0, None, 3), 0) == []
-    assert broker.answered(Reply(ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST), 0) == []
+    assert master(epoch=4).answered(Reply(0, None, 5), 0) == [PollCall()]
+    assert master(epoch=4).answered(Reply(0, None, 3), 0) == []
+    assert master(epoch=4).answered(Reply(UNKNOWN_ID), 0) == [PollCall()]
 
 
 def test_an_answer_of_all_that_were_asked_vouches_for_nobody() -> None:
