@@ -23,6 +23,7 @@ from pathlib import Path
 
 from scripts.bench.options import bounded, options
 from tests.interop.fleet import Fleet, fleet_missing
+from tests.interop.javapeer import NEWER, OLDER, PEERS_VERSION
 from tests.interop.migration import migrated
 from tests.interop.mixes import failovers
 
@@ -31,7 +32,9 @@ README = ROOT / "README.md"
 MATRIX = re.compile(r"(?<=<!-- scripts/interop -->\n).*?(?=<!-- end -->)", re.DOTALL)
 TESTS = "tests/interop/"
 START_MS_MAX = 300_000
-JAVA, OLD, CPP, DLEDGER = "5.3.3", "4.9.8", "0.4.4", "0.3.1.2"
+JAVA, OLD, CPP, DLEDGER = OLDER, "4.9.8", "0.4.4", "0.3.1.2"
+NEWER_CLIENT = "5.5.0"
+"""The newest client, tools and name server that are published."""
 CONTROLLERS = ["controller-0", "controller-1", "controller-2"]
 BROKERS = ["broker-0", "broker-1", "broker-2"]
 
@@ -54,14 +57,14 @@ class Cell:
     run: Callable[[], Result]
 
 
-def tests(*paths: str) -> Result:
-    """Of a pytest run of its own; a test that is skipped has not shown anything."""
+def tests(*paths: str, version: str = OLDER) -> Result:
+    """Of a pytest run of its own, with Java's peers of `version`; a test that is skipped has not shown anything."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         tally = Path(folder) / "tally"
         command = [sys.executable, "-m", "pytest", "-q", f"--basetemp={folder}/files"]
         done = subprocess.run(
             [*command, *(TESTS + path for path in paths)],
-            cwd=ROOT, env={**os.environ, "TALLY_FILE": str(tally)}, capture_output=True, text=True,
+            cwd=ROOT, env={**os.environ, "TALLY_FILE": str(tally), PEERS_VERSION: version}, capture_output=True, text=True,
         )  # fmt: skip
         told = json.loads(tally.read_text()) if tally.exists() else {"counts": {}, "skips": {}}
     counts = told["counts"]
@@ -71,9 +74,14 @@ def tests(*paths: str) -> Result:
     return Result(line, "; ".join(told["skips"]))
 
 
-def of_fleet(java: Iterable[str], contract: str, judge: Callable[[Fleet], tuple[str, list[str]]]) -> Result:
-    """What `judge` says of a fleet that is whole: counts, and faults."""
-    why = fleet_missing()
+def of_fleet(
+    java: Iterable[str],
+    contract: str,
+    judge: Callable[[Fleet], tuple[str, list[str]]],
+    version: str = OLDER,
+) -> Result:
+    """What `judge` says of a fleet that is whole: counts, and faults. Java's servers are of `version`."""
+    why = fleet_missing(version)
     if why is not None:
         return Result("", why)
     folder = Path(tempfile.mkdtemp(prefix="autoswitch-mq-interop-"))
@@ -81,7 +89,7 @@ def of_fleet(java: Iterable[str], contract: str, judge: Callable[[Fleet], tuple[
     controllers = 3 if CONTROLLERS[0] in named else 1
     counts, faults = "", ["it was not whole"]
     with Fleet.made(
-        folder / "fleet", java=named, controllers=controllers, brokers=3, contract=contract
+        folder / "fleet", java=named, controllers=controllers, brokers=3, contract=contract, version=version
     ) as fleet:
         try:
             fleet.start()
@@ -137,6 +145,10 @@ def cells(count: int, times: int) -> list[Cell]:
     over = partial(failed_over, count=count)
     mixed = partial(failed_over, count=count, facts=True)
     java, cpp = f"Java client {JAVA}", f"C++ client {CPP}"
+    newer, without = (
+        "test_newer_java.py",
+        "test_newer_java.py::test_a_java_master_that_was_elected_without_a_message",
+    )
     pair = "test_java_pairs.py::test_"
     store = pair + "a_java_store_goes_on_in_ours_and_in_javas_again"
     crcs = pair + "a_java_broker_verifies_the_record_crcs_that_ours_wrote"
@@ -157,6 +169,10 @@ def cells(count: int, times: int) -> list[Cell]:
              partial(tests, "test_cpp_client.py", first.format("cpp"))),
         Cell("clients", f"Java mqadmin {JAVA}", "its commands on ours",
              partial(tests, "test_java_admin.py", "test_java_admin_commands.py")),
+        Cell("clients", f"Java client {NEWER_CLIENT}", "sends, reads, retries, order, transactions; killed masters",
+             partial(tests, "test_java_client.py", "test_java_consumers.py", "test_java_transactions.py", version=NEWER)),
+        Cell("clients", f"Java mqadmin {NEWER_CLIENT}", "what it reads of queues, resets, clones; each command named",
+             partial(tests, newer, version=OLDER)),
         Cell("hand-over", f"Java clients {JAVA} and {OLD}",
              "send, read, pull, keep order, transactions; defaults, but sends may take 20 s: `electMaster`, SIGTERM",
              partial(tests, "test_java_hand_over.py")),
@@ -164,6 +180,10 @@ def cells(count: int, times: int) -> list[Cell]:
              partial(of_fleet, BROKERS, "C", over)),
         Cell("controllers", f"Java controllers and name server {JAVA}", "with our brokers",
              partial(of_fleet, ["namesrv", *CONTROLLERS], "C", over)),
+        Cell("controllers", f"Java brokers {NEWER}", "under our controllers and name server",
+             partial(of_fleet, BROKERS, "C", over, NEWER)),
+        Cell("controllers", f"Java controllers {NEWER}, name server {NEWER_CLIENT}", "with our brokers",
+             partial(of_fleet, ["namesrv", *CONTROLLERS], "C", over, NEWER)),
         Cell("controllers", f"Java controllers {JAVA}", "their stores go on in ours, and back",
              partial(tests, "test_java_controllers.py")),
         Cell("sets", f"Java brokers {JAVA}", "one of Java's and two of ours, contract B",
@@ -172,6 +192,10 @@ def cells(count: int, times: int) -> list[Cell]:
              partial(of_fleet, BROKERS[:2], "C", mixed)),
         Cell("sets", f"Java brokers {JAVA}", "one of Java's and one of ours, either the master; shrunk, and whole again",
              partial(tests, shrinks)),
+        Cell("sets", f"Java brokers {NEWER}", "two of Java's and one of ours, contract C",
+             partial(of_fleet, BROKERS[:2], "C", mixed, NEWER)),
+        Cell("sets", f"Java brokers {JAVA} and {NEWER}", "elections without a message in between; Java's store goes on in ours",
+             partial(tests, *(f"{without}[{each}]" for each in (JAVA, NEWER)))),
         Cell("pairs", f"Java brokers {JAVA}", "Java master, our slave, and the reverse; slave reads",
              partial(tests, *(pair + name for name in PAIRS))),
         Cell("stores", f"Java brokers {JAVA}", "Java's go on in ours, and back; SIGTERM, SIGKILL; records' CRCs",
@@ -183,6 +207,7 @@ def cells(count: int, times: int) -> list[Cell]:
     ]  # fmt: skip
 
 
+UNRECORDED = "test_a_java_master_that_was_elected_without_a_message_in_between_is_followed"
 PAIRS = (
     "our_slave_follows_a_java_master_through_kills_of_either",
     "a_java_slave_follows_our_master_through_kills_of_either",

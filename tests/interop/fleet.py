@@ -1,4 +1,4 @@
-"""A cluster of which any server may be Apache RocketMQ 5.3.3's, and be exchanged for ours on its own store, and back.
+"""A cluster of which any server may be Apache RocketMQ's, 5.3.3 or 5.5.1, and be exchanged for ours on its own store, and back.
 
 Invariant: a server's properties file is the same whoever reads it; only processes that the cluster started are signalled."""
 
@@ -18,11 +18,18 @@ from localcluster.waiting import NotYet, WaitExpired
 from mqadmin.admin import AdminClient
 from mqadmin.replies import SyncState
 from mqruntime.clock import SystemClock
-from tests.interop.javapeer import broker_missing, controller_missing, namesrv_missing
+from tests.interop.javapeer import (
+    NEWER,
+    OLDER,
+    broker_missing,
+    controller_missing,
+    namesrv_missing,
+    newer_missing,
+)
 from tests.interop.javaserver import NO_SPIN
 from tests.waits import NOBODY_IS_LATE
 
-JAVA = "tests.interop.javaserver"
+JAVA, NEWER_JAVA = "tests.interop.javaserver", "tests.interop.newerjavaserver"
 SEGMENT_BYTES = 1 << 20
 JAVA_JOIN_MS_MAX = 100_000
 """A little more than ServiceThread's JOIN_TIME."""
@@ -52,9 +59,10 @@ class FleetLayout(Layout):
     """A layout that says which of its processes are Java's."""
 
     java: frozenset[str] = frozenset()
+    java_module: str = JAVA
 
     def module(self, name: str) -> str:
-        return JAVA if name in self.java else Layout.module(self, name)
+        return self.java_module if name in self.java else Layout.module(self, name)
 
 
 class Fleet(Cluster):
@@ -75,9 +83,10 @@ class Fleet(Cluster):
         controllers: int = 1,
         brokers: int = 2,
         contract: str = "C",
+        version: str = OLDER,
         **settings: str,
     ) -> Self:
-        """`java` are the processes that begin as Java's; `settings` are of all brokers."""
+        """`java` are the processes that begin as Java's, of `version`; `settings` are of all brokers."""
         made = cls.create(
             directory,
             controllers=controllers,
@@ -86,7 +95,9 @@ class Fleet(Cluster):
             broker_settings={**FOR_JAVA, **NOBODY_IS_LATE, **CONTRACTS[contract], **settings},
         )
         laid = {field.name: getattr(made.layout, field.name) for field in fields(Layout)}
-        made.layout = FleetLayout(**laid, java=frozenset(java))
+        made.layout = FleetLayout(
+            **laid, java=frozenset(java), java_module=NEWER_JAVA if version == NEWER else JAVA
+        )
         made.restarts, made.stalls = Counter(), Counter()
         return made
 
@@ -150,6 +161,8 @@ class Fleet(Cluster):
         return self.directory / f"broker-{number}"
 
 
-def fleet_missing() -> str | None:
+def fleet_missing(version: str = OLDER) -> str | None:
     """Why no Java servers can run here."""
+    if version == NEWER:
+        return newer_missing()
     return broker_missing() or controller_missing() or namesrv_missing()

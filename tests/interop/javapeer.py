@@ -1,6 +1,8 @@
-"""Java client, mqadmin, broker and controller of Apache RocketMQ 5.3.3: where they are, and JVMs that run them.
+"""Java client, mqadmin, broker and controller of Apache RocketMQ: where they are, and JVMs that run them.
 
-What is compiled for them stays beside their jars, so that only the first run after a change of it takes the time."""
+They are of 5.3.3, or where AUTOSWITCH_PEERS_VERSION says so of 5.5.1, of which only brokers and controllers were published: its
+client, tools and name server are 5.5.0's. What is compiled for them stays beside their jars, so that only the first run after a
+change of it takes the time."""
 
 from __future__ import annotations
 
@@ -15,14 +17,29 @@ from pathlib import Path
 from tests.interop.peerprocess import PeerProcess
 
 SOURCES = Path(__file__).parent / "java"
-DEFAULT_PEERS = "~/.cache/autoswitch-mq/peers-5.3.3"
-PEERS = Path(os.environ.get("AUTOSWITCH_PEERS") or DEFAULT_PEERS).expanduser()
+OLDER, NEWER = "5.3.3", "5.5.1"
+PEERS_VERSION = "AUTOSWITCH_PEERS_VERSION"
+VERSION = os.environ.get(PEERS_VERSION) or OLDER
+CLIENT_VERSION = "5.5.0" if VERSION == NEWER else VERSION
+"""Of client, tools and name server."""
+CACHE = Path("~/.cache/autoswitch-mq").expanduser()
+
+
+def peers_of(version: str) -> Path:
+    """Where scripts/fetch-peers puts them."""
+    named = os.environ.get("AUTOSWITCH_PEERS")
+    if version == OLDER:
+        return Path(named).expanduser() if named else CACHE / f"peers-{OLDER}"
+    return (Path(named).expanduser() if named else CACHE) / f"peers-{version}"
+
+
+PEERS = peers_of(VERSION)
 JARS = PEERS / "jars"
 BROKER_JARS = PEERS / "broker-jars"
 CONTROLLER_JARS = PEERS / "controller-jars"
 NAMESRV_JARS = PEERS / "namesrv-jars"
 OLD_CLIENT = "4.9.8"
-OLD_CLIENT_JARS = PEERS / f"client-{OLD_CLIENT}-jars"
+OLD_CLIENT_JARS = peers_of(OLDER) / f"client-{OLD_CLIENT}-jars"
 QUICK_START = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 
 
@@ -30,33 +47,39 @@ def missing() -> str | None:
     """Why the Java side cannot run here."""
     if shutil.which("java") is None or shutil.which("javac") is None:
         return "no JDK: java and javac must be in PATH"
-    if not (JARS / "rocketmq-tools-5.3.3.jar").exists():
-        return f"no RocketMQ 5.3.3 in {JARS}: run scripts/fetch-peers, which needs Maven"
+    if not (JARS / f"rocketmq-tools-{CLIENT_VERSION}.jar").exists():
+        return f"no RocketMQ {CLIENT_VERSION} in {JARS}: run scripts/fetch-peers, which needs Maven"
     return None
+
+
+def newer_missing() -> str | None:
+    """Why clients and servers of 5.5 cannot run here."""
+    folder = peers_of(NEWER)
+    if not (folder / "controller-jars" / f"rocketmq-controller-{NEWER}.jar").exists():
+        return f"no RocketMQ {NEWER} in {folder}: run scripts/fetch-peers, which needs Maven"
+    return missing()
 
 
 def broker_missing() -> str | None:
     """Why no Java broker can run here."""
     if shutil.which("java") is None:
         return "no JDK: java must be in PATH"
-    if not (BROKER_JARS / "rocketmq-broker-5.3.3.jar").exists():
-        return f"no broker of RocketMQ 5.3.3 in {BROKER_JARS}: run scripts/fetch-peers, which needs Maven"
+    if not (BROKER_JARS / f"rocketmq-broker-{VERSION}.jar").exists():
+        return f"no broker of RocketMQ {VERSION} in {BROKER_JARS}: run scripts/fetch-peers, which needs Maven"
     return None
 
 
 def controller_missing() -> str | None:
     """Why no Java controller can run here."""
-    if not (CONTROLLER_JARS / "rocketmq-controller-5.3.3.jar").exists():
-        return f"no controller of RocketMQ 5.3.3 in {CONTROLLER_JARS}: run scripts/fetch-peers, which needs Maven"
+    if not (CONTROLLER_JARS / f"rocketmq-controller-{VERSION}.jar").exists():
+        return f"no controller of RocketMQ {VERSION} in {CONTROLLER_JARS}: run scripts/fetch-peers, which needs Maven"
     return missing()
 
 
 def namesrv_missing() -> str | None:
     """Why no Java name server can run here."""
-    if not (NAMESRV_JARS / "rocketmq-namesrv-5.3.3.jar").exists():
-        return (
-            f"no name server of RocketMQ 5.3.3 in {NAMESRV_JARS}: run scripts/fetch-peers, which needs Maven"
-        )
+    if not (NAMESRV_JARS / f"rocketmq-namesrv-{CLIENT_VERSION}.jar").exists():
+        return f"no name server of RocketMQ {CLIENT_VERSION} in {NAMESRV_JARS}: run scripts/fetch-peers, which needs Maven"
     return missing()
 
 
@@ -69,7 +92,7 @@ def old_client_missing() -> str | None:
 
 def compiled(sources: Sequence[Path], jars: Path) -> Path:
     """The folder with the classes of `sources`, which need `jars`."""
-    content = jars.name.encode() + b"".join(path.read_bytes() for path in sources)
+    content = f"{jars.parent.name}/{jars.name}".encode() + b"".join(path.read_bytes() for path in sources)
     classes = PEERS / "classes" / hashlib.sha256(content).hexdigest()[:16]
     if not classes.exists():
         classes.parent.mkdir(exist_ok=True)
@@ -109,9 +132,9 @@ class JavaClient(PeerProcess):
     """java/JavaClient.java, run in the folder `home`, where its logs and local offsets go. Where it is only told mqadmin
     commands nobody needs to listen at `namesrv`."""
 
-    def __init__(self, namesrv: str, home: Path) -> None:
-        classes = compiled(sorted(SOURCES.glob("*.java")), JARS)
-        path = os.pathsep.join([str(classes), str(SOURCES), f"{JARS}/*"])
+    def __init__(self, namesrv: str, home: Path, jars: Path = JARS) -> None:
+        classes = compiled(sorted(SOURCES.glob("*.java")), jars)
+        path = os.pathsep.join([str(classes), str(SOURCES), f"{jars}/*"])
         super().__init__(
             ["java", "-Xmx256m", *QUICK_START, f"-Duser.home={home}", "-cp", path, "JavaClient", namesrv]
         )

@@ -1,4 +1,5 @@
-"""Servers of Apache RocketMQ 5.3.3: what starts one, and `python -m tests.interop.javaserver -c FILE`, which becomes one;
+"""Servers of Apache RocketMQ, of the version that tests.interop.javapeer says: what starts one, and
+`python -m tests.interop.javaserver -c FILE`, which becomes one;
 `broker-0.conf` makes it a broker.
 
 Invariant: the process stays the same one, so that who started it may signal it; its heap is small, its logs go beside FILE.
