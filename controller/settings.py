@@ -7,10 +7,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from dledger.peerlist import parsed_peers
 from dledger.settings import DLedgerSettings
+from mqruntime.hostports import check_host
 from mqruntime.metricsettings import MetricsSettings
 from mqruntime.nettykeys import NETTY_SERVER_KEYS
 from mqruntime.settings import OURS
@@ -156,6 +157,11 @@ class ControllerSettings(MetricsSettings):
         alias="configBlackList",
         description="keys that a run-time update may not change",
     )
+
+    @field_validator("bind_address")
+    @classmethod
+    def _bound_host(cls, value: str) -> str:
+        return check_host(value) if value else value
 
     @model_validator(mode="after")
     def _own_id_is_a_peer(self) -> Self:

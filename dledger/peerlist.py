@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from mqruntime.hostports import check_address
+
 
 def peer_list(peers: Mapping[str, str]) -> str:
     """ "n0-host:port;n1-host:port", sorted by id: the form of the setting."""
@@ -18,11 +20,14 @@ def parsed_peers(text: str, setting: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for entry in filter(None, map(str.strip, text.split(";"))):
         member, dash, address = entry.partition("-")
-        host, colon, port = address.rpartition(":")
-        if not (dash and member and colon and host and port.isascii() and port.isdigit()):
+        if not (dash and member and address):
             raise ValueError(f"{entry!r} in {setting} is not ID-HOST:PORT")
-        if not 0 < int(port) <= 65535 or member in found:
-            raise ValueError(f"{entry!r} in {setting}: bad port, or an id given twice")
+        try:
+            check_address(address)
+        except ValueError as error:
+            raise ValueError(f"{entry!r} in {setting} is not ID-HOST:PORT: {error}") from None
+        if member in found:
+            raise ValueError(f"{entry!r} in {setting}: the id is given twice")
         if address in found.values():
             raise ValueError(f"{entry!r} in {setting}: another one has this address")
         found[member] = address

@@ -27,6 +27,7 @@ from mqadmin.replies import (
     SyncState,
     TopicSettings,
 )
+from mqruntime import hostports
 from mqruntime.clock import Clock
 from remoting import fastjson
 from remoting.bodies.body import Body
@@ -244,9 +245,10 @@ def split_addresses(text: str) -> list[str]:
 
 def check_address(address: str) -> None:
     """Raises `AdminError` unless it reads HOST:PORT."""
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise AdminError(f"{address!r} is no address; write HOST:PORT, several separated by ';'")
+    try:
+        hostports.check_address(address)
+    except ValueError as error:
+        raise AdminError(str(error)) from None
 
 
 def body_of(kind: type[BodyT], address: str, reply: RemotingCommand) -> BodyT:

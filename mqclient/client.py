@@ -35,7 +35,7 @@ class Client:
         asks_after_failures: bool = True,
     ) -> None:
         """`namesrv` is "host:port;..."; the machine's clock and a random generator of its own if none is given;
-        `asks_after_failures` as of RouteTable."""
+        `asks_after_failures` as of RouteTable. Raises ValueError for what is no such list."""
         self.clock = clock or SystemClock()
         self.random = random or Random()
         self._awaited = Awaited()

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from mqclient.errors import RouteUnknown, in_short
 from mqclient.route import AUTO_CREATE_TOPIC, TopicRoute
 from mqruntime.clock import Clock
+from mqruntime.hostports import addresses_in
 from remoting.bodies.routes import TopicRouteData
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
@@ -47,9 +48,13 @@ class RouteTable:
         self, namesrv: str, client: RemotingClient, clock: Clock, *, asks_after_failures: bool = True
     ) -> None:
         """Without `asks_after_failures` a route that is known is asked for again when it is old, and no sooner: so Java's
-        clients do by default."""
+        clients do by default. Raises ValueError for what is no such list: it would be asked for ever."""
         self._asks_after_failures = asks_after_failures
-        self._namesrv = [address.strip() for address in namesrv.split(";") if address.strip()]
+        self._namesrv = addresses_in(namesrv)
+        if not self._namesrv:
+            raise ValueError(
+                f"{namesrv!r} names no name server; addresses look like 127.0.0.1:9876;127.0.0.1:9877"
+            )
         self._client = client
         self._clock = clock
         self._entries: dict[str, _Entry] = {}

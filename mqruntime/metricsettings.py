@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field, field_validator
 
+from mqruntime.hostports import check_host
 from mqruntime.settings import Settings
 
 
@@ -60,6 +61,11 @@ class MetricsSettings(Settings):
         alias="metricsLabel",
         description="labels that every figure gets, `name:value,name:value`",
     )
+
+    @field_validator("metrics_prom_exporter_host")
+    @classmethod
+    def _pages_host(cls, value: str) -> str:
+        return check_host(value) if value else value
 
     @field_validator("metrics_label")
     @classmethod

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from pydantic import Field, field_validator
 
+from mqruntime.hostports import check_host
 from mqruntime.metricsettings import MetricsSettings
 from mqruntime.nettykeys import NETTY_SERVER_KEYS
 from mqruntime.settings import OURS
@@ -106,6 +107,11 @@ class NamesrvSettings(MetricsSettings):
     @property
     def listens_on(self) -> str:
         return self.bind_address
+
+    @field_validator("bind_address")
+    @classmethod
+    def _bound_host(cls, value: str) -> str:
+        return check_host(value) if value else value
 
     @field_validator("support_acting_master", "notify_min_broker_id_changed")
     @classmethod

@@ -10,6 +10,7 @@ from typing import ClassVar, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from mqruntime.hostports import addresses_in, check_host
 from mqruntime.settings import OURS, Settings
 
 
@@ -75,11 +76,13 @@ class AddressSettings(Settings):
     @field_validator("namesrv_addr", "controller_addr")
     @classmethod
     def _addresses(cls, value: str) -> str:
-        for address in addresses(value):
-            host, _, port = address.rpartition(":")
-            if not (host and port.isascii() and port.isdigit() and 0 < int(port) <= 65535):
-                raise ValueError(f"{address!r} is not HOST:PORT; several are separated by ;")
+        addresses_in(value)
         return value
+
+    @field_validator("bind_address")
+    @classmethod
+    def _host(cls, value: str) -> str:
+        return check_host(value) if value else value
 
     @model_validator(mode="after")
     def _derived_ports(self) -> Self:

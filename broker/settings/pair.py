@@ -9,9 +9,9 @@ from typing import ClassVar
 
 from pydantic import Field, field_validator
 
-from broker.settings.addresses import addresses
 from broker.settings.raft import RaftKeys
 from ha.settings import PairSettings
+from mqruntime.hostports import check_address
 
 
 class BrokerRole(Enum):
@@ -67,14 +67,9 @@ class PairKeys(RaftKeys):
     @field_validator("ha_master_address")
     @classmethod
     def _one_address(cls, value: str) -> str:
-        for address in addresses(value):
-            host, _, port = address.rpartition(":")
-            if (
-                not (host and port.isascii() and port.isdigit() and 0 < int(port) <= 65535)
-                or value != address
-            ):
-                raise ValueError(f"{value!r} is not one HOST:PORT")
-        return value
+        if ";" in value:
+            raise ValueError(f"{value!r} is not one HOST:PORT: a slave has one master")
+        return check_address(value) if value else value
 
     @property
     def pair(self) -> PairSettings | None:

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from mqruntime.hostports import check_address
 from mqruntime.settings import Settings
 
 MEMBER_ID = re.compile(r"[A-Za-z]\d{1,9}")
@@ -119,6 +120,11 @@ class RaftKeys(Settings):
         listed = [each for each in self.d_leger_peers.split(";") if each.strip()]
         if not listed or len(group.peers) != len(listed):
             return f"dLegerPeers {self.d_leger_peers!r} must list each member once, as n0-HOST:PORT;n1-HOST:PORT;n2-HOST:PORT"
+        for address in group.peers.values():
+            try:
+                check_address(address)
+            except ValueError as error:
+                return f"dLegerPeers {self.d_leger_peers!r}: {error}"
         if len({broker_id_of(each) for each in group.peers}) != len(listed):
             return f"dLegerPeers {self.d_leger_peers!r} must give each member a number of its own: broker ids come from it"
         for key, each in ("dLegerSelfId", group.self_id), *self._preferred():

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from mqruntime.hostports import addresses_in
 from sparkreplay.commands.shared import (
     describe,
     engine_of,
@@ -95,6 +96,10 @@ def command(
         raise OptionError(
             "--namesrv", "is missing, and NAMESRV_ADDR is not set: name the target's name servers"
         )
+    try:
+        addresses_in(namesrv)
+    except ValueError as error:
+        raise OptionError("--namesrv", str(error)) from None
     count = workers or (SPARK_WORKERS if engine == "spark" else 1)
     options = options_of(stores, **given)
     kept = default_ledger(topic, cluster, to_topic) if ledger is None else ledger

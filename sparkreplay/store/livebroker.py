@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
+from mqruntime import hostports
 from sparkreplay.errors import LiveBrokerFailed, OptionError
 from sparkreplay.store.epochs import Epochs
 
@@ -65,12 +66,11 @@ def look_at(addresses: str, cluster_name: str = "", broker_name: str = "") -> Br
 
 
 def addresses_in(text: str) -> list[str]:
-    addresses = [part.strip() for part in text.split(";") if part.strip()] or [text]
-    for address in addresses:
-        host, _, port = address.rpartition(":")
-        if not (host and port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
-            raise OptionError("address", f"{address!r} is not HOST:PORT; several are separated by ;")
-    return addresses
+    """Raises OptionError."""
+    try:
+        return hostports.addresses_in(text) or [hostports.check_address(text)]
+    except ValueError as error:
+        raise OptionError("address", str(error)) from None
 
 
 def view_of(address: str) -> BrokerView:

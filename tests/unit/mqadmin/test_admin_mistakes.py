@@ -192,7 +192,7 @@ def test_a_server_of_another_protocol_is_told_in_one_line() -> None:
 @pytest.mark.parametrize("line", [line for line in USES if "-n ADDRESS" in line])
 def test_a_text_that_is_no_address_is_named(line: str) -> None:
     said = complaint(run(line.replace("-n ADDRESS", "-n here").replace("ADDRESS", NOBODY)))
-    assert "'here' is no address; write HOST:PORT" in said
+    assert "'here' is not HOST:PORT (the port is missing); several are separated by ;" in said
 
 
 @pytest.mark.parametrize("line", [line for line in USES if "-c C" in line and "-n ADDRESS" in line])

@@ -84,7 +84,7 @@ def test_a_long_usage_is_broken_as_upstream_breaks_it() -> None:
     ("arguments", "said"),
     [
         (["getControllerMetaData", "-a", NOBODY], "no answer from 127.0.0.1:9"),
-        (["getControllerMetaData", "-a", "nowhere"], "'nowhere' is no address"),
+        (["getControllerMetaData", "-a", "nowhere"], "'nowhere' is not HOST:PORT (the port is missing)"),
         (["electMaster", "-a", NOBODY, "-b", "1", "-bn", "broker-a", "-c", "C"], "knows a leader"),
         (["haStatus", "-c", "C"], "no name server is known"),
         (["updateTopic", "-b", NOBODY, "-t", "T"], "UPDATE_AND_CREATE_TOPIC: no answer"),

@@ -395,3 +395,17 @@ def test_a_client_like_javas_asks_for_routes_when_they_are_old_and_not_when_a_se
         await patient.close()
 
     with_servers(namesrv, broker)(scenario)
+
+
+@pytest.mark.parametrize(
+    ("namesrv", "why"),
+    [
+        ("noport", "port is missing"),
+        ("a:1,b:2", "a comma where"),
+        ("http://a:1", "without http"),
+        (" ; ", "no name server"),
+    ],
+)
+def test_a_list_of_name_servers_that_is_none_is_refused_at_once(namesrv: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        Client(namesrv)
