@@ -265,14 +265,18 @@ def why_not_this_process(
     if not number or incarnation == replica.incarnation:
         return None
     known = max(replica.start_number, live.start_number(key))
-    if live.is_alive(key) and (number <= known or address != replica.address):
+    is_older = number <= known
+    lives = (
+        not live.is_dead(key) if is_older else live.is_alive(key)
+    )  # a new leader may not have heard it yet
+    if lives and (is_older or address != replica.address):
         return Refusal(
             ResponseCode.CONTROLLER_BROKER_ID_INVALID,
             f"broker {key[2]} of {key[1]} lives at {replica.address}, and the store at {address} is a copy of its store: stop "
             f"the broker at {address} and empty its store, so that it joins with an id of its own",
             other_address=replica.address,
         )
-    if number <= known:
+    if is_older:
         return Refusal(
             ResponseCode.CONTROLLER_INVALID_REQUEST,
             f"broker {key[2]} of {key[1]} comes with start number {number}, and {known} was heard: its disk was set back",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from broker.app import BrokerApp
 from broker.role.memorymark import KeptMemoryMark
-from controller import commands, elections
-from controller.commands import Process
+from controller import commands, elections, livebrokers
+from controller.commands import Process, Refusal
 from controller.electpolicy import LiveReport
 from controller.heartbeats import BrokerKey, Liveness
 from controller.holdings import Holdings
 from controller.state import Replica, Replicas
+from remoting.codes import ResponseCode
 from simulation.cluster.bugs import BUGS, bug, nobody_lacks
 
 
@@ -19,6 +20,19 @@ def whoever_says_so(replica: Replica, live: Liveness, key: BrokerKey, address: s
 
 
 BUGS["old-disk-elected"].append((Holdings, "_shortfall", nobody_lacks))
+
+
+@bug("copy-takes-over", commands, "why_not_this_process")
+def whoever_came_last(
+    replica: Replica, live: Liveness, key: BrokerKey, address: str, process: Process
+) -> Refusal | None:
+    """Upstream: a copy of a broker's store is that broker from its registration on, though the broker lives."""
+    known = max(replica.start_number, live.start_number(key))
+    is_old = 0 < process.start_number <= known and process.incarnation != replica.incarnation
+    return Refusal(ResponseCode.CONTROLLER_INVALID_REQUEST, "", known) if is_old else None
+
+
+BUGS["copy-takes-over"].append((livebrokers, "why_not_this_process", whoever_came_last))
 
 
 @bug("old-disk-leads-alone", elections, "_is_set_back")

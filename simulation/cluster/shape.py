@@ -60,6 +60,9 @@ FORGED = 19, 7
 OLD_DISKS = 18, 16
 """Of so many this one has brokers whose disks are set back to earlier images."""
 
+COPIED = 24, 11
+"""Of so many this one has copies of brokers' stores that are started, too."""
+
 LULLS = 23, frozenset({0, 15, 17, 18, 19, 20, 21, 22})
 """Of so many, those that leave these have a time without faults in the midst of their run."""
 
@@ -85,6 +88,7 @@ class Shape:
     has_handlers: bool = False
     has_forger: bool = False
     has_old_disks: bool = False
+    has_copies: bool = False
 
     @staticmethod
     def of(seed: int) -> Shape:
@@ -111,6 +115,7 @@ class Shape:
             has_handlers=of(HANDLES, seed) and not is_unclean,
             has_forger=of(FORGED, seed),
             has_old_disks=of(OLD_DISKS, seed) and not is_unclean,
+            has_copies=of(COPIED, seed) and not is_unclean,
         )
 
     def settings(self) -> dict[str, object]:

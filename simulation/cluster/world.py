@@ -12,11 +12,12 @@ from __future__ import annotations
 import random
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from unittest.mock import patch
 
+from broker.app import BrokerApp
 from controller.state import SyncState
 from controller.statemachine import ReplicasStateMachine
 from controller.unelected import Unelected
@@ -30,6 +31,7 @@ from messagestore.bulk import entries as bulk_entries
 from messagestore.errors import StoreError
 from messagestore.log import commitlog
 from messagestore.store import MessageStore
+from mqruntime.runtime import Runtime
 from mqruntime.segments import RESERVE_STEP_BYTES
 from nativepath import presence
 from simulation.cluster import (  # noqa: F401  their bugs join the others
@@ -57,6 +59,7 @@ from simulation.cluster.bounds import ClusterBounds
 from simulation.cluster.check import ClusterCheck
 from simulation.cluster.choosers import Choosers
 from simulation.cluster.clientjudge import ClientJudge
+from simulation.cluster.copies import Copies
 from simulation.cluster.crashes import AllLosePower
 from simulation.cluster.dealers import SETTINGS
 from simulation.cluster.delaycheck import all_delivered
@@ -219,16 +222,17 @@ class ClusterWorld:
                 )
             )
         else:
-            node.start(
-                partial(
-                    members.broker_app,
-                    node.host,
-                    timers=self.timers,
-                    segment_bytes=self.segment_bytes,
-                    contract=self.contract,
-                    besides=self.told_besides(),
-                )
-            )
+            node.start(self.broker_at(node.host))
+
+    def broker_at(self, host: str) -> Callable[[Runtime], BrokerApp]:
+        return partial(
+            members.broker_app,
+            host,
+            timers=self.timers,
+            segment_bytes=self.segment_bytes,
+            contract=self.contract,
+            besides=self.told_besides(),
+        )
 
     def told_besides(self) -> dict[str, object]:
         transacting = {} if self.transactors is None else SETTINGS
@@ -282,6 +286,8 @@ class ClusterWorld:
         if self.shape.is_harsh:
             yield HostileFrames(self.machines, self.world.node("hostile", members.HOSTILE_HOST))
             yield GreatBurst(self.machines)
+        if self.shape.has_copies:
+            yield Copies(self.machines, self.world.node("copy", members.COPY_HOST), self.broker_at)
         if self.shape.has_old_disks and self.contract.waits:
             yield OldDisks(self.machines)
         if self.shape.has_strangers:

@@ -98,10 +98,14 @@ HANDLES = 22
 """A seed with readers in order who handle what they read."""
 BAD_SECTORS = 21
 """A seed with sectors that cannot be read for a while."""
+OLD_DISKS = 52
+"""A seed in which disks of brokers are set back to earlier images."""
+COPIES = 11
+"""A seed with copies of brokers' stores that are started, too."""
 LOST_MEMBERS = 27
 """A seed in which members of the set lose whole stores and log folders while all brokers are down, several times."""
 SEEDS = [5, 6, 7, 8, 12, TRANSACTED, HANDLES]
-LONG_SEEDS = [9, 10, 13, ABANDONED, CHOOSING, STRANGERS, BAD_SECTORS, LOST_MEMBERS]
+LONG_SEEDS = [9, 10, 13, ABANDONED, CHOOSING, STRANGERS, BAD_SECTORS, OLD_DISKS, COPIES, LOST_MEMBERS]
 """With 5 to 13 of both each kind of contract and each shape but lulls (docs/proofs.md) is there."""
 
 DIGEST = """
