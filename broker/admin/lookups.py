@@ -14,6 +14,9 @@ from remoting.peer import Peer
 from remoting.router import Router
 
 MESSAGES_MAX = 64
+TAGS = "T"
+"""Of `index_type`. K and U, words of the keys and producers' ids, are found by what they are."""
+NO_TAGS = "indexType=T: not built here: look-ups by tag; read the topic with a consumer of this tag"
 UNIQUE_KEY_MESSAGES_MAX = 32
 
 
@@ -32,6 +35,8 @@ class LookupRequests:
         header = QueryMessageHeader.from_ext(command.ext)
         if not self._reading.serves_reads:
             return command.reply(ResponseCode.SYSTEM_BUSY, NO_READERS)
+        if header.index_type == TAGS:
+            return command.reply(ResponseCode.INVALID_PARAMETER, NO_TAGS)
         count_max = min(max(header.max_num, 1), MESSAGES_MAX)
         if header.unique_key_query:
             count_max = UNIQUE_KEY_MESSAGES_MAX  # what a client asks for is not meant for this

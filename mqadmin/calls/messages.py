@@ -75,21 +75,30 @@ async def by_key(
     begin_ms: int = 0,
     end_ms: int = TIMESTAMP_MAX,
     unique: bool = False,
+    by_tag: bool = False,
+    last_key: str | None = None,
 ) -> list[StoredMessage]:
-    """Messages that an index of one broker has for a key, or for a producer's id (12), oldest first."""
-    header = QueryMessageHeader(topic, key, count_max, begin_ms, end_ms, unique)
+    """Messages that an index of one broker has for a key, a producer's id, or a tag (12), oldest first. `last_key`: behind
+    which a broker with its index in RocksDB goes on."""
+    header = QueryMessageHeader(
+        topic, key, count_max, begin_ms, end_ms, unique, "T" if by_tag else None, last_key
+    )
     absent = ResponseCode.QUERY_NOT_FOUND
     reply = await client.ask_for(broker, RequestCode.QUERY_MESSAGE, header, absent=absent)
     if reply is None:
         return []
-    found = [message for message in _decoded(broker, reply.body) if _matches(message, topic, key, unique)]
+    found = [
+        message for message in _decoded(broker, reply.body) if _matches(message, topic, key, unique, by_tag)
+    ]
     return sorted(found, key=lambda message: (message.store_timestamp_ms, message.physical_offset))
 
 
-def _matches(message: StoredMessage, topic: str, key: str, unique: bool) -> bool:
+def _matches(message: StoredMessage, topic: str, key: str, unique: bool, by_tag: bool) -> bool:
     """An index holds hashes: strangers with an equal hash are left out."""
     if message.topic != topic:
         return False
+    if by_tag:
+        return message.properties.get("TAGS") == key
     if unique:
         return message.message_id == key
     return key in message.properties.get("KEYS", "").split(" ")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from mqadmin.admin import AdminClient
 from mqadmin.calls import messages, topics
-from mqadmin.command import I64_MAX, Argument, admin_command, number, required_namesrv, run
+from mqadmin.command import I64_MAX, Argument, UsageWanted, admin_command, number, required_namesrv, run
 from mqadmin.report import Report
 from mqclient.message import StoredMessage
 
 HEADING = f"{'#Message ID':<50} {'#QID':>4} {'#Offset':>40}\n"
 COUNT_MAX = 64
+KEYS, TAGS = "K", "T"
 
 
 def format_row(message: StoredMessage) -> str:
@@ -28,6 +29,12 @@ def format_row(message: StoredMessage) -> str:
     Argument("e", "endTimestamp", "End timestamp(ms). default:Long.MAX_VALUE, eg:1676730526212"),
     Argument("m", "maxNum", "The maximum number of messages returned by the query, default:64"),
     Argument("c", "cluster", "Cluster name"),
+    Argument(
+        "p",
+        "keyType",
+        "K for words of the keys (the default), T for tags, which brokers from 5.4.0 on may index",
+    ),
+    Argument("l", "lastKey", "Where the last answer of a broker with its index in RocksDB ended"),
 )
 def command(
     namesrvaddr: str | None,
@@ -37,7 +44,12 @@ def command(
     endtimestamp: str | None,
     maxnum: str | None,
     cluster: str | None,
+    keytype: str | None,
+    lastkey: str | None,
 ) -> None:
+    kind = (keytype or KEYS).strip()
+    if kind not in (KEYS, TAGS):
+        raise UsageWanted(f"-p {kind}: K for words of the keys, T for tags")
     begin_ms = number("-b", begintimestamp, 0, most=I64_MAX)
     end_ms = number("-e", endtimestamp, I64_MAX, most=I64_MAX)
     count_max = number("-m", maxnum, COUNT_MAX, least=1)
@@ -46,10 +58,18 @@ def command(
         found: list[StoredMessage] = []
         for holder in await topics.holders(client, required_namesrv(namesrvaddr), topic, cluster):
             found += await messages.by_key(
-                client, holder.address, topic, msgkey, count_max=count_max, begin_ms=begin_ms, end_ms=end_ms
+                client,
+                holder.address,
+                topic,
+                msgkey,
+                count_max=count_max,
+                begin_ms=begin_ms,
+                end_ms=end_ms,
+                by_tag=kind == TAGS,
+                last_key=lastkey,
             )
         if not found:
-            raise messages.no_message(f"with key {msgkey} of topic {topic}")
+            raise messages.no_message(f"with {'tag' if kind == TAGS else 'key'} {msgkey} of topic {topic}")
         report.text(HEADING + "".join(map(format_row, found[:count_max])))
         report.put(messages=[messages.as_json(message) for message in found[:count_max]])
 

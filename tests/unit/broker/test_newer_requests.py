@@ -183,3 +183,23 @@ def test_a_new_group_s_name_is_no_longer_than_upstream_makes(served: Served, len
         served.master.tables.groups.put(group)  # as a client or an older version made it
         reply = served.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, group.encode())
         assert reply.code == 0
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_look_up_by_tag_is_refused_by_name_and_by_key_is_served(served: Served, form: str) -> None:
+    by_tag = frame(f"00012-request-by-tag-{form}")
+    reply = asked(served, by_tag)
+    assert reply.code == ResponseCode.INVALID_PARAMETER and "look-ups by tag" in (reply.remark or "")
+    message_id = served.results[0].message_ids[0]
+    for kind in ("K", "U", "", None):
+        ext = {
+            **by_tag.ext,
+            "topic": "orders",
+            "key": message_id,
+            "endTimestamp": str((1 << 63) - 1),
+            "lastKey": "",
+        }
+        ext |= {"indexType": kind or ""} if kind is not None else {}
+        if kind is None:
+            del ext["indexType"]
+        assert served.ask(by_tag.code, ext).code == 0

@@ -144,6 +144,19 @@ def test_messages_are_found_by_key_and_strangers_are_left_out(server: ScriptedSe
     assert server.run("queryMsgByKey", "-t", "VecTopic", "-k", "Veck1", "-m", "0").exit_code == 1
 
 
+def test_newer_brokers_are_asked_by_tag_and_for_what_comes_behind(server: ScriptedServer) -> None:
+    server.says(RequestCode.QUERY_MESSAGE, RECORD)
+    tag = stored("queryMsgByKey").properties["TAGS"]
+    by_tag = ("queryMsgByKey", "-t", "VecTopic", "-k", tag, "-p", "T")
+    assert server.run(*by_tag, "-l", "1700000000000@x").stdout.count("\n") == 2
+    assert server.run("queryMsgByKey", "-t", "VecTopic", "-k", "other", "-p", "T").exit_code == 1
+    assert server.run("queryMsgByKey", "-t", "VecTopic", "-k", "Veck2", "-p", "K").exit_code == 0
+    asked = [(each.ext.get("indexType"), each.ext.get("lastKey")) for each in server.requests(12)]
+    assert asked == [("T", "1700000000000@x"), ("T", None), (None, None)]
+    wrong = server.run("queryMsgByKey", "-t", "VecTopic", "-k", tag, "-p", "U")
+    assert wrong.exit_code != 0 and "K for words of the keys, T for tags" in wrong.stderr
+
+
 def test_a_broker_without_an_index_says_so_in_one_line(server: ScriptedServer) -> None:
     result = server.run("queryMsgByKey", "-t", "VecTopic", "-k", "Veck1")
     assert result.exit_code == 1
@@ -300,6 +313,10 @@ def test_a_message_is_found_by_the_id_of_its_producer_alone(server: ScriptedServ
     assert (folder / UNIQUE_ID).exists()
     [asked, _] = server.requests(RequestCode.QUERY_MESSAGE)
     assert asked.ext["_UNIQUE_KEY_QUERY"] == "true"
+    assert (asked.ext["beginTimestamp"], asked.ext["endTimestamp"]) == ("0", str((1 << 63) - 1))
+    assert server.run(*by_id, "-s", "5", "-e", "9").exit_code == 0
+    asked = server.requests(RequestCode.QUERY_MESSAGE)[-1]
+    assert (asked.ext["beginTimestamp"], asked.ext["endTimestamp"]) == ("5", "9")
     server.says(RequestCode.QUERY_MESSAGE, status=22)
     assert f"with the id {UNIQUE_ID} was found" in server.run(*by_id).stderr
 
