@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mqruntime.changedsettings import ChangeRefused, change
+from mqruntime.slices import Steps
 from namesrv import views
 from namesrv.kvconfig import KVConfig, KVConfigFull
 from namesrv.routes import RouteTable, TableFull
 from namesrv.settings import NamesrvSettings
-from remoting.bodies.body import Body
 from remoting.bodies.routes import KVTable, TopicRouteData
+from remoting.bulk import BulkAnswers
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.headers.admin import TopicHeader
@@ -52,15 +53,15 @@ CHANGEABLE = frozenset(
 def add_handlers(router: Router, settings: NamesrvSettings, table: RouteTable, kv: KVConfig) -> None:
     """Routes every administrative code."""
     handlers = AdminHandlers(settings, table, kv)
-    lists: dict[RequestCode, Callable[[RouteTable], Body]] = {
+    lists: dict[RequestCode, Callable[[RouteTable], Steps[bytes]]] = {
         RequestCode.GET_BROKER_CLUSTER_INFO: views.cluster_info,
-        RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: views.system_topics,
         RequestCode.GET_UNIT_TOPIC_LIST: views.unit_topics,
         RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: views.unit_sub_topics,
         RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: views.unit_sub_ununit_topics,
     }
     for code, view in lists.items():
-        router.add(code, _shown(table, view))
+        router.add(code, handlers.shown(view))
+    router.add(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS, handlers.system_topics)
     router.add(RequestCode.PUT_KV_CONFIG, handlers.put_kv)
     router.add(RequestCode.GET_KV_CONFIG, handlers.get_kv)
     router.add(RequestCode.DELETE_KV_CONFIG, handlers.delete_kv)
@@ -76,10 +77,6 @@ def add_handlers(router: Router, settings: NamesrvSettings, table: RouteTable, k
     router.add(RequestCode.GET_NAMESRV_CONFIG, handlers.show_settings)
 
 
-def _shown(table: RouteTable, view: Callable[[RouteTable], Body]) -> Handler:
-    return lambda peer, request: request.reply(body=view(table).encode())
-
-
 class AdminHandlers:
     """The handlers that take arguments or change something."""
 
@@ -87,6 +84,18 @@ class AdminHandlers:
         self._settings = settings
         self._table = table
         self._kv = kv
+        self._bulk = BulkAnswers()
+
+    def shown(self, view: Callable[[RouteTable], Steps[bytes]]) -> Handler:
+        """What answers with the whole of that."""
+
+        async def show(peer: Peer, request: RemotingCommand) -> None:
+            await self._bulk.answer(peer, request, request.code, lambda: _alone(view(self._table)))
+
+        return show
+
+    def system_topics(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
+        return request.reply(body=views.system_topics(self._table).encode())
 
     async def put_kv(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
         header = PutKVConfigHeader.from_ext(request.ext)
@@ -122,14 +131,16 @@ class AdminHandlers:
             body=views.member_group(self._table, header.cluster_name, header.broker_name).encode()
         )
 
-    def all_topics(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
+    async def all_topics(self, peer: Peer, request: RemotingCommand) -> RemotingCommand | None:
         if not self._settings.enable_all_topic_list:
             return request.reply(ResponseCode.SYSTEM_ERROR, "disable")
-        return request.reply(body=views.all_topics(self._table).encode())
+        await self._bulk.answer(peer, request, request.code, lambda: _alone(views.all_topics(self._table)))
+        return None
 
-    def topics_of_cluster(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
-        cluster = ClusterHeader.from_ext(request.ext).cluster
-        return request.reply(body=views.topics_of_cluster(self._table, cluster).encode())
+    async def topics_of_cluster(self, peer: Peer, request: RemotingCommand) -> None:
+        cluster, table = ClusterHeader.from_ext(request.ext).cluster, self._table
+        key = request.code, cluster
+        await self._bulk.answer(peer, request, key, lambda: _alone(views.topics_of_cluster(table, cluster)))
 
     def wipe_write_permission(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
         name = BrokerNameHeader.from_ext(request.ext).broker_name
@@ -166,3 +177,9 @@ class AdminHandlers:
             code = ResponseCode.NO_PERMISSION if refused.forbidden else ResponseCode.SYSTEM_ERROR
             return request.reply(code, str(refused))
         return request.reply()
+
+
+def _alone(steps: Steps[bytes]) -> Steps[tuple[bytes, None]]:
+    """The body that they make, without a header."""
+    body = yield from steps
+    return body, None

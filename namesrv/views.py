@@ -1,6 +1,7 @@
 """What clients ask of the route table, as the bodies they read.
 
-Invariant: nothing here changes the table, and a body shares no mutable part with it beyond its own encoding. Pure.
+Invariant: nothing here changes the table, and a body shares no mutable part with it beyond its own encoding. What is made in
+steps has all that was there in each of them. Pure.
 """
 
 from __future__ import annotations
@@ -8,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import orjson
+
+from mqruntime.slices import Steps
 from namesrv.routes import RouteTable
 from remoting.bodies.routes import (
     BrokerMemberGroup,
@@ -18,6 +22,8 @@ from remoting.bodies.routes import (
     TopicRouteData,
 )
 
+TOPICS_A_STEP, GROUPS_A_STEP = 5_000, 200
+GROUPS_BEGIN, GROUPS_END = b'{"brokerAddrTable":{', b'},"clusterAddrTable":{}}'
 FLAG_UNIT = 1
 FLAG_UNIT_SUB = 2
 
@@ -34,9 +40,16 @@ def route_of(table: RouteTable, topic: str, order_conf: str | None) -> TopicRout
     return TopicRouteData(list(queues.values()), groups, order_topic_conf=order_conf)
 
 
-def cluster_info(table: RouteTable) -> ClusterInfo:
-    """Every group and cluster."""
-    return ClusterInfo(table.groups, {cluster: list(names) for cluster, names in table.clusters.items()})
+def cluster_info(table: RouteTable) -> Steps[bytes]:
+    """A ClusterInfo as it is written: every group and cluster."""
+    groups, parts = list(table.groups), list[bytes]()
+    for at in range(0, len(groups), GROUPS_A_STEP):
+        step = {name: table.groups[name] for name in groups[at : at + GROUPS_A_STEP] if name in table.groups}
+        parts.append(ClusterInfo(step, {}).encode().removeprefix(GROUPS_BEGIN).removesuffix(GROUPS_END))
+        yield
+    clusters = ClusterInfo({}, {cluster: list(names) for cluster, names in table.clusters.items()}).encode()
+    assert clusters.startswith(GROUPS_BEGIN), "brokerAddrTable is the first of its members"
+    return GROUPS_BEGIN + b",".join(filter(None, parts)) + clusters.removeprefix(GROUPS_BEGIN)
 
 
 def member_group(table: RouteTable, cluster: str, broker_name: str) -> GetBrokerMemberGroupBody:
@@ -47,17 +60,15 @@ def member_group(table: RouteTable, cluster: str, broker_name: str) -> GetBroker
     return GetBrokerMemberGroupBody(BrokerMemberGroup(group.cluster, broker_name, group.broker_addrs))
 
 
-def all_topics(table: RouteTable) -> TopicList:
+def all_topics(table: RouteTable) -> Steps[bytes]:
     """The names of all topics."""
-    return TopicList(list(table.topics))
+    return _topic_list(table, lambda queues: True)
 
 
-def topics_of_cluster(table: RouteTable, cluster: str) -> TopicList:
+def topics_of_cluster(table: RouteTable, cluster: str) -> Steps[bytes]:
     """The names of the topics that some group of a cluster serves."""
-    names = table.clusters.get(cluster, {})
-    return TopicList(
-        [topic for topic, queues in table.topics.items() if any(name in queues for name in names)]
-    )
+    names = frozenset(table.clusters.get(cluster, ()))
+    return _topic_list(table, lambda queues: not names.isdisjoint(queues))
 
 
 def system_topics(table: RouteTable) -> TopicList:
@@ -66,25 +77,31 @@ def system_topics(table: RouteTable) -> TopicList:
     return TopicList([*table.clusters, *table.groups], address)
 
 
-def unit_topics(table: RouteTable) -> TopicList:
+def unit_topics(table: RouteTable) -> Steps[bytes]:
     """Topics that belong to a unit."""
     return _by_flag(table, lambda flag: bool(flag & FLAG_UNIT))
 
 
-def unit_sub_topics(table: RouteTable) -> TopicList:
+def unit_sub_topics(table: RouteTable) -> Steps[bytes]:
     """Topics that a unit subscribes to."""
     return _by_flag(table, lambda flag: bool(flag & FLAG_UNIT_SUB))
 
 
-def unit_sub_ununit_topics(table: RouteTable) -> TopicList:
+def unit_sub_ununit_topics(table: RouteTable) -> Steps[bytes]:
     """Topics that a unit subscribes to and that belong to none."""
     return _by_flag(table, lambda flag: bool(flag & FLAG_UNIT_SUB) and not flag & FLAG_UNIT)
 
 
-def _by_flag(table: RouteTable, wanted: Callable[[int], bool]) -> TopicList:
-    def first(queues: dict[str, QueueData]) -> QueueData:
-        return next(iter(queues.values()))
+def _by_flag(table: RouteTable, wanted: Callable[[int], bool]) -> Steps[bytes]:
+    return _topic_list(table, lambda queues: wanted(next(iter(queues.values())).topic_sys_flag))
 
-    return TopicList(
-        [topic for topic, queues in table.topics.items() if wanted(first(queues).topic_sys_flag)]
-    )
+
+def _topic_list(table: RouteTable, wanted: Callable[[dict[str, QueueData]], bool]) -> Steps[bytes]:
+    """A TopicList as it is written, of those that are there and `wanted` in their step."""
+    names, parts = list(table.topics), list[bytes]()
+    for at in range(0, len(names), TOPICS_A_STEP):
+        step = names[at : at + TOPICS_A_STEP]
+        found = [name for name in step if (queues := table.topics.get(name)) and wanted(queues)]
+        parts.append(orjson.dumps(found)[1:-1])
+        yield
+    return b'{"topicList":[%b]}' % b",".join(filter(None, parts))

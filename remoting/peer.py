@@ -97,6 +97,7 @@ class Peer(asyncio.BufferedProtocol):
         self._waits = False  # for its turn
         self._parked = False  # its requests wait for room, or for the ends of others
         self._room = 0
+        self._for_room: list[asyncio.Future[None]] = []
         self._caught_up = True
         """Whether the last receive brought all that there was."""
         self._running = 0
@@ -165,6 +166,19 @@ class Peer(asyncio.BufferedProtocol):
     def unsent_bytes(self) -> int:
         """What was sent and waits in this process for the other end to read."""
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
+
+    async def room(self) -> None:
+        """Returns, at once if it can, when the other end has read enough of what was sent to it, or is gone."""
+        if self._writing_paused_ms is not None and not self.closed:
+            waits: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._for_room.append(waits)
+            await waits
+
+    def _has_room(self) -> None:
+        waiting, self._for_room = self._for_room, []
+        for waits in waiting:
+            if not waits.done():
+                waits.set_result(None)
 
     @property
     def had_its_turn(self) -> bool:
@@ -342,12 +356,15 @@ class Peer(asyncio.BufferedProtocol):
         while self._waiting and self._writing_paused_ms is None and not self.closed:
             _, (command, frame) = self._waiting.popitem(last=False)
             self._send_request(command, frame)
+        if self._writing_paused_ms is None:
+            self._has_room()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         if self._transport is None:
             return  # never made, or told before
         self.closed = True
         self._transport = None
+        self._has_room()
         pending, self._pending = self._pending, {}
         why = str(exc or self._cut_why or "closed by the other end")
         for opaque, future in pending.items():

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from broker.admin.agreement import Agreement
@@ -10,6 +11,7 @@ from broker.admin.attributes import AttributesRefused, with_changes
 from broker.admin.lists import named, why_not_deleted
 from broker.tables.subscriptiongroups import NAME_LENGTH_MAX, NAME_RULE, NEW_LENGTH_MAX, is_group_name
 from broker.tables.tables import Tables
+from mqruntime.slices import Steps
 from remoting.bodies.body import LIST_BYTES_MAX
 from remoting.bodies.groups import (
     DeleteGroupsBody,
@@ -17,9 +19,11 @@ from remoting.bodies.groups import (
     SubscriptionGroupConfig,
     SubscriptionGroupList,
 )
+from remoting.bulk import BulkAnswers
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.headers.admin import DeleteSubscriptionGroupHeader, GroupHeader
+from remoting.headers.header import Header
 from remoting.peer import Peer
 from remoting.router import Router
 
@@ -35,7 +39,9 @@ class GroupRequests:
         self,
         tables: Tables,
         agreement: Agreement,
+        bulk: BulkAnswers,
     ) -> None:
+        self._bulk = bulk
         self._tables = tables
         self._groups = tables.groups
         self._offsets = tables.offsets
@@ -107,9 +113,14 @@ class GroupRequests:
         steps = [partial(self._tables.delete_group, name, clean_offset=clean) for name in names]
         return await self._agreement.change_in_steps(command, f"the deletion of group {named(names)}", steps)
 
-    def _offsets_of_all(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
-        body, rests_on = self._offsets.for_slaves()
-        return command.reply(header=self._agreement.version_header(rests_on), body=body)
+    async def _offsets_of_all(self, peer: Peer, command: RemotingCommand) -> None:
+        """Under the epoch in which it was begun: a slave of another master passes over it."""
+        await self._bulk.answer(peer, command, command.code, self._offsets_and_version)
+
+    def _offsets_and_version(self) -> Steps[tuple[bytes, Header | None]]:
+        version = self._agreement.version_header()
+        body, rests_on = yield from self._offsets.for_slaves()
+        return body, replace(version, rests_on=rests_on)
 
     def _delay_offsets(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         self._agreement.asked_as_java(peer, command)

@@ -10,6 +10,7 @@ from broker.metrics.recent import RecentTotals
 from broker.tables.tables import Tables
 from messagestore.brokerstore import BrokerStore
 from mqruntime.clock import Clock
+from mqruntime.slices import turn
 from remoting.bodies.queues import (
     ConsumeStats,
     ConsumeStatsList,
@@ -18,6 +19,7 @@ from remoting.bodies.queues import (
     QueueTimeSpan,
     QueueTimeSpans,
 )
+from remoting.bulk import BulkAnswers
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.headers.admin import ConsumeStatsInBrokerHeader, GetConsumeStatsHeader, GroupAndTopicHeader
@@ -36,7 +38,9 @@ class ProgressRequests:
         consumers: ConsumerGroups,
         recent: RecentTotals,
         clock: Clock,
+        bulk: BulkAnswers,
     ) -> None:
+        self._bulk = bulk
         self._broker_name = broker_name
         self._topics = tables.topics
         self._groups = tables.groups
@@ -53,8 +57,11 @@ class ProgressRequests:
 
     async def _of_one(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         header = GetConsumeStatsHeader.from_ext(command.ext)
+        group = header.consumer_group
         wanted = [name for name in (header.topic_list or "").split(";") if name] or (
-            [header.topic] if header.topic else self._offsets.topics_of(header.consumer_group)
+            [header.topic]
+            if header.topic
+            else await self._bulk.get((command.code, group), lambda: self._offsets.topics_of(group))
         )
         return command.reply(body=(await self._stats(header.consumer_group, wanted)).encode())
 
@@ -62,15 +69,17 @@ class ProgressRequests:
         """Of every group, in the topics that it has offsets in and still subscribes to."""
         ordered_only = ConsumeStatsInBrokerHeader.from_ext(command.ext).is_order
         found = ConsumeStatsList()
+        topics_by_group = await self._bulk.get(command.code, self._offsets.topics_by_group)
         for group in sorted(self._groups.wrapper.subscription_group_table):
             connected = self._consumers.find(group)
             each = []
-            for name in sorted(self._offsets.topics_of(group)):
+            for name in sorted(topics_by_group.get(group, ())):
                 topic = self._topics.find(name)
                 left = connected is not None and name not in connected.subscriptions
                 if topic is None or left or (ordered_only and not topic.order):
                     continue
                 stats = await self._stats(group, [name])
+                await turn()
                 each.append(stats)
                 rows = stats.offset_table.values()
                 found.total_diff += sum(row.broker_offset - row.consumer_offset for row in rows)

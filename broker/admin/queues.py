@@ -10,6 +10,7 @@ from broker.tables.consumeroffsets import ConsumerOffsets
 from messagestore.brokerstore import BrokerStore
 from remoting.bodies.queues import ConsumeQueueData, QueryConsumeQueueBody
 from remoting.bodies.routes import GroupList, TopicList
+from remoting.bulk import BulkAnswers
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.headers.admin import GroupHeader, TopicHeader
@@ -23,7 +24,10 @@ ENTRIES_MAX = 1_000
 class QueueRequests:
     """Their handlers."""
 
-    def __init__(self, store: BrokerStore, consumers: ConsumerGroups, offsets: ConsumerOffsets) -> None:
+    def __init__(
+        self, store: BrokerStore, consumers: ConsumerGroups, offsets: ConsumerOffsets, bulk: BulkAnswers
+    ) -> None:
+        self._bulk = bulk
         self._store = store
         self._consumers = consumers
         self._offsets = offsets
@@ -33,15 +37,17 @@ class QueueRequests:
         router.add(RequestCode.QUERY_TOPICS_BY_CONSUMER, self._topics_of)
         router.add(RequestCode.QUERY_CONSUME_QUEUE, self._list)
 
-    def _consumers_of(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+    async def _consumers_of(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         """The groups that subscribe to a topic now or have committed offsets in it."""
         topic = TopicHeader.from_ext(command.ext).topic
-        groups = {*self._consumers.groups_of(topic), *self._offsets.groups_of(topic)}
+        committed = await self._bulk.get((command.code, topic), lambda: self._offsets.groups_of(topic))
+        groups = {*self._consumers.groups_of(topic), *committed}
         return command.reply(body=GroupList(sorted(groups)).encode())
 
-    def _topics_of(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+    async def _topics_of(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         group = GroupHeader.from_ext(command.ext).group
-        return command.reply(body=TopicList(sorted(self._offsets.topics_of(group))).encode())
+        topics = await self._bulk.get((command.code, group), lambda: self._offsets.topics_of(group))
+        return command.reply(body=TopicList(sorted(topics)).encode())
 
     def _list(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         header = QueryConsumeQueueHeader.from_ext(command.ext)

@@ -17,6 +17,7 @@ from broker.tables.offsetlimits import Key
 from broker.tables.subscriptiongroups import NAME_RULE, is_group_name
 from broker.tables.tables import Tables
 from messagestore.brokerstore import BrokerStore
+from mqruntime.slices import whole
 from remoting.bodies.queues import MessageQueue, QueueOffset, ResetOffsetBody, ResetOffsetListBody
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
@@ -114,7 +115,7 @@ class ResetRequests:
             header.dest_group,
         )
         moves: dict[Key, int] = {}
-        for name in [header.topic] if header.topic else offsets.topics_of(header.src_group):
+        for name in [header.topic] if header.topic else whole(offsets.topics_of(header.src_group)):
             topic = self._tables.topics.find(name)
             left = source is not None and name not in source.subscriptions and not header.offline
             for queue_id in range(topic.read_queue_nums if topic is not None and not left else 0):

@@ -24,6 +24,7 @@ from broker.settings.broker import BrokerSettings
 from broker.tables.tables import Tables
 from messagestore.brokerstore import BrokerStore
 from mqruntime.clock import Clock
+from remoting.bulk import BulkAnswers
 from remoting.router import Router
 
 
@@ -45,14 +46,15 @@ def add_table_requests(
     name, topics, offsets = settings.broker_name, tables.topics, tables.offsets
     agreement.add_to(router)
     TopicRequests(name, tables, agreement, store, recent, clock).add_to(router)
-    GroupRequests(tables, agreement).add_to(router)
-    ProgressRequests(name, tables, store, consumers, recent, clock).add_to(router)
+    bulk = BulkAnswers()
+    GroupRequests(tables, agreement, bulk).add_to(router)
+    ProgressRequests(name, tables, store, consumers, recent, clock, bulk).add_to(router)
     BrokerStatsRequests(recent, clock).add_to(router)
     OffsetRequests(store, topics, offsets).add_to(router)
     LookupRequests(store, reading).add_to(router)
     ClientCalls(name, consumers, store, reading).add_to(router)
     Configuration(settings, tables, role).add_to(router)
-    QueueRequests(store, consumers, offsets).add_to(router)
+    QueueRequests(store, consumers, offsets, bulk).add_to(router)
     ResetRequests(
         settings=settings,
         role=role,

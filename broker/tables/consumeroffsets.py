@@ -7,7 +7,7 @@ rest on the log up to `rests_on`: no slave takes them, and no disk, that lacks i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import orjson
@@ -15,6 +15,7 @@ import orjson
 from broker.tables.offsetlimits import Key
 from broker.tables.offsetresets import OffsetResets
 from broker.tables.saidhere import SaidHere
+from mqruntime.slices import Steps, whole
 from remoting.bodies.offsets import ConsumerOffsetWrapper
 
 CONSUMER_OFFSETS_FILE = "config/consumerOffset.json"
@@ -26,6 +27,8 @@ OwnOffsets = dict[str, dict[int, int]]
 BYTES_MAX = 12 << 20
 """Of the table as it is copied (43), about. Groups that nobody has are made up faster than any broker can copy them."""
 NONE: dict[int, int] = {}
+OFFSETS_A_STEP = KEYS_A_STEP = 5_000
+ATTEMPTS_MAX = 4
 QUEUE_BYTES = 16
 """Of a queue's id and offset, about."""
 NO_ROOM = (
@@ -43,6 +46,8 @@ class ConsumerOffsets:
         self.said_here = SaidHere()
         self._doubtful = False  # somebody may have deleted what stands here
         self._bytes = 0
+        self._moves = 0
+        """Counts what changes offsets otherwise than by commits of their groups."""
         self.commits = 0
         self.rests_on = 0
         """An offset of the log; what was read from this disk rests on what was there before."""
@@ -101,6 +106,7 @@ class ConsumerOffsets:
 
     def moved(self, moves: Mapping[Key, int]) -> None:
         """The master's groups were moved to these offsets."""
+        self._moves += 1
         for key, offset in moves.items():
             self._put(*key, offset)
 
@@ -150,15 +156,31 @@ class ConsumerOffsets:
             if table.get(f"{topic}{SEPARATOR}{group}", {}).get(queue_id, 0) > limit
         }
 
-    def topics_of(self, group: str) -> list[str]:
+    def topics_of(self, group: str) -> Steps[list[str]]:
         """The topics that a group has committed offsets in."""
-        suffix = SEPARATOR + group
-        return [key.removesuffix(suffix) for key in self._wrapper.offset_table if key.endswith(suffix)]
+        suffix, found = SEPARATOR + group, list[str]()
+        for keys in _in_steps(list(self._wrapper.offset_table)):
+            found += [key.removesuffix(suffix) for key in keys if key.endswith(suffix)]
+            yield
+        return found
 
-    def groups_of(self, topic: str) -> list[str]:
+    def groups_of(self, topic: str) -> Steps[list[str]]:
         """The groups that have committed offsets in a topic."""
-        prefix = topic + SEPARATOR
-        return [key.removeprefix(prefix) for key in self._wrapper.offset_table if key.startswith(prefix)]
+        prefix, found = topic + SEPARATOR, list[str]()
+        for keys in _in_steps(list(self._wrapper.offset_table)):
+            found += [key.removeprefix(prefix) for key in keys if key.startswith(prefix)]
+            yield
+        return found
+
+    def topics_by_group(self) -> Steps[dict[str, list[str]]]:
+        """The topics that each group has committed offsets in."""
+        found: dict[str, list[str]] = {}
+        for keys in _in_steps(list(self._wrapper.offset_table)):
+            for key in keys:
+                topic, _, group = key.partition(SEPARATOR)
+                found.setdefault(group, []).append(topic)
+            yield
+        return found
 
     def committed(self) -> list[tuple[str, str]]:
         """(topic, group) of everything that has committed offsets."""
@@ -181,6 +203,7 @@ class ConsumerOffsets:
         for key in keys:
             del self._wrapper.offset_table[key]
         self._weigh()
+        self._moves += 1
         self.commits += len(keys)
         return len(keys)
 
@@ -206,23 +229,51 @@ class ConsumerOffsets:
             topic, _, group = key.partition(SEPARATOR)
             self.resets.went_on(group, topic, queues)
         if news or gone:
+            self._moves += 1
             self._weigh()
         return bool(news or gone)
 
     def encode(self) -> bytes:
         """The content of consumerOffset.json."""
-        self._wrapper.offset_resets = self.resets.wrapper()
-        return self._wrapper.encode()
+        return whole(self._written(self._wrapper.offset_table, lambda key: True))
 
-    def for_slaves(self) -> tuple[bytes, int]:
-        """The reply to 43, and what the broker's own of it rest on."""
-        if self._all_is_given:
-            return self.encode(), self.rests_on
-        others = {key: queues for key, queues in self._wrapper.offset_table.items() if not is_own(key)}
-        copied = replace(
-            self._wrapper, offset_table=others | (self._given or {}), offset_resets=self.resets.wrapper()
-        )
-        return copied.encode(), self._given_rests_on
+    def for_slaves(self) -> Steps[tuple[bytes, int]]:
+        """The reply to 43, and what the broker's own of it rest on. Groups may commit between two steps; where one is moved
+        or goes meanwhile, it is written once more, so that moves and offsets fit each other."""
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            moves, table = self._moves, self._wrapper.offset_table
+            if self._all_is_given:
+                steps, rests_on = self._written(table, lambda key: True), self.rests_on
+            else:
+                given, rests_on = self._given or {}, self._given_rests_on
+                steps = self._written(table, lambda key: not is_own(key), given)
+            body = whole(steps) if attempt == ATTEMPTS_MAX else (yield from steps)
+            if self._moves == moves:
+                break
+        return body, rests_on
+
+    def _written(
+        self, table: OwnOffsets, stands: Callable[[str], bool], besides: OwnOffsets | None = None
+    ) -> Steps[bytes]:
+        """As ConsumerOffsetWrapper is, of what `stands` in the table now, and `besides`."""
+        empty = replace(self._wrapper, offset_table={}, offset_resets=self.resets.wrapper()).encode()
+        assert empty.endswith(b"{}}"), "offsetTable is the last of its members"
+        parts: list[bytes] = []
+        for source, wanted in ((table, stands), (besides or {}, lambda key: True)):
+            part, count = dict[str, dict[int, int]](), 0
+            for key in list(source):
+                queues = source.get(key)
+                if queues is None or not wanted(key):
+                    continue
+                part[key] = queues
+                count += 1 + len(queues)
+                if count >= OFFSETS_A_STEP:
+                    parts.append(orjson.dumps(part, option=orjson.OPT_NON_STR_KEYS)[1:-1])
+                    part, count = {}, 0
+                    yield
+            if part:
+                parts.append(orjson.dumps(part, option=orjson.OPT_NON_STR_KEYS)[1:-1])
+        return b"%b%b}}" % (empty[:-2], b",".join(parts))
 
     def decode(self, data: bytes) -> None:
         """Take in consumerOffset.json. Raises BodyError."""
@@ -237,6 +288,11 @@ class ConsumerOffsets:
     def _weigh(self) -> None:
         table = self._wrapper.offset_table
         self._bytes = sum(_cost(key) + QUEUE_BYTES * len(queues) for key, queues in table.items())
+
+
+def _in_steps(keys: list[str]) -> Iterator[list[str]]:
+    for at in range(0, len(keys), KEYS_A_STEP):
+        yield keys[at : at + KEYS_A_STEP]
 
 
 def is_own(key: str) -> bool:

@@ -22,6 +22,7 @@ from messagestore.messages import Appended, MessageToStore, PutStatus, QueueEntr
 from messagestore.properties import format_properties, parse_properties
 from messagestore.record import Message, decode, encode, pack_host
 from messagestore.systemtopics import HALF_TOPIC, OP_HALF_TOPIC
+from mqruntime.slices import whole
 from remoting.bodies.offsets import ConsumerOffsetWrapper
 from tests.unit.doubles import ManualClock
 
@@ -244,7 +245,7 @@ class Bench:
 
     def copied(self) -> tuple[dict[str, dict[int, int]], int]:
         """What slaves get, and what that rests on."""
-        body, rests_on = self.offsets.for_slaves()
+        body, rests_on = whole(self.offsets.for_slaves())
         return ConsumerOffsetWrapper.decode(body).offset_table, rests_on
 
     def kept(self, topic: str) -> int | None:

@@ -15,6 +15,7 @@ from broker.metrics.rates import Rates
 from broker.role.contract import contract_sentence
 from broker.settings.addresses import addresses
 from broker.settings.broker import BrokerSettings
+from broker.tables import consumeroffsets
 from broker.tables.consumeroffsets import ConsumerOffsets
 from broker.tables.savedtable import SavedTable, TableUnreadable
 from broker.tables.subscriptiongroups import SubscriptionGroups
@@ -23,6 +24,7 @@ from broker.tables.topics import Topics, system_topics
 from messagestore.properties import tag_hash
 from mqclient.message import decode_messages
 from mqruntime.settings import SettingsError
+from mqruntime.slices import whole
 from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
 from remoting.bodies.offsets import ConsumerOffsetWrapper
 from remoting.bodies.topics import TopicConfig, TopicConfigWrapper
@@ -201,12 +203,58 @@ def test_a_slave_takes_over_its_masters_groups() -> None:
     assert slave.find("CG") == master.find("CG")
 
 
+def test_offsets_are_written_in_steps_as_a_body_writes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumeroffsets, "OFFSETS_A_STEP", 4)
+    offsets = ConsumerOffsets()
+    assert offsets.encode() == ConsumerOffsetWrapper().encode()
+    for group in ("CG", "Other", '\u00fc"@'):
+        for queue_id in range(3):
+            offsets.commit(group, "orders", queue_id, 10 + queue_id)
+    offsets.reset({("CG", "orders", 1): 5})
+    table = {f"orders@{group}": {0: 10, 1: 11, 2: 12} for group in ("CG", "Other", '\u00fc"@')}
+    table["orders@CG"][1] = 5
+    expected = ConsumerOffsetWrapper(table, offset_resets=offsets.resets.wrapper()).encode()
+    assert offsets.encode() == expected
+    steps = offsets.for_slaves()
+    assert sum(1 for _ in steps) == 3
+    assert whole(offsets.for_slaves()) == (expected, 0)
+    offsets.keep("orders", 0, 99)
+    offsets.give({"half@CID_RMQ_SYS_TRANS": {0: 7}}, 1234)
+    table["half@CID_RMQ_SYS_TRANS"] = {0: 7}
+    expected = ConsumerOffsetWrapper(table, offset_resets=offsets.resets.wrapper()).encode()
+    assert whole(offsets.for_slaves()) == (expected, 1234)
+
+
+def test_who_commits_while_offsets_are_written_is_in_them_and_a_move_writes_them_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(consumeroffsets, "OFFSETS_A_STEP", 2)
+    offsets = ConsumerOffsets()
+    for group in ("A", "B"):
+        offsets.commit(group, "orders", 0, 10)
+    steps = offsets.for_slaves()
+    next(steps)
+    offsets.commit("B", "orders", 0, 11)
+    offsets.commit("New", "orders", 0, 1)
+    body, _ = whole(steps)
+    assert ConsumerOffsetWrapper.decode(body).offset_table == {"orders@A": {0: 10}, "orders@B": {0: 11}}
+    steps = offsets.for_slaves()
+    next(steps)
+    offsets.reset({("A", "orders", 0): 3})
+    body, _ = whole(steps)
+    written = ConsumerOffsetWrapper.decode(body)
+    assert written.offset_table["orders@A"] == {0: 3}
+    assert written.offset_resets == offsets.resets.wrapper()
+
+
 def test_committed_offsets_are_found_copied_and_forgotten() -> None:
     offsets, slave = ConsumerOffsets(), ConsumerOffsets()
     offsets.commit("CG", "orders", 0, 12)
     offsets.commit("CG", "orders", 1, 7)
     offsets.commit("Other", "orders", 0, 3)
-    assert offsets.topics_of("CG") == ["orders"]
+    assert whole(offsets.topics_of("CG")) == ["orders"]
+    assert whole(offsets.groups_of("orders")) == ["CG", "Other"]
+    assert whole(offsets.topics_by_group()) == {"CG": ["orders"], "Other": ["orders"]}
     wrapper = ConsumerOffsetWrapper.decode(offsets.encode())
     assert slave.adopt(wrapper)
     assert not slave.adopt(wrapper)

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from mqruntime.slices import Steps, whole
 from namesrv import views
 from namesrv.routes import OneTopicRefused, Registered, Registration, RouteTable
 from remoting.bodies.dataversion import DataVersion
-from remoting.bodies.routes import QueueData
+from remoting.bodies.routes import BrokerData, ClusterInfo, QueueData, TopicList
 from remoting.bodies.topics import TopicConfig
 
 A, B, C = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"
@@ -246,19 +247,49 @@ def test_a_route_lists_addresses_by_id_and_is_absent_for_an_unknown_topic() -> N
     assert views.route_of(table, "U", None) is None
 
 
+def topics_in(steps: Steps[bytes]) -> list[str]:
+    return TopicList.decode(whole(steps)).topic_list
+
+
+def test_long_lists_are_made_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(views, "TOPICS_A_STEP", 2)
+    monkeypatch.setattr(views, "GROUPS_A_STEP", 2)
+    table, names = RouteTable(), [f"topic-{number}" for number in range(5)]
+    for name in names:
+        table.topics[name] = {"broker-a": QueueData("broker-a", 1, 1, 6)}
+    steps = views.all_topics(table)
+    next(steps)
+    del table.topics["topic-0"], table.topics["topic-4"]
+    assert topics_in(steps) == [
+        "topic-0",
+        "topic-1",
+        "topic-2",
+        "topic-3",
+    ]  # those of each step, as they were then
+    for number in range(5):
+        table.groups[f"set-{number}"] = BrokerData("C", f"set-{number}", {0: A})
+    table.clusters["C"] = dict.fromkeys(table.groups)
+    written = whole(views.cluster_info(table))
+    assert written == ClusterInfo(table.groups, {"C": list(table.groups)}).encode()
+    assert sum(1 for _ in views.cluster_info(table)) == 3
+
+
 def test_lists_for_administrators() -> None:
     table = table_with(says(0, A))
     table.add_topic("Unit", [QueueData("broker-a", 1, 1, 6, topic_sys_flag=1)])
     table.add_topic("UnitSub", [QueueData("broker-a", 1, 1, 6, topic_sys_flag=2)])
-    assert views.all_topics(table).topic_list == ["T", "TBW102", "Unit", "UnitSub"]
-    assert views.topics_of_cluster(table, "DefaultCluster").topic_list == ["T", "TBW102", "Unit", "UnitSub"]
-    assert views.topics_of_cluster(table, "Other").topic_list == []
+    assert topics_in(views.all_topics(table)) == ["T", "TBW102", "Unit", "UnitSub"]
+    assert topics_in(views.topics_of_cluster(table, "DefaultCluster")) == ["T", "TBW102", "Unit", "UnitSub"]
+    assert topics_in(views.topics_of_cluster(table, "Other")) == []
     assert views.system_topics(table).encode() == (
         b'{"brokerAddr":"10.0.0.1:10911","topicList":["DefaultCluster","broker-a"]}'
     )
-    assert views.unit_topics(table).topic_list == ["Unit"]
-    assert views.unit_sub_topics(table).topic_list == ["UnitSub"]
-    assert views.unit_sub_ununit_topics(table).topic_list == ["UnitSub"]
-    assert views.cluster_info(table).cluster_addr_table == {"DefaultCluster": ["broker-a"]}
+    assert topics_in(views.unit_topics(table)) == ["Unit"]
+    assert topics_in(views.unit_sub_topics(table)) == ["UnitSub"]
+    assert topics_in(views.unit_sub_ununit_topics(table)) == ["UnitSub"]
+    assert whole(views.cluster_info(table)) == (
+        b'{"brokerAddrTable":{"broker-a":{"brokerAddrs":{"0":"10.0.0.1:10911"},"brokerName":"broker-a",'
+        b'"cluster":"DefaultCluster","enableActingMaster":false}},"clusterAddrTable":{"DefaultCluster":["broker-a"]}}'
+    )
     assert views.member_group(table, "any", "broker-a").broker_member_group.broker_addrs == {0: A}
     assert views.member_group(table, "any", "ghost").broker_member_group.broker_addrs == {}

@@ -1,0 +1,75 @@
+"""Answers whose cost grows with a table: made in steps, between which others have their turn.
+
+Invariant: of one server one such answer is made at a time; who asks for the same before it is begun gets the same, so an answer
+is never older than its question. A connection gets the next one once it has room for it, however many it asked for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar
+
+from mqruntime.slices import Steps, turn
+from remoting.command import RemotingCommand
+from remoting.headers.header import Header
+from remoting.peer import Peer
+
+T = TypeVar("T")
+IN_TURN = "bulk answers"
+
+
+class BulkAnswers:
+    """Of one server."""
+
+    def __init__(self) -> None:
+        self._making = asyncio.Lock()
+        self._asked: dict[Hashable, asyncio.Future[Any]] = {}
+
+    async def get(self, key: Hashable, make: Callable[[], Steps[T]]) -> T:
+        """What `make` comes to, begun after this call; `key` names what is asked for."""
+        asked = self._asked.get(key)
+        if asked is not None:
+            shared: T = await asyncio.shield(asked)
+            return shared
+        made = self._asked[key] = asyncio.get_running_loop().create_future()
+        try:
+            async with self._making:
+                del self._asked[key]
+                result = await _by_turns(make())
+        except BaseException as error:
+            if self._asked.get(key) is made:
+                del self._asked[key]
+            if isinstance(error, Exception):
+                made.set_exception(error)
+                made.exception()  # it may be that nobody else waits
+            else:
+                made.cancel()
+            raise
+        made.set_result(result)
+        return result
+
+    async def answer(
+        self,
+        peer: Peer,
+        command: RemotingCommand,
+        key: Hashable,
+        make: Callable[[], Steps[tuple[bytes, Header | None]]],
+    ) -> None:
+        """Sends the reply to `command`, behind those that `peer` asked for before, once they have left this process."""
+        in_turn = peer.attributes.setdefault(IN_TURN, asyncio.Lock())
+        assert isinstance(in_turn, asyncio.Lock)
+        async with in_turn:
+            await peer.room()
+            if not peer.closed:
+                body, header = await self.get(key, make)
+                peer.send([command.reply(header=header, body=body)])
+
+
+async def _by_turns(steps: Steps[T]) -> T:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            made: T = end.value
+            return made
+        await turn()
