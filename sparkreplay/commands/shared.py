@@ -19,6 +19,7 @@ from sparkreplay.errors import EngineFailed, OptionError, ReplayError
 from sparkreplay.read.options import read_options
 from sparkreplay.read.reader import ReadPlan, SourcePlan, plan_read
 from sparkreplay.records.walk import Stretch
+from sparkreplay.store.classic import NO_EPOCHS
 from sparkreplay.stream.request import refuse_for_batch
 
 Command = Callable[..., None]
@@ -254,7 +255,7 @@ def print_source(source: SourcePlan) -> None:
     epochs = ", ".join(f"{epoch} from {start}" for epoch, start in store.epochs)
     print(f"store      {store.root}  (broker set {store.broker_name})")
     print(f"segments   {len(store.segments)}")
-    print(f"epochs     {epochs}")
+    print(f"epochs     {'none' if store.epochs == NO_EPOCHS else epochs}")
     if store.committed is None:
         print(f"committed  up to {store.bound}, as told by: {store.bound_source}")
     else:

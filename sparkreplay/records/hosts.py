@@ -1,12 +1,18 @@
-"""A stored host as text: IP (4 or 16 bytes), then the port in 4."""
+"""A stored host as text: IP (4 or 16 bytes), then the port in 4.
+
+Invariant: an IP is written as Java writes it (InetAddress.getHostAddress): of IPv6 all eight groups, and an IPv4 address in
+IPv6 as the IPv4 address."""
 
 from __future__ import annotations
 
-from ipaddress import ip_address
+from ipaddress import IPv6Address, ip_address
 
 
 def host_text(raw: bytes | memoryview) -> str:
-    """`10.0.0.1:10911` or `[::1]:10911`; an IP with its port, as stored in a record."""
+    """`10.0.0.1:10911` or `[0:0:0:0:0:0:0:1]:10911`; an IP with its port, as stored in a record."""
     address = ip_address(bytes(raw[:-4]))
     port = int.from_bytes(raw[-4:], "big")
-    return f"{address}:{port}" if address.version == 4 else f"[{address}]:{port}"
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is None:
+        groups = ":".join(f"{int(group, 16):x}" for group in address.exploded.split(":"))
+        return f"[{groups}]:{port}"
+    return f"{getattr(address, 'ipv4_mapped', None) or address}:{port}"

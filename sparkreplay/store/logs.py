@@ -1,11 +1,12 @@
 """Which kind of log a store has.
 
 Invariant: an epoch file says that it is a commit log, unless a ledger goes on where that ends: that was one before Raft mode.
-Another ledger beside it is another's."""
+Another ledger beside it is another's. Segments with neither are a classic commit log."""
 
 from __future__ import annotations
 
 from sparkreplay.errors import StoreUnreadable
+from sparkreplay.store.classic import CLASSIC_LOG
 from sparkreplay.store.epochs import FILE as EPOCH_FILE
 from sparkreplay.store.files import Files
 from sparkreplay.store.ledger import PREFIX, LedgerLog
@@ -32,7 +33,9 @@ def log_of(files: Files) -> Log:
                 files.root,
                 f"has several ledgers, {' and '.join(ledgers)}; move those elsewhere that are not its broker's",
             ) from None
-        return LedgerLog(ledgers[0]) if ledgers else PLAIN_LOG
+        if ledgers:
+            return LedgerLog(ledgers[0])
+        return CLASSIC_LOG if files_of(files, FOLDER) else PLAIN_LOG
     going_on = [ledger for ledger in ledgers if goes_on(files, ledger)]
     return LedgerLog(going_on[0]) if len(going_on) == 1 else PLAIN_LOG
 

@@ -17,6 +17,7 @@ from sparkreplay.errors import (
     UncommittedRefused,
 )
 from sparkreplay.store.bound import resolve
+from sparkreplay.store.classic import ClassicLog, require_allowed
 from sparkreplay.store.epochs import Epochs, common_part, epochs_within
 from sparkreplay.store.files import Files
 from sparkreplay.store.livebroker import BrokerView, look_at
@@ -79,12 +80,15 @@ def open_store(
     """The store at `path` (see files_at) with its committed bound. `address` names live brokers, `HOST:PORT;HOST:PORT`; the
     first of the store's set that answers counts.
 
-    Raises StoreUnreadable, OptionError, LiveBrokerFailed, and UncommittedRefused for a store that ran contract A unless
-    `allow_uncommitted`."""
+    Raises StoreUnreadable, OptionError, LiveBrokerFailed, and UncommittedRefused for a store that ran contract A, or has no
+    epochs, unless `allow_uncommitted`."""
     files = files_at(path) if isinstance(path, str) else path
     identity = read_identity(files)
     set_named = (identity.cluster_name, identity.broker_name) if identity else ("", "")
     log = log_of(files)
+    classic = isinstance(log, ClassicLog)
+    if classic:
+        require_allowed(files, allow_uncommitted=allow_uncommitted)
     for _ in range(LOOKS_MAX):
         epochs = log.epochs(files)
         view = None if address is None else log.look_at(address, *set_named)
@@ -105,7 +109,7 @@ def open_store(
             "ran contract A (allAckInSyncStateSet=false), under which no bound is replication-safe",
         )
     named = identity or view
-    return StoreSnapshot(
+    store = StoreSnapshot(
         files,
         named.broker_name if named else files.root.rstrip("/").rpartition("/")[2],
         segments,
@@ -118,6 +122,7 @@ def open_store(
         address,
         log=log,
     )
+    return up_to_latest(store, allow_uncommitted=allow_uncommitted) if classic else store
 
 
 def up_to(store: StoreSnapshot, end: int) -> StoreSnapshot:
@@ -131,6 +136,8 @@ def up_to(store: StoreSnapshot, end: int) -> StoreSnapshot:
 
 def up_to_latest(store: StoreSnapshot, *, allow_uncommitted: bool) -> StoreSnapshot:
     """The same store with the end of its records as bound. Raises UncommittedRefused unless `allow_uncommitted`."""
+    if store.bound_source == "latest":
+        return store
     if not allow_uncommitted:
         raise UncommittedRefused(store.root, "endingOffsets=latest goes beyond what is committed")
     end = store.log.latest(store.files, store.bound, store.segments, store.epochs)
@@ -139,7 +146,10 @@ def up_to_latest(store: StoreSnapshot, *, allow_uncommitted: bool) -> StoreSnaps
 
 def bounded_by(store: StoreSnapshot, end: int, source: str) -> StoreSnapshot:
     """The same store with another bound; what is committed stays known."""
-    told = f"committed up to {store.bound}, as told by: {store.bound_source}"
+    if isinstance(store.log, ClassicLog):
+        told = "a classic store: nothing says what is committed"
+    else:
+        told = f"committed up to {store.bound}, as told by: {store.bound_source}"
     note = f"{told}; {store.bound_note}" if store.bound_note else told
     return replace(store, bound=end, bound_source=source, bound_note=note, committed=store.bound)
 

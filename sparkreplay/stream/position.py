@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sparkreplay.errors import ForeignLog, LogTruncated, OffsetUnreadable
+from sparkreplay.store.classic import NO_EPOCHS
 from sparkreplay.store.snapshot import StoreSnapshot, check_epochs
 from sparkreplay.stream.marks import LogMarks, first_apart, marks_at
 
@@ -106,7 +107,7 @@ def set_offset(whole: object, value: object) -> SetOffset:
 
 def set_offset_at(began: int, offset: int, epochs: Epochs) -> SetOffset:
     """The offset with the epoch of the byte below it, as the store's epochs say now."""
-    below = [entry for entry in epochs if entry[1] < offset]
+    below = [entry for entry in epochs if entry[1] < offset and entry not in NO_EPOCHS]
     return SetOffset(began, offset, *below[-1]) if below else SetOffset(began, offset)
 
 
@@ -143,7 +144,7 @@ def truncation(name: str, at: SetOffset, store: StoreSnapshot) -> LogTruncated |
     An epoch's bytes at one offset are the same on every replica, so the epoch below the offset stands for all that lies
     below. Two silences are no contradiction: a replica that lags does not know the epoch yet, and retention forgets
     epochs that end at or below the log's beginning."""
-    below = [entry for entry in store.epochs if entry[1] < at.offset]
+    below = [entry for entry in store.epochs if entry[1] < at.offset and entry not in NO_EPOCHS]
     if at.epoch is None or not below or below[-1] == (at.epoch, at.epoch_start):
         return None
     epoch, begins = below[-1]

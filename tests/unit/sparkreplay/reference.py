@@ -33,9 +33,10 @@ class Reader:
         return value
 
     def host(self, ipv6: bool) -> str:
-        address = ip_address(self.take(16 if ipv6 else 4))
-        port = self.number("i")
-        return f"[{address}]:{port}" if ipv6 else f"{address}:{port}"
+        if ipv6:
+            groups = struct.unpack(">8H", self.take(16))
+            return f"[{':'.join(f'{group:x}' for group in groups)}]:{self.number('i')}"
+        return f"{ip_address(self.take(4))}:{self.number('i')}"
 
 
 def properties_of(text: str) -> dict[str, str]:
@@ -87,6 +88,7 @@ def record_row(log: bytes, at: int, epochs: tuple[tuple[int, int], ...], broker_
         "reconsume_times": reconsume_times, "prepared_transaction_offset": prepared,
         "physical_offset": physical_offset, "store_size": size, "body_crc": crc,
         "epoch": max((epoch for epoch, start in epochs if start <= at), default=-1), "broker_name": broker_name,
+        "row_id": f"{broker_name}@{at}",
     }  # fmt: skip
     return row, size
 

@@ -1,0 +1,52 @@
+"""The store of a classic master or slave: a commit log without epochs.
+
+Invariant: nothing in it says what is committed, however its brokers replicate (ASYNC_MASTER and SYNC_MASTER alike), so all that
+it holds is above the bound: it is read with allowUncommitted only, to the end of its records, and its epoch is -1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sparkreplay.errors import OptionError, UncommittedRefused
+from sparkreplay.store.epochs import FILE as EPOCH_FILE
+from sparkreplay.store.epochs import Epochs, read_epochs
+from sparkreplay.store.files import Files
+from sparkreplay.store.livebroker import BrokerView
+from sparkreplay.store.log import PlainLog
+
+NO_EPOCHS: Epochs = ((-1, 0),)
+WHY = (
+    f"has no {EPOCH_FILE}, so it is a classic master's or slave's (or a copy without that file), and nothing in it says what "
+    "is committed, with SYNC_MASTER neither"
+)
+
+
+@dataclass(frozen=True)
+class ClassicLog(PlainLog):
+    """A commit log without epochs."""
+
+    def epochs(self, files: Files) -> Epochs:
+        """Those of an epoch file that has come meanwhile: the log is another kind of log then."""
+        try:
+            files.read(EPOCH_FILE)
+        except FileNotFoundError:
+            return NO_EPOCHS
+        return read_epochs(files)
+
+    def committed(self, files: Files) -> int:
+        return 0
+
+    def look_at(self, address: str, cluster_name: str, broker_name: str) -> BrokerView:
+        raise OptionError(
+            "address",
+            f"{address} is not asked: the store has no epochs to compare with a broker's; leave address out",
+        )
+
+
+CLASSIC_LOG = ClassicLog()
+
+
+def require_allowed(files: Files, *, allow_uncommitted: bool) -> None:
+    """Raises UncommittedRefused for a classic store that nobody asked to read all the same."""
+    if not allow_uncommitted:
+        raise UncommittedRefused(files.root, WHY)
