@@ -5,6 +5,7 @@ rules of messagestore.record, its CRC among them."""
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from messagestore.record import (
     TRANSACTION_COMMIT,
@@ -23,7 +25,8 @@ from sparkreplay.check.findings import Findings
 from sparkreplay.check.queuecheck import Queue, QueueCheck, QueueRecords, QueueRun
 from sparkreplay.errors import LogCorrupted, NotText, SegmentGone, StoreUnreadable
 from sparkreplay.read.plan import SEARCH_BYTES_MAX, begins_at, boundary_of, record_at_or_after
-from sparkreplay.records.decode import Selection, decode_chunk
+from sparkreplay.records.decode import Selection, messages_of
+from sparkreplay.records.innerbatch import BATCH_FLAGS
 from sparkreplay.records.walk import Stretch, chunks_of
 from sparkreplay.store.framing import Chunk
 from sparkreplay.store.queueentries import FOLDER as QUEUE_FOLDER
@@ -33,6 +36,7 @@ from sparkreplay.summary.scan import INNER_BATCH
 
 COLUMNS = ("topic", "queue_id", "queue_offset", "physical_offset", "store_size", "sys_flag")
 EVERYTHING = Selection(columns=COLUMNS, committed_only=False, system_topics=True, check_crc=True)
+INNER_NUM = re.compile(rb"(?:^|\x02)INNER_NUM\x01(\d{1,6})(?:\x02|$)")
 INDEX_HEADER = struct.Struct(">qqqqii")
 """begin and end timestamp, begin and end physical offset, used slots, number of the next entry (upstream: IndexHeader)."""
 CHECKPOINT = struct.Struct(">qqqqq")
@@ -137,18 +141,21 @@ def check_chunk(
     report.records += len(chunk.positions)
     report.bytes += len(chunk.data)
     try:
-        batch = decode_chunk(chunk, replace(EVERYTHING, check_record_crc=record_crcs), path)
+        columns = messages_of(chunk, replace(EVERYTHING, check_record_crc=record_crcs), path)
+        batch, batched = columns.batch(), columns.in_batches()
     except (LogCorrupted, NotText):
-        found = sound_records(chunk, path, stretch, report.findings, record_crcs)
-        batch = pa.RecordBatch.from_pylist(list(found))
+        found = list(sound_records(chunk, path, stretch, report.findings, record_crcs))
+        batch = pa.RecordBatch.from_pylist([row for row, _ in found])
+        batched = np.array([inner for _, inner in found], np.bool_)
     if batch.num_rows:
-        add_to_queues(batch, queues)
+        add_to_queues(batch, batched, queues)
 
 
 def sound_records(
     chunk: Chunk, path: str, stretch: Stretch, findings: Findings, record_crcs: bool
-) -> Iterator[dict[str, object]]:
-    """One record after the other, where a chunk has one that is not sound."""
+) -> Iterator[tuple[dict[str, object], bool]]:
+    """One record after the other, where a chunk has one that is not sound, a row for each message that a batch says to hold;
+    and whether it is of a batch."""
     view = chunk.data.data
     for position, offset in zip(chunk.positions.tolist(), chunk.offsets.tolist(), strict=True):
         left = stretch.segment.end_offset - offset
@@ -161,18 +168,23 @@ def sound_records(
             findings.add("record", path, offset, "the record's own CRC differs")
         facts = queue_facts(view, position, left, offset)
         assert not isinstance(facts, int), "a record that checks has its facts"
-        yield {
-            "topic": facts.topic.decode("utf-8", "replace"),
-            "queue_id": facts.queue_id,
-            "queue_offset": facts.queue_offset,
-            "physical_offset": offset,
-            "store_size": facts.size,
-            "sys_flag": facts.sys_flag,
-        }
+        inner = INNER_NUM.search(facts.properties) if facts.sys_flag & BATCH_FLAGS == BATCH_FLAGS else None
+        for number in range(min(int(inner[1]), facts.size) if inner else 1):
+            yield (
+                {
+                    "topic": facts.topic.decode("utf-8", "replace"),
+                    "queue_id": facts.queue_id,
+                    "queue_offset": facts.queue_offset + number,
+                    "physical_offset": offset,
+                    "store_size": facts.size,
+                    "sys_flag": facts.sys_flag & ~BATCH_FLAGS if inner else facts.sys_flag,
+                },
+                inner is not None,
+            )
 
 
-def add_to_queues(batch: pa.RecordBatch, queues: QueueCheck) -> None:
-    """The records that have a queue offset of their own, by queue."""
+def add_to_queues(batch: pa.RecordBatch, batched: NDArray[np.bool_], queues: QueueCheck) -> None:
+    """The messages that have a queue offset of their own, by queue; `batched` ones have no entry in a plain consume queue."""
     flags = np.asarray(batch.column("sys_flag")).astype(np.int64)
     kinds = flags & TRANSACTION_MASK
     counted = ((kinds == 0) | (kinds == TRANSACTION_COMMIT)) & (flags & INNER_BATCH == 0)
@@ -181,17 +193,17 @@ def add_to_queues(batch: pa.RecordBatch, queues: QueueCheck) -> None:
     codes = np.asarray(topics.indices).astype(np.int64) << 32 | np.asarray(batch.column("queue_id")).astype(
         np.uint32
     )
-    numbers = [
+    offsets, physical, sizes = (
         np.asarray(batch.column(name)).astype(np.int64)
         for name in ("queue_offset", "physical_offset", "store_size")
-    ]
+    )
     rows = np.flatnonzero(counted)
     if not len(rows):
         return
     order = rows[np.argsort(codes[rows], kind="stable")]
     found, starts = np.unique(codes[order], return_index=True)
     for code, places in zip(found.tolist(), np.split(order, starts[1:]), strict=True):
-        records = QueueRecords(*(column[places] for column in numbers))
+        records = QueueRecords(offsets[places], physical[places], sizes[places], ~batched[places])
         queues.add((names[code >> 32], code & 0xFFFFFFFF), records)
 
 

@@ -165,7 +165,7 @@ def picked_batches(
             raise IndexUnusable(
                 segment.path, f"records behind {records.offsets[0]} are not of their entries' topics"
             )
-        yield columns.batch()
+        yield decode_chunk(records, selection, segment.path) if columns.has_batches else columns.batch()
 
 
 def picked(

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 
-from sparkreplay.records.decode import ChunkColumns, Selection
+from sparkreplay.records.decode import ChunkColumns, Selection, messages_of
 from sparkreplay.records.walk import Stretch, chunks_of
 from sparkreplay.store.files import Files
 
@@ -90,7 +90,7 @@ def messages(files: Files, stretch: Stretch, queues: Set[Queue]) -> Iterator[tup
         queues=frozenset(queue_id for _, queue_id in queues),
     )
     for chunk in chunks_of(files, stretch):
-        columns = ChunkColumns(chunk, selection, stretch.segment.path)
+        columns = messages_of(chunk, selection, stretch.segment.path)
         topics = columns.topics_of(columns.rows).to_pylist()
         queue_ids, offsets, times = (
             columns.native(name)[columns.rows].tolist()

@@ -17,10 +17,8 @@ from messagestore.record import RECORD_SIZE_MIN
 from sparkreplay.errors import IndexUnusable
 from sparkreplay.store.files import Entry, Files
 from sparkreplay.store.framing import RECORD_SIZE_MAX
-from sparkreplay.store.queueentries import ENTRY, FOLDER, NAME_DIGITS, PRE_BLANK_SIZE
+from sparkreplay.store.queueentries import BATCH_FOLDER, ENTRY, FOLDER, NAME_DIGITS, PRE_BLANK_SIZE
 
-BATCH_FOLDER = "batchconsumequeue"
-"""Queues of inner batches, each record of which holds many messages: their entries are of another kind."""
 LIGHT_QUEUES = "%LMQ%"
 """Topics of this prefix hold further entries of other topics' records."""
 PROBE_ENTRIES = 512

@@ -15,9 +15,8 @@ from sparkreplay.read.knownoptions import nearest
 from sparkreplay.read.options import ReadOptions
 from sparkreplay.read.plan import plan
 from sparkreplay.read.queueends import topics_seen
-from sparkreplay.read.queueindex import BATCH_FOLDER
 from sparkreplay.store.files import Files
-from sparkreplay.store.queueentries import FOLDER
+from sparkreplay.store.queueentries import BATCH_FOLDER, FOLDER
 from sparkreplay.store.snapshot import StoreSnapshot
 
 TOPICS_FILE = "config/topics.json"

@@ -6,7 +6,7 @@ to agree before any of its bytes became a row. Pure."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any, Protocol
 from zlib import crc32
@@ -22,6 +22,7 @@ from messagestore.systemtopics import SYSTEM_PREFIX, SYSTEM_TOPICS, is_system_to
 from sparkreplay.errors import LogCorrupted, NotText
 from sparkreplay.records.bodies import decompressed
 from sparkreplay.records.fixedparts import FixedParts
+from sparkreplay.records.innerbatch import StoredRecord, has_batches, unwrapped
 from sparkreplay.records.properties import Properties
 from sparkreplay.records.rowfilter import RowFilter
 from sparkreplay.records.schema import TIMESTAMP, arrow_schema
@@ -71,14 +72,29 @@ class Records(Protocol):
 
 def decode_chunk(chunk: Records, selection: Selection, path: str) -> pa.RecordBatch:
     """Raises LogCorrupted when a record's own lengths, place or CRC contradict it, NotText for a topic that is no UTF-8."""
-    return ChunkColumns(chunk, selection, path).batch()
+    return messages_of(chunk, selection, path).batch()
+
+
+def messages_of(chunk: Records, selection: Selection, path: str) -> ChunkColumns:
+    """The columns of a chunk, each message of an inner batch as a record of its own. Raises as decode_chunk does."""
+    if has_batches(chunk.data, chunk.positions):
+        stored = ChunkColumns(chunk, replace(selection, columns=(), row_filter=None), path)
+        if len(stored.rows):
+            messages = unwrapped(stored.chosen_records(), stored.offsets[stored.rows].tolist())
+            checked = replace(selection, check_crc=False, check_record_crc=False)
+            return ChunkColumns(messages, checked, path, messages.batch_places)
+    return ChunkColumns(chunk, selection, path)
 
 
 class ChunkColumns:
     """The columns of one chunk, each made when first asked for."""
 
-    def __init__(self, chunk: Records, selection: Selection, path: str) -> None:
+    def __init__(
+        self, chunk: Records, selection: Selection, path: str, batch_places: Rows | None = None
+    ) -> None:
+        """`batch_places` are the places of records in inner batches, -1 of others."""
         self.chunk = chunk
+        self.batch_places = batch_places
         self.selection = selection
         self.path = path
         self.ends = np.append(chunk.positions[1:], len(chunk.data))
@@ -234,6 +250,32 @@ class ChunkColumns:
             if contradicts(view, start, end - start, end - properties_at):
                 raise LogCorrupted(self.path, self.offset_of(row), "the record's own CRC differs")
 
+    def in_batches(self) -> NDArray[np.bool_]:
+        """Which of the chosen rows are messages of inner batches."""
+        return (
+            np.zeros(len(self.rows), np.bool_)
+            if self.batch_places is None
+            else self.picked(self.batch_places) >= 0
+        )
+
+    @property
+    def has_batches(self) -> bool:
+        return has_batches(self.chunk.data, self.chunk.positions)
+
+    def chosen_records(self) -> list[StoredRecord]:
+        view = self.chunk.data.data
+        rows = self.rows
+        columns = (self.chunk.positions, self.ends, self.body_at, self.body_end, self.properties_at)
+        found = zip(
+            *(column[rows].tolist() for column in columns),
+            self.native("sys_flag")[rows].tolist(),
+            strict=True,
+        )
+        return [
+            StoredRecord(view[at:end], body_at - at, body_end - at, properties_at - at, sys_flag)
+            for at, end, body_at, body_end, properties_at, sys_flag in found
+        ]
+
     def picked(self, values: NDArray[Any]) -> NDArray[Any]:
         """Of the chosen rows."""
         return values if self.are_all else values[self.rows]
@@ -273,6 +315,17 @@ class ChunkColumns:
         if not self.selection.decompress:
             return bodies
         return decompressed(bodies, self.picked(self.native("sys_flag")), self.where)
+
+    def row_ids(self) -> pa.Array:
+        """`broker@physical offset`, of a message in a batch with `#` and its place in it."""
+        name = pa.scalar(f"{self.selection.broker_name}@")
+        offsets = pa.array(self.picked(self.offsets)).cast(pa.string())
+        ids = pc.binary_join_element_wise(name, offsets, "")
+        if self.batch_places is None:
+            return ids
+        numbers = self.picked(self.batch_places)
+        batched = pc.binary_join_element_wise(ids, pa.array(numbers).cast(pa.string()), "#")
+        return pc.if_else(pa.array(numbers >= 0), batched, ids)
 
     def where(self, place: int) -> tuple[str, int]:
         return self.path, self.offset_of(int(self.rows[place]))
@@ -322,5 +375,6 @@ MAKERS: dict[str, Callable[[ChunkColumns], pa.Array]] = {
     "store_size": lambda c: pa.array(c.picked(c.native("total_size"))),
     "body_crc": lambda c: pa.array(c.picked(c.native("body_crc")).view(np.int32)),
     "epoch": lambda c: c.epochs(),
+    "row_id": lambda c: c.row_ids(),
     "broker_name": lambda c: repeated(c.selection.broker_name, len(c.rows)),
 }

@@ -42,11 +42,12 @@ COLUMNS = (
     Column("store_size", pa.int32(), "int"),
     Column("body_crc", pa.int32(), "int"),
     Column("epoch", pa.int32(), "int"),
+    Column("row_id", pa.string(), "string"),
     Column("broker_name", pa.string(), "string"),
 )
 BY_NAME = {column.name: column for column in COLUMNS}
 PRESETS = {
-    "full": tuple(column.name for column in COLUMNS if column.name != "properties_raw"),
+    "full": tuple(column.name for column in COLUMNS if column.name not in ("properties_raw", "row_id")),
     "meta": (
         "topic", "queue_id", "queue_offset", "born_timestamp", "store_timestamp", "sys_flag", "physical_offset",
         "store_size", "epoch",

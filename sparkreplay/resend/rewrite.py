@@ -34,7 +34,9 @@ ORIGIN, ORIGIN_QUEUE, ORIGIN_EPOCH = "REPLAY_SRC", "REPLAY_QUEUE", "REPLAY_EPOCH
 
 
 class Row(NamedTuple):
-    """One record of one queue. `born_ms` is its time of birth, ms, None where no timestamp holds it; `properties` are as stored
+    """One message of one queue; `end` is where its record ends, or its part of a batch's record.
+
+    `born_ms` is its time of birth, ms, None where no timestamp holds it; `properties` are as stored
     where they are `text`."""
 
     queue_id: int
@@ -54,14 +56,19 @@ def rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
     """The rows of a batch of ROW_COLUMNS."""
     born = batch.column("born_timestamp").cast(pa.int64()).to_pylist()
     columns = [batch.column(name).to_pylist() for name in ROW_COLUMNS if name != "born_timestamp"]
+    before = end = -1
     for born_us, (queue_id, queue_offset, body, properties, raw, flag, sys_flag, at, size, epoch) in zip(
         born, zip(*columns, strict=True), strict=True
     ):
+        end = (
+            end if at == before else at
+        ) + size  # messages of one batch share its record, each has a part of it
+        before = at
         yield Row(
             queue_id,
             queue_offset,
             at,
-            at + size,
+            end,
             None if born_us is None else born_us // 1000,
             flag,
             sys_flag,

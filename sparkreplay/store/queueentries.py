@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 from sparkreplay.store.files import Entry, Files
 
 FOLDER = "consumequeue"
+BATCH_FOLDER = "batchconsumequeue"
+"""Queues of inner batches, each record of which holds many messages: their entries are of another kind (upstream:
+BatchConsumeQueue)."""
 ENTRY = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 PRE_BLANK_SIZE = 0x7FFFFFFF
 """Of entries that fill the first file in front of a queue's first message (upstream: ConsumeQueue.fillPreBlank), or stand where
