@@ -1,15 +1,31 @@
 """Reads the committed part of a RocketMQ commit log, with Spark or without it.
 
-    from sparkreplay import register; register(spark)
+    import sparkreplay
+    table = sparkreplay.open("/data/broker-a", topic="orders").to_arrow()
 
-makes `spark.read.format("rocketmq")` known to a session. PySpark is imported only then."""
+    sparkreplay.register(spark)
+
+makes `spark.read.format("rocketmq")` known to a session. PySpark is imported only then, and pyarrow only when something is
+opened."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from sparkreplay.openedlog import OpenedLog
+
+
+def open(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], **options: Any) -> OpenedLog:
+    """The committed rows of one or more stores for DuckDB, Polars, pandas and others that read Arrow; see
+    sparkreplay.openedlog."""
+    from sparkreplay.openedlog import open_log
+
+    return open_log(path, **options)
 
 
 def register(spark: SparkSession) -> None:

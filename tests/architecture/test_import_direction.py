@@ -51,8 +51,9 @@ tells refusals apart by their codes."""
 
 TREE = SourceTree(ROOT, MAY_IMPORT)
 WITH_A_DOOR = {ROOT / name / "__init__.py" for name in ("sparkreplay", "dledger", "mqclient")}
-"""Markers that hold more: `from sparkreplay import register` is what users of Spark write, `from dledger import DLedger` what
-programs with a replicated log of their own do, `from mqclient import Client` what those do that send and read messages."""
+"""Markers that hold more: `from sparkreplay import register` is what users of Spark write and `sparkreplay.open` others,
+`from dledger import DLedger` what programs with a replicated log of their own do, `from mqclient import Client` what those do
+that send and read messages."""
 
 
 def modules_of(package: str) -> list[str]:
