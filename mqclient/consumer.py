@@ -60,6 +60,17 @@ NEVER_SERVED = frozenset(
     }
 )
 """Codes of pulls that no other master and no later try will answer otherwise."""
+READS = (
+    RequestCode.PULL_MESSAGE,
+    RequestCode.GET_MAX_OFFSET,
+    RequestCode.GET_MIN_OFFSET,
+    RequestCode.QUERY_CONSUMER_OFFSET,
+)
+"""What a slave may be asked, too."""
+SLAVE_AFTER_MS = 1_500
+NO_READERS = (
+    "the broker set has no master at the moment, and its slave lets nobody read (slaveReadEnable=true would)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +85,17 @@ class PullResult:
 
 
 class PullConsumer:
-    """Reads as `group`; queues are chosen by the caller."""
+    """Reads as `group`; queues are chosen by the caller. A set that has no master for SLAVE_AFTER_MS is read from a slave, as Java's
+    consumers do: under controllers the next master is there by then, in a pair the slave has what there is."""
 
     def __init__(self, group: str, *, routes: RouteTable, client: RemotingClient, clock: Clock) -> None:
         self.group = group
         self._routes = routes
         self._client = client
         self._clock = clock
+        self._masterless: dict[str, int] = {}
+        """Since when broker sets have no master, ms."""
+        self._turn = 0
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """All readable queues of the topic, in order. Raises `RouteUnknown`."""
@@ -119,8 +134,14 @@ class PullConsumer:
             broker_name=queue.broker_name,
         )
         reply = await self._ask(queue, RequestCode.PULL_MESSAGE, header, CALL_TIMEOUT_MS + suspend_ms)
+        if reply.code == ResponseCode.SYSTEM_BUSY and queue.broker_name in self._masterless:
+            raise PullFailed(str(queue), NO_READERS, reply.code)
         if reply.code not in PULL_CODES:
             raise _refused(queue, reply)
+        if reply.code == PullStatus.OFFSET_ILLEGAL and queue.broker_name in self._masterless:
+            raise PullFailed(
+                str(queue), "its slave does not have that offset, and may be behind; there is no master"
+            )
         try:
             where = PullMessageResponseHeader.from_ext(reply.ext)
             messages = decode_messages(reply.body or b"") if reply.code == PullStatus.FOUND else []
@@ -212,17 +233,11 @@ class PullConsumer:
     async def _ask(
         self, queue: MessageQueue, code: RequestCode, header: Header, timeout_ms: int
     ) -> RemotingCommand:
-        try:
-            route = await self._routes.get(queue.topic)
-        except RouteUnknown as error:
-            raise PullFailed(str(queue), str(error)) from error
-        address = route.master(queue.broker_name)
-        if address is None:
-            self._routes.renew(queue.topic)
-            raise PullFailed(str(queue), "the broker set has no master at the moment")
+        address = await self._address(queue, code)
         try:
             reply = await self._client.call(address, RemotingCommand.request(code, header), timeout_ms)
         except RemotingError as error:
+            self._turn += 1
             self._routes.renew(queue.topic)
             raise PullFailed(str(queue), str(error)) from error
         if reply.code in (
@@ -232,6 +247,26 @@ class PullConsumer:
         ):
             self._routes.renew(queue.topic)  # perhaps no master any more
         return reply
+
+    async def _address(self, queue: MessageQueue, code: RequestCode) -> str:
+        """Whom to ask. Raises `PullFailed`."""
+        name = queue.broker_name
+        while True:
+            try:
+                route = await self._routes.get(queue.topic)
+            except RouteUnknown as error:
+                raise PullFailed(str(queue), str(error)) from error
+            if (master := route.master(name)) is not None:
+                self._masterless.pop(name, None)
+                return master
+            self._routes.renew(queue.topic)
+            slaves = route.slaves(name) if code in READS else []
+            if not slaves or self._routes.closed:
+                raise PullFailed(str(queue), "the broker set has no master at the moment")
+            now_ms = self._clock.monotonic_ms()
+            if now_ms - self._masterless.setdefault(name, now_ms) >= SLAVE_AFTER_MS:
+                return slaves[self._turn % len(slaves)]
+            await asyncio.sleep(RETRY_MS / 1000)
 
 
 def _tags(subscription: str) -> frozenset[str] | None:

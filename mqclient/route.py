@@ -51,6 +51,11 @@ class TopicRoute:
         """Address of the set's master; None while it has none."""
         return self.addresses.get(broker_name, {}).get(MASTER_ID)
 
+    def slaves(self, broker_name: str) -> list[str]:
+        """Addresses of the set's slaves, by id."""
+        members = self.addresses.get(broker_name, {})
+        return [members[each] for each in sorted(members) if each != MASTER_ID]
+
     def queues_to_write(self, broker_name: str | None, queue_id: int | None) -> tuple[MessageQueue, ...]:
         """Those of that set and id, None for any; where some of their sets have a master, only these sets' queues."""
         queues = self._asked.get((broker_name, queue_id))

@@ -1,6 +1,6 @@
 """Consumer groups: their settings, their offsets, their members.
 
-Invariant: offsets and members are asked of masters only; a slave's tables are copies.
+Invariant: offsets and members are asked of masters; a slave's tables are copies, which count where there is no master.
 """
 
 from __future__ import annotations
@@ -40,14 +40,15 @@ class Progress:
         return sum(row.pull_offset - row.consumer_offset for row in self.offsets.values())
 
 
-async def every_master(client: AdminClient, namesrv: str, cluster: str | None = None) -> list[str]:
-    """Masters of one cluster, or of all. Raises `AdminError` where there is none."""
+async def one_of_each_set(client: AdminClient, namesrv: str, cluster: str | None = None) -> list[str]:
+    """A member of each broker set of one cluster, or of all: the master, or a slave where there is none now. Raises `AdminError`
+    where nobody is registered."""
     info = await client.cluster_info(namesrv)
-    masters = [row.addresses[0] for row in info.sets_of(cluster) if 0 in row.addresses]
-    if not masters:
+    found = [row.addresses[min(row.addresses)] for row in info.sets_of(cluster) if row.addresses]
+    if not found:
         where = f"of cluster {cluster}" if cluster else "at all"
-        raise AdminError(f"{namesrv} knows no master {where}; clusterList shows what is registered")
-    return masters
+        raise AdminError(f"{namesrv} knows no broker {where}; clusterList shows what is registered")
+    return found
 
 
 async def progress(client: AdminClient, masters: list[str], group: str, topic: str | None = None) -> Progress:

@@ -34,7 +34,7 @@ async def must_be_online(
     client: AdminClient, namesrv: str | None, broker: str | None, group: str
 ) -> ConsumerConnection:
     """The consumers of a group at `broker`, or at all masters. Raises `AdminError` where none is connected."""
-    masters = [broker] if broker else await groups.every_master(client, required_namesrv(namesrv))
+    masters = [broker] if broker else await groups.one_of_each_set(client, required_namesrv(namesrv))
     found = await groups.consumers(client, masters, group)
     if found is None:
         raise AdminError(f"no consumer of group {group} is online; consumerProgress lists the groups")

@@ -95,7 +95,7 @@ def command(
         raise UsageWanted("-s shows who reads the queues of one group: name it with -g")
 
     async def calls(client: AdminClient, report: Report) -> None:
-        masters = await groups.every_master(client, namesrv, cluster)
+        masters = await groups.one_of_each_set(client, namesrv, cluster)
         if groupname:
             await _one(client, report, masters, groupname, topicname, show_ip)
             return

@@ -53,7 +53,9 @@ def command(
     async def calls(client: AdminClient, report: Report) -> None:
         found = await must_be_online(client, namesrvaddr, brokeraddr, group)
         masters = (
-            [brokeraddr] if brokeraddr else await groups.every_master(client, required_namesrv(namesrvaddr))
+            [brokeraddr]
+            if brokeraddr
+            else await groups.one_of_each_set(client, required_namesrv(namesrvaddr))
         )
         if clientid:
             info = await _told(client, masters, group, clientid.strip(), jstack)

@@ -79,7 +79,7 @@ def command(namesrvaddr: str | None, once: bool) -> None:
             for topic in await topics.all_topics(client, namesrv)
             if topic.startswith(RETRY_PREFIX)
         ]
-        masters = await groups.every_master(client, namesrv)
+        masters = await groups.one_of_each_set(client, namesrv)
         report.text(f"{PREFIX}{RULE}beginRound\n")
         report.put(groups=[])
         for name in sorted(names):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 
 import pytest
 
+from mqadmin.admin import AdminClient
+from mqadmin.calls import groups
+from mqclient.errors import PullFailed
 from mqclient.message import decode_messages
 from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, SubscriptionData
 from remoting.codes import RequestCode, ResponseCode
@@ -18,7 +22,7 @@ from simulation.kernel.node import Node
 from simulation.kernel.world import World
 from tests.unit.broker.brokerset import Cluster
 from tests.unit.broker.groupset import GroupSet
-from tests.unit.broker.pairset import Pair
+from tests.unit.broker.pairset import NAMESRV, Pair
 from tests.unit.broker.served import Served
 
 PROPERTIES_MAX = 32_767
@@ -234,3 +238,61 @@ def test_a_topic_made_again_shows_nothing_of_its_former_life_whoever_leads(mode:
         world.run_until(lambda: any(node is not first for node in cluster.masters), 60_000)
         bodies, ends = shown(cluster, cluster.master)
         assert (sorted(bodies), ends) == wanted
+
+
+def test_a_pairs_slave_is_read_once_its_master_is_gone() -> None:
+    """Messages, bounds and offsets; what is committed still needs a master."""
+    bodies = [b"%d" % number for number in range(8)]
+    with World(14) as world:
+        pair = Pair(world, master_role="ASYNC_MASTER", slaveReadEnable=True)
+        pair.start_up()
+        pair.send(*bodies)
+        world.run_for_ms(3_000)
+
+        async def read() -> list[bytes]:
+            found: list[bytes] = []
+            async with pair.client() as client:
+                consumer = client.consumer("readers")
+                queues = await consumer.queues("orders")
+                await consumer.commit(queues[0], 1)
+            await asyncio.sleep(3)
+            pair.master.kill()
+            await asyncio.sleep(1)
+            async with pair.client() as client:
+                consumer = client.consumer("readers")
+                for queue in queues:
+                    first, end = await consumer.min_offset(queue), await consumer.max_offset(queue)
+                    found += [message.body async for message in consumer.read(queue, first, end)]
+                    pulled = await consumer.pull(queue, first)
+                    assert len(pulled.messages) == end - first
+                assert await consumer.committed(queues[0]) == 1
+                with pytest.raises(PullFailed, match="no master"):
+                    await consumer.commit(queues[0], 2)
+                admin = AdminClient(client.clock)
+                members = await groups.one_of_each_set(admin, NAMESRV)
+                progress = await groups.progress(admin, members, "readers")
+                rows = {queue.queue_id: row for queue, row in progress.offsets.items()}
+                assert (rows[0].consumer_offset, rows[0].broker_offset) == (1, 2)
+                await admin.close()
+            return found
+
+        assert sorted(pair.run(read())) == bodies
+
+
+def test_a_slave_that_lets_nobody_read_is_named_as_the_reason() -> None:
+    with World(15) as world:
+        pair = Pair(world, master_role="ASYNC_MASTER")
+        pair.start_up()
+        pair.send(b"one")
+
+        async def read() -> None:
+            await asyncio.sleep(1)
+            pair.master.kill()
+            await asyncio.sleep(1)
+            async with pair.client() as client:
+                consumer = client.consumer("readers")
+                (queue, *_) = await consumer.queues("orders")
+                with pytest.raises(PullFailed, match="slaveReadEnable=true"):
+                    await consumer.pull(queue, 0)
+
+        pair.run(read())
