@@ -85,8 +85,8 @@ class PullResult:
 
 
 class PullConsumer:
-    """Reads as `group`; queues are chosen by the caller. A set that has no master for SLAVE_AFTER_MS is read from a slave, as Java's
-    consumers do: under controllers the next master is there by then, in a pair the slave has what there is."""
+    """Reads as `group`; queues are chosen by the caller. A set that has no master for SLAVE_AFTER_MS is read from a slave, as
+    Java's consumers do: under controllers the next master is there by then, in a pair the slave has what there is."""
 
     def __init__(self, group: str, *, routes: RouteTable, client: RemotingClient, clock: Clock) -> None:
         self.group = group

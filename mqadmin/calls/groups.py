@@ -41,8 +41,8 @@ class Progress:
 
 
 async def one_of_each_set(client: AdminClient, namesrv: str, cluster: str | None = None) -> list[str]:
-    """A member of each broker set of one cluster, or of all: the master, or a slave where there is none now. Raises `AdminError`
-    where nobody is registered."""
+    """A member of each broker set of one cluster, or of all: the master, or a slave where there is none now. Raises
+    `AdminError` where nobody is registered."""
     info = await client.cluster_info(namesrv)
     found = [row.addresses[min(row.addresses)] for row in info.sets_of(cluster) if row.addresses]
     if not found:
