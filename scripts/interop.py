@@ -186,6 +186,8 @@ def cells(count: int, times: int) -> list[Cell]:
              partial(of_fleet, ["namesrv", *CONTROLLERS], "C", over, NEWER)),
         Cell("controllers", f"Java controllers {JAVA}", "their stores go on in ours, and back",
              partial(tests, "test_java_controllers.py")),
+        Cell("controllers", f"Java controllers {NEWER}", "their stores go on in ours, and back",
+             partial(tests, "test_java_controllers.py", version=NEWER)),
         Cell("sets", f"Java brokers {JAVA}", "one of Java's and two of ours, contract B",
              partial(of_fleet, BROKERS[:1], "B", mixed)),
         Cell("sets", f"Java brokers {JAVA}", "two of Java's and one of ours, contract C",
