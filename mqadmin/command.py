@@ -223,10 +223,14 @@ def required_namesrv(address: str | None) -> str:
     return address
 
 
-def one_wanted(first: str | None, second: str | None, letters: str = "-b and -c") -> None:
-    """Raises `UsageWanted` unless one of two options is given."""
+def one_wanted(
+    first: str | None, second: str | None, letters: str = "-b and -c", *, not_both: bool = False
+) -> None:
+    """Raises `UsageWanted` unless one of two options is given; with `not_both`, also where both are."""
     if not first and not second:
         raise UsageWanted(f"one of {letters} is needed")
+    if not_both and first and second:
+        raise UsageWanted(f"only one of {letters} is taken")
 
 
 def number(option: str, text: str | None, default: int, *, least: int = 0, most: int = I32_MAX) -> int:

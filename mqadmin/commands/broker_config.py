@@ -27,7 +27,7 @@ def headings(sets: list[BrokerSet]) -> list[tuple[str, str]]:
     Argument("c", "clusterName", "get which cluster"),
 )
 def command(namesrvaddr: str | None, brokeraddr: str | None, clustername: str | None) -> None:
-    one_wanted(brokeraddr, clustername)
+    one_wanted(brokeraddr, clustername, not_both=True)
 
     async def calls(client: AdminClient, report: Report) -> None:
         if brokeraddr:

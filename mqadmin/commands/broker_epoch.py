@@ -27,7 +27,7 @@ def format_epochs(address: str, epochs: BrokerEpochs) -> str:
 def command(
     namesrvaddr: str | None, brokername: str | None, clustername: str | None, interval: str | None
 ) -> None:
-    one_wanted(brokername, clustername)
+    one_wanted(brokername, clustername, not_both=True)
     namesrv = required_namesrv(namesrvaddr)
 
     async def calls(client: AdminClient, report: Report) -> None:

@@ -99,6 +99,19 @@ def test_a_brokers_settings_are_shown(server: ScriptedServer) -> None:
     assert told["brokers"][server.address]["listenPort"] == "1"
 
 
+@pytest.mark.parametrize("command", ["getBrokerConfig", "getBrokerEpoch"])
+@pytest.mark.parametrize(
+    ("options", "why"), [((), "one of -b and -c is needed"), (("-b", "c", "-c", "C"), "only one of")]
+)
+def test_one_broker_or_one_cluster_is_named(
+    server: ScriptedServer, command: str, options: tuple[str, ...], why: str
+) -> None:
+    """As upstream's from 5.4.0 on; before that one of two counted."""
+    result = server.run(command, *options)
+    assert result.exit_code != 0 and why in result.stderr
+    assert server.requests(RequestCode.GET_BROKER_CONFIG) == []
+
+
 @pytest.mark.parametrize(
     ("command", "change", "read", "where"),
     [
