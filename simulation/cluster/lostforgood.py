@@ -1,7 +1,8 @@
 """An operator who answers for brokers that are lost for good, where their set waits for them.
 
-A failed sync counts as memory lost. Where the last members that lack nothing lose their stores and those that are left their
-syncs, more was lost than any contract bears, and nobody is elected by himself: the store might come back.
+A failed sync counts as memory lost, and the newer disk of a member that was set back is gone. Where the last members that are
+whole lose their stores and those that are left their syncs, more was lost than any contract bears, and nobody is elected by
+himself: the store might come back.
 
 Invariant: the operator speaks only when a controller has told that the set waits and whom it may elect, every broker of the
 set runs, each of those that may be elected says that it may lack something, and those that are waited for are none of them.
@@ -52,18 +53,18 @@ class LostForGood(Fault):
             return
         if self.machines.master() is not None:
             self.waiting = None
-        elif waiting.best is not None and self.are_lost(waiting.missing):
+        elif waiting.best is not None and self.are_lost(waiting.missing, waiting.set_back):
             self.again_ms = self.world.now_ms + AGAIN_MS
             self.elect(waiting.best)
 
-    def are_lost(self, missing: frozenset[int]) -> bool:
+    def are_lost(self, missing: frozenset[int], set_back: frozenset[int]) -> bool:
         machines = self.machines
         looks = {look.broker_id: look for look in machines.broker_looks() if not look.is_learner}
         everybody = len(looks) == len(machines.brokers) and None not in looks
         electable = machines.check.electable
         return (
             everybody
-            and bool(missing)
+            and bool(missing or set_back)
             and not missing & looks.keys()
             and all(look.may_lack for broker_id, look in looks.items() if broker_id in electable)
         )
