@@ -65,6 +65,10 @@ class ElectedMaster(PairedMaster):
         super().__init__(membership, client)
         self._is_upstreams = is_upstreams
 
+    def names(self, epoch: int) -> bool:
+        """Between the word of controllers and the role that is taken by it there may be two masters."""
+        return self._membership.master_epoch == epoch
+
     async def leads(self) -> int | None:
         """Upstream's broker makes the masterEpoch the stateVersion of its topics as it becomes master
         (`ReplicasManager.changeToMaster`), in memory, whatever its epoch file takes."""

@@ -39,6 +39,10 @@ LEFT_BEHIND = (
 class MasterWitness(Protocol):
     """Who asks the master that controllers name for what its epoch file may not say."""
 
+    def names(self, epoch: int) -> bool:
+        """Whether who is asked is the master of `epoch`."""
+        ...
+
     async def leads(self) -> int | None:
         """The newest masterEpoch that a master of upstream's says it has led; None of one that records all of them.
         MasterUnread."""
@@ -103,19 +107,22 @@ class SlaveClient(Follower):
 
     async def _proof_of_master(self) -> MasterProof | None:
         """None where there is none to be had; then the link is as without one."""
-        if self._witness is None:
+        witness, asked_for, address = self._witness, self._epoch(), self._address
+        if witness is None or not witness.names(asked_for):
             return None
         try:
-            if (epoch := await self._witness.leads()) is None:
+            if (epoch := await witness.leads()) is None:
                 return None
             same_end = 0
             if (last := await self._log.last_record()) is not None:
                 offset, content = last
-                if await self._witness.record_at(offset) == content:
+                if await witness.record_at(offset) == content:
                     same_end = offset + len(content)
         except MasterUnread as error:
             logger.info("master not asked for its epoch, trying on", extra=fields(why=error))
             return None
+        if not witness.names(asked_for) or self._address != address:
+            return None  # it is what another master said, or of another place
         logger.info(
             "master asked for its epoch",
             extra=fields(

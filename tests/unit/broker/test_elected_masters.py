@@ -18,6 +18,7 @@ class Names:
     """Where the controllers say that the master is."""
 
     master_address: str | None = "10.0.0.1:10911"
+    master_epoch = 7
 
 
 class ScriptedClient:
@@ -38,6 +39,11 @@ def led(client: ScriptedClient, *, upstreams: bool = True) -> int | None:
 def test_upstream_s_master_says_the_epoch_that_it_leads_with_its_topics() -> None:
     client = ScriptedClient(ResponseCode.SUCCESS, JAVA)
     assert led(client) == 7 and client.asked == [RequestCode.GET_ALL_TOPIC_CONFIG]
+
+
+def test_who_is_asked_is_the_master_of_one_epoch() -> None:
+    master = ElectedMaster(Names(), ScriptedClient(0, b""), lambda: True)  # type: ignore[arg-type]
+    assert [master.names(epoch) for epoch in (6, 7, 8)] == [False, True, False]
 
 
 def test_a_master_of_this_project_is_not_asked() -> None:

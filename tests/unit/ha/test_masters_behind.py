@@ -97,6 +97,11 @@ class JavaMaster:
         self.says: int | None = leads
         self.answers = True
         self.asked = 0
+        self.named: list[bool] = []
+        """What `names` says before and after the first questions; the last is said from then on."""
+
+    def names(self, epoch: int) -> bool:
+        return True if not self.named else self.named.pop(0) if len(self.named) > 1 else self.named[0]
 
     async def leads(self) -> int | None:
         self.asked += 1
@@ -140,6 +145,20 @@ async def test_it_asks_until_the_master_has_heard_of_its_epoch(a: Node, b: Node)
     await until(lambda: witness.asked >= 6)
     assert b.log.content() == held
     witness.answers, witness.says = True, 2
+    await until(lambda: b.log.content() == a.log.content())
+
+
+@pytest.mark.parametrize("named", [[False], [True, False, False]], ids=["before", "meanwhile"])
+@played_by(1, 2)
+async def test_what_another_master_said_counts_for_nothing(a: Node, b: Node, named: list[bool]) -> None:
+    witness = JavaMaster(a, leads=2)
+    witness.named = list(named)
+    await elected_again_without_a_message(a, b, witness)
+    held = b.log.content()
+    fill(a, "two", 10)
+    await turns(500)
+    assert b.log.content() == held and witness.asked == named.count(True)
+    witness.named = [True]
     await until(lambda: b.log.content() == a.log.content())
 
 
