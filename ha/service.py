@@ -277,6 +277,7 @@ class HAService:
                     "slave", extra=fields(epoch=epoch, master=master_id, log_end=self._log.max_offset())
                 )
             self._epoch = epoch
+            self._end.epoch_named(epoch)
             if master_ha_address is not None:
                 self._end.set_address(master_ha_address)
 

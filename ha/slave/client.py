@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
+from epochfile.history import why_too_far
 from ha.counters import HACounters
 from ha.epochs import KeptEpochs
 from ha.errors import MasterUnread
@@ -34,6 +35,9 @@ LEFT_BEHIND = (
     "holds is in this store: let it begin anew, mqadmin resyncBroker, and it fetches the log from where its master's begins. "
     "To spare more for slow replicas raise slaveCatchupReserveBytes"
 )
+
+
+NO_MASTER = "no master of this set has such an epoch: see what listens at that address, and stop it; nothing of it was taken"
 
 
 class MasterWitness(Protocol):
@@ -84,6 +88,7 @@ class SlaveClient(Follower):
         self._is_doubted = False
         self._proof: MasterProof | None = None
         self._stays_out = RepeatedFailure()
+        self._disbelieved = RepeatedFailure()
         self.stays_out: StayOut | LeftBehind | None = None
         """Why this replica does not follow its master until an operator acts."""
         super().__init__(
@@ -158,7 +163,13 @@ class SlaveClient(Follower):
             handshake_timeout_ms=self._settings.handshake_timeout_ms,
             now_ms=self._clock.monotonic_ms(),
             proof=self._proof,
+            epoch_max=self._epoch(),
         )
+
+    def epoch_named(self, epoch: int) -> None:
+        """Controllers named this epoch of the master that is followed."""
+        if self.connection is not None and isinstance(self.connection.link, SlaveLink):
+            self.connection.link.epoch_named(epoch)
 
     async def _perform(self, step: Cut | PersistEpochs, connection: SlaveConnection) -> None:
         link = connection.link
@@ -192,11 +203,22 @@ class SlaveClient(Follower):
     def _stayed_out(self, connection: SlaveConnection, address: str) -> bool:
         self.stays_out = why = connection.stays_out
         self._is_doubted = self._is_doubted or connection.is_doubted
+        self._log_disbelieved(connection, address)
         # master_min moves on with every segment that goes
         what = LeftBehind if isinstance(why, LeftBehind) else why
         if why is not None and self._stays_out.failed(what, self._clock.monotonic_ms()):
             self._tell_stays_out(why, address)
         return why is not None
+
+    def _log_disbelieved(self, connection: SlaveConnection, address: str) -> None:
+        link = connection.link
+        if not isinstance(link, SlaveLink) or link.epoch_ahead is None:
+            return
+        why = why_too_far(link.epoch_ahead, self._epoch())
+        if why is not None and self._disbelieved.failed(address, self._clock.monotonic_ms()):
+            logger.error(
+                "epoch disbelieved", extra=fields(source="master", sender=address, why=why, hint=NO_MASTER)
+            )
 
     def _tell_stays_out(self, why: StayOut | LeftBehind, address: str) -> None:
         if isinstance(why, LeftBehind):

@@ -6,6 +6,8 @@ place in the log; while a cut or an entry is being made durable, nothing is read
 was confirmed, for it may have been acknowledged and the master be the one who lost it; an operator may allow that. Where
 acks say what is on disk, none says more. A link begins only with a master that knows the newest epoch that this broker has
 accepted: who led that epoch may have let others in, of whom an older master does not know that they must hold what it answers.
+No epoch is taken that is newer than the one that controllers have named to this broker: an epoch in the log bars all roles of
+older ones.
 A Java master does not record an epoch in which its log did not grow before the next one began: there a MasterProof counts.
 
     CONNECTED --reply--> [CUTTING --cut done-->] [PERSISTING --persisted-->] TRANSFER
@@ -178,13 +180,18 @@ class SlaveLink:
         handshake_timeout_ms: int,
         now_ms: int,
         proof: MasterProof | None = None,
+        epoch_max: int | None = None,
     ) -> None:
         """`log_end` is a record boundary. A log with data has epochs (the caller's check), of which those beyond
         its end are dropped here. A log without data may start at any segment, unless an epoch leads up to it. `epoch`: the
         newest that this broker has accepted; its log may know less.
         `truncation_allowed`: to this offset the log may be cut even where it is confirmed, by an operator's word.
-        `flushed_end`: how much of it is on disk, all of it now, where that is what is acknowledged; else None."""
+        `flushed_end`: how much of it is on disk, all of it now, where that is what is acknowledged; else None. `epoch_max`: the
+        newest epoch that controllers have named here, of which `epoch_named` brings news; None: not checked."""
         self._handshake = handshake
+        self._epoch_max = None if epoch_max is None else max(epoch_max, history.last_epoch())
+        self.epoch_ahead: int | None = None
+        """What the master named beyond that."""
         self._proof = proof
         # a master that does not know this one is an old one
         self._epoch_min = max(epoch, history.last_epoch())
@@ -222,6 +229,19 @@ class SlaveLink:
 
     def start(self) -> list[Action]:
         return [Send(self._handshake.encode())]
+
+    def epoch_named(self, epoch: int) -> None:
+        """Controllers named this epoch of the same master."""
+        if self._epoch_max is not None:
+            self._epoch_max = max(self._epoch_max, epoch)
+
+    def _check_named(self, epoch: int) -> None:
+        """Raises FrameError."""
+        if self._epoch_max is not None and epoch > self._epoch_max:
+            self.epoch_ahead = epoch
+            raise FrameError(
+                f"the master leads epoch {epoch}, and controllers have named {self._epoch_max} here"
+            )
 
     # -- the stream
 
@@ -330,6 +350,7 @@ class SlaveLink:
             return
         known = self._master.entry_of(frame.epoch)
         if known is None:
+            self._check_named(frame.epoch)
             if not begins <= frame.epoch_start_offset <= ends:
                 raise FrameError(
                     f"epoch {frame.epoch} at {frame.epoch_start_offset} in a frame at {begins}..{ends}"
@@ -403,6 +424,7 @@ class SlaveLink:
             self._header = self._header + bytes(body_size)  # a new one: the old one may still be exported
             return []
         reply = HandshakeReply.decode(self._header[:header_size], self._header[header_size:])
+        self._check_named(reply.epochs.last_epoch())
         self._master = reply.epochs
         is_behind = reply.epochs.last_epoch() < self._epoch_min
         if is_behind and not self._is_proven():

@@ -9,6 +9,7 @@ from broker.role.handover import HandOverRequests
 from broker.role.membership import HINT_EVERY_MS, Membership
 from dledger.memberguard import MemberGuard, TheirList
 from dledger.messages import Message
+from ha.slave.link import SlaveLink
 from namesrv.server import NamesrvApp
 from remoting.headers import header
 from remoting.peer import Peer
@@ -51,6 +52,11 @@ async def whatever_it_says(self: HandOverRequests, peer: Peer, broker_id: int | 
 def for_any_broker(self: NamesrvApp, peer: Peer, cluster: str, broker_addr: str) -> bool:
     """Upstream: whoever names a broker takes it out of the routes, or keeps it in them."""
     return True
+
+
+@bug("any-masters-epoch", SlaveLink, "_check_named")
+def whatever_it_leads(self: SlaveLink, epoch: int) -> None:
+    """Upstream: an epoch that only the master at the other end has named gets into the log's history."""
 
 
 @bug("far-epoch-taken", membership, "why_too_far")

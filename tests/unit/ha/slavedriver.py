@@ -37,6 +37,7 @@ class SlaveDriver:
         acks_flushed: bool = False,
         epoch: int = NO_EPOCH,
         proof: MasterProof | None = None,
+        epoch_max: int | None = None,
     ) -> None:
         self.log = log
         self.stored = history
@@ -64,6 +65,7 @@ class SlaveDriver:
             handshake_timeout_ms=5000,
             now_ms=0,
             proof=proof,
+            epoch_max=epoch_max,
         )
         self.perform(self.link.start())
 

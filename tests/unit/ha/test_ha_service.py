@@ -71,6 +71,7 @@ async def test_what_is_appended_while_a_new_epoch_becomes_durable_is_sent_under_
     begins = a.log.max_offset()
     await until(lambda: b.log.max_offset() == begins)
     a.files.gate = asyncio.Event()
+    await b.follow(a, 2)  # as controllers say
     change = asyncio.create_task(a.ha.become_master(2, 1, frozenset({1, 2}), 20))
     await until(lambda: a.files.waiting > 0)
     fill(a, "two", 10)
@@ -78,6 +79,21 @@ async def test_what_is_appended_while_a_new_epoch_becomes_durable_is_sent_under_
     assert b.log.max_offset() == begins
     a.files.gate.set()
     await change
+    await until(lambda: b.log.max_offset() == a.log.max_offset())
+    assert b.ha.history.entries[-1] == (2, begins)
+
+
+@played_by(1, 2)
+async def test_a_slave_takes_nothing_of_an_epoch_before_controllers_name_it(a: Node, b: Node) -> None:
+    await in_step(a, b)
+    fill(a, "one", 10)
+    begins = a.log.max_offset()
+    await until(lambda: b.log.max_offset() == begins)
+    await a.ha.become_master(2, 1, frozenset({1, 2}), 20)
+    fill(a, "two", 10)
+    await turns(50)
+    assert b.log.max_offset() == begins and b.ha.history.last_epoch() == 1
+    await b.follow(a, 2)
     await until(lambda: b.log.max_offset() == a.log.max_offset())
     assert b.ha.history.entries[-1] == (2, begins)
 

@@ -58,6 +58,27 @@ def test_an_empty_slave_asks_for_the_beginning_and_takes_the_masters_epochs() ->
     assert s.log.content() == data(0, 1000)
 
 
+@pytest.mark.parametrize("far", [3, 2**31 - 1])
+def test_no_epoch_is_taken_that_controllers_have_not_named(far: int) -> None:
+    history = EpochHistory([(1, 0), (2, 500)])
+    s = SlaveDriver(log_to(900), history, epoch=2, epoch_max=2)
+    s.feed(greeting(1000, (1, 0), (2, 500), (far, 700)))
+    assert s.closed == f"the master leads epoch {far}, and controllers have named 2 here"
+    assert (s.cuts, s.stores, s.link.epoch_ahead) == ([], [], far)
+    s = SlaveDriver(log_to(900), history, epoch=2, epoch_max=2)
+    s.feed(greeting(900, (1, 0), (2, 500)) + frame(900, data(900, 1000), far, 900))
+    assert s.closed == f"the master leads epoch {far}, and controllers have named 2 here"
+    assert s.log.content() == data(0, 900) and s.stored == history
+
+
+def test_a_link_goes_on_under_an_epoch_that_controllers_name_meanwhile() -> None:
+    s = SlaveDriver(log_to(900), EpochHistory([(1, 0)]), epoch=1, epoch_max=1)
+    s.feed(greeting(900, (1, 0)))
+    s.link.epoch_named(2)
+    s.feed(frame(900, data(900, 1000), 2, 900))
+    assert s.closed is None and s.stored.last_epoch() == 2 and s.log.content() == data(0, 1000)
+
+
 def test_many_frames_of_one_receive_are_acked_once() -> None:
     s = slave(log_to(100), (1, 0)).feed(greeting(100, (1, 0)))
     s.feed(b"".join(frame(at, data(at, at + 100), 1, 0) for at in range(100, 600, 100)))
