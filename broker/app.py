@@ -250,7 +250,7 @@ class BrokerApp:
             log.member.before_change(requests.agreement.why_not_held)
         neighbours.registration.silent_while(lambda: requests.forwarding.stands_in)
         requests.forwarding.on_release(neighbours.successor_serves)
-        tables.on_topics_changed(neighbours.registration.soon)
+        tables.on_topics_changed(neighbours.registration.topics_changed)
         if settings.flush_disk_type is FlushDiskType.SYNC_FLUSH:
             store.on_flush(requests.confirmed)
         waiting = requests.pulls, requests.delivery, requests.transactions

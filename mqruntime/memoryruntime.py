@@ -81,6 +81,9 @@ class MemorySmallFiles:
             raise FileNotFoundError(name)
         self._files[name] = bytes(data)
 
+    async def append(self, name: str, data: bytes) -> None:
+        self._files[check_name(name)] = self._files.get(name, b"") + data
+
     async def rename(self, name: str, to: str) -> None:
         if check_name(name) not in self._files:
             raise FileNotFoundError(name)

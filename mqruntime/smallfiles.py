@@ -40,6 +40,11 @@ class SmallFiles(Protocol):
         leaves any mixture of old and new, so a reader needs a check and another copy. FileNotFoundError."""
         ...
 
+    async def append(self, name: str, data: bytes) -> None:
+        """Behind what the file holds, which is made where there is none; durable on return. A crash, or OSError, leaves any
+        part of `data` there, so a reader needs a check."""
+        ...
+
     async def rename(self, name: str, to: str) -> None:
         """`to`, in the same folder, is what `name` was; it takes no room. Atomic, and durable on return. FileNotFoundError."""
         ...
@@ -99,6 +104,9 @@ class RealSmallFiles:
 
     async def overwrite(self, name: str, data: bytes) -> None:
         await wrap(_overwrite)(self._root / check_name(name), data, executor=self._thread)
+
+    async def append(self, name: str, data: bytes) -> None:
+        await wrap(_append)(self._root / check_name(name), data, executor=self._thread)
 
     async def rename(self, name: str, to: str) -> None:
         old, new = (self._root / check_name(each) for each in (name, to))
@@ -171,6 +179,21 @@ def _overwrite(path: Path, data: bytes) -> None:
     except OSError as error:
         error.filename = str(path)
         raise
+
+
+def _append(path: Path, data: bytes) -> None:
+    make_folders(path.parent)
+    is_new = not path.exists()
+    try:
+        with path.open("ab") as file:
+            file.write(data)
+            file.flush()
+            os.fdatasync(file.fileno())
+    except OSError as error:
+        error.filename = str(path)
+        raise
+    if is_new:
+        sync_folder(path.parent)
 
 
 def _rename(old: Path, new: Path) -> None:

@@ -1,13 +1,17 @@
-"""What this broker tells the name servers: at once on every change, and every 30 s.
+"""What this broker tells the name servers: at once on every change, and all of it every 30 s.
 
-Invariant: nothing is registered before the first role; each name server has a task and a lasting connection of its
-own, so one that hangs keeps no other waiting, and its connection's end unregisters us there."""
+A topic that is made or changed on a master is sent alone (217); what else changes, and what is deleted, with all topics (103),
+deletions at most once a second. Upstream: TopicConfigManager.registerBrokerData, enableSingleTopicRegister.
+
+Invariant: nothing is registered before the first role, and topics alone only where all were registered in this role before;
+each name server has a task and a lasting connection of its own, so one that hangs keeps no other waiting, and its connection's
+end unregisters us there."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from broker.role.membership import Membership
@@ -19,11 +23,13 @@ from mqruntime.repeatedfailure import RepeatedFailure
 from mqruntime.tasks import Tasks
 from mqruntime.waking import woken
 from remoting.bodies.registration import RegisterBrokerBody, body_crc32
+from remoting.bodies.routes import QueueData, TopicRouteData
 from remoting.bodies.topics import PERM_INHERIT, TopicConfigWrapper
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.errors import HeaderError, RemotingError
+from remoting.headers.admin import TopicHeader
 from remoting.headers.nameserver import (
     RegisterBrokerHeader,
     RegisterBrokerResponseHeader,
@@ -33,7 +39,33 @@ from remoting.headers.nameserver import (
 logger = logging.getLogger("broker.registration")
 
 RETRY_MS = 1_000
+SINGLE_MAX = 32
+"""Topics that are told alone; of more all are."""
 UNREGISTER_TIMEOUT_MS = 500
+MASTER_ROLE_ID = 0
+
+
+class News:
+    """What one name server has not been told yet."""
+
+    def __init__(self) -> None:
+        self.all = True
+        self.due_ms = 0
+        """When all is to be told again."""
+        self.topics: dict[str, None] = {}
+        self._in_role: tuple[int | None, int] | None = None
+
+    def take(self, role: tuple[int | None, int]) -> list[str] | None:
+        """The topics that are to be told alone in this role; None for all. What fails is to be noted again."""
+        topics, self.topics = [*self.topics], {}
+        if self.all or self._in_role != role or len(topics) > SINGLE_MAX:
+            self.all = False
+            return None
+        return topics
+
+    def registered(self, role: tuple[int | None, int], due_ms: int) -> None:
+        """All was told in this role, and is to be told again then."""
+        self._in_role, self.due_ms = role, due_ms
 
 
 class Registration:
@@ -70,6 +102,7 @@ class Registration:
         self._needs_master = needs_master
         self._stands_in: Callable[[], bool] = lambda: False
         self._wakes = {name_server: asyncio.Event() for name_server in name_servers}
+        self._news = {name_server: News() for name_server in name_servers}
         self._failures = {name_server: RepeatedFailure() for name_server in name_servers}
 
     def start(self, tasks: Tasks) -> None:
@@ -83,7 +116,17 @@ class Registration:
 
     def soon(self) -> None:
         """Something that name servers know has changed."""
-        for wake in self._wakes.values():
+        for name_server, wake in self._wakes.items():
+            self._news[name_server].all = True
+            wake.set()
+
+    def topics_changed(self, names: Iterable[str]) -> None:
+        """These topics alone have; none of them: what is told of all."""
+        if not (changed := [*names]):
+            self.soon()
+            return
+        for name_server, wake in self._wakes.items():
+            self._news[name_server].topics |= dict.fromkeys(changed)
             wake.set()
 
     async def unregister(self) -> None:
@@ -104,13 +147,58 @@ class Registration:
             logger.warning("not unregistered", extra=fields(name_server=name_server, why=error))
 
     async def _run(self, name_server: str) -> None:
-        wake = self._wakes[name_server]
+        wake, news = self._wakes[name_server], self._news[name_server]
         while True:
             wake.clear()
+            wait_ms = self._period_ms
             role_id = self._membership.role_id
-            done = role_id is None or self._stands_in() or await self._register(name_server, role_id)
-            wait_ms = self._period_ms if done and not self._needs_master() else RETRY_MS
+            if role_id is not None and not self._stands_in():
+                done = await self._tell(name_server, role_id, news)
+                again = not done or self._needs_master()
+                wait_ms = RETRY_MS if again else max(news.due_ms - self._clock.monotonic_ms(), 0)
             await woken(wake, wait_ms)
+
+    async def _tell(self, name_server: str, role_id: int, news: News) -> bool:
+        """What it has not been told; False where that is to be done again."""
+        if self._needs_master() or self._clock.monotonic_ms() >= news.due_ms:
+            news.all = True
+        role = self._role
+        topics = news.take(role)
+        if topics is None:
+            done = await self._register(name_server, role_id)
+            if done:
+                news.registered(role, self._clock.monotonic_ms() + self._period_ms)
+        else:
+            done = await self._register_topics(name_server, topics)
+        news.all |= not done
+        return done
+
+    @property
+    def _role(self) -> tuple[int | None, int]:
+        return self._membership.role_id, self._membership.master_epoch
+
+    async def _register_topics(self, name_server: str, names: Iterable[str]) -> bool:
+        """Each by itself; one that is gone with the next registration of all. False where they are to be told otherwise."""
+        if self._membership.role_id != MASTER_ROLE_ID:
+            return True  # name servers take topics from masters
+        for name in names:
+            topic = self._topics.find(name)
+            if topic is None:
+                news = self._news[name_server]
+                news.due_ms = min(news.due_ms, self._clock.monotonic_ms() + RETRY_MS)
+                continue
+            perm = topic.perm & (self._permission() | PERM_INHERIT)
+            queues = topic.read_queue_nums, topic.write_queue_nums
+            told = QueueData(self._membership.broker_name, *queues, perm, topic.topic_sys_flag)
+            body = TopicRouteData([told]).encode()
+            request = RemotingCommand.request(RequestCode.REGISTER_TOPIC_IN_NAMESRV, TopicHeader(name), body)
+            try:
+                reply = await self._client.call(name_server, request, self._timeout_ms)
+            except RemotingError:
+                return False
+            if reply.code != ResponseCode.SUCCESS:
+                return False
+        return True
 
     def _told(self) -> TopicConfigWrapper:
         """The topics as clients may use them here."""

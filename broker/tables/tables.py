@@ -1,17 +1,19 @@
 """The broker's tables and their files: topics, consumer groups, consumer offsets and moves of them, delay offsets, deletions,
 queue ends, queue locks, filters.
 
-Invariant: a change of topics or groups is written at once, of offsets within `flushConsumerOffsetInterval`, and all of
-them at a graceful stop. A disk that takes nothing delays the writing; it does not stop the broker. Each change of topics,
-groups, deletions, moves or holders of locks made here is a version of its own. A deletion is on disk only behind what it took
-away: a copy that breaks off between them is made again; and offsets of the broker's own only behind the log that they rest on:
-what a power cut takes of it is delivered, and asked for, once more."""
+Invariant: a change of topics or groups is written at once, to the journal (broker.tables.journal), and to the tables' own
+files, with the offsets, within `flushConsumerOffsetInterval` and at a graceful stop. A disk that takes nothing delays the
+writing; it does not stop the broker. Each change of topics, groups, deletions, moves or holders of locks made here is a version
+of its own. A deletion is on disk only behind what it took away: a copy that breaks off between them is made again; and offsets
+of the broker's own only behind the log that they rest on: what a power cut takes of it is delivered, and asked for, once
+more."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
 from broker.settings.broker import BrokerSettings
@@ -20,11 +22,12 @@ from broker.tables.consumeroffsets import CONSUMER_OFFSETS_FILE, ConsumerOffsets
 from broker.tables.delayoffsets import DELAY_OFFSETS_FILE, DelayOffsets
 from broker.tables.deletions import DELETIONS_FILE, GROUP, OFFSETS, TOPIC, Deletions
 from broker.tables.holders import TablesVersion
+from broker.tables.journal import Journal, JournalRecord, TookAway
 from broker.tables.offsetlimits import LIMITS_MAX
 from broker.tables.offsetresets import OffsetResets
 from broker.tables.queueends import QUEUE_ENDS_FILE, QueueEnds
 from broker.tables.queuelocks import QUEUE_LOCKS_FILE, QueueLocks
-from broker.tables.rowchanges import Named, RowChanges
+from broker.tables.rowchanges import Named, Row, RowChanges
 from broker.tables.savedtable import SavedTable, TableUnreadable
 from broker.tables.stamp import OLDEST, STAMP_FILE, CopyStamp
 from broker.tables.subscriptiongroups import SUBSCRIPTION_GROUPS_FILE, SubscriptionGroups
@@ -97,8 +100,15 @@ class Tables:
         in_pair: bool = False,
     ) -> None:
         self._interval_ms = settings.flush_consumer_offset_interval
-        self._topics_callbacks: list[Callable[[], None]] = []
+        self._topics_callbacks: list[Callable[[list[str]], None]] = []
+        self._changed_topics: dict[str, None] = {}
         self._facts_callbacks: list[Callable[[], None]] = []
+        self._clock = clock
+        self._journal = Journal(files)
+        self._unwritten: dict[Row, None] = {}
+        """Rows that changed and are not in the journal on disk."""
+        self._took: list[TookAway] = []
+        self._saving = asyncio.Lock()
         self._revision = 0
         self._leads = False
         self._slice: tuple[Named, int, bytes, int | None] | None = None
@@ -138,57 +148,60 @@ class Tables:
         self._life = clock.now_ms()
         self._note_rows()
         self._queue_ends = QueueEnds(store.queue_ends_at_least)
-        self._saved_queue_ends = SavedTable(
-            files, QUEUE_ENDS_FILE, self._queue_ends.encode, self._queue_ends.decode
-        )
-        self.saved_topics = SavedTable(files, TOPICS_FILE, self.topics.encode, self.topics.decode)
-        self.saved_groups = SavedTable(
-            files, SUBSCRIPTION_GROUPS_FILE, self.groups.encode, self.groups.decode
-        )
-        self.saved_offsets = SavedTable(
-            files, CONSUMER_OFFSETS_FILE, self.offsets.encode, self.offsets.decode,
+        saved = partial(SavedTable, files, journaled=lambda: self._journal.last)
+        self._saved_queue_ends = saved(QUEUE_ENDS_FILE, self._queue_ends.encode, self._queue_ends.decode)
+        self.saved_topics = saved(TOPICS_FILE, self.topics.encode, self.topics.decode)
+        self.saved_groups = saved(SUBSCRIPTION_GROUPS_FILE, self.groups.encode, self.groups.decode)
+        self.saved_offsets = saved(
+            CONSUMER_OFFSETS_FILE, self.offsets.encode, self.offsets.decode,
             lambda: store.synced_to(self.offsets.rests_on),
         )  # fmt: skip
-        self._saved_delays = SavedTable(
-            files, DELAY_OFFSETS_FILE, self.delays.encode, self.delays.decode,
+        self._saved_delays = saved(
+            DELAY_OFFSETS_FILE, self.delays.encode, self.delays.decode,
             lambda: store.synced_to(self.delays.rests_on),
         )  # fmt: skip
-        self._saved_deletions = SavedTable(
-            files, DELETIONS_FILE, self.deletions.encode, self.deletions.decode
-        )
-        self._saved_locks = SavedTable(files, QUEUE_LOCKS_FILE, self.locks.encode, self.locks.decode)
-        self._saved_filters = SavedTable(
-            files, CONSUMER_FILTERS_FILE, self.filters.encode, self.filters.decode
-        )
+        self._saved_deletions = saved(DELETIONS_FILE, self.deletions.encode, self.deletions.decode)
+        self._saved_locks = saved(QUEUE_LOCKS_FILE, self.locks.encode, self.locks.decode)
+        self._saved_filters = saved(CONSUMER_FILTERS_FILE, self.filters.encode, self.filters.decode)
         self.keeps_filters = settings.enable_property_filter
         """Else the file of the time when they were taken stays as it is."""
         self.stamp = CopyStamp(
             self._stamped, lambda: [table.name for table in self._of_version if table.stands]
         )
         """Of a Raft group's, where it is kept."""
-        self._saved_stamp = SavedTable(files, STAMP_FILE, self.stamp.encode, self.stamp.decode)
+        self._saved_stamp = saved(STAMP_FILE, self.stamp.encode, self.stamp.decode)
         self._is_stamped = stamped
-        self._leads = False
         self._in_pair = in_pair
         self._facts_of_ours = (self._saved_queue_ends, self._saved_locks)
         """Which upstream's brokers do not know, but for deletions, which are saved last."""
         self._of_version = (
             self.saved_topics, self.saved_groups, *self._facts_of_ours, self._saved_deletions
         )  # fmt: skip
+        self._of_journal = (
+            self.saved_topics, self.saved_groups, self.saved_offsets, *self._facts_of_ours, self._saved_deletions
+        )  # fmt: skip
         self._commits_saved = 0
         self._advances_saved = 0
 
     def _note_rows(self) -> None:
-        touch = self.changes.touch
-        self.topics.on_row = lambda name: touch(topic_row(name))
+        def touch(row: Row) -> None:
+            self.changes.touch(row)
+            self._unwritten[row] = None
+
+        def topic_changed(name: str) -> None:
+            touch(topic_row(name))
+            self._changed_topics[name] = None
+
+        self.topics.on_row = topic_changed
         self.groups.on_row = lambda name: touch(group_row(name))
         self.deletions.on_row = lambda kind, name: touch(deletion_row(kind, name))
         self.locks.on_row = lambda key: touch(lock_row(key))
         self.resets.on_row = lambda key: touch((RESET_ROW, *key))
         self.resets.limits.on_row = lambda key: touch((LIMIT_ROW, *key))
 
-    def on_topics_changed(self, callback: Callable[[], None]) -> None:
-        """`callback` runs after each change of a topic made here."""
+    def on_topics_changed(self, callback: Callable[[list[str]], None]) -> None:
+        """`callback` runs after each change made here with the names of the topics that changed, or none where what is told of
+        all has."""
         self._topics_callbacks.append(callback)
 
     def on_facts_changed(self, callback: Callable[[], None]) -> None:
@@ -219,7 +232,6 @@ class Tables:
             self.offsets.said_here.begin()
         self._leads = leads
         self.stamp.leads_no_more()  # first: the next version is of another term
-        self._leads = leads
         if leads:
             self._look_at_ends()
             if self.changes.now is None:
@@ -233,7 +245,7 @@ class Tables:
         self.deletions.note(TOPIC, name, self.topics.epoch, log_end)
         self.topics.remove(name)
         self.resets.remove_topic(name)
-        self._took_away(self.offsets.remove_topic(name))
+        self._took_away(TOPIC, name, self.offsets.remove_topic(name))
 
     def delete_group(self, name: str, *, clean_offset: bool) -> None:
         """The group, and its offsets if they are to be cleaned. What it commits afterwards is news."""
@@ -242,7 +254,7 @@ class Tables:
         if clean_offset:
             self.deletions.note(OFFSETS, name, self.topics.epoch)
             self.resets.remove_group(name)
-            self._took_away(self.offsets.remove_group(name))
+            self._took_away(OFFSETS, name, self.offsets.remove_group(name))
 
     def cover(self, log: Log, topic: str, queue_id: int) -> None:
         """Messages stand in this queue, so the topic has it, unless they stood there when it was deleted."""
@@ -311,10 +323,10 @@ class Tables:
         self._emptied = emptied
         return emptied != former
 
-    def _adopt_ends(self, table: QueueEndTable) -> None:
-        if self._queue_ends.adopt(table):
-            self._saved_queue_ends.changed()
+    def _adopt_ends(self, table: QueueEndTable) -> bool:
+        """Whether any is news."""
         self._emptied |= {(each.topic, each.queue_id): each.end for each in table.ends}
+        return self._queue_ends.adopt(table)
 
     def slice_for(self, header: CopyTablesHeader) -> tuple[TablesVersionHeader, bytes]:
         """What changed since the version that a slave follows, or all; of many rows as many as are read in some ms."""
@@ -339,39 +351,47 @@ class Tables:
         if self._is_stamped:
             self.stamp.took(named.version)
         rows = [*rows_of(changes)]
-        self._adopt_ends(QueueEndTable(changes.queue_ends))
+        self._unwritten |= dict.fromkeys(rows)
+        if self._adopt_ends(QueueEndTable(changes.queue_ends)):
+            self._saved_queue_ends.row_changed()
         if self.locks.apply(changes.locks, changes.locks_gone):
-            self._saved_locks.changed()
+            self._saved_locks.row_changed()
         if self.topics.apply(changes.topics, changes.topics_gone, changes.topics_version):
-            self.saved_topics.changed()
+            self.saved_topics.row_changed()
         if self.groups.apply(changes.groups, changes.groups_gone, changes.groups_version):
-            self.saved_groups.changed()
+            self.saved_groups.row_changed()
         forgotten = changes.forgotten_epoch, changes.forgotten_number
         if changes.deletions or self.deletions.forgotten != forgotten:
+            self._saved_deletions.row_changed()
             self._adopt_deletions(DeletionTable(changes.deletions, *forgotten))
+        if self._apply_moves(changes):
+            self.saved_offsets.row_changed()
+        self.changes.apply(rows, named)
+        known = (self.deletions.find(each.kind, each.name) for each in changes.deletions)
+        self._keep_deletions_beside((each for each in known if each is not None), changes.deletions)
+
+    def _apply_moves(self, changes: TableChanges) -> bool:
+        """Whether there are any."""
         if changes.resets or changes.resets_gone:
             moves = self.resets.apply(by_key(changes.resets), by_key(changes.resets_gone))
             gone = {key: at for key, at in by_key(changes.resets_gone).items() if at != NO_OFFSET}
             self.offsets.moved(moves | gone)
-            self.saved_offsets.changed()
         if changes.limits or changes.limits_gone:
             limits = self.resets.limits.apply(by_key(changes.limits), by_key(changes.limits_gone))
             self.offsets.moved(self.offsets.beyond(limits))
-            self.saved_offsets.changed()
-        self.changes.apply(rows, named)
-        known = (self.deletions.find(each.kind, each.name) for each in changes.deletions)
-        self._keep_deletions_beside((each for each in known if each is not None), changes.deletions)
+        return bool(changes.resets or changes.resets_gone or changes.limits or changes.limits_gone)
 
     def adopt(self, copy: TablesCopy, version: TablesVersion | None = None, life: int = 0) -> None:
         """Take over the master's, which names them so; they are to be saved."""
         if self._is_stamped and version is not None:
             self.stamp.took(version)
-        self._adopt_ends(copy.queue_ends)
+        if self._adopt_ends(copy.queue_ends):
+            self._saved_queue_ends.changed()
         if self.locks.adopt(copy.queue_locks):
             self._saved_locks.changed()
         self.saved_topics.changed(fact=self.topics.replace(copy.topics))
         self.saved_groups.changed(fact=self.groups.replace(copy.groups))
-        self._adopt_deletions(copy.deletions, whole=True)
+        self._saved_deletions.changed(fact=self._adopt_deletions(copy.deletions, whole=True))
         if (moves := self.resets.adopt(copy.offset_resets)) is not None:
             self.offsets.moved(moves)
             self.saved_offsets.changed()
@@ -391,16 +411,17 @@ class Tables:
             if each.order != orders.get((each.kind, each.name))
         )
 
-    def _adopt_deletions(self, deletions: DeletionTable, *, whole: bool = False) -> None:
+    def _adopt_deletions(self, deletions: DeletionTable, *, whole: bool = False) -> bool:
+        """Whether any is news, or some may have been missed."""
         news, missed = self.deletions.adopt(deletions, whole=whole)
-        self._saved_deletions.changed(fact=bool(news) or missed)
         for deletion in news:
             if deletion.kind == TOPIC:
-                self._took_away(self.offsets.remove_topic(deletion.name))
+                self._took_away(TOPIC, deletion.name, self.offsets.remove_topic(deletion.name))
             elif deletion.kind == OFFSETS:
-                self._took_away(self.offsets.remove_group(deletion.name))
+                self._took_away(OFFSETS, deletion.name, self.offsets.remove_group(deletion.name))
         if missed:
             self.offsets.doubt()
+        return bool(news) or missed
 
     def topics_deleted(self, topic_ends: Mapping[str, int]) -> None:
         """A master that is polled as upstream's says where its log ended when topics were deleted; kept with the next save."""
@@ -409,7 +430,40 @@ class Tables:
             self._wake.set()
 
     async def save_facts(self) -> None:
-        """Topics, groups, holders of locks and deletions, with the offsets that these took away, are on disk. OSError."""
+        """Topics, groups, holders of locks and deletions, with the offsets that these took away, are on disk: in the journal,
+        or in the tables' own files where there are none yet or tables were replaced as a whole. OSError."""
+        async with self._saving:
+            tables = [*self._of_journal, *([self._saved_stamp] if self._is_stamped else [])]
+            if any(table.wants_file for table in tables):
+                await self._save_fact_files()
+            elif any(table.wants_journal for table in tables):
+                await self._append_to_journal(tables)
+
+    async def _append_to_journal(self, tables: list[SavedTable]) -> None:
+        rows, took, versions = self._unwritten, self._took, [table.version for table in tables]
+        self._unwritten, self._took = {}, []
+        stamp = self.stamp.version if self._is_stamped else None
+        record = JournalRecord(
+            self._journal.last + 1, self.rows.changes(rows), took, None if stamp is None else str(stamp)
+        )
+        try:
+            await self._journal.append(record)
+        except BaseException:
+            self._unwritten, self._took = rows | self._unwritten, took + self._took
+            raise
+        for table, version in zip(tables, versions, strict=True):
+            table.in_journal(version)
+
+    async def _save_fact_files(self) -> None:
+        rows, took = self._unwritten, self._took
+        self._unwritten, self._took = {}, []
+        try:
+            await self._write_fact_files()
+        except BaseException:
+            self._unwritten, self._took = rows | self._unwritten, took + self._took
+            raise
+
+    async def _write_fact_files(self) -> None:
         stamp, deletions = self._saved_stamp.taken(), self._saved_deletions.taken()
         for table in (self.saved_topics, self.saved_groups, self.saved_offsets, *self._facts_of_ours):
             await table.save_facts()
@@ -419,17 +473,54 @@ class Tables:
     # -- files
 
     async def load(self) -> None:
-        """Raises TableUnreadable, OSError."""
+        """Raises TableUnreadable, JournalDamaged, OSError."""
         if self._is_stamped:
             await self._load_stamp()
         for table in (*self.copied_from_master.values(), self._saved_deletions, *self._facts_of_ours):
             await table.load()
+        await self._replay()
         if lost := [table.name for table in self._of_version if self._stood(table) and not table.stands]:
             logger.warning("tables are gone, the group's are copied", extra=fields(files=";".join(lost)))
             self.stamp.lost()
             await self._saved_stamp.save()
         if self.keeps_filters:
             await self._saved_filters.load()
+
+    async def _replay(self) -> None:
+        """What the journal has beyond the tables' own files. One that upstream's broker wrote since takes nothing from it."""
+        marked = [table for table in (*self._of_journal, self._saved_stamp) if table.mark is not None]
+        records = await self._journal.load(max((table.mark or 0 for table in marked), default=0))
+        for record in records:
+            self._replay_record(record)
+        if records:
+            for table in marked:
+                table.changed(fact=False)
+            logger.info("changes of tables read from their journal", extra=fields(records=len(records)))
+        self._unwritten, self._took = {}, []
+
+    def _replay_record(self, record: JournalRecord) -> None:
+        def is_behind(table: SavedTable) -> bool:
+            return table.mark is not None and table.mark < record.number
+
+        changes = record.changes
+        if is_behind(self.saved_topics):
+            self.topics.apply(changes.topics, changes.topics_gone, changes.topics_version)
+        if is_behind(self.saved_groups):
+            self.groups.apply(changes.groups, changes.groups_gone, changes.groups_version)
+        if is_behind(self._saved_deletions):
+            forgotten = changes.forgotten_epoch, changes.forgotten_number
+            self.deletions.adopt(DeletionTable(changes.deletions, *forgotten))
+        if is_behind(self._saved_locks):
+            self.locks.apply(changes.locks, changes.locks_gone)
+        if is_behind(self._saved_queue_ends):
+            self._adopt_ends(QueueEndTable(changes.queue_ends))
+        if is_behind(self.saved_offsets):
+            for took in record.took_away:
+                remove = self.offsets.remove_topic if took.kind == TOPIC else self.offsets.remove_group
+                remove(took.name)
+            self._apply_moves(changes)
+        if self._is_stamped and is_behind(self._saved_stamp):
+            self.stamp.version = TablesVersion.parse(record.tables_version)
 
     async def keep_filters(self) -> None:
         """Expressions are taken from now on, and kept with what the file says of before. Raises TableUnreadable, OSError."""
@@ -452,20 +543,29 @@ class Tables:
         return self._is_stamped and table.name in self.stamp.stood_on
 
     async def run(self) -> None:
-        """Keep the files in step."""
+        """Keep the journal in step with each change, and the files each interval."""
+        due_ms = self._clock.monotonic_ms() + self._interval_ms
         while True:
-            if not await woken(self._wake, self._interval_ms):
-                self._note_commits()
+            await woken(self._wake, max(due_ms - self._clock.monotonic_ms(), 0))
             self._wake.clear()
-            await self._write.perform(self._save)
+            if self._clock.monotonic_ms() < due_ms:
+                await self._write.perform(self.save_facts)
+                continue
+            due_ms = self._clock.monotonic_ms() + self._interval_ms
+            await self._write.perform(self.save)
 
     async def save(self) -> None:
-        """Write whatever is not on disk. OSError."""
+        """Write whatever is not on disk, and the tables' own files for what the journal has: upstream's broker reads them
+        alone. OSError."""
         self._note_commits()
+        await self.save_facts()
+        journal = self._journal.end_file()
         await self._save()
+        await self._journal.drop(journal)
 
     async def _save(self) -> None:
-        stamp, deletions = self._saved_stamp.taken(), self._saved_deletions.taken()
+        stamp = self._saved_stamp.taken(in_journal_too=True)
+        deletions = self._saved_deletions.taken(in_journal_too=True)
         for table in (*self.copied_from_master.values(), *self._facts_of_ours):
             await table.save()
         await self._saved_deletions.save_taken(deletions)
@@ -474,12 +574,13 @@ class Tables:
             await self._saved_filters.save()
 
     def _stamped(self) -> None:
-        self._saved_stamp.changed()
+        self._saved_stamp.row_changed()
 
-    def _took_away(self, offsets: int) -> None:
+    def _took_away(self, kind: str, name: str, offsets: int) -> None:
         """A deletion removed so many of them."""
         if offsets:
-            self.saved_offsets.changed()
+            self._took.append(TookAway(kind, name))
+            self.saved_offsets.row_changed()
 
     def _note_commits(self) -> None:
         if self.offsets.commits != self._commits_saved:
@@ -490,32 +591,37 @@ class Tables:
             self._saved_delays.changed(fact=False)
 
     def _topics_changed(self) -> None:
-        self._changed(self.saved_topics)
-        self._tell(self._topics_callbacks)
+        self._row_changed(self.saved_topics)
+        self._tell_of_topics()
 
     def _led(self) -> None:
         self.locks.led()
-        self._changed(self.saved_topics, fact=False)
-        self._tell(self._topics_callbacks)
+        self.saved_topics.changed(fact=False)
+        self._changed()
+        self._changed_topics.clear()
+        self._tell_of_topics()
 
     def _groups_changed(self) -> None:
-        self._changed(self.saved_groups)
+        self._row_changed(self.saved_groups)
 
     def _deletions_changed(self) -> None:
-        self._changed(self._saved_deletions)
+        self._row_changed(self._saved_deletions)
 
     def _locks_changed(self) -> None:
-        self._changed(self._saved_locks)
+        self._row_changed(self._saved_locks)
 
     def _resets_changed(self) -> None:
-        self._changed(self.saved_offsets)
+        self._row_changed(self.saved_offsets)
 
     def _filters_changed(self) -> None:
         """With the next round of saving: nobody else is told."""
         self._saved_filters.changed()
 
-    def _changed(self, saved: SavedTable, *, fact: bool = True) -> None:
-        saved.changed(fact=fact)
+    def _row_changed(self, saved: SavedTable) -> None:
+        saved.row_changed()
+        self._changed()
+
+    def _changed(self) -> None:
         self._next_version()
         self._wake.set()
         self._tell(self._facts_callbacks)
@@ -529,6 +635,11 @@ class Tables:
     @property
     def _named(self) -> Named:
         return Named(self.version, self._life)
+
+    def _tell_of_topics(self) -> None:
+        names, self._changed_topics = [*self._changed_topics], {}
+        for callback in self._topics_callbacks:
+            callback(names)
 
     def _tell(self, callbacks: list[Callable[[], None]]) -> None:
         for callback in callbacks:

@@ -88,6 +88,7 @@ class ClusterBounds:
             "Totals.sent_back": names,
             "RecentTotals._histories": HISTORIES_EACH * names,
             "Tables._emptied": names,
+            "Tables._unwritten": rows,
             "RowChanges._places": rows,
             "RowChanges._unnamed": rows,
             "RowChanges._beside": names,

@@ -26,7 +26,9 @@ from broker.sends.acknowledgement import Acknowledgement
 from broker.sends.delaydelivery import DelayDelivery
 from broker.tables.deletions import Deletions
 from broker.tables.holders import TablesVersion
+from broker.tables.journal import Journal, JournalRecord
 from broker.tables.rowchanges import Row, RowChanges
+from broker.tables.tables import Tables
 from controller import commands, elections
 from controller.decision import Decision
 from controller.elections import Waiting
@@ -406,6 +408,23 @@ def at_once(self: Slices, said: TablesVersionHeader, changes: TableChanges) -> b
 
 
 slice_taken = Slices.take
+
+
+@bug("journal-not-synced", Journal, "append")
+async def by_and_by(self: Journal, record: JournalRecord) -> None:
+    """A change counts as stored once it is to be written."""
+    self.last = record.number
+
+
+replay_record = Tables._replay_record  # noqa: SLF001 - to be wrapped
+
+
+@bug("applied-twice", Tables, "_replay_record")
+def whatever_the_files_have(self: Tables, record: JournalRecord) -> None:
+    """A start applies all of the journal to tables whose own files have some of it, and more."""
+    for table in self._of_journal:
+        table.mark = None if table.mark is None else 0
+    replay_record(self, record)
 
 
 @bug("lost-memory-forgotten", KeptMemoryMark, "open")

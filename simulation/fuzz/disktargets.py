@@ -11,6 +11,7 @@ import orjson
 
 from broker.role import identity, storeaside
 from broker.role.storeaside import StoreAsideUnreadable
+from broker.tables import journal
 from broker.tables.consumerfilters import ConsumerFilters
 from broker.tables.consumeroffsets import ConsumerOffsets
 from broker.tables.delayoffsets import DelayOffsets
@@ -42,8 +43,8 @@ from raftstore.queueends import QueueEnd, QueueEndsUnreadable, decode_queue_ends
 from remoting.bodies.filters import ConsumerFilterWrapper
 from remoting.bodies.groups import SubscriptionGroupWrapper
 from remoting.bodies.offsets import ConsumerOffsetWrapper, DelayOffsetWrapper
-from remoting.bodies.tables import DeletionTable, QueueEndTable, QueueLockTable
-from remoting.bodies.topics import TopicConfigWrapper
+from remoting.bodies.tables import DeletionTable, QueueEndTable, QueueLockTable, TableChanges
+from remoting.bodies.topics import TopicConfig, TopicConfigWrapper
 from remoting.errors import BodyError
 from simulation.fuzz.campaign import Target
 from simulation.fuzz.choices import HISTORY, JSON_TOKENS, VECTORS, choose, chosen, records
@@ -150,6 +151,13 @@ def tables(data: bytes) -> None:
     assert again.encode() == table.encode()
 
 
+def tables_journal(data: bytes) -> None:
+    """What is read of a journal reads again as it was."""
+    found = [*journal.records_of("journal", data)]
+    again = b"".join(map(journal.framed, found))
+    assert [*journal.records_of("journal", again)] == found
+
+
 def store_aside(data: bytes) -> None:
     found = storeaside.decode(data)
     assert storeaside.decode(found.encode()) == found
@@ -246,6 +254,12 @@ TABLE_BODIES = (
 )
 
 
+JOURNALED = [
+    journal.JournalRecord(7, TableChanges(topics=[TopicConfig("orders", 8, 8)], groups_gone=["CG"])),
+    journal.JournalRecord(8, TableChanges(), [journal.TookAway("topic", "orders")], "3.17"),
+]
+
+
 def nothing() -> None: ...
 
 
@@ -326,6 +340,13 @@ DISK = [
         [choose(number, orjson.dumps(body_example(kind))) for number, kind in enumerate(TABLE_BODIES)],
         (BodyError,),
         JSON_TOKENS,
+    ),
+    Target(
+        "journal of tables",
+        tables_journal,
+        [b"".join(map(journal.framed, JOURNALED))],
+        (journal.JournalDamaged,),
+        (journal.MAGIC, *JSON_TOKENS),
     ),
     Target("store aside", store_aside, [ASIDE.encode()], (StoreAsideUnreadable,)),
     Target(

@@ -16,6 +16,7 @@ from broker.clients.refusals import Refused
 from broker.clients.subscription import tag_filter
 from broker.sends.request import asked_retries_max, read_send_request
 from broker.tables.holders import TablesVersion
+from broker.tables.rowchanges import Named
 from dledger import clientjson, memberaddresses, messagejson, messages
 from dledger.entry import Entry
 from dledger.messageframe import MessageFrameDamaged, entries_in, entry_parts
@@ -225,6 +226,8 @@ def peer_list(data: bytes) -> None:
 def tables_version(data: bytes) -> None:
     found = TablesVersion.parse(data.decode("utf-8", "replace"))
     assert found is None or TablesVersion.parse(str(found)) == found
+    named = Named.parse(data.decode("utf-8", "replace"))
+    assert named is None or Named.parse(str(named)) == named
 
 
 def host(data: bytes) -> None:
@@ -388,7 +391,7 @@ WIRE = [
         (MessageFrameDamaged,),
     ),
     Target("raft peers", peer_list, [b"n0-127.0.0.1:1;n1-[::1]:2"], (ValueError,)),
-    Target("version of tables", tables_version, [b"3.17"]),
+    Target("version of tables", tables_version, [b"3.17", b"3.17@1700000000000"]),
     Target("hosts", host, [b"[::ffff:127.0.0.1]", b"fe80::1%eth0"]),
     Target("routes", route, [ROUTE], (BodyError,), JSON_TOKENS),
     Target("pulled messages", pulled, [b"".join(records())], (RecordMalformed,)),

@@ -41,6 +41,7 @@ PLENTY_BYTES = 1 << 60
 OPERATIONS = (
     "read",
     "replace",
+    "append",
     "overwrite",
     "rename",
     "remove",
@@ -375,6 +376,28 @@ class SimulatedSmallFiles:
         check_name(name)
         written = self._turn(self._disk.read_us, write, "write", name, len(data))
         synced = self._turn(self._disk.sync_us, sync, "overwritten", name)
+        await written
+        await synced
+
+    async def append(self, name: str, data: bytes) -> None:
+        check_name(name)
+        inode: Inode | None = None
+
+        def write() -> None:
+            nonlocal inode
+            self._disk.check("append", name)
+            inode = self._disk.entries.get(name) or Inode.durable(b"")
+            self._disk.allocate(inode, whole_pages(bytes(inode.data) + data), name)
+            self._disk.entries[name] = inode
+            inode.append(data)
+
+        def sync() -> None:
+            if inode is not None:
+                inode.persist_all()
+                self._disk.make_durable(name, inode)
+
+        written = self._turn(self._disk.read_us, write, "append", name, len(data))
+        synced = self._turn(self._disk.sync_us, sync, "appended", name)
         await written
         await synced
 

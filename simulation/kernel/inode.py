@@ -70,6 +70,11 @@ class Inode:
         """Of a small file, which nobody maps: all of it."""
         self.data = bytearray(content)
 
+    def append(self, content: bytes) -> None:
+        """To a small file."""
+        self._on_disk().extend(bytes(len(content)))  # as far as the length is on disk without the content
+        self.data += content
+
     def persist_all(self) -> None:
         """A small file's content and length reach the disk."""
         self._disk = bytearray(self.data)

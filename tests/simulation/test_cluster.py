@@ -76,6 +76,9 @@ FOUND_BY_UNIT = {
     "cut-again-counts": "ha/test_masters_behind.py"
     "::test_a_java_slave_that_cuts_itself_again_is_out_until_the_next_epoch",
     "older-master-believed": "ha/test_masters_behind.py::test_any_older_master_is_refused_c8",
+    "applied-twice": "broker/test_table_journal.py"
+    "::test_a_deletion_takes_offsets_away_once_and_not_what_was_committed_since",
+    "journal-not-synced": "broker/test_table_journal.py::test_what_was_saved_is_there_whenever_the_process_ends",
     "taken-over-in-part": "broker/test_table_changes.py"
     "::test_all_comes_in_slices_and_what_changes_meanwhile_comes_too",
     "old-disk-leads-alone": "broker/test_set_back_disks.py::test_the_last_replicas_disk_is_set_back",

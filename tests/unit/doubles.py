@@ -42,6 +42,10 @@ class MemoryFiles:
         await asyncio.sleep(0)
         self.content[name] = data
 
+    async def append(self, name: str, data: bytes) -> None:
+        await asyncio.sleep(0)
+        self.content[name] = self.content.get(name, b"") + data
+
     async def rename(self, name: str, to: str) -> None:
         self.content[to] = self.content.pop(name)
 

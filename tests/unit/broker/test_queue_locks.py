@@ -293,7 +293,8 @@ def test_a_lock_outlives_all_brokers_at_once(readers: Readers) -> None:
 def test_nobody_holds_a_queue_before_the_next_master_would_know_it(readers: Readers) -> None:
     slave = next(node for node in readers.cluster.brokers if node is not readers.cluster.master)
     readers.lock("a", QUEUES[:1])
-    slave.disk.fail_next("replace", OSError(errno.EIO, os.strerror(errno.EIO)), times=1_000)
+    for operation in ("append", "replace"):
+        slave.disk.fail_next(operation, OSError(errno.EIO, os.strerror(errno.EIO)), times=1_000)
     with pytest.raises(LockFailed, match="12 .*not yet on broker"):
         readers.lock("a")
     assert readers.lock("a", QUEUES[:1]) == {QUEUES[0]}  # that one is known

@@ -144,7 +144,7 @@ def test_topics_json_reads_back() -> None:
 
 
 def test_a_table_is_written_when_it_changed_and_only_then() -> None:
-    files, content = MemoryFiles(), [b"one"]
+    files, content = MemoryFiles(), [b"{1}"]
     table = SavedTable(files, "t.json", lambda: content[0], lambda data: None)
 
     async def scenario() -> None:
@@ -156,14 +156,14 @@ def test_a_table_is_written_when_it_changed_and_only_then() -> None:
         table.changed()
         first = asyncio.ensure_future(table.save())
         await asyncio.sleep(0)
-        content[0] = b"two"
+        content[0] = b"{2}"
         table.changed()
         await first
         assert table.dirty
         await table.save()
 
     asyncio.run(scenario())
-    assert files.content == {"t.json": b"two"}
+    assert files.content == {"t.json": b'{"journal":0,2}'}
 
 
 def test_a_broken_file_is_answered_by_javas_backup_or_stops_the_start() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -55,6 +55,27 @@ def test_content_and_folder_are_synced_around_the_rename(
     asyncio.run(files.replace("vote", b"2"))
     vote = tmp_path / "store" / "vote"
     assert steps == [f"sync {vote}.tmp", f"rename {vote}.tmp {vote}", f"sync {vote.parent}"]
+
+
+def test_what_is_appended_is_synced_and_a_new_files_folder_too(
+    files: RealSmallFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+    for name in ("fsync", "fdatasync"):
+        sync = getattr(os, name)
+
+        def seen(descriptor: int, sync: Callable[[int], None] = sync) -> None:
+            steps.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+            sync(descriptor)
+
+        monkeypatch.setattr(os, name, seen)
+    journal = tmp_path / "store" / "journal"
+    asyncio.run(files.append("journal", b"one"))
+    assert steps[-2:] == [str(journal), str(journal.parent)]
+    del steps[:]
+    asyncio.run(files.append("journal", b"two"))
+    assert steps == [str(journal)]
+    assert journal.read_bytes() == b"onetwo"
 
 
 def test_a_failure_keeps_the_old_content_and_cleans_up(

@@ -1,0 +1,157 @@
+"""The journal of the tables: changes that are on disk before the tables' own files are written again.
+
+Format of a file, records one behind the other: magic, size and CRC-32 of the content, content (JSON). A record is synced before
+the next one is written, so only the last one of a file may be torn, and that one was never answered.
+
+Invariant: records count on by one, through files and restarts; a file that was begun is written to by one process alone, and by
+none after a write to it has failed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from struct import Struct
+from zlib import crc32
+
+from mqruntime.smallfiles import SmallFiles
+from remoting.bodies.body import Body
+from remoting.bodies.tables import TableChanges
+from remoting.errors import BodyError
+from remoting.wirefields import I64
+
+FOLDER = "config"
+FILE = "config/tables.journal."
+RECORD = Struct(
+    ">"  # offset field
+    "4s"  #  0 magic
+    "I"  #  4 size           of the content
+    "I"  #  8 crc            of size and content
+)
+MAGIC = b"TBLJ"
+SIZE_MAX = 64 << 20
+
+
+class JournalDamaged(Exception):
+    """A record that others follow does not read as it was written."""
+
+    def __init__(self, name: str, position: int, why: str) -> None:
+        super().__init__(
+            f"{name}: {why} at byte {position}; restore the folder {FOLDER} from another replica of this broker, or remove "
+            f"the files {FILE}* to go on with what the tables' own files have"
+        )
+        self.name = name
+        self.position = position
+
+
+@dataclass(slots=True)
+class TookAway(Body):
+    """A deletion removed all offsets of a topic ("topic") or a group ("offsets")."""
+
+    kind: str
+    name: str
+
+
+@dataclass(slots=True)
+class JournalRecord(Body):
+    """One record: what changed, which offsets went with it, and in Raft mode the version of the tables then."""
+
+    number: I64
+    changes: TableChanges
+    took_away: list[TookAway] = field(default_factory=list)
+    tables_version: str | None = None
+
+
+def framed(record: JournalRecord) -> bytes:
+    content = record.encode()
+    size = len(content).to_bytes(4, "big")
+    return RECORD.pack(MAGIC, len(content), crc32(content, crc32(size))) + content
+
+
+def records_of(name: str, data: bytes) -> Iterator[JournalRecord]:
+    """The records of one file, up to a torn end. Raises JournalDamaged."""
+    at = 0
+    while at < len(data):
+        content = _content(data, at)
+        if content is None:
+            later = data.find(MAGIC, at + 1)
+            while later >= 0:
+                if _content(data, later) is not None:
+                    raise JournalDamaged(name, at, "a damaged record")
+                later = data.find(MAGIC, later + 1)
+            return
+        try:
+            yield JournalRecord.decode(content)
+        except BodyError as error:
+            raise JournalDamaged(name, at, str(error)) from error
+        at += RECORD.size + len(content)
+
+
+def _content(data: bytes, at: int) -> bytes | None:
+    """Of the record that begins there; None where none does that is whole."""
+    if len(data) - at < RECORD.size:
+        return None
+    magic, size, crc = RECORD.unpack_from(data, at)
+    begin = at + RECORD.size
+    if magic != MAGIC or not 0 < size <= min(SIZE_MAX, len(data) - begin):
+        return None
+    content = data[begin : begin + size]
+    return content if crc32(content, crc32(size.to_bytes(4, "big"))) == crc else None
+
+
+class Journal:
+    """Below `files`. Appends are made one after the other by whoever holds the tables."""
+
+    def __init__(self, files: SmallFiles) -> None:
+        self._files = files
+        self._names: list[str] = []
+        self._file = 0  # the number of the last one
+        self._begun = False  # by this process, and sound
+        self.last = 0
+        """The number of the last record that is on disk."""
+
+    async def load(self, known: int) -> list[JournalRecord]:
+        """All records; `known` is the highest number that the tables' own files have. Raises JournalDamaged, OSError."""
+        found = await self._files.names(FOLDER)
+        self._names = [name for name in found if name.startswith(FILE) and name.removeprefix(FILE).isdigit()]
+        self._names.sort(key=lambda name: int(name.removeprefix(FILE)))
+        records: list[JournalRecord] = []
+        for name in self._names:
+            self._file = int(name.removeprefix(FILE))
+            for place, record in enumerate(records_of(name, await self._files.read(name) or b"")):
+                again = (
+                    not place and records and record.number == records[-1].number
+                )  # its first write failed
+                if records and record.number != records[-1].number + 1 and not again:
+                    why = f"record {record.number} behind {records[-1].number}"
+                    raise JournalDamaged(name, 0, why)
+                if not records and known and record.number > known + 1:
+                    raise JournalDamaged(name, 0, f"record {record.number} where {known + 1} is due")
+                records.append(record)
+        self.last = max(known, records[-1].number if records else 0)
+        return records
+
+    async def append(self, record: JournalRecord) -> None:
+        """On disk on return; its number is the one behind `last`. OSError: it may be there or not, and is to be written
+        again."""
+        assert record.number == self.last + 1, f"record {record.number} behind {self.last}"
+        if not self._begun:
+            self._file += 1
+            self._names.append(f"{FILE}{self._file:08d}")
+            self._begun = True
+        try:
+            await self._files.append(self._names[-1], framed(record))
+        except BaseException:
+            self._begun = False  # what is at its end is not known
+            raise
+        self.last = record.number
+
+    def end_file(self) -> list[str]:
+        """The next record begins another file; those that there are, to be dropped once the tables' own files have it all."""
+        self._begun = False
+        return [*self._names]
+
+    async def drop(self, names: list[str]) -> None:
+        """OSError."""
+        for name in names:
+            await self._files.remove(name)
+            self._names.remove(name)
