@@ -80,6 +80,8 @@ class Appended:
     physical_offsets: tuple[int, ...] = ()
     between: int = 0
     """Bytes of the log between its records that are in none of them."""
+    why: str = ""
+    """What of it is outside which limit, where that is the `error`."""
 
     @property
     def record_bytes(self) -> int:

@@ -12,7 +12,7 @@ from typing import Self
 
 from mqclient.consumer import PullConsumer
 from mqclient.introductions import Introductions
-from mqclient.producer import Producer
+from mqclient.producer import MESSAGE_BYTES_MAX, Producer
 from mqclient.queuelocks import QueueLocks
 from mqclient.requester import Awaited, Requester
 from mqclient.routetable import RouteTable
@@ -47,9 +47,17 @@ class Client:
         self._client_id = ""
         self.routes = RouteTable(namesrv, self.remoting, self.clock, asks_after_failures=asks_after_failures)
 
-    def producer(self, group: str) -> Producer:
-        """A producer that sends as `group`; it needs no start and no close of its own."""
-        return Producer(group, routes=self.routes, client=self.remoting, clock=self.clock, random=self.random)
+    def producer(self, group: str, *, message_bytes_max: int | None = MESSAGE_BYTES_MAX) -> Producer:
+        """A producer that sends as `group`; it needs no start and no close of its own. A body above `message_bytes_max`, which
+        is to be raised where brokers' `maxMessageSize` is, raises `MessageTooLong` and does not leave."""
+        return Producer(
+            group,
+            routes=self.routes,
+            client=self.remoting,
+            clock=self.clock,
+            random=self.random,
+            message_bytes_max=message_bytes_max,
+        )
 
     def transactions(
         self, group: str, check: Check, *, client_id: str = "", topics: Iterable[str] = ()

@@ -93,13 +93,26 @@ class _Sending:
     timeout_ms: int
 
 
+MESSAGE_BYTES_MAX = 4 << 20
+"""Of a body, as upstream's DefaultMQProducer.maxMessageSize and brokers' maxMessageSize are by default."""
+
+
 class Producer:
-    """Any number of sends may be under way at once, over one connection per broker."""
+    """Any number of sends may be under way at once, over one connection per broker. A body, of a message or a batch, above
+    `message_bytes_max` does not leave; with None brokers alone judge."""
 
     def __init__(
-        self, group: str, *, routes: RouteTable, client: RemotingClient, clock: Clock, random: random.Random
+        self,
+        group: str,
+        *,
+        routes: RouteTable,
+        client: RemotingClient,
+        clock: Clock,
+        random: random.Random,
+        message_bytes_max: int | None = MESSAGE_BYTES_MAX,
     ) -> None:
         self.group = group
+        self._message_bytes_max = message_bytes_max
         self._routes = routes
         self._client = client
         self._clock = clock
@@ -199,6 +212,11 @@ class Producer:
         return await self._send(sending, patience_ms)
 
     async def _send(self, sending: _Sending, patience_ms: int) -> SendResult:
+        size, most = len(sending.envelope.body), self._message_bytes_max
+        if most is not None and size > most:
+            raise MessageTooLong(
+                sending.topic, f"a body of {size} bytes; {most} are allowed (message_bytes_max)"
+            )
         until_ms = self._clock.monotonic_ms() + patience_ms
         avoided: str | None = None
         while True:

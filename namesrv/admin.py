@@ -10,10 +10,10 @@ from collections.abc import Callable
 from mqruntime.changedsettings import ChangeRefused, change
 from mqruntime.slices import Steps
 from namesrv import views
-from namesrv.kvconfig import KVConfig, KVConfigFull
+from namesrv.kvconfig import ORDER_TOPIC_CONFIG, KVConfig, KVConfigFull
 from namesrv.routes import RouteTable, TableFull
 from namesrv.settings import NamesrvSettings
-from remoting.bodies.routes import KVTable, TopicRouteData
+from remoting.bodies.routes import KVTable, TopicRouteData, why_no_order_conf
 from remoting.bulk import BulkAnswers
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
@@ -99,6 +99,9 @@ class AdminHandlers:
 
     async def put_kv(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
         header = PutKVConfigHeader.from_ext(request.ext)
+        why = why_no_order_conf(header.value) if header.namespace == ORDER_TOPIC_CONFIG else None
+        if why is not None:
+            return request.reply(ResponseCode.SYSTEM_ERROR, f"{header.value[:100]!r}: {why}")
         try:
             await self._kv.put(header.namespace, header.key, header.value)
         except KVConfigFull as full:

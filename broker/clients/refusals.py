@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import re
 
-from messagestore.messages import PutStatus
+from messagestore.messages import Appended, PutStatus
+from messagestore.systemtopics import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from remoting.codes import ResponseCode
 from remoting.command import RemotingCommand
 
@@ -37,8 +38,18 @@ PUT_ERRORS = {
     ),
 }
 
+
+def put_refusal(appended: Appended) -> tuple[ResponseCode, str]:
+    """Code and remark for a message that was not stored; the remark names size and limit where these are the reason."""
+    assert appended.error is not None
+    code, remark = PUT_ERRORS[appended.error]
+    return code, appended.why or remark
+
+
 TOPIC_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 TOPIC_LENGTH_MAX = 127
+OF_GROUP_LENGTH_MAX = 255
+"""Of a retry or a dead letter topic."""
 
 
 class Refused(Exception):
@@ -62,7 +73,8 @@ def check_topic_name(name: str) -> None:
             ResponseCode.INVALID_PARAMETER,
             "The specified topic contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$",
         )
-    if len(name) > TOPIC_LENGTH_MAX:
+    of_group = name.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX))
+    if len(name) > (OF_GROUP_LENGTH_MAX if of_group else TOPIC_LENGTH_MAX):
         raise Refused(ResponseCode.INVALID_PARAMETER, "The specified topic is longer than topic max length.")
 
 

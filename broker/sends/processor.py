@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Callable
 
-from broker.clients.refusals import BATCH_COMPRESSED, PUT_ERRORS, Refused
+from broker.clients.refusals import BATCH_COMPRESSED, Refused, put_refusal
 from broker.clients.requesters import Requesters
 from broker.metrics.latencies import Latencies
 from broker.metrics.totals import Totals
@@ -146,7 +146,7 @@ class SendProcessor:
         for (number, request, uniq_key), message, appended in zip(accepted, messages, results, strict=True):
             command = commands[number]
             if appended.error is not None:
-                code, remark = PUT_ERRORS[appended.error]
+                code, remark = put_refusal(appended)
                 if code == ResponseCode.MESSAGE_ILLEGAL and request.batch and request.sys_flag & COMPRESSED:
                     remark = BATCH_COMPRESSED  # what the C++ client makes of batches of 4 KiB and more
                 answers[number] = command.reply(code, remark)

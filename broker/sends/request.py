@@ -33,7 +33,7 @@ READ: dict[str, int | None] = {
     "reconsume_times": I32_MAX,
     "batch": None,
 }
-"""The fields that a send needs, in the order they are read; for numbers the greatest magnitude."""
+"""The fields that a send needs, in the order they are read; for numbers the greatest."""
 
 FIELDS = {field.attribute: field for field in wire_fields(SendMessageHeader)}
 LONG_NAMES = tuple(FIELDS[name].wire_name for name in READ)
@@ -164,11 +164,11 @@ def read_send_request(code: int, ext: dict[str, str]) -> SendRequest:
     except ValueError:
         raise _unreadable(names, ext) from None
     if not (
-        -I32_MAX <= request.sys_flag <= I32_MAX
-        and -I32_MAX <= request.flag <= I32_MAX
-        and -I32_MAX <= request.queue_id <= I32_MAX
-        and -I32_MAX <= request.reconsume_times <= I32_MAX
-        and -I64_MAX <= request.born_timestamp <= I64_MAX
+        ~I32_MAX <= request.sys_flag <= I32_MAX
+        and ~I32_MAX <= request.flag <= I32_MAX
+        and ~I32_MAX <= request.queue_id <= I32_MAX
+        and ~I32_MAX <= request.reconsume_times <= I32_MAX
+        and ~I64_MAX <= request.born_timestamp <= I64_MAX
     ):
         raise _unreadable(names, ext)
     return request
@@ -194,7 +194,7 @@ def _unreadable(names: tuple[str, ...], ext: dict[str, str]) -> HeaderError:
         if most is None or (not value and name != names[QUEUE_ID]):
             continue
         try:
-            fits = abs(int(value)) <= most
+            fits = ~most <= int(value) <= most
         except ValueError:
             fits = False
         if not fits:

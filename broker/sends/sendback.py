@@ -239,7 +239,8 @@ class SendBack:
         results = self._store.append([message for _, message in accepted])
         for (command, message), appended in zip(accepted, results, strict=True):
             if appended.error is not None:
-                refused.append(command.reply(ResponseCode.SYSTEM_ERROR, appended.error.name))
+                why = f"{appended.error.name}: {appended.why}" if appended.why else appended.error.name
+                refused.append(command.reply(ResponseCode.SYSTEM_ERROR, why))
                 continue
             if self._totals is not None:
                 self._totals.dead_letter(message.topic)

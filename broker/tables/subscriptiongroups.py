@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable
 
 from broker.tables.autocreation import AutoCreation
+from messagestore.systemtopics import RETRY_PREFIX
 from mqruntime.clock import Clock
 from remoting.bodies.dataversion import DataVersion
 from remoting.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupWrapper
@@ -17,6 +18,8 @@ SUBSCRIPTION_GROUPS_FILE = "config/subscriptionGroup.json"
 NAME_LENGTH_MAX = 255
 NEW_LENGTH_MAX = 120
 """Of a group that administrators make, as upstream has it from 5.3.4 on: its brokers and tools make no longer one."""
+NAMED_LENGTH_MAX = 255 - len(RETRY_PREFIX)
+"""Of a group that clients make by naming it: with a longer one its retry topic has no name, and it could hand nothing back."""
 NAME = re.compile(r"[%|a-zA-Z0-9_-]{1,255}")
 """As upstream's clients and brokers have it. A retry topic is named so, too, and its queues are folders; `@` stands between
 topic and group where offsets are kept."""
@@ -55,7 +58,8 @@ class SubscriptionGroups:
     def find_or_create(self, name: str) -> SubscriptionGroupConfig | None:
         """The group, made with upstream's defaults if that is allowed; None otherwise."""
         group = self.find(name)
-        if group is None and self.auto_create and is_group_name(name) and self._room.takes(name):
+        may_be = is_group_name(name) and len(name) <= NAMED_LENGTH_MAX
+        if group is None and self.auto_create and may_be and self._room.takes(name):
             group = SubscriptionGroupConfig(name)
             self.put(group)
         return group

@@ -5,7 +5,7 @@ says the same, else with what the first said. What is not answered, or lost on i
 
 from __future__ import annotations
 
-from broker.clients.refusals import PUT_ERRORS, REJECTED, Refused
+from broker.clients.refusals import REJECTED, Refused, put_refusal
 from broker.sends.pending import PendingSend
 from broker.sends.writegate import WriteGate
 from broker.transactions.openhalves import Half
@@ -112,7 +112,7 @@ class EndTransaction:
         if outcome is Outcome.COMMIT:
             (appended,) = self._store.append([message])
             if appended.error is not None:
-                raise Refused(*PUT_ERRORS[appended.error])
+                raise Refused(*put_refusal(appended))
             end = appended.end_offset
         transactions.ended(half, outcome, end or 0)
         transactions.totals.ended(message.topic, committed=outcome is Outcome.COMMIT)

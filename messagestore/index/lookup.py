@@ -37,15 +37,17 @@ class KeyLookup:
         below `begin`, where the topic was deleted."""
         found: list[memoryview] = []
         bytes_found = 0
+        seen: set[int] = set()
         for phy in self._index.find(topic, key, begin_ms, end_ms):
             if phy == PAUSE:
                 await asyncio.sleep(0)  # a long chain: others run meanwhile
                 continue
-            if phy < begin:
+            if phy < begin or phy in seen:  # `KEYS=k k` is indexed twice
                 continue
             content = await self._reader.record_at(phy, confirm_offset)
             if content is None or not _has_key(content, phy, topic.encode(), key.encode(), begin_ms, end_ms):
                 continue
+            seen.add(phy)
             if found and bytes_found + len(content) > ANSWER_BYTES_MAX:
                 break
             found.append(content)

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Sequence
 from itertools import count
 from struct import error as StructError
+from typing import NamedTuple
 
 from messagestore.batch import BatchError, BatchMember, parse_batch
 from messagestore.errors import LogTakesNothing
@@ -41,6 +42,13 @@ RECORD_OVERHEAD_BYTES_MAX = 64 << 10
 IPV4_HOST_BYTES = 8
 
 
+class NotStored(NamedTuple):
+    """Where it is the message's own fault `why` names the size and the limit."""
+
+    error: PutStatus
+    why: str = ""
+
+
 class Appender:
     """`next_offsets`: (topic, queue id) -> the queue offset that the next message of it gets; `store_timestamp`: of the last
     record in the log, ms; `known` gets the facts of each record, for dispatch, see Dispatcher; `record_crcs`: each record ends
@@ -69,6 +77,7 @@ class Appender:
         self._store_timestamp = timestamp = max(now_ms, self._store_timestamp)
         appended: list[Appended] = []
         for message in messages:
+            outcome: Appended | NotStored
             try:
                 outcome = (
                     self._append_batch(message, store_host)
@@ -77,13 +86,16 @@ class Appender:
                 )
             except OSError as error:
                 full = error.errno in DISK_FULL
-                outcome = PutStatus.SERVICE_NOT_AVAILABLE if full else PutStatus.CREATE_MAPPED_FILE_FAILED
+                failed = PutStatus.SERVICE_NOT_AVAILABLE if full else PutStatus.CREATE_MAPPED_FILE_FAILED
+                outcome = NotStored(failed)
             except LogTakesNothing:
-                outcome = PutStatus.SERVICE_NOT_AVAILABLE
-            except StructError:  # a number that its field cannot hold
-                outcome = PutStatus.MESSAGE_ILLEGAL
-            if isinstance(outcome, PutStatus):
-                outcome = Appended(-1, -1, -1, 0, timestamp, outcome)
+                outcome = NotStored(PutStatus.SERVICE_NOT_AVAILABLE)
+            except StructError as error:
+                outcome = NotStored(
+                    PutStatus.MESSAGE_ILLEGAL, f"a number that its field cannot hold: {error}"
+                )
+            if isinstance(outcome, NotStored):
+                outcome = Appended(-1, -1, -1, 0, timestamp, outcome.error, why=outcome.why)
             appended.append(outcome)
         return appended
 
@@ -120,7 +132,7 @@ class Appender:
     def next_queue_offset(self, topic: str, queue_id: int) -> int:
         return self._next_offsets.get((topic.encode(), queue_id), 0)
 
-    def _append_one(self, message: MessageToStore, store_host: bytes) -> Appended | PutStatus:
+    def _append_one(self, message: MessageToStore, store_host: bytes) -> Appended | NotStored:
         topic = message.topic.encode()
         body = message.body
         properties, has_crc = self._stored(message.properties, message.stored_before)
@@ -149,16 +161,18 @@ class Appender:
             self._next_offsets[queue] = queue_offset + 1
         return Appended(start, start + size, queue_offset, 1, self._store_timestamp)
 
-    def _append_batch(self, message: MessageToStore, store_host: bytes) -> Appended | PutStatus:
+    def _append_batch(self, message: MessageToStore, store_host: bytes) -> Appended | NotStored:
         """All members in one segment, one after the other, or none."""
         topic = message.topic.encode()
         sys_flag = with_host_flags(message.sys_flag, message.born_host, store_host)
-        if not counts_in_queue(sys_flag) or len(message.body) > self._message_size_max:
-            return PutStatus.MESSAGE_ILLEGAL
+        if not counts_in_queue(sys_flag):
+            return NotStored(PutStatus.MESSAGE_ILLEGAL, "a batch can begin or end no transaction")
+        if len(message.body) > self._message_size_max:
+            return _too_big("a batch", len(message.body), self._message_size_max)
         try:
             members = parse_batch(message.body)
-        except BatchError:
-            return PutStatus.MESSAGE_ILLEGAL
+        except BatchError as error:
+            return NotStored(PutStatus.MESSAGE_ILLEGAL, str(error))
         records: list[tuple[int, BatchMember, bytes]] = []
         for member in members:
             properties, _ = self._stored(join_properties(member.properties, message.properties))
@@ -168,7 +182,7 @@ class Appender:
             records.append((size, member, properties))
         total = sum(size for size, _, _ in records)
         if total + PREFIX.size > self._log.segment_size_bytes:
-            return PutStatus.MESSAGE_ILLEGAL
+            return _too_big("the records of a batch", total, self._log.segment_size_bytes - PREFIX.size)
         places = self._log.places([size for size, _, _ in records])
         queue = topic, message.queue_id
         first_queue_offset = self._next_offsets.get(queue, 0)
@@ -208,7 +222,7 @@ class Appender:
 
     def _copy_refusal(
         self, message: MessageToStore, later: LaterCopy, topic: bytes, sys_flag: int
-    ) -> PutStatus | None:
+    ) -> NotStored | None:
         """Whoever stores it then may have a host of IPv6."""
         copy_topic = later.topic.encode()
         properties_bytes = len(message.properties) + later.added_bytes
@@ -216,32 +230,50 @@ class Appender:
             sys_flag | STORE_HOST_IPV6, len(message.body), max(len(copy_topic), len(topic)), properties_bytes
         )
         if properties_bytes > PROPERTIES_BYTES_MAX:
-            return PutStatus.PROPERTIES_SIZE_EXCEEDED
-        if (
-            size > self._log.record_bytes_max
-            or not 0 < len(copy_topic) <= TOPIC_BYTES_MAX
-            or PROPERTY_SEPARATOR in copy_topic  # its name would not come back from the properties
-        ):
-            return PutStatus.MESSAGE_ILLEGAL
-        return None
+            return _too_long_properties(properties_bytes, " once it is stored again")
+        if size > self._log.record_bytes_max:
+            return _too_big("its record, once it is stored again,", size, self._log.record_bytes_max)
+        if PROPERTY_SEPARATOR in copy_topic:  # its name would not come back from the properties
+            return NotStored(
+                PutStatus.MESSAGE_ILLEGAL, "the topic's name has a separator of properties in it"
+            )
+        return _topic_refusal(copy_topic)
 
     def _refusal(
         self, topic: bytes, body_bytes: int, properties: bytes, size: int, stored_before: bool = False
-    ) -> PutStatus | None:
+    ) -> NotStored | None:
         body_bytes_max, size_max = self._message_size_max, self._record_size_max
         if stored_before:
             body_bytes_max = size_max = self._log.record_bytes_max
         if len(properties) > PROPERTIES_BYTES_MAX:
-            return PutStatus.PROPERTIES_SIZE_EXCEEDED
-        if (
-            body_bytes > body_bytes_max
-            or size > size_max
-            or not 0 < len(topic) <= TOPIC_BYTES_MAX
-            or 0 in topic
-            or 0 in properties  # recovery takes zeros in the text of a record for a torn end
-        ):
-            return PutStatus.MESSAGE_ILLEGAL
-        return None
+            return _too_long_properties(len(properties))
+        if body_bytes > body_bytes_max:
+            return _too_big("a body", body_bytes, body_bytes_max)
+        if size > size_max:
+            return _too_big("a record", size, size_max)
+        if 0 in properties:  # recovery takes zeros in the text of a record for a torn end
+            return NotStored(PutStatus.MESSAGE_ILLEGAL, "the properties have a zero byte in them")
+        return _topic_refusal(topic)
+
+
+def _topic_refusal(topic: bytes) -> NotStored | None:
+    if not 0 < len(topic) <= TOPIC_BYTES_MAX:
+        why = f"the topic's name has {len(topic)} bytes; 1 to {TOPIC_BYTES_MAX} are allowed"
+        return NotStored(PutStatus.MESSAGE_ILLEGAL, why)
+    return (
+        NotStored(PutStatus.MESSAGE_ILLEGAL, "the topic's name has a zero byte in it") if 0 in topic else None
+    )
+
+
+def _too_big(what: str, size: int, most: int) -> NotStored:
+    return NotStored(
+        PutStatus.MESSAGE_ILLEGAL, f"{what} of {size} bytes; {most} are allowed (maxMessageSize)"
+    )
+
+
+def _too_long_properties(size: int, when: str = "") -> NotStored:
+    why = f"properties of {size} bytes{when}, with what the broker adds; {PROPERTIES_BYTES_MAX} are allowed"
+    return NotStored(PutStatus.PROPERTIES_SIZE_EXCEEDED, why)
 
 
 def with_host_flags(sys_flag: int, born_host: bytes, store_host: bytes) -> int:

@@ -3,16 +3,14 @@ orderMessageEnable is set."""
 
 from __future__ import annotations
 
-import re
-
 from mqadmin.admin import AdminClient
 from mqadmin.calls import nameservers
 from mqadmin.calls.nameservers import ORDER_TOPIC_CONFIG
 from mqadmin.command import Argument, UsageWanted, admin_command, required_namesrv, run
 from mqadmin.report import Report
+from remoting.bodies.routes import why_no_order_conf
 
 METHODS = "put", "get", "delete"
-ORDER_CONF = re.compile(r"[^:;\s]+:\d+(;[^:;\s]+:\d+)*")
 
 
 def format_done(method: str, topic: str, conf: str | None) -> str:
@@ -33,8 +31,8 @@ def command(namesrvaddr: str | None, topic: str, orderconf: str | None, method: 
     name, wanted, conf = topic.strip(), method.strip(), (orderconf or "").strip()
     if wanted not in METHODS:
         raise UsageWanted(f"-m {method}: must be put, get or delete")
-    if wanted == "put" and not ORDER_CONF.fullmatch(conf):
-        raise UsageWanted(f"-v {orderconf or ''}: give the order conf, brokerName1:num;brokerName2:num")
+    if wanted == "put" and (why := why_no_order_conf(conf)) is not None:
+        raise UsageWanted(f"-v {orderconf or ''}: {why}")
 
     async def calls(client: AdminClient, report: Report) -> None:
         shown: str | None = None

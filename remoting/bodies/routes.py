@@ -8,6 +8,9 @@ from typing import Any
 from remoting.bodies.body import Body
 from remoting.wirefields import I32, I64
 
+ORDER_QUEUES_MAX = 1 << 16
+ORDER_DIGITS_MAX = 5
+
 
 @dataclass(slots=True)
 class BrokerData(Body):
@@ -86,3 +89,14 @@ class KVTable(Body):
     """Reply to 28, 103 and 219."""
 
     table: dict[str, str] = field(default_factory=dict)
+
+
+def why_no_order_conf(text: str) -> str | None:
+    """What is wrong with `brokerName:queues;...`, as clients of ordered topics read it; None if nothing."""
+    for part in text.split(";"):
+        name, colon, queues = part.partition(":")
+        if not (colon and name and not any(map(str.isspace, name)) and queues.isascii() and queues.isdigit()):
+            return "an order conf is brokerName1:num;brokerName2:num"
+        if not 0 < int(queues[:9]) <= ORDER_QUEUES_MAX or len(queues) > ORDER_DIGITS_MAX:
+            return f"a broker has 1 to {ORDER_QUEUES_MAX} queues of a topic"
+    return None

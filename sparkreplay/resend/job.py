@@ -192,7 +192,7 @@ async def send_to(
 ) -> Counts:
     ledger = open_ledger(path, job, queues)
     queues = same_queues(ledger.purpose["queues"], queues)
-    producer = client.producer(PRODUCER_GROUP)
+    producer = client.producer(PRODUCER_GROUP, message_bytes_max=None)
     run = Run(
         what_is_left(job.read, ledger, str(path)),
         ledger,

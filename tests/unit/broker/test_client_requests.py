@@ -16,7 +16,7 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import JSON, ROCKETMQ, RemotingCommand
 from remoting.frame import HEADER_BYTES_MAX
 from remoting.headers.admin import TopicHeader
-from remoting.headers.messages import QueryMessageHeader
+from remoting.headers.messages import ConsumerSendMsgBackHeader, QueryMessageHeader
 from remoting.headers.pull import PullMessageHeader
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
@@ -24,6 +24,7 @@ from tests.unit.broker.brokerset import Cluster
 from tests.unit.broker.groupset import GroupSet
 from tests.unit.broker.pairset import NAMESRV, Pair
 from tests.unit.broker.served import Served
+from tests.unit.messagestore.storehelp import encode_batch
 
 PROPERTIES_MAX = 32_767
 
@@ -296,3 +297,57 @@ def test_a_slave_that_lets_nobody_read_is_named_as_the_reason() -> None:
                     await consumer.pull(queue, 0)
 
         pair.run(read())
+
+
+# -- names, numbers and sizes at the edge
+
+
+def test_what_is_too_big_is_refused_with_its_size_and_the_limit() -> None:
+    with World(16) as world:
+        served = Served(world)
+        batch = encode_batch([(0, bytes(3 << 20), b""), (0, bytes(3 << 20), b"")])
+        requests = [send("k\x01v\x02"), send("k\x01v\x02", m="true"), send("k\x01" + "v" * 32_800 + "\x02")]
+        requests[0].body, requests[1].body = bytes((4 << 20) + 1), batch
+        broken = send("k\x01v\x02", m="true")
+        broken.body = batch[:-1][:50]
+        codes, remarks = zip(
+            *(
+                (reply.code, reply.remark or "")
+                for reply in asked_over_one_connection(served, [*requests, broken])
+            ),
+            strict=True,
+        )
+        assert codes == (13, 13, 13, 13)
+        assert remarks[0] == "a body of 4194305 bytes; 4194304 are allowed (maxMessageSize)"
+        assert remarks[1] == f"a batch of {len(batch)} bytes; 4194304 are allowed (maxMessageSize)"
+        assert remarks[2].startswith("properties of 32") and remarks[2].endswith("32767 are allowed")
+        assert remarks[3].startswith("batch body at 0:")
+
+
+def test_a_negative_queue_id_is_any_queue_whatever_its_size(served: Served) -> None:
+    requests = [send("k\x01v\x02", e=text) for text in ("-1", str(-(2**31)), str(-(2**31) - 1), str(2**31))]
+    replies = asked_over_one_connection(served, requests)
+    assert [reply.code for reply in replies] == [0, 0, 1, 1]
+    assert {reply.ext["queueId"] for reply in replies[:2]} <= set("0123")
+
+
+def test_a_message_whose_key_is_there_twice_is_found_once(served: Served) -> None:
+    assert asked_over_one_connection(served, [send("KEYS\x01dup dup other\x02")])[0].code == 0
+    served.world.run_for_ms(200)
+    reply = served.ask(RequestCode.QUERY_MESSAGE, QueryMessageHeader("orders", "dup", 9, 0, 1 << 60))
+    assert len(decode_messages(bytes(reply.body or b""))) == 1
+
+
+@pytest.mark.parametrize(("length", "made"), [(121, True), (248, True), (249, False), (255, False)])
+def test_a_group_is_made_by_its_name_where_it_could_hand_back(
+    served: Served, length: int, made: bool
+) -> None:
+    group = "g" * length
+    consumer = ConsumerData(group, subscription_data_set=[SubscriptionData("orders")])
+    body = HeartbeatData("c1", [], [consumer]).encode()
+    assert served.ask(RequestCode.HEART_BEAT, None, body).code == 0
+    back = ConsumerSendMsgBackHeader(int(served.results[0].offset_message_id[-16:], 16), group, 3)
+    reply = served.ask(RequestCode.CONSUMER_SEND_MSG_BACK, back)
+    wanted = 0 if made else ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+    assert reply.code == wanted, reply.remark
+    assert (served.master.tables.groups.find(group) is not None) == made

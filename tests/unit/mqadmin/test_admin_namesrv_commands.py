@@ -108,7 +108,22 @@ def test_the_order_conf_of_a_topic_is_put_got_and_deleted(server: ScriptedServer
     assert "it was never put, or was deleted" in server.run(*of, "get").stderr
 
 
-@pytest.mark.parametrize("options", [["-m", "take"], ["-m", "put"], ["-m", "put", "-v", "broker-a"]])
+@pytest.mark.parametrize(
+    "options",
+    [["-m", "take"], ["-m", "put"]]
+    + [
+        ["-m", "put", "-v", conf]
+        for conf in (
+            "broker-a",
+            "broker-a:99999999999",
+            "broker-a:0",
+            "broker-a:65537",
+            "any text: 4",
+            "broker-a:4;",
+            ":4",
+        )
+    ],
+)
 def test_an_order_conf_that_cannot_be_meant_is_refused(server: ScriptedServer, options: list[str]) -> None:
     assert server.run("updateOrderConf", "-t", "T", *options).exit_code == 1
     assert not server.asked

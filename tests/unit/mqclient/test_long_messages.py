@@ -57,7 +57,8 @@ def test_a_message_beyond_a_frame_leaves_the_others_of_its_connection_alone() ->
         while not broker.asked:  # noqa: ASYNC110 - the socket is real, so is the waiting
             await asyncio.sleep(0.005)
         with pytest.raises(MessageTooLong, match="a frame of 1.* bytes; 16777216 are allowed"):
-            await producer.send("T", bytes(16 * MIB), patience_ms=60_000)
+            unbounded = client.producer("PG", message_bytes_max=None)
+            await unbounded.send("T", bytes(16 * MIB), patience_ms=60_000)
         (peer,) = broker.server._connections.peers
         peer.send([stored_as()(broker.asked[0])])
         assert (await waiting).acknowledged
@@ -73,5 +74,22 @@ def test_a_reply_with_properties_that_are_too_long_is_not_sent() -> None:
     async def scenario(client: Client) -> None:
         with pytest.raises(ReplyFailed, match="32767 are allowed"):
             await client.requester("PG").reply(request, b"yes", properties={"a": "x" * 40_000})
+
+    with_servers(namesrv, broker)(scenario)
+
+
+def test_a_body_above_the_greatest_does_not_leave_unless_brokers_take_it() -> None:
+    namesrv, broker = cluster(stored_as())
+
+    async def scenario(client: Client) -> None:
+        producer, larger = client.producer("PG"), client.producer("PG", message_bytes_max=5 * MIB)
+        why = "a body of 5242880 bytes; 4194304 are allowed"
+        with pytest.raises(MessageTooLong, match=why):
+            await producer.send("T", bytes(5 * MIB), patience_ms=60_000)
+        with pytest.raises(MessageTooLong, match="are allowed"):
+            await producer.send_batch("T", [OutgoingMessage(bytes(3 * MIB))] * 2)
+        assert not broker.asked
+        assert (await larger.send("T", bytes(5 * MIB))).acknowledged
+        assert (await producer.send("T", bytes(4 * MIB))).acknowledged
 
     with_servers(namesrv, broker)(scenario)

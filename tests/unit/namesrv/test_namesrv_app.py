@@ -353,3 +353,17 @@ def test_a_key_value_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(KVConfigUnreadable, match="^kvConfig.json: .*; restore it, remove it"):
         play(tmp_path, story)
+
+
+def test_an_order_conf_that_clients_could_not_read_is_refused(tmp_path: Path) -> None:
+    async def story(made: Scene) -> None:
+        for value in ("free text", "broker-a:99999999999", "broker-a:-1", ""):
+            reply = await made.ask(Code.PUT_KV_CONFIG, namespace="ORDER_TOPIC_CONFIG", key="T", value=value)
+            assert (
+                reply.code == 1
+                and "an order conf is" in (reply.remark or "")
+                or "queues of a topic" in (reply.remark or "")
+            )
+        assert (await made.ask(Code.PUT_KV_CONFIG, namespace="OTHER", key="T", value="free text")).code == 0
+
+    play(tmp_path, story)
