@@ -65,6 +65,7 @@ def command(
     append: bool,
     engine: str,
     master: str,
+    spark_conf: dict[str, str],
     workers: int | None,
     as_json: bool,
     quiet: bool,
@@ -103,7 +104,7 @@ def command(
             for source in read.sources:
                 print_source(source)
         try:
-            with engine_of(engine, master, workers) as workplace:
+            with engine_of(engine, master, workers, spark_conf) as workplace:
                 export(job, target, workplace, quiet=quiet or as_json)
             gone = without_rows(job, target)
             before = len(manifest.parts) if manifest else 0

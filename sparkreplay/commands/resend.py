@@ -75,6 +75,7 @@ def command(
     force: bool,
     engine: str,
     master: str,
+    spark_conf: dict[str, str],
     workers: int | None,
     as_json: bool,
     quiet: bool,
@@ -131,7 +132,7 @@ def command(
             if count == 1 and engine == "local":
                 found.append(send_share(job, on_progress=shown.advance))
             else:
-                with engine_of(engine, master, count) as workplace:
+                with engine_of(engine, master, count, spark_conf) as workplace:
                     workplace.run(
                         partial(send_numbered, job, count),
                         range(count),

@@ -47,6 +47,7 @@ def command(
     stores: tuple[str, ...],
     engine: str,
     master: str,
+    spark_conf: dict[str, str],
     workers: int | None,
     as_json: bool,
     quiet: bool,
@@ -66,7 +67,7 @@ def command(
         found = merge([found, part])
         return rows_in(part)
 
-    with engine_of(engine, master, workers) as workplace:
+    with engine_of(engine, master, workers, spark_conf) as workplace:
         run_stretches(
             workplace, "scan", read.stretches, partial(scan_stretch, read), add, quiet=quiet or as_json
         )

@@ -51,6 +51,14 @@ def in_processes(workers: str, *, in_spark_too: bool = False) -> Callable[[Comma
             "--master", help=f"Spark master, with --engine spark.  [default: {MASTER}]", callback=spark_only
         ),
         click.option(
+            "--conf",
+            "spark_conf",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="A setting of Spark, with --engine spark, for example --conf spark.executor.memory=512m.",
+            callback=spark_settings,
+        ),
+        click.option(
             "--engine",
             type=click.Choice(["local", "spark"]),
             default="local",
@@ -88,6 +96,23 @@ def spark_only(context: click.Context, option: click.Parameter, master: str | No
     if master is not None and context.params["engine"] == "local":
         raise OptionError("--master", "is for --engine spark; give both")
     return master or MASTER
+
+
+def spark_settings(context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    """By name. Raises OptionError for what is no setting, is given twice, or has an option of its own."""
+    settings: dict[str, str] = {}
+    for text in given:
+        name, separator, value = text.partition("=")
+        if context.params["engine"] == "local":
+            raise OptionError("--conf", "is for --engine spark; give both")
+        if not separator or not name.startswith("spark."):
+            raise OptionError("--conf", f"{text!r} is not KEY=VALUE with a KEY that begins with spark.")
+        if name == "spark.master":
+            raise OptionError("--conf", "spark.master has an option of its own, --master")
+        if name in settings:
+            raise OptionError("--conf", f"{name} is given twice")
+        settings[name] = value
+    return settings
 
 
 def reading_options(command: Command) -> Command:
@@ -183,18 +208,18 @@ def planned(options: dict[str, str], **fixed: str) -> ReadPlan:
 
 
 @contextmanager
-def engine_of(engine: str, master: str, workers: int | None) -> Iterator[Engine]:
-    made: Engine = spark_engine(master) if engine == "spark" else LocalEngine(workers)
+def engine_of(engine: str, master: str, workers: int | None, spark_conf: dict[str, str]) -> Iterator[Engine]:
+    made: Engine = spark_engine(master, spark_conf) if engine == "spark" else LocalEngine(workers)
     try:
         yield made
     finally:
         made.close()
 
 
-def spark_engine(master: str) -> SparkEngine:
+def spark_engine(master: str, spark_conf: dict[str, str]) -> SparkEngine:
     """Raises EngineFailed where Spark cannot start: no Java that it can run on, or a master that is not there."""
     try:
-        return SparkEngine(master)
+        return SparkEngine(master, spark_conf, warn)
     except ReplayError:
         raise
     except Exception as error:  # PySpark's and py4j's own, which share no base

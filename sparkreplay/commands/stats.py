@@ -56,6 +56,7 @@ def command(
     top: int,
     engine: str,
     master: str,
+    spark_conf: dict[str, str],
     workers: int | None,
     as_json: bool,
     quiet: bool,
@@ -80,7 +81,7 @@ def command(
             merged += 1
         return rows_in(part)
 
-    with engine_of(engine, master, workers) as workplace:
+    with engine_of(engine, master, workers, spark_conf) as workplace:
         run_stretches(
             workplace, "stats", read.stretches, partial(stats_stretch, read), add, quiet=quiet or as_json
         )

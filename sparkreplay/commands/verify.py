@@ -48,6 +48,7 @@ def command(
     record_crc: bool,
     engine: str,
     master: str,
+    spark_conf: dict[str, str],
     workers: int | None,
     as_json: bool,
     quiet: bool,
@@ -65,7 +66,7 @@ def command(
         raise OptionError("--compare-only", "there are no two stores of one broker set to compare")
     quiet = quiet or as_json
     checked: list[dict[str, Any]] = []
-    with engine_of(engine, master, workers) as workplace:
+    with engine_of(engine, master, workers, spark_conf) as workplace:
         if not compare_only and opened:
             checked = verify(opened, workplace, findings, record_crcs=record_crc, quiet=quiet)
         compared = [compare(one, other, workplace, findings, quiet=quiet) for one, other in pairs]

@@ -5,14 +5,16 @@ worker ends the run, and so does an interrupt, with no worker left behind."""
 
 from __future__ import annotations
 
+import logging
 import os
 import pickle
 import shutil
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from tempfile import TemporaryDirectory
 from threading import Thread
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from sparkreplay.engine.package import write_package
@@ -22,6 +24,11 @@ from sparkreplay.errors import EngineFailed, ReplayError
 Work = Callable[[int], Any]
 Done = Callable[[int, Any], None]
 POLL_S = 0.1
+REPORT_FIRST_S, REPORT_AGAIN_S = 15.0, 60.0
+"""As long as Spark itself waits until it logs that a job gets no resources."""
+PATIENCE = {"spark.python.authenticate.socketTimeout": "300s", "spark.network.timeout": "600s"}
+"""On a loaded machine the defaults (15 s, 120 s) end jobs whose Python or executors are only slow."""
+logger = logging.getLogger("sparkreplay")
 START_S = 1.0
 """What it takes until processes work: each imports the reader."""
 
@@ -59,14 +66,41 @@ class LocalEngine:
         """Nothing is kept between runs."""
 
 
-class SparkEngine:
-    """A Spark task a number. What each task found reaches the driver as the task ends."""
+class IdleWatch:
+    """Says when a job has waited for its tasks so long that a user should know: after REPORT_FIRST_S without a task that runs,
+    and every REPORT_AGAIN_S from then on. Pure."""
 
-    def __init__(self, master: str) -> None:
+    def __init__(self, now_s: float) -> None:
+        self.idle_since_s = now_s
+        self.report_at_s = now_s + REPORT_FIRST_S
+
+    def is_due(self, running: int, now_s: float) -> bool:
+        """`running` tasks are at work now."""
+        if running:
+            self.idle_since_s = now_s
+            self.report_at_s = now_s + REPORT_FIRST_S
+        elif now_s >= self.report_at_s:
+            self.report_at_s = now_s + REPORT_AGAIN_S
+            return True
+        return False
+
+
+class SparkEngine:
+    """A Spark task a number. What each task found reaches the driver as the task ends. `report` takes what a user should know
+    while it waits."""
+
+    def __init__(
+        self,
+        master: str,
+        conf: Mapping[str, str] = MappingProxyType({}),
+        report: Callable[[str], None] = logger.warning,
+    ) -> None:
+        self.master = master
+        self.report = report
         self.served = TemporaryDirectory(
             prefix="mqreplay-"
         )  # executors fetch from it as long as the session lives
-        self.spark = start_spark(master)
+        self.spark = start_spark(master, conf=conf)
         if not in_one_process(master):
             archive = write_package(os.path.join(self.served.name, "sparkreplay.zip"))
             self.spark.sparkContext.addPyFile(str(archive))
@@ -90,8 +124,11 @@ class SparkEngine:
         runner = Thread(target=job, name="spark-job", daemon=True)
         runner.start()
         told: set[int] = set()
+        watch = IdleWatch(time.monotonic())
         while True:
             ended = not runner.is_alive()
+            if not ended and watch.is_due(running_tasks(context), time.monotonic()):
+                self.report(self.waiting(time.monotonic() - watch.idle_since_s))
             for number, result in sorted(results.value.items()):
                 if number in told:
                     continue
@@ -106,9 +143,28 @@ class SparkEngine:
         if failure:
             raise EngineFailed(f"the Spark job failed: {reason_of(failure[0])}")
 
+    def waiting(self, idle_s: float) -> str:
+        """Spark says so itself in its log only, which is not shown."""
+        conf = self.spark.sparkContext.getConf()
+        memory, executor_cores = (
+            conf.get(f"spark.executor.{name}", default)
+            for name, default in (("memory", "1g"), ("cores", "all"))
+        )
+        return (
+            f"Spark has run no task for {idle_s:.0f} s and is waited for: the workers of {self.master} are too small for an "
+            f"executor of {memory} memory and {executor_cores} cores, or busy, or there are none. See the master's page; ask "
+            "for less, for example --conf spark.executor.memory=512m --conf spark.executor.cores=1, or interrupt this"
+        )
+
     def close(self) -> None:
         self.spark.stop()
         self.served.cleanup()
+
+
+def running_tasks(context: Any) -> int:
+    tracker = context.statusTracker()
+    stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+    return sum(stage.numActiveTasks for stage in stages if stage is not None)
 
 
 def in_one_process(master: str) -> bool:
@@ -140,12 +196,16 @@ def missing_for_spark() -> str | None:
     return None
 
 
-def start_spark(master: str, name: str = "mqreplay") -> Any:
-    """A session whose workers run this interpreter; raises ReplayError when Spark cannot run here."""
+def start_spark(master: str, name: str = "mqreplay", conf: Mapping[str, str] = MappingProxyType({})) -> Any:
+    """A session with the user's `conf` over the settings here; raises ReplayError when Spark cannot run here.
+
+    Workers in this machine's own processes run this interpreter. Those of a cluster run what `spark.pyspark.python` or
+    PYSPARK_PYTHON names, and this interpreter's path where neither is set."""
     missing = missing_for_spark()
     if missing:
         raise ReplayError(f"Spark cannot run: {missing}; or use --engine local")
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = worker_python(master, conf, os.environ)
     from pyspark.sql import SparkSession
 
     builder = (
@@ -157,8 +217,19 @@ def start_spark(master: str, name: str = "mqreplay") -> Any:
         .config("spark.sql.shuffle.partitions", "4")
         .config("spark.log.level", "ERROR")
     )
+    for setting, value in PATIENCE.items():
+        builder = builder.config(setting, value)
     if in_one_process(master):
         builder = builder.config("spark.driver.bindAddress", "127.0.0.1").config(
             "spark.driver.host", "127.0.0.1"
         )
+    for setting, value in conf.items():
+        builder = builder.config(setting, value)
     return builder.getOrCreate()
+
+
+def worker_python(master: str, conf: Mapping[str, str], environment: Mapping[str, str]) -> str:
+    """The interpreter of Spark's workers: this one where they are this machine's, else what the user named."""
+    if in_one_process(master):
+        return sys.executable
+    return conf.get("spark.pyspark.python") or environment.get("PYSPARK_PYTHON") or sys.executable

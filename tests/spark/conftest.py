@@ -11,7 +11,7 @@ import pytest
 
 from tests.forkedservers import forked_servers
 from tests.spark.loadedclasses import java_options
-from tests.spark.sessions import SharedSession
+from tests.spark.sessions import SharedSession, again_where_python_was_slow
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -25,6 +25,19 @@ def short_lived_jvms() -> Iterator[None]:
     """Also for the processes that tests start."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAVA_TOOL_OPTIONS", java_options())
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def calls_of_java_are_patient() -> Iterator[None]:
+    """Every call from here into a JVM."""
+    try:
+        from py4j.java_gateway import JavaMember
+    except ImportError:  # no Spark, and no test of it runs
+        yield
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(JavaMember, "__call__", again_where_python_was_slow(JavaMember.__call__))
         yield
 
 

@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from sparkreplay import register
+from sparkreplay.engine.engine import PATIENCE
 
+NOT_CONNECTED = "Python worker failed to connect back"
 ROOT = Path(__file__).parents[2]
 
 
@@ -42,7 +44,7 @@ def session(master: str, **settings: str) -> Iterator[Any]:
         "spark__sql__warehouse__dir": str(warehouse),
     }
     builder = SparkSession.builder.master(master).appName("tests")
-    for name, value in {**fixed, **settings}.items():
+    for name, value in {**PATIENCE, **fixed, **settings}.items():
         builder = builder.config(name.replace("__", "."), value)
     spark = builder.getOrCreate()
     try:
@@ -52,6 +54,22 @@ def session(master: str, **settings: str) -> Iterator[Any]:
     finally:
         spark.stop()
         shutil.rmtree(warehouse)
+
+
+def again_where_python_was_slow(call: Callable[..., Any], times: int = 5) -> Callable[..., Any]:
+    """The same call, again where it fails because a Python that plans a read did not connect within ten seconds: Spark
+    fixes that time (PythonWorkerFactory.createSimpleWorker), and on a loaded machine a start takes longer."""
+
+    def called(*arguments: Any) -> Any:
+        for _ in range(times - 1):
+            try:
+                return call(*arguments)
+            except Exception as error:
+                if NOT_CONNECTED not in str(error):
+                    raise
+        return call(*arguments)
+
+    return called
 
 
 class SharedSession:

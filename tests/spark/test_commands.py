@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from sparkreplay.engine.engine import SparkEngine, missing_for_spark
+from sparkreplay.engine.engine import SparkEngine, missing_for_spark, start_spark
 from sparkreplay.errors import EngineFailed, LogCorrupted
 from sparkreplay.export import job as exporting
 from tests.unit.sparkreplay.commandline import mqreplay, two_days
@@ -87,6 +87,53 @@ def test_what_a_task_finds_wrong_reaches_the_user_and_what_kills_it_is_told() ->
         assert found == {0: 0, 1: 1, 2: 4, 3: 9, 4: 16}
     finally:
         engine.close()
+
+
+class TooSmallError(Exception):
+    """What a test ends the wait with."""
+
+
+def test_a_cluster_whose_workers_are_too_small_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    def report(text: str) -> None:
+        raise TooSmallError(text)
+
+    monkeypatch.setattr("sparkreplay.engine.engine.REPORT_FIRST_S", 0.5)
+    engine = SparkEngine("local-cluster[1,1,1024]", {"spark.executor.cores": "2"}, report)
+    try:
+        with pytest.raises(TooSmallError, match="Spark has run no task .* 1g memory and 2 cores, .* --conf"):
+            engine.run(squared, range(2), lambda number, result: None)
+    finally:
+        # a JVM that this session has started would keep it for the sessions after it
+        engine.spark.sparkContext._jvm.System.clearProperty("spark.executor.cores")
+        engine.close()
+
+
+def test_settings_of_spark_are_taken_and_mistakes_in_them_are_refused(tmp_path: Path) -> None:
+    path = two_days(tmp_path).write()
+    spark = ("scan", path, "--engine", "spark")
+    done = mqreplay(
+        *spark, "--quiet", "--json", "--conf", "spark.app.name=a=b", "--conf", "spark.task.cpus=1"
+    )
+    assert done.code == 0, done.err
+    for arguments, why in (
+        (("scan", path, "--conf", "spark.x=1"), "is for --engine spark"),
+        ((*spark, "--conf", "spark.x"), "is not KEY=VALUE"),
+        ((*spark, "--conf", "executor.memory=1g"), "begins with spark."),
+        ((*spark, "--conf", "spark.master=yarn"), "--master"),
+        ((*spark, "--conf", "spark.x=1", "--conf", "spark.x=2"), "spark.x is given twice"),
+    ):
+        done = mqreplay(*arguments)
+        assert done.code == 2 and why in done.err, done
+
+
+def test_a_session_waits_longer_and_the_users_settings_win() -> None:
+    spark = start_spark("local[1]", conf={"spark.network.timeout": "900s"})
+    try:
+        conf = spark.sparkContext.getConf()
+        assert conf.get("spark.python.authenticate.socketTimeout") == "300s"
+        assert conf.get("spark.network.timeout") == "900s"
+    finally:
+        spark.stop()
 
 
 def squared(number: int) -> int:

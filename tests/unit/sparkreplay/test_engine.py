@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Callable
 
 import pytest
 
-from sparkreplay.engine.engine import LocalEngine
+from sparkreplay.engine.engine import REPORT_AGAIN_S, REPORT_FIRST_S, IdleWatch, LocalEngine, worker_python
 from sparkreplay.errors import EngineFailed, LogCorrupted
 
 
@@ -65,3 +66,28 @@ def has_a_bug(number: int) -> int:
 def test_a_bug_keeps_its_traceback() -> None:
     with pytest.raises(RuntimeError, match="IndexError"):
         places(LocalEngine(2), has_a_bug, 4)
+
+
+def test_a_job_without_a_running_task_is_reported_again_and_again() -> None:
+    watch = IdleWatch(100.0)
+    assert not watch.is_due(0, 100.0 + REPORT_FIRST_S - 0.1)
+    assert watch.is_due(0, 100.0 + REPORT_FIRST_S) and watch.idle_since_s == 100.0
+    assert not watch.is_due(0, 100.0 + REPORT_FIRST_S + REPORT_AGAIN_S - 0.1)
+    assert watch.is_due(0, 100.0 + REPORT_FIRST_S + REPORT_AGAIN_S)
+    assert not watch.is_due(1, 1000.0) and not watch.is_due(0, 1000.0 + REPORT_FIRST_S - 0.1)
+    assert watch.is_due(0, 1000.0 + REPORT_FIRST_S) and watch.idle_since_s == 1000.0
+
+
+@pytest.mark.parametrize(
+    ("master", "conf", "environment", "expected"),
+    [
+        ("local[2]", {}, {"PYSPARK_PYTHON": "/other"}, sys.executable),
+        ("spark://host:7077", {}, {"PYSPARK_PYTHON": "/theirs"}, "/theirs"),
+        ("yarn", {"spark.pyspark.python": "/conf"}, {"PYSPARK_PYTHON": "/theirs"}, "/conf"),
+        ("yarn", {}, {}, sys.executable),
+    ],
+)
+def test_workers_of_a_cluster_run_the_python_that_the_user_names(
+    master: str, conf: dict[str, str], environment: dict[str, str], expected: str
+) -> None:
+    assert worker_python(master, conf, environment) == expected
