@@ -97,10 +97,12 @@ class JavaMaster:
         self.says: int | None = leads
         self.answers = True
         self.asked = 0
+        self.names_asked = 0
         self.named: list[bool] = []
         """What `names` says before and after the first questions; the last is said from then on."""
 
     def names(self, epoch: int) -> bool:
+        self.names_asked += 1
         return True if not self.named else self.named.pop(0) if len(self.named) > 1 else self.named[0]
 
     async def leads(self) -> int | None:
@@ -156,7 +158,7 @@ async def test_what_another_master_said_counts_for_nothing(a: Node, b: Node, nam
     await elected_again_without_a_message(a, b, witness)
     held = b.log.content()
     fill(a, "two", 10)
-    await turns(500)
+    await until(lambda: witness.names_asked >= 5)
     assert b.log.content() == held and witness.asked == named.count(True)
     witness.named = [True]
     await until(lambda: b.log.content() == a.log.content())
@@ -164,10 +166,11 @@ async def test_what_another_master_said_counts_for_nothing(a: Node, b: Node, nam
 
 @played_by(1, 2)
 async def test_of_a_master_that_records_each_epoch_nothing_else_counts(a: Node, b: Node) -> None:
-    await elected_again_without_a_message(a, b, JavaMaster(a, leads=None))
+    witness = JavaMaster(a, leads=None)
+    await elected_again_without_a_message(a, b, witness)
     held = b.log.content()
     fill(a, "two", 10)
-    await turns(500)
+    await until(lambda: witness.asked >= 3)
     assert b.log.content() == held and not b.ha.copies
 
 
