@@ -165,6 +165,7 @@ class BrokerApp:
             calls=calls,
             controllers=controllers,
             clock=clock,
+            on_registered=self._start_number.registered,
             on_set_back=self._set_back,
             on_fatal=self._fatal,
         )
@@ -436,7 +437,7 @@ class BrokerApp:
         tasks.start(self._cleaner.run(), name="retention")
         tasks.start(self._resync.run(), name="store aside")
         if self.settings.under_controllers:
-            tasks.start(self._start_number.run(), name="start number")
+            tasks.start(self._start_number.run(lambda: self.membership.registered), name="start number")
         if self._repair is not None:
             tasks.start(self._repair.run(), name="record repair")
 

@@ -266,10 +266,10 @@ def why_not_this_process(
         return None
     known = max(replica.start_number, live.start_number(key))
     is_older = number <= known
-    lives = (
-        not live.is_dead(key) if is_older else live.is_alive(key)
-    )  # a new leader may not have heard it yet
-    if lives and (is_older or address != replica.address):
+    if is_older and not live.is_alive(key) and not live.is_dead(key):
+        why = f"this controller leads only now, and cannot tell whether broker {key[2]} of {key[1]} lives at {replica.address}"
+        return Refusal(ResponseCode.CONTROLLER_BROKER_ID_INVALID, why)
+    if live.is_alive(key) and (is_older or address != replica.address):
         return Refusal(
             ResponseCode.CONTROLLER_BROKER_ID_INVALID,
             f"broker {key[2]} of {key[1]} lives at {replica.address}, and the store at {address} is a copy of its store: stop "

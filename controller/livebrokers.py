@@ -138,7 +138,7 @@ class LiveBrokers:
         replica = self._state.replicas[key[1]].by_id[key[2]]
         process = Process(header.start_number, header.incarnation)
         refusal = why_not_this_process(replica, self.liveness(), key, header.broker_address, process)
-        if refusal is not None and refusal.other_address is not None and self.liveness().is_alive(key):
+        if refusal is not None and refusal.other_address is not None:
             self._note_double(key, header.broker_address)
         return refusal
 

@@ -116,7 +116,8 @@ class ReplicasState:
                 if event.broker_id in replicas.by_id:
                     replica = replicas.by_id[event.broker_id]
                     replica.address = event.address
-                    replica.start_number, replica.incarnation = event.start_number, event.incarnation
+                    replica.start_number = max(replica.start_number, event.start_number)
+                    replica.incarnation = event.incarnation
 
     def _create(self, event: ApplyBrokerId) -> None:
         """Both entries anew, even where one of them was left over."""

@@ -90,6 +90,7 @@ class ReplicasManager:
         calls: ControllerCalls,
         controllers: ControllerClient,
         clock: Clock,
+        on_registered: Callable[[], None],
         on_set_back: Callable[[int], Awaitable[None]],
         on_fatal: Callable[[BaseException], None],
     ) -> None:
@@ -103,6 +104,7 @@ class ReplicasManager:
         self._calls = calls
         self._controllers = controllers
         self._clock = clock
+        self._on_registered = on_registered
         self._on_set_back = on_set_back
         self._tasks = Tasks(on_fatal)
         self._timer = CoreTimer(clock, self._tasks, self._tick)
@@ -178,6 +180,7 @@ class ReplicasManager:
                 case Duplicate():
                     self._tell_duplicate(action)
                 case BeginHeartbeats():
+                    self._on_registered()
                     self._may_beat.set()
                 case AskAll():
                     self._tasks.start(self._ask_all(), name="ask all controllers")

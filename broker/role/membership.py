@@ -91,7 +91,7 @@ NEXT = {
     Stage.NAMED: {Stage.REGISTERED, Stage.FORGOTTEN, Stage.SET_BACK},
     Stage.SET_BACK: {Stage.NAMED},
     Stage.FORGOTTEN: {Stage.NAMED, Stage.DRAWN},
-    Stage.REGISTERED: {Stage.NAMED, Stage.DRAWN},
+    Stage.REGISTERED: {Stage.NAMED, Stage.DRAWN, Stage.SET_BACK},
 }
 
 
@@ -494,8 +494,9 @@ class Membership:
     def _polled(self, reply: Reply, now_ms: int, wall_ms: int) -> list[Action]:
         self._poll_due_ms = now_ms + self._poll_ms
         if reply.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED and reply.other_address:
-            self._seen_epoch = max(self._seen_epoch, reply.master_epoch)  # a copy may have led since
-            self._enter(Stage.NAMED)
+            self._seen_epoch = max(self._seen_epoch, reply.master_epoch)  # a copy may have led since,
+            self._known_start_number = 0  # or have been counted for what is not on this disk
+            self._enter(Stage.SET_BACK)
             return [Duplicate(reply.other_address, registered=True)]
         if reply.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED:
             self._apply_again(wall_ms)

@@ -1,15 +1,17 @@
-"""Keeps a number that grows with each start of a store, and every few seconds while it is open, so that controllers can tell
-a disk that was set back to an earlier image: it comes with a number that they have heard before.
+"""Keeps a number that grows with each start of a store, and every few seconds while its broker is registered, so that
+controllers can tell a disk that was set back to an earlier image: it comes with a number that they have heard before.
 
-    startNumber     twenty digits and a newline
+    startNumber     twenty digits, then + where controllers have accepted the number, else -, and a newline
 
-Invariant: `number` is durable before anybody hears it, and no two processes of one disk ever had the same one. A file that is
-missing or damaged counts as 0: controllers that know better take the disk for one that was set back."""
+Invariant: `number` is durable before anybody hears it, and it grows only once it was accepted: an old disk does not outgrow
+what was heard by starts and time that no controller sees. A file that is missing or damaged counts as 0: controllers that know
+better take the disk for one that was set back."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from mqruntime.diskfull import RetriedWrite
 from mqruntime.smallfiles import SmallFiles
@@ -18,6 +20,7 @@ logger = logging.getLogger("broker.startnumber")
 
 FILE = "startNumber"
 DIGITS = 20
+ACCEPTED = b"+"
 NUMBER_MAX = 2**63 - 1
 DRAW_EVERY_MS = 2_000
 """An image of a store that is open, which is older than this and two heartbeats, is known as one, too."""
@@ -29,21 +32,29 @@ class KeptStartNumber:
     def __init__(self, files: SmallFiles) -> None:
         self._files = files
         self._is_there = False
+        self._is_accepted = False
+        self._registered = asyncio.Event()
         self._write = RetriedWrite(logger, f"{FILE} cannot be written, trying on", any_error=True)
         self.number = 0
         """0 until the first is drawn."""
 
     async def open(self) -> None:
-        """Draws the number of this start; on a full disk, too, where the file is there. OSError."""
+        """Draws the number of this start, or takes that of one before which nobody accepted; on a full disk, too, where the
+        file is there. OSError."""
         data = await self._files.read(FILE)
         self._is_there = data is not None
-        self.number = decode(data or b"")
-        await self.draw()
+        number, accepted = decode(data or b"")
+        if number and not accepted:
+            self.number = number
+        else:
+            await self._store(number + 1)
 
     async def draw(self, *, above: int = 0) -> None:
         """A greater number than the present one and `above`. OSError."""
-        wanted = min(max(self.number, above), NUMBER_MAX - 1) + 1
-        encoded = b"%0*d\n" % (DIGITS, wanted)
+        await self._store(min(max(self.number, above), NUMBER_MAX - 1) + 1)
+
+    async def _store(self, wanted: int) -> None:
+        encoded = b"%0*d%s\n" % (DIGITS, wanted, ACCEPTED if self._is_accepted else b"-")
         if self._is_there:
             await self._files.overwrite(FILE, encoded)
         else:
@@ -51,15 +62,23 @@ class KeptStartNumber:
             self._is_there = True
         self.number = wanted
 
-    async def run(self) -> None:
-        """Draws again and again; what the disk refuses is tried again."""
+    def registered(self) -> None:
+        """Controllers have accepted the present number."""
+        self._is_accepted = True
+        self._registered.set()
+
+    async def run(self, is_registered: Callable[[], bool]) -> None:
+        """Draws once a number was accepted, and again and again while the broker is registered; what the disk refuses is tried
+        again."""
+        await self._registered.wait()
         while True:
+            if is_registered():
+                await self._write.perform(self.draw)
             await asyncio.sleep(DRAW_EVERY_MS / 1000)
-            await self._write.perform(self.draw)
 
 
-def decode(data: bytes) -> int:
-    """0 unless all digits are there."""
-    digits = data[:DIGITS]
-    number = int(digits) if len(digits) == DIGITS and digits.isdigit() else 0
-    return number if number <= NUMBER_MAX else 0
+def decode(data: bytes) -> tuple[int, bool]:
+    """The number, 0 unless all of it is there, and whether it was accepted."""
+    digits, mark = data[:DIGITS], data[DIGITS : DIGITS + 1]
+    number = int(digits) if len(digits) == DIGITS and digits.isdigit() and mark else 0
+    return (number, mark == ACCEPTED) if number < NUMBER_MAX else (0, False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from broker.app import BrokerApp
 from broker.role.memorymark import KeptMemoryMark
+from broker.role.startnumber import FILE, KeptStartNumber, decode
 from controller import commands, elections, livebrokers
 from controller.commands import Process, Refusal
 from controller.electpolicy import LiveReport
@@ -48,6 +49,15 @@ def like_lost_memory(
 async def in_memory_alone(self: KeptMemoryMark) -> None:
     """The next start of a disk that was set back knows nothing of it."""
     self._lost = self._set_back = True
+
+
+@bug("old-disk-outgrows", KeptStartNumber, "open")
+async def drawn_at_each_start(self: KeptStartNumber) -> None:
+    """Starts that no controller hears of make an old disk new."""
+    data = await self._files.read(FILE)
+    self._is_there = data is not None
+    self.number = decode(data or b"")[0]
+    await self.draw()
 
 
 @bug("old-tables-count", BrokerApp, "_note_level")

@@ -84,6 +84,8 @@ FOUND_BY_UNIT = {
     "old-disk-leads-alone": "broker/test_set_back_disks.py::test_the_last_replicas_disk_is_set_back",
     "old-disk-forgotten": "broker/test_memory_mark.py"
     "::test_a_disk_that_was_set_back_may_be_missing_something_until_it_is_level_whatever_boots",
+    "old-disk-outgrows": "broker/test_start_number.py"
+    "::test_an_old_disk_does_not_outgrow_what_was_heard_by_starts_that_no_controller_sees",
     "old-disk-elected": "broker/test_set_back_disks.py::test_a_stopped_slaves_copy_is_restored_after_all_were_killed",
     "old-tables-count": "broker/test_set_back_disks.py::test_a_disk_that_was_set_back_is_not_whole_without_its_masters_tables",
     "what-its-log-knows": "ha/test_ha_roles.py::test_who_comes_with_a_newer_epoch_is_counted_once_its_master_knows_of_it",

@@ -183,3 +183,24 @@ def test_a_disk_that_was_set_back_is_not_whole_without_its_masters_tables() -> N
             assert app.store.max_offset() == cluster.app(cluster.master).store.max_offset()
             assert app.memory_mark.was_set_back, "a topic that was made since may be missing here"
         world.run_until(lambda: not app.memory_mark.may_lack, 15_000)
+
+
+def test_an_old_disk_that_waits_for_controllers_and_is_started_again_stays_old() -> None:
+    with World(208) as world:
+        cluster = filled(world)
+        slave = by_id(cluster)[0]
+        world.run(slave.stop())
+        image = image_of(slave.disk)
+        join(cluster, slave)
+        cluster.run(cluster.send_all(SECOND))
+        for node in world.nodes.values():
+            if node.name.startswith(("controller", "broker")):
+                node.kill()
+        restore(slave.disk, image)
+        for _ in range(3):
+            cluster.start(slave)
+            world.run_for_ms(10_000)
+            slave.kill()
+        cluster.start_controllers()
+        first_to_come_back(cluster, slave)
+        assert_all_there(cluster)

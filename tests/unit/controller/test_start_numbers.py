@@ -82,6 +82,23 @@ def test_of_two_processes_that_live_the_registered_one_counts(number: int, addre
     assert after.code == (SET_BACK if number == 8 else 0)
 
 
+def test_a_new_leader_cannot_tell_yet_whether_the_registered_process_lives() -> None:
+    state = started()
+    unheard = Heartbeats().at(NOW, NOW)
+    assert not unheard.is_alive(KEY) and not unheard.is_dead(KEY)
+    decision = register(state, unheard, 8, 200)
+    assert decision.code == COPY and decision.header is not None
+    assert "otherAddress" not in decision.header.to_ext(), "nobody is called a copy for that"
+    assert register(state, unheard, 9, 200).code == 0, "the next start of its disk does not wait"
+
+
+def test_an_event_of_an_older_controller_takes_no_number_back() -> None:
+    state = started()
+    state.apply(UpdateBrokerAddress("c", "a", 2, "h9:1"))
+    replica = state.replicas["a"].by_id[2]
+    assert (replica.address, replica.start_number, replica.incarnation) == ("h9:1", 8, 0)
+
+
 def test_a_broker_that_says_no_number_is_registered_as_ever() -> None:
     state = started()
     assert register(state, live(lives=True), 0, 300, "h9:1").code == 0
