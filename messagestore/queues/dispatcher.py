@@ -216,10 +216,15 @@ class Dispatcher:
             self.store_timestamp = records.first(count).last_store_timestamp
         return count
 
+    def note_grown(self) -> None:
+        """Whoever syncs the queues knows those that have grown."""
+        self._queues.grew(self._grown)
+
     def take_grown(self) -> list[QueueGrew]:
         """The queues that grew since the last call, each once."""
         if not self._grown:
             return []
+        self._queues.grew(self._grown)
         grown = [QueueGrew(topic.decode(), queue_id, end) for (topic, queue_id), end in self._grown.items()]
         self._grown.clear()
         return grown

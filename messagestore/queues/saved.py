@@ -82,6 +82,7 @@ class SavedQueues:
     async def sync(self) -> None:
         """Queues and index to disk, and what the next checkpoint will say of them. OSError: the disk failed."""
         position, timestamp = self._dispatcher.position, self._dispatcher.store_timestamp
+        self._dispatcher.note_grown()
         await self._queues.sync()
         if self._index is not None:
             await self._index.sync()

@@ -6,6 +6,7 @@ bytes, as records hold them."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
 from messagestore.queues.consumequeue import ConsumeQueue, file_size_for
 from messagestore.record import TOPIC_BYTES_MAX
@@ -25,6 +26,7 @@ class QueueTable:
         self._lives: dict[str, int] = {}
         """By topic that was deleted: where the log ended then. Its queues go on, without what stands below."""
         self._disk = asyncio.Lock()  # a sync and a truncation exclude each other
+        self._unsynced: dict[tuple[bytes, int], None] | None = None  # None: any may be
 
     async def load(self, log_min: int, phy_limit: int, *, trusted: bool) -> None:
         """Opens every queue on disk and drops entries of records that end above `phy_limit`."""
@@ -45,6 +47,11 @@ class QueueTable:
     @property
     def by_key(self) -> dict[tuple[bytes, int], ConsumeQueue]:
         return self._queues
+
+    def grew(self, keys: Iterable[tuple[bytes, int]]) -> None:
+        """These have entries that may not be on disk."""
+        if self._unsynced is not None:
+            self._unsynced |= dict.fromkeys(keys)
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         return self._queues.get((topic.encode(), queue_id))
@@ -149,8 +156,10 @@ class QueueTable:
     async def truncate(self, phy: int) -> None:
         """Drops the entries of records that end above `phy`."""
         async with self._disk:
-            for queue in self.all():
+            for key in sorted(self._queues):
+                queue = self._queues[key]
                 if queue.phy_end > phy:
+                    self.grew([key])  # what is erased is to be on disk, too
                     await queue.truncate(phy)
 
     async def raise_min(self, log_min: int) -> None:
@@ -165,13 +174,20 @@ class QueueTable:
         for queue in self.all():
             async with self._disk:
                 deleted += await queue.delete_former()
+            await asyncio.sleep(0)
         return deleted
 
     async def sync(self) -> None:
         """Every entry written before the call is on disk on return; OSError when the disk fails."""
         async with self._disk:
-            for queue in self.all():
-                await queue.sync()
+            unsynced, self._unsynced = self._unsynced, {}
+            try:
+                for key in sorted(self._queues if unsynced is None else unsynced):
+                    if (queue := self._queues.get(key)) is not None:
+                        await queue.sync()
+            except BaseException:
+                self._unsynced = None
+                raise
 
     def close(self) -> None:
         for queue in self.all():

@@ -169,6 +169,7 @@ COMMANDS: dict[str, Run | Elsewhere] = {
     "python -m scripts.bench.sparkread": Run("--runs", "--help"),
     "python -m scripts.bench.sparkread --runs 5": Run("--runs", "--help"),
     "python -m scripts.bench.growth": Run("--runs", "--help"),
+    "python -m scripts.bench.growth --topics 0 --topics 2000": Run("--topics", "--help"),
     "python -m scripts.bench.resend": Run("--runs", "--help"),
     "python -m scripts.bench.promotion --runs 3": Run("--runs", "--help"),
     "python -m scripts.bench.controllers": Run("--quick", "--help"),
