@@ -14,9 +14,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from mqclient.client import Client
-from mqclient.errors import LockFailed
+from mqclient.errors import LockFailed, RouteUnknown
 from mqclient.queuelocks import TRUST_MS, QueueLocks
 from mqclient.route import MessageQueue
+from remoting.bodies.queues import LockQueuesBody
+from remoting.bodies.queues import MessageQueue as WireQueue
+from remoting.codes import RequestCode
+from remoting.command import RemotingCommand
+from remoting.errors import RemotingError
 from simulation.cluster.violation import Violation
 from simulation.kernel.node import Node, SimulatedClock
 from simulation.kernel.world import World
@@ -33,12 +38,18 @@ STAYS = (0.9, 0.99)
 MASTER_DIES = 0.15
 SPARED_MS = 12_000
 """Behind each death of a master, for there are other faults."""
+STANDS_STILL = 0.3
+"""That a master does as a hasty client gives up queues: the request waits in its socket."""
+STILL_MS = (12_000, 25_000)
+"""Long enough for a successor."""
 READ = "reader in order"
 DIED = "master dies behind a lock"
+STOOD_STILL = "master stands still before an unlock"
 
 
 class LockingClients:
-    """On `node`, a host that nothing befalls. `kill` ends the process of the `master()`."""
+    """On `node`, a host that nothing befalls. `kill` ends the process of the `master()`. Where they are hasty they give queues
+    up one-way and lock at once, as Java's do."""
 
     def __init__(
         self,
@@ -50,7 +61,9 @@ class LockingClients:
         master: Callable[[], Node | None],
         kill: Callable[[Node], object],
         done: Counter[str],
+        is_hasty: bool = False,
     ) -> None:
+        self.is_hasty = is_hasty
         self.world = world
         self.node = node
         self.all = list(queues)
@@ -89,10 +102,10 @@ class LockingClients:
         """One reader after the other, each with a name of its own."""
         while not self.healed:
             async with self.client() as client:
-                await self.live(client.locks(GROUP, self.new_name()))
+                await self.live(client, client.locks(GROUP, self.new_name()))
             await asyncio.sleep(self.random.randint(*SILENT_MS) / 1000)
 
-    async def live(self, locks: QueueLocks) -> None:
+    async def live(self, client: Client, locks: QueueLocks) -> None:
         """Until it falls silent, or a queue that it gave up may be locked for it all the same."""
         stays = self.random.choice(STAYS)
         while not self.healed and self.random.random() < stays:
@@ -100,13 +113,38 @@ class LockingClients:
                 given_up = self.random.sample(self.all, self.random.randint(1, len(self.all)))
                 for queue in given_up:
                     self.held[queue].pop(locks.client_id, None)
-                try:
-                    await locks.unlock(given_up)
-                except LockFailed:
-                    return
+                if self.is_hasty:
+                    self.let_master_stand_still()
+                    await self.say_unlock(client, locks.client_id, given_up)
+                else:
+                    try:
+                        await locks.unlock(given_up)
+                    except LockFailed:
+                        return
             with suppress(LockFailed):
                 await self.ask(locks, self.random.sample(self.all, self.random.randint(1, len(self.all))))
             await asyncio.sleep(self.random.randint(*ASKS_MS) / 1000)
+
+    async def say_unlock(self, client: Client, client_id: str, queues: list[MessageQueue]) -> None:
+        """One-way, to whom it takes for the master."""
+        wire = [WireQueue(queue.topic, queue.broker_name, queue.queue_id) for queue in queues]
+        body = LockQueuesBody(GROUP, client_id, wire).encode()
+        with suppress(RouteUnknown, RemotingError):
+            address = (await client.routes.get(queues[0].topic)).master(queues[0].broker_name)
+            if address is not None:
+                unlock = RemotingCommand.request(RequestCode.UNLOCK_BATCH_MQ, body=body)
+                await client.remoting.one_way(address, unlock)
+
+    def let_master_stand_still(self) -> None:
+        """What comes to it from now on waits in its socket until its successor leads."""
+        master, now_ms = self._master(), self.world.now_ms
+        if self.healed or master is None or now_ms < self.spared_until_ms:
+            return
+        if self.random.random() < STANDS_STILL:
+            still_ms = self.random.randint(*STILL_MS)
+            self.spared_until_ms = now_ms + still_ms + SPARED_MS
+            master.pause(still_ms)
+            self.done[STOOD_STILL] += 1
 
     async def ask(self, locks: QueueLocks, queues: list[MessageQueue]) -> set[MessageQueue]:
         """The same as `locks.lock`; what it says is judged. Raises LockFailed."""

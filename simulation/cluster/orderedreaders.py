@@ -19,11 +19,12 @@ class OrderedReaders(Fault):
 
     name = READ
 
-    def __init__(self, machines: Machines, node: Node) -> None:
+    def __init__(self, machines: Machines, node: Node, *, is_hasty: bool) -> None:
         super().__init__(machines)
         self.clients = LockingClients(
-            machines.world, node, ALL, NAMESRV, master=machines.master, kill=machines.kill, done=machines.done
-        )
+            machines.world, node, ALL, NAMESRV, master=machines.master, kill=machines.kill, done=machines.done,
+            is_hasty=is_hasty,
+        )  # fmt: skip
 
     def next_step(self) -> None:
         """Raises Violation."""

@@ -36,6 +36,9 @@ RESYNCED = 11, 5
 IN_ORDER = 8, 7
 """Of so many this one has clients that consume in order."""
 
+HASTY = 40, 31
+"""Of so many, all of them with clients that consume in order, these give queues up one-way and lock at once."""
+
 TRANSACTED = 15, 0
 """Of so many this one has producers of messages in transactions."""
 
@@ -80,6 +83,7 @@ class Shape:
     has_resyncs: bool = False
     has_lulls: bool = False
     reads_in_order: bool = False
+    are_hasty: bool = False
     has_transactions: bool = False
     some_abandon: bool = False
     has_choosers: bool = False
@@ -107,6 +111,7 @@ class Shape:
             has_resyncs=of(RESYNCED, seed) and not is_unclean,
             has_lulls=seed % LULLS[0] in LULLS[1],
             reads_in_order=of(IN_ORDER, seed) and not is_unclean,
+            are_hasty=of(HASTY, seed) and not is_unclean,
             has_transactions=(of(TRANSACTED, seed) or of(ABANDONS, seed)) and not is_unclean,
             some_abandon=of(ABANDONS, seed) and not is_unclean,
             has_choosers=of(CHOOSES, seed) and not is_unclean,

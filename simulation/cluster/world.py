@@ -300,7 +300,8 @@ class ClusterWorld:
             self.resyncs = Resyncs(self.machines, self.world.node("resyncs", members.RESYNC_HOST))
             yield self.resyncs
         if self.shape.reads_in_order:
-            self.readers = OrderedReaders(self.machines, self.world.node("readers", members.READERS_HOST))
+            node = self.world.node("readers", members.READERS_HOST)
+            self.readers = OrderedReaders(self.machines, node, is_hasty=self.shape.are_hasty)
             yield self.readers
         if self.shape.has_transactions and self.contract.waits:
             node = self.world.node("transactors", members.TRANSACTIONS_HOST)
