@@ -172,7 +172,7 @@ def test_a_machine_without_spark_is_told_before_an_export_begins(
 def test_a_spark_that_does_not_start_is_told_without_a_traceback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def exits(master: str) -> None:
+    def exits(*arguments: object) -> None:
         raise RuntimeError(
             "[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number."
         )
