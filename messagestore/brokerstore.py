@@ -36,6 +36,7 @@ from messagestore.messages import (
 )
 from messagestore.queues.dispatcher import Dispatcher
 from messagestore.queues.dispatchloop import DispatchLoop
+from messagestore.queues.endcheck import QueueCheck
 from messagestore.queues.matching import MatchingReader
 from messagestore.queues.reading import QueueReader
 from messagestore.queues.saved import SavedQueues
@@ -172,6 +173,8 @@ class BrokerStore(ABC):
                 await self._saved.save_checkpoint()  # or what is not there would be missed at the next start
             else:
                 await self._save_checkpoint()
+            if saves:
+                await self._saved.save_ends()
         except BaseException:
             await self._close()
             raise
@@ -184,6 +187,13 @@ class BrokerStore(ABC):
         """The caller accepts what `start` found, and a checkpoint says so. OSError."""
         self._saves = True
         await self._save_checkpoint()
+        self._unsaved.set()
+
+    async def _check_queues(self, checkpoint: Checkpoint, listed_end: int, loaded_limit: int) -> None:
+        """See QueueCheck.run, after the queues were loaded. Upstream remembers no ends: what it left is believed. OSError,
+        QueueUnmendable."""
+        check = QueueCheck(self._log, self._queues, self._dispatcher, await self._saved.load_ends())
+        await check.run(listed_end, loaded_limit, believes=not checkpoint.ours)
 
     @abstractmethod
     async def _recovered(self, checkpoint: Checkpoint, *, clean: bool) -> RecoveryReport:
@@ -210,6 +220,7 @@ class BrokerStore(ABC):
                 if not self._saves:
                     await self._mark_as_found()
                 elif await self._save_checkpoint():
+                    await self._saved.save_ends(at_once=True)
                     await self._mark_ended()
         finally:
             await self._close()
@@ -581,7 +592,8 @@ class BrokerStore(ABC):
             await asyncio.sleep(self._settings.flush_interval_consume_queue / 1000)
             self._unsaved.clear()
             await self._saved.sync()
-            await self._save_checkpoint()
+            if await self._save_checkpoint() and self._saves:
+                await self._saved.save_ends()
 
     async def _save_checkpoint(self) -> bool:
         """False when the disk has no room for it; then it is saved once there is. OSError."""

@@ -88,6 +88,19 @@ class QueueDamaged(StoreError):
         self.size = size
 
 
+class QueueUnmendable(StoreError):
+    """Consume queues that list less than the log holds, and a log that is damaged where they are to be built anew."""
+
+    def __init__(self, first: str, count: int, why: str) -> None:
+        others = f" and {count - 1} others" if count > 1 else ""
+        super().__init__(
+            f"consumequeue/{first}{others}: less is listed there than the log holds, and the log cannot be read for it: {why}"
+        )
+        self.first = first
+        self.count = count
+        self.why = why
+
+
 class LogMissing(StoreError):
     """A store whose confirmed messages have no file any more. To begin anew under the same id would tell the set that they
     never were."""

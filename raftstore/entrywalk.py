@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import Self
 
 from dledger.entry import BLANK, BLANK_MAGIC, ENTRY_HEADER, ENTRY_HEADER_BYTES, MAGIC
 from dledger.membership import MAGIC as MEMBERS
@@ -64,6 +65,11 @@ class EntryDispatcher(Dispatcher):
     def __init__(self, queues: QueueTable, message_delay_level: str, index: IndexTable | None = None) -> None:
         super().__init__(queues, message_delay_level, index)
         self.known = deque(maxlen=0)  # what is appended is read from the log once it is decided
+
+    def alone(self, queues: QueueTable) -> Self:
+        other = super().alone(queues)
+        other.divided_at = self.divided_at
+        return other
 
     def run(self, buffer: Buffer, start: int, segment_end: int, limit: int, records_max: int) -> bool:
         try:

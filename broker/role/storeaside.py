@@ -30,6 +30,7 @@ from messagestore.contractmark import FILE as CONTRACT_MARK
 from messagestore.index.table import FOLDER as INDEX
 from messagestore.leases import FOLDER as LEASES
 from messagestore.log.commitlog import FOLDER as LOG
+from messagestore.queues.ends import FILE as QUEUE_ENDS
 from messagestore.queues.table import FOLDER as QUEUES
 from mqruntime.log import fields
 from mqruntime.smallfiles import SmallFiles
@@ -87,7 +88,7 @@ def entries(identity_file: str, epoch_file: str) -> tuple[str, ...]:
     """What of a store's root is the store."""
     epochs = (epoch_file, epoch_file + BACKUP_SUFFIX, epoch_file + BINDING_SUFFIX)
     identity = (identity_file, identity_file + TEMPORARY_SUFFIX, MARK_FILE, MEMORY_MARK, START_NUMBER)
-    marks = (CHECKPOINT, ABORT_FILE, ABORT_SPARE, BEGINNING_FILE, CONTRACT_MARK)
+    marks = (CHECKPOINT, QUEUE_ENDS, ABORT_FILE, ABORT_SPARE, BEGINNING_FILE, CONTRACT_MARK)
     return (*identity, *epochs, *marks, LOG, QUEUES, INDEX, TABLES, LEASES)
 
 

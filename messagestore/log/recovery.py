@@ -29,7 +29,7 @@ class RecordUnlisted(Exception):
 
 class Recovery:
     """One run over one store. The parts are those of the store that starts; `begins` see CommitLog.load. After `index_lost()`
-    the checkpoint on disk says that the index is partial."""
+    the checkpoint on disk says that the index is partial. `check_queues(listed end, loaded limit)` see QueueCheck.run."""
 
     def __init__(
         self,
@@ -42,6 +42,7 @@ class Recovery:
         verify_body: bool,
         verify_record: bool,
         index_lost: Callable[[], Awaitable[None]],
+        check_queues: Callable[[int, int], Awaitable[None]],
         begins: int = 0,
     ) -> None:
         self._log = log
@@ -52,6 +53,7 @@ class Recovery:
         self._verify_body = verify_body
         self._verify_record = verify_body and verify_record
         self._index_lost = index_lost
+        self._check_queues = check_queues
         self._begins = begins
         self._confirm = 0
         self._records = 0
@@ -69,12 +71,13 @@ class Recovery:
         self._confirm = max(checkpoint.confirm_phy_offset, log.min_offset)
         if self._confirm and not log.has_segments:
             raise LogMissing(FOLDER, self._confirm)
+        limit = self._confirm
         if clean:
-            await self._queues.load(log.min_offset, self._confirm, trusted=True)
+            await self._queues.load(log.min_offset, limit, trusted=True)
             dispatched = max(self._queues.phy_end(), log.min_offset)
         else:
             dispatched = vouched_start = await self._vouched_start()
-            limit = self._confirm if checkpoint.ours else vouched_start
+            limit = limit if checkpoint.ours else vouched_start
             await self._queues.load(log.min_offset, limit, trusted=False)
             if checkpoint.ours:
                 self._looks_up, dispatched = True, max(self._queues.phy_end(), vouched_start)
@@ -82,6 +85,7 @@ class Recovery:
                 dispatched = log.min_offset
         self._dispatcher.position = dispatched
         self._dispatcher.log_min = log.min_offset
+        await self._check_queues(dispatched, limit)
         index = IndexStart(log, self._index, checkpoint, self._index_lost)
         walked_from = log.segment_start(await index.found(dispatched, trusted=clean))
         self._dispatcher.refuses_gaps = True

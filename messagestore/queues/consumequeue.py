@@ -6,6 +6,7 @@ in front of; a queue never ends with one. All of it can be rebuilt from the comm
 
 from __future__ import annotations
 
+import asyncio
 from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import suppress
@@ -14,7 +15,7 @@ from struct import Struct
 
 from messagestore.bulk.presence import NUMPY
 from messagestore.log.commitlog import erase_pages
-from messagestore.walker import check_size_set, order_segments, segment_name
+from messagestore.walker import check_names, check_size_set, order_segments, segment_name
 from mqruntime.segments import SegmentDirectory, SegmentFile
 
 ENTRY = Struct(
@@ -26,6 +27,7 @@ ENTRY = Struct(
 FILLER_SIZE = 0x7FFFFFFF
 PRE_BLANK = (0, FILLER_SIZE, 0)  # fills a first file in front of the queue's first entry
 GAP_PLACES_MAX = 300_000  # filled at most; what skips more is listed at the queue's end, as upstream lists it
+PHY_MAX = 1 << 62
 PLACE_MAX = 1 << 58  # file names are byte offsets of 63 bits
 RESERVE_STEP_BYTES = 64 << 10
 STEP_PLACES = RESERVE_STEP_BYTES // ENTRY.size
@@ -98,8 +100,13 @@ class ConsumeQueue:
 
         A trusted queue was synced at a clean stop: its end is searched for. Otherwise entries up to `phy_limit` are on
         disk but what follows may be torn: the file is read entry by entry up to the first that is not below it."""
-        found = [(name, size) for name, size in self._directory.names() if size]
-        folder = f"consumequeue/{self.topic}/{self.queue_id}"
+        folder, listed = self._folder, self._directory.names()
+        for name, size in listed:
+            if (
+                not size
+            ):  # upstream creates a file before it gives it a size; it would be in the way of the next one
+                await self._directory.delete(name)
+        found = [(name, size) for name, size in listed if size]
         check_size_set(folder, found, self._file_size, "mappedFileSizeConsumeQueue")
         # a power cut may take a new file's name and leave that of the next one
         if found and found[0][0].isdigit() and not trusted:
@@ -119,6 +126,69 @@ class ConsumeQueue:
         self._synced = self.max_queue_offset
         self.min_queue_offset = self._first
         self.raise_min(log_min)
+
+    @property
+    def _folder(self) -> str:
+        return f"consumequeue/{self.topic}/{self.queue_id}"
+
+    def leave_unopened(self) -> None:
+        """Its files do not fit each other, and are to be deleted. BadSegments for one that is none of a queue."""
+        names = self._directory.names()
+        check_names(self._folder, names)
+        self._names = [name for name, _ in names]
+        self._files = [None] * len(names)
+
+    @property
+    def stored_bytes(self) -> int:
+        return (self.max_queue_offset - self._first) * ENTRY.size
+
+    def lost_beginning(self, begin: int, log_min: int) -> bool:
+        """Whether files are missing that a queue that began at `begin` had: what retention deletes leads below `log_min`, and
+        the last entry of that stays."""
+        if not self.max_queue_offset or self._first <= begin:
+            return False
+        return listed_start(self._stored_entry(self._first)) >= log_min
+
+    async def sound_end(self) -> int:
+        """The first place that holds no entry, or one that cannot follow those in front of it; others run meanwhile."""
+        place, last_end, may_begin = self._first, 0, True
+        while place < self.max_queue_offset:
+            left = self._per_file - (place - self._first) % self._per_file
+            stop = min(place + STEP_PLACES, place + left, self.max_queue_offset)
+            content, plain = self._stored_bytes(place, stop), 0
+            if NUMPY:
+                from messagestore.bulk.scan import plain_entries
+
+                plain, last_end = plain_entries(content, last_end, PHY_MAX)
+                may_begin &= not plain
+            for at, entry in enumerate(ENTRY.iter_unpack(content[plain * ENTRY.size :]), place + plain):
+                if (
+                    not self._below(entry, PHY_MAX, may_begin=may_begin)
+                    or 0 <= listed_start(entry) < last_end
+                ):
+                    return at
+                if entry != PRE_BLANK:
+                    may_begin = False
+                    if not is_filler(entry):
+                        last_end = listed_end(entry)
+            place = stop
+            await asyncio.sleep(0)
+        return self.max_queue_offset
+
+    async def cut_places(self, end: int) -> None:
+        """The queue ends with the last entry of a record below place `end`. As `truncate`."""
+        if self._first < end < self.max_queue_offset:
+            await self._cut(self._without_fillers(end), self.max_queue_offset)
+        elif end <= self._first:
+            await self._cut(self._first, self.max_queue_offset)
+
+    def end_at(self, phy: int) -> int:
+        """The queue offset behind the last record that ends at or below `phy`; without one, that of the queue's first."""
+        if self.phy_end <= phy:
+            return self.max_queue_offset
+        places = range(self.min_queue_offset, self.max_queue_offset)
+        count = bisect_left(places, True, key=lambda place: listed_end(self._entry(place)) > phy)
+        return self.min_queue_offset + count
 
     def _find_end(self, phy_limit: int, *, trusted: bool) -> int:
         for index in range(len(self._names) - 1, -1, -1):

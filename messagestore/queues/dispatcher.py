@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from messagestore import record
 from messagestore.bulk.presence import NUMPY
@@ -57,6 +57,7 @@ class Dispatcher:
         """Of records that this process appended, each with where it stands, in log order."""
         self._queues = queues
         self._index = index
+        self._delay_levels = message_delay_level
         self._tags = TagCodes(message_delay_level)
         self._new_queues = 0  # in this run
         self._grown: dict[tuple[bytes, int], int] = {}
@@ -66,6 +67,13 @@ class Dispatcher:
             from messagestore.bulk.entries import BulkEntries
 
             self.bulk = BulkEntries(queues, index, self._tags)
+
+    def alone(self, queues: QueueTable) -> Self:
+        """One of the same log that gives records one by one to `queues`, and none to an index."""
+        other = type(self)(queues, self._delay_levels)
+        other._plain = other.bulk = None
+        other.log_min = self.log_min
+        return other
 
     def run(self, buffer: Buffer, start: int, segment_end: int, limit: int, records_max: int) -> bool:
         """Dispatches records from `position` on: at most `records_max`, none that ends above `limit`.

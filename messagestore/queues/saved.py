@@ -5,7 +5,9 @@ lowered on disk before anything below it is cut."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -20,11 +22,21 @@ from messagestore.checkpoint import (
 from messagestore.index.table import IndexTable
 from messagestore.log.files import LogFiles
 from messagestore.queues.dispatcher import Dispatcher
+from messagestore.queues.endcheck import mark_of
+from messagestore.queues.ends import FILE as ENDS_FILE
+from messagestore.queues.ends import QueueEnds, decode_queue_ends, encode_queue_ends, encode_span
 from messagestore.queues.table import QueueTable
+from mqruntime.diskfull import DISK_FULL
 from mqruntime.log import fields
 from mqruntime.smallfiles import SmallFiles
 
 logger = logging.getLogger(__name__)
+
+BOUNDARIES_MAX = 16
+ENDS_STEP_BYTES = 8 << 20
+ENDS_STEP_FACTOR = 4
+"""So many bytes of log come for each byte of the file of remembered ends before that is written again."""
+SPANS_IN_A_SLICE = 1_000
 
 
 class SavedQueues:
@@ -50,6 +62,15 @@ class SavedQueues:
         self._stored = b""
         self.vouched_offset = 0  # the confirm offset that the file on disk has at least
         self._synced_end = 0  # entries of records that end at or below this are on disk
+        self._boundaries: deque[int] = deque(
+            maxlen=BOUNDARIES_MAX
+        )  # former values of that, of which records end at each
+        self._ends_lock = asyncio.Lock()
+        self._ends_at: int | None = (
+            None  # the position of the file of remembered ends; None without a file to rely on
+        )
+        self._ends_step = ENDS_STEP_BYTES
+        self._cuts = 0
 
     async def load(self) -> Checkpoint:
         """What the last run left; of a damaged file nothing. OSError."""
@@ -71,6 +92,16 @@ class SavedQueues:
         self.vouched_offset = self._checkpoint.confirm_phy_offset
         return self._checkpoint
 
+    async def load_ends(self) -> QueueEnds | None:
+        """What was remembered of the queues' ends, for a start whose checkpoint is of this implementation; of one that Java has
+        run since nothing is known. OSError."""
+        ends = decode_queue_ends(await self._files.read(ENDS_FILE))
+        if ends is None or self._checkpoint.java_wrote or not (self._checkpoint.ours or self._damaged):
+            await self._files.remove(ENDS_FILE)
+            return None
+        self._ends_at = ends.position
+        return ends
+
     async def index_lost(self) -> None:
         """The checkpoint says that the index is partial, durably on return, until `sync` brought all of it to disk. A damaged
         one stays: the next start vouches for nothing in it either. Values of upstream stay upstream's. OSError."""
@@ -90,6 +121,8 @@ class SavedQueues:
         else:
             self._checkpoint.index_msg_timestamp = INDEX_PARTIAL
         self._synced_end = min(position, self._dispatcher.position)  # a truncation may have come between
+        if not self._boundaries or self._boundaries[-1] != self._synced_end:
+            self._boundaries.append(self._synced_end)
         if position <= self._log.flushed_offset:
             self._checkpoint.physic_msg_timestamp = self._checkpoint.logics_msg_timestamp = timestamp
 
@@ -97,8 +130,15 @@ class SavedQueues:
         """No checkpoint on disk vouches for anything above `offset`, so that a crash finds nothing lost below it; the confirm
         offset is lowered already. OSError: nothing may be cut yet."""
         self._synced_end = min(self._synced_end, offset)
+        self._cuts += 1
+        while self._boundaries and self._boundaries[-1] > offset:
+            self._boundaries.pop()
         if self._checkpoint.confirm_phy_offset > offset:
             await self.save_checkpoint()
+        async with self._ends_lock:
+            if self._ends_at is not None and self._ends_at > offset:
+                await self._files.remove(ENDS_FILE)
+                self._ends_at = None
 
     async def truncate(self, offset: int) -> None:
         """Queues, index and dispatch end at `offset`; the cut was announced. OSError."""
@@ -129,3 +169,32 @@ class SavedQueues:
             raise
         self._stored, self.vouched_offset = encoded, checkpoint.confirm_phy_offset
         self._damaged = False
+
+    async def save_ends(self, *, at_once: bool = False) -> None:
+        """Remembers the ends of all queues as of a place that the checkpoint on disk vouches for, durably on return, where that
+        is due: where nothing is remembered, and after some MiB of log; `at_once` for whatever is new. Others run meanwhile, and
+        a cut that comes between ends it. On a full disk what was remembered stays. OSError."""
+        position = max((each for each in self._boundaries if each <= self.vouched_offset), default=0)
+        step = 1 if at_once else self._ends_step
+        if position <= self._log.min_offset or (
+            self._ends_at is not None and position - self._ends_at < step
+        ):
+            return
+        cuts, spans = self._cuts, []
+        mark = await mark_of(self._log, position)
+        for key, span in self._queues.spans_at(position):
+            spans.append(encode_span(key, span))
+            if len(spans) % SPANS_IN_A_SLICE == 0:
+                await asyncio.sleep(0)
+        async with self._ends_lock:
+            if self._cuts != cuts:
+                return
+            content = encode_queue_ends(position, mark, len(spans), spans)
+            self._ends_step = max(ENDS_STEP_BYTES, ENDS_STEP_FACTOR * len(content))
+            try:
+                await self._files.replace(ENDS_FILE, content)
+            except OSError as error:
+                if error.errno not in DISK_FULL:
+                    raise
+                return
+            self._ends_at = position

@@ -6,9 +6,11 @@ bytes, as records hold them."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Iterator
 
+from messagestore.errors import BadSegments
 from messagestore.queues.consumequeue import ConsumeQueue, file_size_for
+from messagestore.queues.ends import Key, QueueEnds, Span
 from messagestore.record import TOPIC_BYTES_MAX
 from mqruntime.segments import BadSegmentName, SegmentDirectory, check_component
 
@@ -17,8 +19,14 @@ FOLDER = "consumequeue"
 
 class QueueTable:
     def __init__(self, directory: SegmentDirectory, file_size: int) -> None:
-        self._directory = directory
-        self._file_size = file_size_for(file_size)
+        self.directory = directory
+        self.file_size = file_size_for(file_size)
+        self.broken: set[Key] = set()
+        """Queues whose files do not fit each other, and were not opened."""
+        self._kept_ends: dict[
+            Key, int
+        ] = {}  # of queues that list less, for their messages went with old segments
+        self._kept_until = 0  # a cut below this place of the log makes them unknown
         self._queues: dict[tuple[bytes, int], ConsumeQueue] = {}
         self._told_ends: dict[
             tuple[bytes, int], int
@@ -29,20 +37,66 @@ class QueueTable:
         self._unsynced: dict[tuple[bytes, int], None] | None = None  # None: any may be
 
     async def load(self, log_min: int, phy_limit: int, *, trusted: bool) -> None:
-        """Opens every queue on disk and drops entries of records that end above `phy_limit`."""
-        for topic in self._directory.subdirectories():
-            folder = self._directory.subdirectory(topic)
+        """Opens every queue on disk and drops entries of records that end above `phy_limit`. BadSegments where no queue's files
+        are as the settings say, or one has a name that is none; OSError."""
+        refused: BadSegments | None = None
+        for topic in self.directory.subdirectories():
+            folder = self.directory.subdirectory(topic)
             for name in folder.subdirectories():
                 if not name.isdigit():
                     continue
-                queue = ConsumeQueue(folder.subdirectory(name), self._file_size, topic, int(name))
-                await queue.load(log_min, phy_limit, trusted=trusted)
+                queue = ConsumeQueue(folder.subdirectory(name), self.file_size, topic, int(name))
                 self._queues[topic.encode(), int(name)] = queue
+                try:
+                    await queue.load(log_min, phy_limit, trusted=trusted)
+                except BadSegments as damage:
+                    refused = refused or damage
+                    queue.leave_unopened()
+                    self.broken.add((topic.encode(), int(name)))
+        if refused is not None and len(self.broken) == len(self._queues):
+            raise refused
 
     async def begin_anew(self) -> None:
         """Of a log that is another one than these queues are of: they go. OSError."""
         for key in list(self._queues):
             await self._queues.pop(key).delete()
+
+    async def discard(self, key: Key) -> None:
+        """The queue is to be built anew: its files go. OSError."""
+        await self._queues.pop(key).delete()
+
+    def drop_empty(self, keys: Iterable[Key]) -> None:
+        """Of these queues, those that have no file after all."""
+        for key in keys:
+            if key in self._queues and not self._queues[key].max_queue_offset:
+                self._queues.pop(key).close()
+
+    def keep_ends(self, ends: QueueEnds, *, but: Container[Key]) -> None:
+        """What queues, `but` these, gave out below `ends.position` that their files do not tell, until the log is cut below
+        that: their messages, and the files with them, may have been deleted."""
+        self._kept_until = ends.position
+        self._kept_ends = {
+            key: span.end
+            for key, span in ends.spans.items()
+            if key not in but and self.end_of(*key) < span.end
+        }
+
+    def spans_at(self, phy: int) -> Iterator[tuple[Key, Span]]:
+        """The queue offsets that each queue lists of records that end at or below `phy`, or that it once gave out."""
+        for key, queue in list(self._queues.items()):
+            if end := queue.end_at(phy):
+                yield key, Span(min(queue.min_queue_offset, end), end)
+        for key, end in self._gone_ends().items():
+            if key not in self._queues:
+                yield key, Span(end, end)
+
+    def can_have(self, topic: bytes, queue_id: int) -> bool:
+        """Whether a folder can have this queue's name."""
+        try:
+            check_component(topic.decode())
+        except (UnicodeDecodeError, BadSegmentName):
+            return False
+        return queue_id >= 0 and len(topic) <= TOPIC_BYTES_MAX
 
     @property
     def by_key(self) -> dict[tuple[bytes, int], ConsumeQueue]:
@@ -87,14 +141,11 @@ class QueueTable:
         """The queue, made (in memory) when it does not exist; None when no folder can have its name."""
         queue = self._queues.get((topic, queue_id))
         if queue is None:
-            try:
-                name = check_component(topic.decode())
-            except (UnicodeDecodeError, BadSegmentName):
+            if not self.can_have(topic, queue_id):
                 return None
-            if queue_id < 0 or len(topic) > TOPIC_BYTES_MAX:
-                return None
-            directory = self._directory.subdirectory(name).subdirectory(str(queue_id))
-            queue = self._queues[topic, queue_id] = ConsumeQueue(directory, self._file_size, name, queue_id)
+            name = topic.decode()
+            directory = self.directory.subdirectory(name).subdirectory(str(queue_id))
+            queue = self._queues[topic, queue_id] = ConsumeQueue(directory, self.file_size, name, queue_id)
         return queue
 
     def all(self) -> list[ConsumeQueue]:
@@ -108,11 +159,21 @@ class QueueTable:
 
     def told_end(self, topic: str, queue_id: int) -> int:
         """What `ends_at_least` said; 0 for nothing."""
-        return self._told_ends.get((topic.encode(), queue_id), 0)
+        return max(
+            self._told_ends.get((topic.encode(), queue_id), 0),
+            self._kept_ends.get((topic.encode(), queue_id), 0),
+        )
+
+    def _gone_ends(self) -> dict[Key, int]:
+        """Of queues that may have no message any more."""
+        ends = dict(self._told_ends)
+        for key, end in self._kept_ends.items():
+            ends[key] = max(ends.get(key, 0), end)
+        return ends
 
     def emptied(self) -> list[tuple[str, int, int]]:
         """(topic, queue id, next offset) of each queue that has given out offsets and holds no message any more."""
-        ends = dict(self._told_ends)
+        ends = self._gone_ends()
         for key, queue in self._queues.items():
             if queue.min_queue_offset == queue.max_queue_offset:
                 ends[key] = max(ends.get(key, 0), queue.max_queue_offset)
@@ -132,7 +193,7 @@ class QueueTable:
     def next_offsets(self) -> dict[tuple[bytes, int], int]:
         """The queue offset that each queue gives out next, as far as it is dispatched."""
         next_offsets = {key: queue.max_queue_offset for key, queue in self._queues.items()}
-        for key, end in self._told_ends.items():
+        for key, end in self._gone_ends().items():
             next_offsets[key] = max(next_offsets.get(key, 0), end)
         return next_offsets
 
@@ -155,6 +216,8 @@ class QueueTable:
 
     async def truncate(self, phy: int) -> None:
         """Drops the entries of records that end above `phy`."""
+        if phy < self._kept_until:
+            self._kept_ends.clear()
         async with self._disk:
             for key in sorted(self._queues):
                 queue = self._queues[key]

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from messagestore.queues.saved import BOUNDARIES_MAX
 from simulation.cluster import choosers, handlers, hostiletables
 from simulation.cluster.dealers import NAME, TOPICS
 from simulation.cluster.machines import Machines
@@ -80,6 +81,8 @@ class ClusterBounds:
             "QueueEnds._ends": queues,
             "QueueTable._queues": queues,
             "QueueTable._told_ends": queues,
+            "SavedQueues._boundaries": BOUNDARIES_MAX,
+            "QueueTable._kept_ends": queues,
             "Walked.next_offsets": queues,
             "Topics._table": names,
             "Totals.stored": names,

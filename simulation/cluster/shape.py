@@ -66,6 +66,9 @@ OLD_DISKS = 18, 16
 COPIED = 24, 11
 """Of so many this one has copies of brokers' stores that are started, too."""
 
+LOSES_QUEUES = 14, 4
+"""Of so many this one's dead brokers lose files of their consume queues."""
+
 LULLS = 23, frozenset({0, 15, 17, 18, 19, 20, 21, 22})
 """Of so many, those that leave these have a time without faults in the midst of their run."""
 
@@ -93,6 +96,7 @@ class Shape:
     has_forger: bool = False
     has_old_disks: bool = False
     has_copies: bool = False
+    loses_queues: bool = False
 
     @staticmethod
     def of(seed: int) -> Shape:
@@ -121,6 +125,7 @@ class Shape:
             has_forger=of(FORGED, seed),
             has_old_disks=of(OLD_DISKS, seed) and not is_unclean,
             has_copies=of(COPIED, seed) and not is_unclean,
+            loses_queues=of(LOSES_QUEUES, seed),
         )
 
     def settings(self) -> dict[str, object]:

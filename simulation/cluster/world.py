@@ -46,6 +46,7 @@ from simulation.cluster import (  # noqa: F401  their bugs join the others
     members,
     movebugs,
     olddiskbugs,
+    queuebugs,
     retentionbugs,
     sealbugs,
     stalebugs,
@@ -86,6 +87,7 @@ from simulation.cluster.orderedreaders import OrderedReaders
 from simulation.cluster.pacing import Pacing
 from simulation.cluster.resyncs import Resyncs
 from simulation.cluster.retention import Retention
+from simulation.cluster.rottenqueues import RottenQueueFiles
 from simulation.cluster.rottentimes import RottenStoreTime
 from simulation.cluster.seals import all_sealed
 from simulation.cluster.service import Service
@@ -296,6 +298,8 @@ class ClusterWorld:
             yield Forger(self.machines, self.world.node("forger", members.FORGER_HOST))
         if self.shape.has_bad_sectors:
             yield BadSectors(self.machines)
+        if self.shape.loses_queues:
+            yield RottenQueueFiles(self.machines)
         if self.shape.has_resyncs:
             self.resyncs = Resyncs(self.machines, self.world.node("resyncs", members.RESYNC_HOST))
             yield self.resyncs

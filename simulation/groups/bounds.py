@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from messagestore.queues.saved import BOUNDARIES_MAX
 from simulation.cluster.administration import VALUE_MAX
 from simulation.cluster.dealers import TOPICS
 from simulation.cluster.violation import Violation
@@ -97,6 +98,8 @@ class GroupBounds:
             "QueueEnds._ends": queues,
             "QueueTable._queues": queues,
             "QueueTable._told_ends": queues,
+            "SavedQueues._boundaries": BOUNDARIES_MAX,
+            "QueueTable._kept_ends": queues,
             "Topics._table": names,
             "Totals.stored": names,
             "Totals.sizes": names,

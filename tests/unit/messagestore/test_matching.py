@@ -159,11 +159,11 @@ async def test_an_entry_that_leads_to_no_record_is_an_error_of_its_reader(
 ) -> None:
     store = await filled(tmp_path)
     await store.stop()
-    path = tmp_path / "consumequeue" / "TopicTest" / "0" / f"{0:020}"
-    content = bytearray(path.read_bytes())
-    ENTRY.pack_into(content, 2 * ENTRY.size, *entry)
-    path.write_bytes(content)
     store = await opened(tmp_path)
+    path = tmp_path / "consumequeue" / "TopicTest" / "0" / f"{0:020}"
+    with path.open("r+b") as file:  # a start would find it, and build the queue anew
+        file.seek(2 * ENTRY.size)
+        file.write(ENTRY.pack(*entry))
     result = got(store, 1)
     if result.status is not GetStatus.FOUND:
         assert result.cold

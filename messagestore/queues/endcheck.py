@@ -1,0 +1,252 @@
+"""At a start: whether the consume queues list what the log holds, and what is missing built anew from the log.
+
+Invariant: after `run` each queue lists every record of the log that ends at or below the listed end, or the start is refused. A
+queue's end is what was remembered, and what the log holds behind that; its own files are believed where they agree. Memory is
+bounded by the number of queues, and others run between two slices of a walk."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+from zlib import crc32
+
+from messagestore import record
+from messagestore.errors import QueueUnmendable, StoreCorrupted
+from messagestore.log.files import LogFiles
+from messagestore.queues.consumequeue import ConsumeQueue, is_filler, listed_start, place_of
+from messagestore.queues.dispatcher import NEVER, Dispatcher
+from messagestore.queues.ends import MARK_BYTES, Key, QueueEnds, Span
+from messagestore.queues.table import QueueTable
+from mqruntime.log import fields
+
+logger = logging.getLogger(__name__)
+
+READ_BYTES = 4 << 20
+SLICE_RECORDS = 512
+PROGRESS_BYTES = 256 << 20
+SCANNED_BYTES_MAX = 32 << 20
+SCANNED_QUEUES_MAX = 2_000
+"""Entries of so many queues are looked through at each start; those of more are looked at when they are read."""
+HEAD_BYTES = 512
+
+
+async def mark_of(log: LogFiles, position: int) -> int:
+    """See QueueEnds. OSError."""
+    start = max(log.min_offset, log.segment_start(position - 1), position - MARK_BYTES)
+    return crc32(await log.read_file(start, position))
+
+
+class QueueCheck:
+    """`remembered` is None where nothing is known of the queues' ends; `dispatcher` says how records lie in the log."""
+
+    def __init__(
+        self, log: LogFiles, queues: QueueTable, dispatcher: Dispatcher, remembered: QueueEnds | None
+    ) -> None:
+        self._log = log
+        self._queues = queues
+        self._dispatcher = dispatcher
+        self._remembered = remembered
+        self._spans: dict[Key, Span] = {}
+
+    async def run(self, listed_end: int, loaded_limit: int, *, believes: bool) -> None:
+        """Every record that ends at or below `listed_end` is to be listed; the queues were loaded up to `loaded_limit`. Without
+        remembered ends all of the log is walked, unless the caller `believes` the queues' files, as those of upstream.
+        QueueUnmendable, OSError."""
+        known = self._remembered if await self._is_of_this_log() else None
+        spans: dict[Key, Span] = {}
+        walk_from = listed_end if believes else self._log.min_offset
+        if known is not None and known.position <= loaded_limit:
+            spans, walk_from = dict(known.spans), known.position
+        counted = Counted(self._queues, spans)
+        await self._walk(self._dispatcher.alone(counted), walk_from, listed_end, mends=False)
+        self._spans = counted.spans()
+        doubtful = dict.fromkeys(self._queues.broken)
+        doubtful |= dict.fromkeys(key for key, span in self._spans.items() if self._is_short(key, span))
+        doubtful |= dict.fromkeys(await self._unsound())
+        if doubtful:
+            await self._mend(list(doubtful), listed_end)
+        self._queues.broken.clear()
+        if known is not None:
+            await self._keep(known, listed_end)
+
+    async def _keep(self, known: QueueEnds, listed_end: int) -> None:
+        """Queues whose messages are all gone still give out no offset again; one whose messages are to be dispatched yet lists
+        them itself."""
+        later = Counted(self._queues, {})
+        if await self._walk(self._dispatcher.alone(later), listed_end, known.position, mends=False):
+            self._queues.keep_ends(known, but=later.spans().keys())
+
+    async def _is_of_this_log(self) -> bool:
+        ends, log = self._remembered, self._log
+        if ends is None or ends.position <= log.min_offset:
+            return False
+        try:
+            return await mark_of(log, ends.position) == ends.mark
+        except (OSError, IndexError):  # the log ends in front of it
+            return False
+
+    def _is_short(self, key: Key, span: Span) -> bool:
+        queue = self._queues.by_key.get(key)
+        if queue is None:
+            return span.begin < span.end and self._queues.can_have(*key)
+        if queue.max_queue_offset < span.end:
+            return True
+        return queue.lost_beginning(span.begin, self._log.min_offset)
+
+    async def _unsound(self) -> list[Key]:
+        """Queues whose files hold something else than entries that follow each other, as far as they are looked through."""
+        found, scanned = [], 0
+        for key, queue in list(self._queues.by_key.items())[:SCANNED_QUEUES_MAX]:
+            if scanned > SCANNED_BYTES_MAX:
+                break
+            scanned += queue.stored_bytes
+            if await queue.sound_end() < queue.max_queue_offset:
+                found.append(key)
+        return found
+
+    async def _mend(self, keys: list[Key], listed_end: int) -> None:
+        names = [f"{topic.decode('utf-8', 'replace')}/{queue_id}" for topic, queue_id in keys]
+        logger.warning(
+            "consume queues list less than the log holds, or something else: they are built anew from the log",
+            extra=fields(queues=len(keys), first=names[0], log_begins=self._log.min_offset, up_to=listed_end),
+        )
+        start = listed_end
+        for key in keys:
+            start = min(start, await self._kept(key))
+        chosen = Chosen(self._queues, keys)
+        try:
+            await self._walk(
+                self._dispatcher.alone(chosen), max(start, self._log.min_offset), listed_end, mends=True
+            )
+        except StoreCorrupted as damage:
+            raise QueueUnmendable(names[0], len(keys), str(damage)) from damage
+        self._queues.drop_empty(keys)
+        logger.warning("consume queues are built anew", extra=fields(queues=len(keys), first=names[0]))
+
+    async def _kept(self, key: Key) -> int:
+        """Cuts what cannot be relied on; up to where in the log the queue lists all."""
+        queue = self._queues.by_key.get(key)
+        if queue is None:
+            return 0
+        span = self._spans.get(key, Span(0, 0))
+        if key in self._queues.broken or queue.lost_beginning(span.begin, self._log.min_offset):
+            await self._queues.discard(key)
+            return 0
+        await queue.cut_places(await queue.sound_end())
+        if await self._is_its_own(key, queue):
+            return queue.phy_end
+        await self._queues.discard(key)
+        return 0
+
+    async def _is_its_own(self, key: Key, queue: ConsumeQueue) -> bool:
+        """Whether its last entry, if any is left, leads to that record of the log."""
+        if queue.min_queue_offset >= queue.max_queue_offset:
+            return True
+        place = queue.max_queue_offset - 1
+        entry = queue.entry(place)
+        phy, log = listed_start(entry), self._log
+        segment_end = log.segment_start(phy) + log.segment_size_bytes
+        if is_filler(entry) or phy < log.min_offset or phy + entry[1] > segment_end:
+            return False
+        try:
+            head = await log.read_file(phy, phy + min(entry[1], HEAD_BYTES))
+        except (OSError, IndexError):
+            return False
+        found = record.queue_head(head, 0, entry[1], phy)
+        return not isinstance(found, int) and (found[1], found[2]) == key
+
+    async def _walk(self, dispatcher: Dispatcher, start: int, end: int, *, mends: bool) -> bool:
+        """Gives `dispatcher` the records from `start` to `end`. What is damaged is passed over up to the next segment, unless
+        the walk `mends`; whether there was nothing of the kind. StoreCorrupted, OSError."""
+        log, wanted, told, whole = self._log, READ_BYTES, start, True
+        dispatcher.position = start
+        while dispatcher.position < end:
+            position = dispatcher.position
+            segment_end = log.segment_start(position) + log.segment_size_bytes
+            try:
+                content = await log.read_file(position, min(position + wanted, segment_end))
+            except IndexError:  # the log's files end in front of what was confirmed, and its recovery says so
+                return False
+            try:
+                more = dispatcher.run(content, position, segment_end, end, SLICE_RECORDS)
+                while more and log.segment_start(dispatcher.position) + log.segment_size_bytes == segment_end:
+                    await asyncio.sleep(0)
+                    more = dispatcher.run(content, position, segment_end, end, SLICE_RECORDS)
+            except StoreCorrupted:
+                if mends:
+                    raise
+                dispatcher.position, whole = segment_end, False
+            if dispatcher.position != position:
+                wanted = READ_BYTES
+            elif position + wanted < segment_end:
+                wanted *= 2  # a record that is longer
+            else:
+                dispatcher.position = segment_end
+            if mends and dispatcher.position - told >= PROGRESS_BYTES:
+                told = dispatcher.position
+                logger.info("consume queues are being built anew", extra=fields(at=told, up_to=end))
+            await asyncio.sleep(0)
+        return whole
+
+
+class Counting:
+    """Stands for a consume queue whose entries are counted, not made."""
+
+    max_queue_offset = NEVER
+    phy_end = 0
+
+    def __init__(self, span: Span | None) -> None:
+        self.begin, self.end = span or (-1, 0)
+
+    def append(self, queue_offset: int, phy: int, size: int, tags_code: int) -> bool:
+        place = place_of(queue_offset, self.end)
+        if place is not None:
+            self.end = place + 1
+            if self.begin < 0:
+                self.begin = place
+        return False
+
+
+class Counted(QueueTable):
+    """What each queue is to list: `spans`, and the records that come."""
+
+    def __init__(self, queues: QueueTable, spans: dict[Key, Span]) -> None:
+        super().__init__(queues.directory, queues.file_size)
+        self._known = spans
+        self._counting: dict[Key, Counting] = {}
+
+    def get(self, topic: bytes, queue_id: int) -> Any:
+        counting = self._counting.get((topic, queue_id))
+        if counting is None:
+            counting = Counting(self._known.get((topic, queue_id)))
+            self._counting[topic, queue_id] = counting
+        return counting
+
+    def spans(self) -> dict[Key, Span]:
+        return self._known | {key: Span(each.begin, each.end) for key, each in self._counting.items()}
+
+
+class Chosen(QueueTable):
+    """Some queues of a table get their entries, the others none."""
+
+    def __init__(self, queues: QueueTable, keys: list[Key]) -> None:
+        super().__init__(queues.directory, queues.file_size)
+        self._of = queues
+        self._keys = frozenset(keys)
+        self._other = Other()
+
+    def get(self, topic: bytes, queue_id: int) -> Any:
+        if (topic, queue_id) in self._keys:
+            return self._of.get(topic, queue_id)
+        return self._other
+
+
+class Other:
+    """Stands for a queue that has all its entries."""
+
+    max_queue_offset = NEVER
+    phy_end = 0
+
+    def append(self, queue_offset: int, phy: int, size: int, tags_code: int) -> bool:
+        return False

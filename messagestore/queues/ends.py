@@ -1,0 +1,86 @@
+"""The file that remembers where each consume queue begins and ends, so that a start need not believe the queue's own files.
+
+Invariant: what it says of a queue was listed, durably, when the file was written: every record that ends at or below `position`
+of the log that counts in a queue has its entry. It is of the very log whose bytes in front of `position` have `mark`. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from struct import Struct
+from typing import NamedTuple
+from zlib import crc32
+
+FILE = "consumeQueueEnds"
+MARK_BYTES = 64
+"""So many bytes of the log in front of the position are marked, fewer where its segment begins behind."""
+
+HEADER = Struct(
+    ">"  # offset field
+    "8s"  # 0 magic
+    "q"  #  8 position   of the log
+    "I"  # 16 mark       CRC-32 of the bytes in front of it
+    "I"  # 20 count      of queues
+)
+QUEUE = Struct(
+    ">"  # offset field
+    "H"  #  0 topic_size  its bytes follow these fields
+    "i"  #  2 queue_id
+    "q"  #  6 begin       queue offset of the first message that the queue had
+    "q"  # 14 end         and the one that it gives out next
+)
+CHECK = Struct(">I")
+"""CRC-32 of all in front of it."""
+MAGIC = b"mqqends1"
+
+Key = tuple[bytes, int]
+
+
+class Span(NamedTuple):
+    """Queue offsets [begin, end)."""
+
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True)
+class QueueEnds:
+    position: int
+    mark: int
+    spans: dict[Key, Span] = field(default_factory=dict)
+
+
+def encode_span(key: Key, span: Span) -> bytes:
+    topic, queue_id = key
+    return QUEUE.pack(len(topic), queue_id, *span) + topic
+
+
+def encode_queue_ends(position: int, mark: int, count: int, spans: Iterable[bytes]) -> bytearray:
+    """The file's content; `spans` as `encode_span` makes them, `count` in all."""
+    content = bytearray(HEADER.pack(MAGIC, position, mark, count))
+    for span in spans:
+        content += span
+    content += CHECK.pack(crc32(content))
+    return content
+
+
+def decode_queue_ends(data: bytes | None) -> QueueEnds | None:
+    """None without a file, and for one that is not whole."""
+    if data is None or len(data) < HEADER.size + CHECK.size:
+        return None
+    content = memoryview(data)[: -CHECK.size]
+    if crc32(content) != CHECK.unpack_from(data, len(content))[0]:
+        return None
+    magic, position, mark, count = HEADER.unpack_from(content)
+    spans = dict(_spans(data, len(content)))
+    if magic != MAGIC or position <= 0 or len(spans) != count:
+        return None
+    return QueueEnds(position, mark, spans)
+
+
+def _spans(data: bytes, end: int) -> Iterator[tuple[Key, Span]]:
+    at = HEADER.size
+    while at + QUEUE.size <= end:
+        size, queue_id, begin, queue_end = QUEUE.unpack_from(data, at)
+        at += QUEUE.size + size
+        yield (data[at - size : at], queue_id), Span(begin, queue_end)
