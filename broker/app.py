@@ -32,6 +32,7 @@ from broker.neighbours.recordrepair import RecordRepair
 from broker.ports import Ports
 from broker.requests import Requests
 from broker.retention.cleaner import Cleaner
+from broker.retention.javatimers import refuse_timers
 from broker.retention.leases import Leases
 from broker.role.contract import contract_sentence, runs_contract_a
 from broker.role.contractmark import KeptContractMark
@@ -270,6 +271,8 @@ class BrokerApp:
         self._failed = asyncio.get_running_loop().create_future()
         check(self.settings, self._runtime.segments)
         await self._aside.open()
+        if not self.settings.abandon_timers:
+            await refuse_timers(self._runtime)
         try:
             report = await self.store.start(saves=False)
         finally:

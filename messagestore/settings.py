@@ -21,6 +21,7 @@ class StoreSettings(Settings):
     """Sizes in bytes, intervals in milliseconds."""
 
     UPSTREAM: ClassVar[dict[str, str]] = {
+        "abandonTimers": OURS,
         "fileReservedSeconds": OURS,
         "hotCommitLogFiles": OURS,
         "maxHashSlotNum": "5000000",
@@ -117,6 +118,12 @@ class StoreSettings(Settings):
         ge=1,
         description="newest segments whose messages leave from their mapping; of older ones copies leave, and what the page "
         "cache has lost is read in a thread",
+    )
+
+    abandon_timers: bool = Field(
+        default=False,
+        alias="abandonTimers",
+        description="an operator's word: a store is opened though timer messages of a Java broker in it are never delivered",
     )
 
     # retention
