@@ -36,7 +36,6 @@ from messagestore.messages import (
 )
 from messagestore.queues.dispatcher import Dispatcher
 from messagestore.queues.dispatchloop import DispatchLoop
-from messagestore.queues.endcheck import QueueCheck
 from messagestore.queues.matching import MatchingReader
 from messagestore.queues.reading import QueueReader
 from messagestore.queues.saved import SavedQueues
@@ -188,12 +187,6 @@ class BrokerStore(ABC):
         self._saves = True
         await self._save_checkpoint()
         self._unsaved.set()
-
-    async def _check_queues(self, checkpoint: Checkpoint, listed_end: int, loaded_limit: int) -> None:
-        """See QueueCheck.run, after the queues were loaded. Upstream remembers no ends: what it left is believed. OSError,
-        QueueUnmendable."""
-        check = QueueCheck(self._log, self._queues, self._dispatcher, await self._saved.load_ends())
-        await check.run(listed_end, loaded_limit, believes=not checkpoint.ours)
 
     @abstractmethod
     async def _recovered(self, checkpoint: Checkpoint, *, clean: bool) -> RecoveryReport:

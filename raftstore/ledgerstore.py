@@ -161,7 +161,7 @@ class LedgerStore(BrokerStore):
         if queues.phy_end() <= log.min_offset:
             dispatched = log.min_offset
         self._dispatcher.log_min = log.min_offset
-        await self._check_queues(checkpoint, dispatched, vouched_for)
+        await self._saved.check_queues(dispatched, vouched_for)
         index = IndexStart(log, self._index, checkpoint, self._saved.index_lost)
         self._dispatcher.position = await index.found(dispatched, trusted=clean)
         # what is not decided may be replaced, and is no part of the log for who checks its bytes

@@ -132,5 +132,5 @@ async def _listed(segments: SegmentDirectory, queue_offset: int) -> bool:
                 phy, entry_size, _ = ENTRY.unpack(await file.read_cold(within, within + ENTRY.size))
             finally:
                 file.close()
-            return phy >= 0 and entry_size > 0
+            return bool(phy >= 0 and entry_size > 0)
     return False

@@ -22,7 +22,7 @@ from messagestore.checkpoint import (
 from messagestore.index.table import IndexTable
 from messagestore.log.files import LogFiles
 from messagestore.queues.dispatcher import Dispatcher
-from messagestore.queues.endcheck import mark_of
+from messagestore.queues.endcheck import QueueCheck, mark_of
 from messagestore.queues.ends import FILE as ENDS_FILE
 from messagestore.queues.ends import QueueEnds, decode_queue_ends, encode_queue_ends, encode_span
 from messagestore.queues.table import QueueTable
@@ -92,7 +92,7 @@ class SavedQueues:
         self.vouched_offset = self._checkpoint.confirm_phy_offset
         return self._checkpoint
 
-    async def load_ends(self) -> QueueEnds | None:
+    async def _load_ends(self) -> QueueEnds | None:
         """What was remembered of the queues' ends, for a start whose checkpoint is of this implementation; of one that Java has
         run since nothing is known. OSError."""
         ends = decode_queue_ends(await self._files.read(ENDS_FILE))
@@ -101,6 +101,12 @@ class SavedQueues:
             return None
         self._ends_at = ends.position
         return ends
+
+    async def check_queues(self, listed_end: int, loaded_limit: int) -> None:
+        """See QueueCheck.run, after the queues were loaded. Upstream remembers no ends: what it left is believed. OSError,
+        QueueUnmendable."""
+        check = QueueCheck(self._log, self._queues, self._dispatcher, await self._load_ends())
+        await check.run(listed_end, loaded_limit, believes=not self._checkpoint.ours)
 
     async def index_lost(self) -> None:
         """The checkpoint says that the index is partial, durably on return, until `sync` brought all of it to disk. A damaged
