@@ -55,7 +55,7 @@ class RowChanges:
         """By epoch and life: (revision, the place of its last row), both increasing."""
         self._unnamed: dict[Row, None] = {}
         self._beside: dict[Row, None] = {}
-        self._gone_at = GONE_MAX
+        self._gone: dict[Row, None] = {}
         self._complete_from = 0  # all rows that are gone stand behind this place
         self.now: Named | None = None
         """What the tables are but for rows that have no version."""
@@ -84,6 +84,10 @@ class RowChanges:
             self._places.pop(row, None)
             self._last += 1
             self._places[row] = self._last
+            if self._exists(row):
+                self._gone.pop(row, None)
+            else:
+                self._gone[row] = None
         self._unnamed.clear()
         self.now = now
         ends = self._ends.setdefault((now.version.epoch, now.life), [])
@@ -92,7 +96,7 @@ class RowChanges:
             del ends[1:-1:2]
         if len(self._ends) > EPOCHS_MAX:
             del self._ends[next(iter(self._ends))]
-        if len(self._places) > self._gone_at:
+        if len(self._gone) > GONE_MAX:
             self._forget_gone()
 
     def replace(self, rows: Iterable[Row], now: Named) -> None:
@@ -102,7 +106,7 @@ class RowChanges:
         self._last += len(self._places)
         self._ends.clear()
         self._unnamed.clear()
-        self._gone_at = len(self._places) + GONE_MAX
+        self._gone.clear()
         self._name(now)
 
     def apply(self, rows: Iterable[Row], now: Named) -> None:
@@ -145,10 +149,10 @@ class RowChanges:
 
     def _forget_gone(self) -> None:
         """Who has an earlier version than this gets all rows."""
-        kept = [row for row in self._places if self._exists(row)]
+        kept = [row for row in self._places if row not in self._gone]
+        self._gone.clear()
         self._complete_from = self._last
         self._places = {row: place for place, row in enumerate(kept, self._last + 1)}
         self._last += len(kept)
-        self._gone_at = len(self._places) + GONE_MAX
         assert self.now is not None
         self._ends = {(self.now.version.epoch, self.now.life): [(self.now.version.revision, self._last)]}

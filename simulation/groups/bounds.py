@@ -110,6 +110,7 @@ class GroupBounds:
             "Tables._unwritten": rows,
             "RowChanges._places": rows,
             "RowChanges._unnamed": rows,
+            "RowChanges._gone": rows,
             "RowChanges._beside": names,
             "Deletions._table": names,
             "RouteTable.topics": names,

@@ -96,6 +96,23 @@ def test_all_comes_in_slices_and_what_changes_meanwhile_comes_too(
     assert facts(late) == facts(master)
 
 
+def test_tables_that_grow_are_never_sent_as_a_whole(
+    monkeypatch: pytest.MonkeyPatch, pair: tuple[Broker, Broker]
+) -> None:
+    """What is gone is forgotten by number, and what is there is not."""
+    monkeypatch.setattr(rowchanges, "GONE_MAX", 3)
+    master, slave = pair
+    for number in range(20):
+        master.tables.topics.put(TopicConfig(f"topic-{number}", 8, 8))
+        slave.copy(master)
+        assert [topic.topic_name for topic in slave.bodies[-1].topics] == [f"topic-{number}"]
+    for number in range(20):
+        master.tables.topics.remove(f"topic-{number}")
+    master.tables.topics.put(TopicConfig("last", 8, 8))
+    slave.copy(master)
+    assert facts(slave) == facts(master)
+
+
 def test_a_slave_of_another_master_gets_what_changed_since(pair: tuple[Broker, Broker]) -> None:
     """Both were slaves of a master that died; one leads now."""
     master, next_master = pair
