@@ -257,12 +257,14 @@ class Refusal(NamedTuple):
 def why_not_this_process(
     replica: Replica, live: Liveness, key: BrokerKey, address: str, process: Process
 ) -> Refusal | None:
-    """Why `process`, which listens at `address`, does not count as the registered broker `key`; None when it does, and of a
-    broker that does not say its start number. Each start of a disk draws a number above all before it: one that comes with
-    a number that was heard before is of an earlier image of the disk, or of a copy. Of two that live the registered one
-    counts."""
+    """Why `process`, which listens at `address`, does not count as the registered broker `key`; None when it does. One that
+    does not say its start number, as upstream's do not, is not the broker that said one and lives. Each start of a disk draws
+    a number above all before it: one that comes with a number that was heard before is of an earlier image of the disk, or of a
+    copy. Of two that live the registered one counts."""
     number, incarnation = process
-    if not number or incarnation == replica.incarnation:
+    if not number:
+        return _why_not_anonymous(replica, live, key)
+    if incarnation == replica.incarnation:
         return None
     known = max(replica.start_number, live.start_number(key))
     is_older = number <= known
@@ -283,6 +285,16 @@ def why_not_this_process(
             known,
         )
     return None
+
+
+def _why_not_anonymous(replica: Replica, live: Liveness, key: BrokerKey) -> Refusal | None:
+    if not (replica.start_number and replica.incarnation and live.is_alive(key)):
+        return None
+    return Refusal(
+        ResponseCode.CONTROLLER_BROKER_ID_INVALID,
+        f"broker {key[2]} of {key[1]} lives at {replica.address} and says its start number, which this request does not: "
+        "stop that broker before another version takes its store over",
+    )
 
 
 def is_another_process(replica: Replica, address: str | None, incarnation: int) -> bool:

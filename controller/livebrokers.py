@@ -298,9 +298,10 @@ class LiveBrokers:
         return (replicas.cluster_name, broker_name, broker_id)
 
     def _is_registered(self, key: BrokerKey, header: BrokerHeartbeatHeader) -> bool:
-        """Whether the process that sent this heartbeat is the one that registered; it counts as that one where nobody knows."""
+        """Whether the process that sent this heartbeat is the one that registered; it counts as that one where that did not say
+        which it is, as upstream's do not."""
         replica = self._state.replicas[key[1]].by_id[key[2]]
-        says = header.start_number and replica.incarnation
+        says = replica.start_number and replica.incarnation
         return (self._is_known(key, header) or not says) and replica.address == header.broker_addr
 
     def _is_known(self, key: BrokerKey, header: BrokerHeartbeatHeader) -> bool:

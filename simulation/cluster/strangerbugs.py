@@ -7,6 +7,10 @@ from broker.role.actions import Action, AskAll, Grant
 from broker.role.controllerhosts import ControllerHosts
 from broker.role.handover import HandOverRequests
 from broker.role.membership import HINT_EVERY_MS, Membership
+from controller import commands
+from controller.commands import Refusal
+from controller.heartbeats import BrokerKey, Liveness
+from controller.state import Replica
 from dledger.memberguard import MemberGuard, TheirList
 from dledger.messages import Message
 from ha.slave.link import SlaveLink
@@ -52,6 +56,12 @@ async def whatever_it_says(self: HandOverRequests, peer: Peer, broker_id: int | 
 def for_any_broker(self: NamesrvApp, peer: Peer, cluster: str, broker_addr: str) -> bool:
     """Upstream: whoever names a broker takes it out of the routes, or keeps it in them."""
     return True
+
+
+@bug("anonymous-processes-count", commands, "_why_not_anonymous")
+def as_ever(replica: Replica, live: Liveness, key: BrokerKey) -> Refusal | None:
+    """Upstream: whoever names an id registers as its broker, and moves its address; a master is deposed by it."""
+    return None
 
 
 @bug("any-masters-epoch", SlaveLink, "_check_named")

@@ -66,6 +66,8 @@ FOUND_BY_UNIT = {
     "::test_a_topic_made_again_shows_nothing_of_its_former_life_whoever_leads",
     "members-unchecked": "broker/test_send.py::test_a_batch_whose_members_ask_for_more_is_refused",
     "anybody-hands-over": "broker/test_forged_roles.py::test_a_master_holds_nothing_back_for_a_stranger",
+    "anonymous-processes-count": "broker/test_forged_roles.py"
+    "::test_nobody_registers_or_speaks_for_a_living_broker_by_its_id_and_address_alone",
     "any-masters-epoch": "ha/test_slavelink.py::test_no_epoch_is_taken_that_controllers_have_not_named",
     "anybody-unregisters": "broker/test_forged_roles.py"
     "::test_a_stranger_takes_no_broker_out_of_the_routes_and_keeps_none_in_them",

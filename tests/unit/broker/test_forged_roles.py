@@ -14,6 +14,7 @@ from controller.server import ControllerApp
 from mqclient.producer import SendStatus
 from namesrv.server import NamesrvApp
 from remoting.bodies.dataversion import DataVersion
+from remoting.bodies.replicas import BrokerReplicasInfo, ReplicasInfo
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
@@ -22,7 +23,7 @@ from remoting.headers.group import AwaitMasterHeader, HandOverHeader
 from simulation.hostile.roles import hand_overs, notification, notifications
 from simulation.kernel.node import Node, SimulatedClock
 from simulation.kernel.world import World
-from tests.unit.broker.brokerset import NAMESRV, Cluster
+from tests.unit.broker.brokerset import CONTROLLERS, NAMESRV, Cluster
 from tests.unit.broker.groupset import GroupSet
 from tests.unit.broker.pairset import Pair
 
@@ -244,6 +245,49 @@ def test_a_former_master_passes_for_itself(
         cluster.run(cluster.designate(min(set(ids_of(cluster)) - {own_id})))
     world.run_until(lambda: cluster.app(former).requests.forwarding.reached, 5_000)
     assert noted == [former.host]
+
+
+def test_nobody_registers_or_speaks_for_a_living_broker_by_its_id_and_address_alone(world: World) -> None:
+    """1003 and 904 as Java's brokers send them, which say neither check code nor start number."""
+    cluster = Cluster(world, 3)
+    cluster.start_up()
+    leads, ids = cluster.master, ids_of(cluster)
+    master = cluster.app(leads)
+    own_id, epoch = master.membership.broker_id or 0, master.membership.master_epoch
+    named = {"clusterName": "DefaultCluster", "brokerName": "broker-a", "brokerId": str(own_id)}
+    taken = RemotingCommand.request(
+        RequestCode.CONTROLLER_REGISTER_BROKER, {**named, "brokerAddress": "6.6.6.6:10911"}
+    )
+    beats = [
+        RemotingCommand.request(
+            RequestCode.BROKER_HEARTBEAT,
+            {
+                **named,
+                "brokerId": str(broker_id),
+                "brokerAddr": address,
+                "incarnation": str(2**60),
+                "maxOffset": str(2**60),
+            },
+        )
+        for broker_id, address in ids.items()
+    ]
+    for host in CONTROLLERS:
+        [refused, *_] = say(world, f"{host}:9878", taken, *beats)
+        assert refused.code in (ResponseCode.CONTROLLER_BROKER_ID_INVALID, ResponseCode.CONTROLLER_NOT_LEADER)
+    world.run_for_ms(15_000)
+    assert cluster.master is leads and master.membership.master_epoch == epoch
+    [data] = cluster.run(set_of(cluster))
+    assert {each.broker_id: each.broker_address for each in data.in_sync_replicas} == ids
+    [result] = cluster.run(once(cluster, b"taken"))
+    assert result is SendStatus.SEND_OK
+
+
+async def set_of(cluster: Cluster) -> list[ReplicasInfo]:
+    """As the leading controller has it."""
+    reply = await cluster.ask(f"{CONTROLLERS[0]}:9878", RequestCode.CONTROLLER_GET_METADATA_INFO)
+    leader = reply.ext["controllerLeaderAddress"]
+    asked = await cluster.ask(leader, RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, body=b'["broker-a"]')
+    return list(BrokerReplicasInfo.decode(asked.body).replicas_info_table.values())
 
 
 def test_a_stranger_takes_no_broker_out_of_the_routes_and_keeps_none_in_them(world: World) -> None:

@@ -99,9 +99,11 @@ def test_an_event_of_an_older_controller_takes_no_number_back() -> None:
     assert (replica.address, replica.start_number, replica.incarnation) == ("h9:1", 8, 0)
 
 
-def test_a_broker_that_says_no_number_is_registered_as_ever() -> None:
+def test_a_broker_that_says_no_number_is_registered_as_ever_once_the_one_that_said_one_is_gone() -> None:
     state = started()
-    assert register(state, live(lives=True), 0, 300, "h9:1").code == 0
+    assert register(state, live(lives=True), 0, 300, "h9:1").code == COPY
+    assert state.replicas["a"].by_id[2].address == "h2:1"
+    assert register(state, live(lives=False), 0, 300, "h9:1").code == 0
     replica = state.replicas["a"].by_id[2]
     assert (replica.address, replica.start_number, replica.incarnation) == ("h9:1", 8, 0)
     assert register(state, live(lives=False), 8, 400).code == SET_BACK, "what was heard stays heard"
@@ -116,6 +118,20 @@ def test_a_refused_process_ends_nobodys_life() -> None:
     assert refusal is not None and refusal.code == COPY
     request.start_number = 10
     assert brokers.why_not_this_process(request) is None
+
+
+def test_a_heartbeat_without_a_number_speaks_for_no_broker_that_says_its_own() -> None:
+    brokers = of_two()
+    brokers._state.apply(UpdateBrokerAddress("c", "a", 1, "h1:1", 8, 100))
+    brokers.heard(BrokerHeartbeatHeader("c", "h1:1", "a", 1, max_offset=1 << 60, incarnation=1 << 60), 6)
+    assert not lives(brokers), "a stranger's"
+    brokers.heard(BrokerHeartbeatHeader("c", "h1:1", "a", 1, incarnation=100, start_number=8), 5)
+    brokers.connection_closed(6)
+    assert lives(brokers)
+    brokers._state.apply(UpdateBrokerAddress("c", "a", 1, "h1:1", 8, 0))
+    brokers.heard(BrokerHeartbeatHeader("c", "h1:1", "a", 1), 7)
+    brokers.connection_closed(5)
+    assert lives(brokers), "another version has registered with its store"
 
 
 def lives(brokers: LiveBrokers) -> bool:
@@ -133,7 +149,10 @@ def test_only_the_registered_process_is_heard() -> None:
     assert brokers.liveness().start_number(("c", "a", 1)) == 9
     brokers.connection_closed(6)
     brokers.heard(BrokerHeartbeatHeader("c", "h1:1", "a", 1, incarnation=300), 7)
-    assert lives(brokers), "an older version does not say its number"
+    assert not lives(brokers)
+    brokers._state.apply(UpdateBrokerAddress("c", "a", 1, "h1:1", 9, 0))
+    brokers.heard(BrokerHeartbeatHeader("c", "h1:1", "a", 1, incarnation=300), 7)
+    assert lives(brokers), "an older version has registered, and does not say its number"
 
 
 # Who may be elected
