@@ -102,7 +102,7 @@ class WrittenOnce(Body):
         try:
             return self._written
         except AttributeError:
-            written = orjson.dumps(self.members())
+            written = bytes(memoryview(orjson.dumps(self.members())))  # orjson's keeps the room it began with
             object.__setattr__(self, "_written", written)
             return written
 
