@@ -209,7 +209,6 @@ def cells(count: int, times: int) -> list[Cell]:
     ]  # fmt: skip
 
 
-UNRECORDED = "test_a_java_master_that_was_elected_without_a_message_in_between_is_followed"
 PAIRS = (
     "our_slave_follows_a_java_master_through_kills_of_either",
     "a_java_slave_follows_our_master_through_kills_of_either",
