@@ -16,7 +16,7 @@ from sparkreplay.durable import replace_durably
 HERE = Path(__file__).parents[2]
 """Where our packages lie side by side."""
 READER = "sparkreplay"
-OURS = ("sparkreplay", "epochfile", "messagestore")
+OURS = ("sparkreplay", "epochfile", "messagestore", "mqruntime")
 DRIVER_ONLY = ("sparkreplay.__main__", "sparkreplay.commands", "sparkreplay.resend")
 """Commands, and what talks to a live cluster: these need the whole installation."""
 ALSO = ("messagestore.walker",)

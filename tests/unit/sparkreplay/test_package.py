@@ -72,7 +72,7 @@ def test_the_archive_holds_the_reader_and_no_command_or_server() -> None:
         "sparkreplay/read/reader.py", "sparkreplay/datasource.py", "sparkreplay/export/job.py", "epochfile/format.py",
         "messagestore/record.py", "messagestore/walker.py",
     } <= names  # fmt: skip
-    assert {name.split("/")[0] for name in names} == {"sparkreplay", "epochfile", "messagestore"}
+    assert {name.split("/")[0] for name in names} == {"sparkreplay", "epochfile", "messagestore", "mqruntime"}
     assert not [name for name in names if "/commands/" in name or "/resend/" in name or "__main__" in name]
     for name in ("store", "commitlog", "consumequeue", "dispatch", "settings"):
         assert f"messagestore/{name}.py" not in names
