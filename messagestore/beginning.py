@@ -1,7 +1,8 @@
-"""The file that says where a log begins that was fetched from a master whose own begins above 0.
+"""The file that says where a log begins that does not begin at 0: retention moved its beginning up, or the master that it was
+fetched from has no more.
 
-Invariant: the file says so before the log's first byte is there, also where that is 0 again; without it, and where it cannot be
-read, a log begins at 0, as its own master's does. So what begins above lost its beginning."""
+Invariant: the file says so before the log's first byte is there, also where that is 0 again, and before the first segment is
+deleted; without it, and where it cannot be read, a log begins at 0. So what begins above that has lost its beginning."""
 
 from __future__ import annotations
 
@@ -26,5 +27,13 @@ class KeptBeginning:
     async def note(self, begins: int, ends: int) -> None:
         """If the log is empty its first byte comes to `begins`, durably on return. OSError."""
         if begins == ends and begins != self._offset:
-            await self._files.replace(BEGINNING_FILE, b"%d\n" % begins)
-            self._offset = begins
+            await self._save(begins)
+
+    async def moves_up(self, begins: int) -> None:
+        """Retention is about to delete what is below `begins`, durably noted on return. OSError."""
+        if begins > self._offset:
+            await self._save(begins)
+
+    async def _save(self, begins: int) -> None:
+        await self._files.replace(BEGINNING_FILE, b"%d\n" % begins)
+        self._offset = begins

@@ -147,8 +147,11 @@ class BrokerStore(ABC):
         )
         self.trimming = Trimming(
             log, self._queues, self._index, self._dispatcher, self.soundness, self._saved, self._tasks,
-            cutting=lambda: self._cuts > 0,
+            cutting=lambda: self._cuts > 0, moves_up=self._log_moves_up,
         )  # fmt: skip
+
+    async def _log_moves_up(self, offset: int) -> None:  # noqa: B027 - a ledger says so itself
+        """Its segments below `offset` are about to be deleted. OSError."""
 
     # Life
 

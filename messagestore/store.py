@@ -54,6 +54,9 @@ class MessageStore(BrokerStore):
         )  # fmt: skip
         return await recovery.run(clean=clean)
 
+    async def _log_moves_up(self, offset: int) -> None:
+        await self._beginning.moves_up(offset)
+
     def _begin_tasks(self) -> None:
         self._tasks.start(self._flush_loop(), name="store-flush")
         super()._begin_tasks()

@@ -6,7 +6,7 @@ more. What a crash leaves of those is passed over, and goes in the next round. R
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from messagestore.index.table import IndexTable
@@ -28,7 +28,8 @@ class Trimmed(NamedTuple):
 
 
 class Trimming:
-    """`tasks` wait for the last readers of what is gone. `cutting()`: the log's end is being cut, and its beginning stays."""
+    """`tasks` wait for the last readers of what is gone. `cutting()`: the log's end is being cut, and its beginning stays.
+    `moves_up(offset)` notes durably where the log is about to begin."""
 
     def __init__(
         self,
@@ -40,6 +41,7 @@ class Trimming:
         saved: SavedQueues,
         tasks: Tasks,
         cutting: Callable[[], bool],
+        moves_up: Callable[[int], Awaitable[None]],
     ) -> None:
         self._log = log
         self._queues = queues
@@ -49,6 +51,7 @@ class Trimming:
         self._saved = saved
         self._tasks = tasks
         self._cutting = cutting
+        self._moves_up = moves_up
         self.deleted_segments = 0
         """Since the start."""
         self._followed: int | None = None  # where the log began when queues and index last followed
@@ -62,6 +65,7 @@ class Trimming:
         else follows. OSError: what is left goes in the next round."""
         if offset > self._log.min_offset:
             await self._queues.raise_min(offset)
+            await self._moves_up(offset)
             within = self._log.min_offset < offset < self._log.max_offset  # cut, or replaced, perhaps
             if within and not self._cutting() and offset <= self.vouched_offset() and allowed():
                 self._log.begin_at(offset)

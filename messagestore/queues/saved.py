@@ -74,13 +74,17 @@ class SavedQueues:
 
     async def load(self) -> Checkpoint:
         """What the last run left; of a damaged file nothing. OSError."""
+        data = await self._files.read(FILE)
         try:
-            self._checkpoint = decode_checkpoint(await self._files.read(FILE))
+            self._checkpoint = decode_checkpoint(data)
         except CheckpointDamaged as damage:
             self._checkpoint, self._damaged = replace(NOTHING_VOUCHED), True
             logger.warning(
                 "checkpoint damaged, the whole log is read and confirmed again", extra=fields(why=damage)
             )
+        if data is not None and not self._checkpoint.ours and self._checkpoint == Checkpoint():
+            # an erased file, or one that Java has only made: not of a store that never saved
+            self._checkpoint = replace(NOTHING_VOUCHED)
         if self._checkpoint.java_wrote:
             logger.info(
                 "checkpoint written by a Java broker since, its values are used",

@@ -135,6 +135,38 @@ def test_a_log_that_begins_later_opens_again(tmp_path: Path, clean: bool) -> Non
     asyncio.run(second_life(asyncio.run(first_life())))
 
 
+@pytest.mark.parametrize("checkpoint", ["gone", "empty", "erased"])
+def test_a_killed_store_without_its_checkpoint_keeps_what_retention_left(
+    tmp_path: Path, checkpoint: str
+) -> None:
+    """Such a log was taken for a new one that lost its first file in a power cut, and deleted."""
+
+    async def killed() -> tuple[int, dict[Any, Any]]:
+        store = await filled(tmp_path)
+        await store.begin_at(3 * SEGMENT, always)
+        end, entries = store.max_offset(), queue_entries(store)
+        await store._tasks.stop()
+        await store._close()
+        return end, entries
+
+    async def started(end: int, entries: dict[Any, Any]) -> None:
+        store = open_store(tmp_path, small_settings(max_index_num=16, max_hash_slot_num=5))
+        await store.start()
+        assert (store.min_offset(), store.max_offset()) == (3 * SEGMENT, end)
+        await store.become_master()
+        dispatch_all(store)
+        assert queue_entries(store) == entries
+        await store.stop()
+
+    end, entries = asyncio.run(killed())
+    path = tmp_path / "checkpoint"
+    if checkpoint == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(b"" if checkpoint == "empty" else bytes(4096))
+    asyncio.run(started(end, entries))
+
+
 @in_loop
 async def test_nothing_goes_that_a_crash_could_take_back(tmp_path: Path) -> None:
     store = await filled(tmp_path)
