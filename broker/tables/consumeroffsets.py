@@ -114,8 +114,9 @@ class ConsumerOffsets:
         self, group: str, topic: str, queue_id: int, offset: int, *, is_passed_on: bool = False
     ) -> int | None:
         """Where `group`, which pulls at `offset`, is to go on instead; None where it may go on. A pull that a former master
-        passes on proves nothing: its client may have asked elsewhere since."""
-        if is_passed_on:
+        passes on may be older than a move that was made here, and does not count as heard; a move of before this broker led
+        is older than that, and clients with default settings come only this way for 30 s."""
+        if is_passed_on and self.said_here.covers(group, topic, queue_id):
             return self.resets.instead(group, topic, queue_id, offset)
         return self.resets.pulled(group, topic, queue_id, offset)
 

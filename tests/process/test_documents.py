@@ -170,6 +170,7 @@ COMMANDS: dict[str, Run | Elsewhere] = {
     "python -m scripts.bench.sparkread --runs 5": Run("--runs", "--help"),
     "python -m scripts.bench.growth": Run("--runs", "--help"),
     "python -m scripts.bench.growth --topics 0 --topics 2000": Run("--topics", "--help"),
+    "python -m scripts.bench.floods --runs 1": Run("--runs", "--help"),
     "python -m scripts.bench.resend": Run("--runs", "--help"),
     "python -m scripts.bench.promotion --runs 3": Run("--runs", "--help"),
     "python -m scripts.bench.controllers": Run("--quick", "--help"),
@@ -213,6 +214,9 @@ COMMANDS: dict[str, Run | Elsewhere] = {
     "mqreplay scan /data/broker-a": Run("committed  up to", instead=(STORE,)),
     "mqreplay export /data/broker-a --to /lake/orders": Run("export is done", instead=(STORE, LAKE)),
     "mqreplay export /data/broker-a --to /lake/orders --append": Run("export", instead=(STORE, LAKE)),
+    "mqreplay scan /data/broker-a --engine spark --master spark://host:7077 --conf spark.executor.memory=512m": (
+        Elsewhere("tests/spark/test_commands.py, on a cluster of its own")
+    ),
     "mqreplay verify /data/broker-a": Run("nothing is wrong", instead=(STORE,)),
     "mqreplay verify /data/broker-a /data/broker-b": Run(
         "compared", "--compare-only", instead=(STORE, ("/data/broker-b", "run/demo/broker-1"))
@@ -237,6 +241,7 @@ COMMANDS: dict[str, Run | Elsewhere] = {
     "mqadmin deleteExpiredCommitLog -n NAMESRV -c DefaultCluster": Run("success"),
     "mqadmin cleanExpiredCQ -n NAMESRV -c DefaultCluster": Run("success"),
     "mqadmin resyncBroker -b REPLICA -d": Elsewhere("test_admin_on_a_cluster.py"),
+    "mqadmin resyncBroker": Run("usage: mqadmin resyncBroker", "--help"),
     "mqadmin resyncBroker -b REPLICA": Elsewhere("test_admin_on_a_cluster.py"),
     "mqadmin brokerStatus -b BROKER": Run("openTransactions"),
     "mqadmin consumeMessage -n NAMESRV -t RMQ_SYS_TRANS_HALF_TOPIC": Run("RMQ_SYS_TRANS_HALF_TOPIC"),
