@@ -8,14 +8,13 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from functools import cached_property
+from copy import copy
 from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from sparkreplay.datasource import RocketMQDataSource, RocketMQReader
-from sparkreplay.read.options import ReadOptions, read_options
 from sparkreplay.records.walk import Stretch
 
 OWN = ("fault", "folder")
@@ -51,12 +50,15 @@ class FaultySource(RocketMQDataSource):
     def name(cls) -> str:
         return "faulty"
 
-    @cached_property
-    def read_options(self) -> ReadOptions:
-        return read_options({name: value for name, value in self.options.items() if name not in OWN})
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        self.own = {name: options[name] for name in OWN}
+        self.options = copy(options)
+        for name in OWN:
+            del self.options[name]
 
     def reader(self, schema: StructType) -> FaultyReader:
         reader = super().reader(schema)
         assert isinstance(reader, FaultyReader)
-        reader.fault, reader.folder = self.options["fault"], self.options["folder"]
+        reader.fault, reader.folder = self.own["fault"], self.own["folder"]
         return reader
