@@ -113,8 +113,6 @@ class FrameReader:
         """Takes `count` bytes written to `buffer()`; `read` finds the frames in them."""
         self._end += count
         self.has_more = True
-        if self._end == len(self._view) < BUFFER_BYTES_KEPT:
-            self._grow()  # more is waiting than we can take in one go
 
     def read(self, frames_max: int, bytes_max: int = ALL_BYTES) -> list[RemotingCommand]:
         """The commands of the next whole frames, of `frames_max` at most, and no more once those have `bytes_max`; bodies as
@@ -135,6 +133,8 @@ class FrameReader:
             at, frame_end = end, None
         self._begin = at
         self.has_more = frame_end is not None
+        if not self.has_more and end == len(view) < BUFFER_BYTES_KEPT:
+            self._grow()  # more is waiting than we can take in one go
         return commands
 
     def filled_with_sends(self, count: int, read_sends: ReadSends) -> Sends | None:
