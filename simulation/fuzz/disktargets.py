@@ -9,7 +9,8 @@ from typing import Any
 
 import orjson
 
-from broker.role import identity, storeaside
+from broker.retention import javatimers
+from broker.role import identity, startnumber, storeaside
 from broker.role.storeaside import StoreAsideUnreadable
 from broker.tables import journal
 from broker.tables.consumerfilters import ConsumerFilters
@@ -35,6 +36,7 @@ from messagestore import contractmark, leases
 from messagestore.checkpoint import Checkpoint, CheckpointDamaged, decode_checkpoint
 from messagestore.contractmark import ContractMark, ContractMarkDamaged
 from messagestore.properties import parse_properties
+from messagestore.queues import ends
 from messagestore.record import RecordError, decode
 from mqruntime.properties import PropertiesError, dump, parse
 from mqruntime.slices import at_once
@@ -67,6 +69,23 @@ def record(data: bytes) -> None:
 def checkpoint(data: bytes) -> None:
     found = decode_checkpoint(data)
     assert decode_checkpoint(found.encode()).confirm_phy_offset == found.confirm_phy_offset
+
+
+def consume_queue_ends(data: bytes) -> None:
+    found = ends.decode_queue_ends(data)
+    if found is not None:
+        spans = [ends.encode_span(*each) for each in found.spans.items()]
+        written = ends.encode_queue_ends(found.position, found.mark, len(spans), spans)
+        assert ends.decode_queue_ends(bytes(written)) == found
+
+
+def start_number(data: bytes) -> None:
+    number, _ = startnumber.decode(data)
+    assert 0 <= number <= startnumber.NUMBER_MAX
+
+
+def timer_check(data: bytes) -> None:
+    assert javatimers.decode_check(data).queue_offset >= 0
 
 
 def lease(data: bytes) -> None:
@@ -297,6 +316,13 @@ DISK = [
     Target(
         "checkpoint", checkpoint, [Checkpoint(1, 2, 3, 4, 5).encode(), b"\0" * 4_096], (CheckpointDamaged,)
     ),
+    Target(
+        "ends of consume queues",
+        consume_queue_ends,
+        [bytes(ends.encode_queue_ends(640, 7, 1, [ends.encode_span((b"orders", 3), ends.Span(2, 9))]))],
+    ),
+    Target("start number", start_number, [b"00000000000000000007-\n", b"00000000000000000007+\n"]),
+    Target("timers' checkpoint", timer_check, [javatimers.CHECK.pack(5, 6, 7, 8)]),
     Target("lease", lease, [leases.Lease("spark 1", 640, 5).encode()], (leases.LeaseDamaged,)),
     Target("contract mark", contract_mark, [ContractMark(2, 640, 900).encode()], (ContractMarkDamaged,)),
     Target("epoch file", epoch_file, [epochs.encode(HISTORY), b"1\n0\n1-0\n"], (epochs.EpochFileDamaged,)),
