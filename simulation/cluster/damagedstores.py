@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from ha.errors import EpochFileForeign
 from messagestore.checkpoint import FILE, CheckpointDamaged, decode_checkpoint
-from messagestore.errors import LogMissing, StoreCorrupted
+from messagestore.errors import LogMissing, QueueUnmendable, StoreCorrupted
 from messagestore.log.commitlog import FOLDER
 from messagestore.record import FIXED_PARTS, decode
 from simulation.cluster.looks import broker_on
@@ -79,11 +79,11 @@ class DamagedStores:
     def cured(self, node: Node) -> bool:
         """Whether this broker refused its store for the damage that was done, and has got an empty disk for it."""
         rot = self.rotten.get(node.name)
-        if rot is not None and isinstance(node.failure, StoreCorrupted | EpochFileForeign):
+        if rot is not None and isinstance(node.failure, StoreCorrupted | QueueUnmendable | EpochFileForeign):
             rot.flip(node)  # restored from a copy
             self.done["refused a rotten log"] += 1
             return True
-        refusals = StoreCorrupted | LogMissing | EpochFileForeign
+        refusals = StoreCorrupted | QueueUnmendable | LogMissing | EpochFileForeign
         if not self.must_be_refused(node) or not isinstance(node.failure, refusals):
             return False
         foreign = self.where.pop(node.name) == FOREIGN_EPOCHS
