@@ -22,6 +22,8 @@ FOUND_BY_UNIT = {
     "::test_any_bit_that_is_not_a_members_own_comes_back_with_its_own_checks",
     "late-copy-of-a-former-leader": "broker/test_group_tables.py"
     "::test_a_copy_of_an_older_leader_is_refused_when_it_comes_late",
+    "version-not-persisted": "broker/test_group_tables.py"
+    "::test_versions_are_kept_and_tables_without_one_count_as_oldest",
 }
 """Planted bug -> the unit test that finds it; of seeds hardly one in a hundred does."""
 
