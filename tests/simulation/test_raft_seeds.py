@@ -11,6 +11,7 @@ from simulation.raft.bugs import BUGS
 from simulation.raft.world import RaftWorld, Totals, run_seed
 from tests.longtests import long
 from tests.simulation.test_register_seeds import FOUND_BY as FOUND_BY_REGISTERS
+from tests.simulation.unitfind import assert_found
 
 SEEDS = [
     *range(1, 6),
@@ -34,6 +35,10 @@ FOUND_BY_SCENARIO = {
     "restarted-untold",
 }
 """In tests/simulation/test_raft_scenarios.py and test_raft_positions.py: seeds meet them seldom."""
+FOUND_BY_UNIT = {
+    "answer-of-a-former-life-counts": "dledger/test_raft_standing.py"
+    "::test_what_an_earlier_life_acknowledged_late_counts_for_no_later_one",
+}
 FOUND_BY_CRASH_IMAGES = {"cut-in-the-page-cache", "cut-keeps-the-blank", "void-files-count"}
 """In tests/crash/test_ledger_crash_images.py: they need a crash at one of few moments."""
 
@@ -69,8 +74,15 @@ def test_a_seed_repeats_itself() -> None:
 
 
 def test_every_planted_bug_has_a_seed_or_a_scenario_that_finds_it() -> None:
-    by_other_means = FOUND_BY_SCENARIO | FOUND_BY_CRASH_IMAGES | FOUND_BY_REGISTERS.keys()
+    by_other_means = (
+        FOUND_BY_SCENARIO | FOUND_BY_UNIT.keys() | FOUND_BY_CRASH_IMAGES | FOUND_BY_REGISTERS.keys()
+    )
     assert FOUND_BY.keys() | by_other_means == BUGS.keys()
+
+
+@pytest.mark.parametrize("bug", sorted(FOUND_BY_UNIT))
+def test_a_planted_bug_is_found_by_its_unit_test(bug: str) -> None:
+    assert_found("simulation.raft.bugs", FOUND_BY_UNIT, bug)
 
 
 @pytest.mark.long
