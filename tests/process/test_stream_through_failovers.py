@@ -45,7 +45,8 @@ def test_a_stream_over_all_replicas_in_turn_has_every_acknowledged_message_once(
         asyncio.run(cluster.wait_whole())
         stores = [cluster.layout.properties(name)["storePathRootDir"] for name in cluster.layout.broker_names]
         columns = "keys,body,queue_id,queue_offset"
-        query = Query(path=stores[0], topic=TOPIC, columns=columns, maxBytesPerTrigger="100k")
+        options = {"topic": TOPIC, "columns": columns, "failOnMissingTopic": "false"}  # the drill makes it
+        query = Query(path=stores[0], maxBytesPerTrigger="100k", **options)
         reports: list[DrillReport] = []
         sent = threading.Event()
         waited_for: list[int] = []
@@ -59,7 +60,7 @@ def test_a_stream_over_all_replicas_in_turn_has_every_acknowledged_message_once(
             master = cluster.layout.name_of(state.master_address)
             assert master is not None
             store = cluster.layout.properties(master)["storePathRootDir"]
-            query.restart(path=store, topic=TOPIC, columns=columns, address=state.master_address)
+            query.restart(path=store, address=state.master_address, **options)
             query.run()
             return found_in(query)
 
@@ -81,7 +82,7 @@ def test_a_stream_over_all_replicas_in_turn_has_every_acknowledged_message_once(
             turn = 0
             while not sent.wait(0.03):
                 turn += 1
-                query.restart(path=stores[turn % 3], topic=TOPIC, columns=columns, maxBytesPerTrigger="100k")
+                query.restart(path=stores[turn % 3], maxBytesPerTrigger="100k", **options)
                 try:
                     query.trigger()
                     query.plan_batch()  # and the driver is killed
