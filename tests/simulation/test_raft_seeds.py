@@ -38,6 +38,8 @@ FOUND_BY_SCENARIO = {
 FOUND_BY_UNIT = {
     "answer-of-a-former-life-counts": "dledger/test_raft_standing.py"
     "::test_what_an_earlier_life_acknowledged_late_counts_for_no_later_one",
+    "vote-not-persisted": "dledger/test_dledger_store.py"
+    "::test_who_may_not_vote_yet_and_among_whom_are_kept_with_the_term",
 }
 FOUND_BY_CRASH_IMAGES = {"cut-in-the-page-cache", "cut-keeps-the-blank", "void-files-count"}
 """In tests/crash/test_ledger_crash_images.py: they need a crash at one of few moments."""
