@@ -36,7 +36,7 @@ register(spark)
 
 def seen(_):
     import sparkreplay.read.reader
-    ours = [name for name in ("broker", "remoting", "mqruntime") if __import__("importlib.util").util.find_spec(name)]
+    ours = [name for name in ("broker", "remoting", "mqruntime.log") if __import__("importlib.util").util.find_spec(name)]
     light = not {"uvloop", "pydantic", "orjson", "click", "rich"} & set(sys.modules)
     return sparkreplay.read.reader.__file__, ours, light
 
