@@ -50,26 +50,19 @@ class Part:
 
 
 PARTS = [
-    Part("interop", 15, ("tests/interop/test_java_pairs.py",)),
-    Part("interop", 35, ("tests/interop/test_java_mixed_set.py", "tests/interop/test_java_fleets.py")),
-    Part("interop", 20, ("tests/interop/test_java_hand_over.py",)),
-    Part("interop", 20),
-    Part("process", 40),
-    Part(
-        "simulation",
-        WORKS,
-        ("tests/simulation/test_cluster.py", "tests/simulation/test_compiled.py"),
-    ),
-    Part("simulation", WORKS, ("tests/simulation/test_groups.py",)),
     Part("simulation", WORKS),
-    Part(
-        "interop",
-        35,
-        ("tests/interop/test_java_raft_mode.py", "tests/interop/test_java_raft_mode_and_ours.py"),
-    ),
+    Part("interop", 25, ("tests/interop/test_java_pairs.py",)),
+    Part("interop", 40),
+    Part("process", 35),
+    Part("simulation", WORKS, ("tests/simulation/test_cluster.py", "tests/simulation/test_compiled.py")),
+    Part("simulation", WORKS, ("tests/simulation/test_groups.py",)),
+    Part("unit", WORKS),
+    Part("crash", WORKS),
+    Part("unit", WORKS, ("tests/unit/messagestore", "tests/unit/sparkreplay")),
+    Part("crash", WORKS, ("tests/crash/test_ledger_crash_images.py",)),
     Part(
         "process",
-        40,
+        35,
         (
             "tests/process/test_full_disks.py",
             "tests/process/test_live_bound.py",
@@ -85,6 +78,18 @@ PARTS = [
         "process",
         40,
         (
+            "tests/process/test_documents.py",
+            "tests/process/test_linearizable.py",
+            "tests/process/test_partitions.py",
+            "tests/process/test_raft_mode.py",
+            "tests/process/test_retention.py",
+            "tests/process/test_wheel.py",
+        ),
+    ),
+    Part(
+        "process",
+        40,
+        (
             "tests/process/test_frozen_hosts.py",
             "tests/process/test_hostile_peers.py",
             "tests/process/test_mixed_stores.py",
@@ -94,19 +99,24 @@ PARTS = [
             "tests/process/test_sample_configurations.py",
         ),
     ),
-    Part("unit", WORKS),
     Part(
-        "process",
+        "interop",
         40,
         (
-            "tests/process/test_documents.py",
-            "tests/process/test_linearizable.py",
-            "tests/process/test_partitions.py",
-            "tests/process/test_raft_mode.py",
-            "tests/process/test_retention.py",
-            "tests/process/test_wheel.py",
+            "tests/interop/test_cpp_client.py",
+            "tests/interop/test_first_programs.py",
+            "tests/interop/test_java_client_in_raft_mode.py",
+            "tests/interop/test_java_dledger_client.py",
+            "tests/interop/test_java_filters.py",
+            "tests/interop/test_java_transactions.py",
         ),
     ),
+    Part(
+        "interop",
+        50,
+        ("tests/interop/test_java_raft_mode.py", "tests/interop/test_java_raft_mode_and_ours.py"),
+    ),
+    Part("interop", 45, ("tests/interop/test_java_controllers.py", "tests/interop/test_java_raft_stores.py")),
     Part("spark", 40),
     Part(
         "spark",
@@ -118,24 +128,11 @@ PARTS = [
             "tests/spark/test_replicas_read_alike.py",
         ),
     ),
-    Part("unit", WORKS, ("tests/unit/messagestore", "tests/unit/sparkreplay")),
-    Part(
-        "interop",
-        25,
-        (
-            "tests/interop/test_cpp_client.py",
-            "tests/interop/test_first_programs.py",
-            "tests/interop/test_java_client_in_raft_mode.py",
-            "tests/interop/test_java_dledger_client.py",
-            "tests/interop/test_java_filters.py",
-            "tests/interop/test_java_transactions.py",
-        ),
-    ),
-    Part("interop", 30, ("tests/interop/test_java_controllers.py", "tests/interop/test_java_raft_stores.py")),
-    Part("crash", WORKS),
-    Part("crash", WORKS, ("tests/crash/test_ledger_crash_images.py",)),
+    Part("interop", 45, ("tests/interop/test_java_hand_over.py",)),
+    Part("interop", 45, ("tests/interop/test_java_mixed_set.py", "tests/interop/test_java_fleets.py")),
 ]
-"""In the order in which they start, the longest first. Tests that share a fixture are in one part."""
+"""In the order in which they start where they fit: one that keeps a core busy goes on beside those that wait, whose JVMs would
+starve each other if all of them began at once; else the longest first. Tests that share a fixture are in one part."""
 
 
 def room() -> int:

@@ -1,4 +1,5 @@
-"""First programs of docs/clients.md for clients that are not ours, run as they stand there but for address, topic and group."""
+"""First programs of docs/clients.md for clients that are not ours, run as they stand there but for address, topic, group and
+patience."""
 
 from __future__ import annotations
 
@@ -48,10 +49,22 @@ def said(command: list[str], home: Path) -> list[str]:
     return re.findall(r"^(?:sent|read) .*$", done.stdout, re.MULTILINE)
 
 
+def patient(java: str) -> str:
+    """With more than the client's default of three seconds, within which a JVM on a busy machine has not loaded its classes."""
+    for client, settings in (
+        ("producer", ["setSendMsgTimeout", "setMqClientApiTimeout"]),
+        ("consumer", ["setMqClientApiTimeout"]),
+    ):
+        assert f" {client}.start();" in java
+        set_all = "".join(f" {client}.{setting}({WAIT_MS});" for setting in settings)
+        java = java.replace(f" {client}.start();", f"{set_all} {client}.start();")
+    return java
+
+
 @pytest.mark.skipif(missing() is not None, reason=str(missing()))
 def test_the_first_program_for_java_sends_and_reads(cluster: Cluster, tmp_path: Path) -> None:
     source = tmp_path / "First.java"
-    source.write_text(program("java", "org.apache.rocketmq", cluster, "FirstOfJava"))
+    source.write_text(patient(program("java", "org.apache.rocketmq", cluster, "FirstOfJava")))
     path = os.pathsep.join([str(SOURCES), f"{JARS}/*"])  # with a configuration of its logger
     lines = said(
         ["java", "-Xmx128m", *QUICK_START, f"-Duser.home={tmp_path}", "-cp", path, str(source)], tmp_path
