@@ -110,17 +110,23 @@ def ended(cluster: Cluster, name: str) -> None:
     asyncio.run(wait_for(f"the end of {name}", probe, WAIT_MS))
 
 
+def kill_all_brokers(cluster: Cluster) -> None:
+    """At once, as far as the controllers can tell: none of them lives while the brokers die one after the other."""
+    controllers = cluster.layout.controller_names
+    cluster.kill(controllers)
+    cluster.kill(cluster.layout.broker_names)
+    cluster.start(controllers)
+
+
 def test_a_member_that_comes_back_first_with_its_identity_alone_leads_nobody(cluster: Cluster) -> None:
     attempts = sent(cluster, "First", 200)
     emptied = slave_of(cluster, whole(cluster))
-    leader = asyncio.run(cluster.wait_leader(timeout_ms=WAIT_MS))
-    led_by = next(name for name in cluster.layout.controller_names if cluster.layout.address(name) == leader)
-    cluster.kill([led_by, *cluster.layout.broker_names])
+    kill_all_brokers(cluster)
     store = cluster.directory / emptied
     for path in store.iterdir():
         if path.name != "brokerIdentity":
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-    cluster.start([led_by, emptied])
+    cluster.start([emptied])
     state = asyncio.run(outside_of_the_set(cluster, emptied))
     assert len(state.in_sync) == 3
     assert "joins as a new replica" in cluster.log_file(emptied).read_text()
@@ -132,13 +138,11 @@ def test_a_member_that_comes_back_first_with_its_identity_alone_leads_nobody(clu
 def test_a_member_whose_machine_went_down_leads_nobody_while_the_others_may_come(cluster: Cluster) -> None:
     attempts = sent(cluster, "Forgetful", 200)
     forgetful = slave_of(cluster, whole(cluster))
-    leader = asyncio.run(cluster.wait_leader(timeout_ms=WAIT_MS))
-    led_by = next(name for name in cluster.layout.controller_names if cluster.layout.address(name) == leader)
-    cluster.kill([led_by, *cluster.layout.broker_names])
+    kill_all_brokers(cluster)
     mark = cluster.directory / forgetful / "memoryMark"
     assert mark.read_text().startswith("boot=")
     mark.write_text("boot=another\n")
-    cluster.start([led_by, forgetful])
+    cluster.start([forgetful])
     asyncio.run(waiting_in_the_set(cluster, forgetful))
     assert "the machine went down while this store was open" in cluster.log_file(forgetful).read_text()
     cluster.start()
