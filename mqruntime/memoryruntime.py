@@ -169,6 +169,9 @@ class MemorySegment:
 class MemoryDirectory:
     """The folder whose paths begin with `prefix`."""
 
+    open_max = 1_000
+    synced_alone_max = 64
+
     def __init__(self, root: MemoryFiles, prefix: str = "") -> None:
         self._root = root
         self._prefix = prefix
@@ -200,6 +203,9 @@ class MemoryDirectory:
         return sorted({path.partition("/")[0] for path, _ in self._below() if "/" in path})
 
     async def sync_directory(self) -> None:
+        pass
+
+    async def sync_below(self) -> None:
         pass
 
     def disk_space(self) -> DiskSpace:

@@ -11,10 +11,13 @@ is no fallocate, blocks are made by writing, so nobody writes through the view w
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import errno
 import mmap
 import os
+import resource
 import stat
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -34,6 +37,12 @@ COPY_STEP_BYTES = 1 << 20
 VIEWED_RETRY_S = 1.0
 RESERVE_STEP_BYTES = 4 << 20
 """So much is reserved at a time beside the loop, which waits for one such step at most: some ms where there is no fallocate."""
+OPEN_MAX = 4_000
+SYNCED_ALONE_MAX = 64
+SYNCFS_TELLS = 5, 8
+"""From this version of Linux on syncfs tells of what could not be written."""
+SHARE_OF_DESCRIPTORS = 2 * 4
+"""A mapped file takes two descriptors; connections and logs need the most of what this process may have."""
 DISK_THREADS = 4  # one sync of the log, one of the queues, cold reads beside them
 
 
@@ -111,6 +120,11 @@ class SegmentFile(Protocol):
 class SegmentDirectory(Protocol):
     """One folder of segment files."""
 
+    open_max: int
+    """How many of the small files below it may be open at once, so that descriptors and mappings are left for all else."""
+    synced_alone_max: int
+    """How many files are synced each by itself; more are synced with `sync_below`."""
+
     def names(self) -> list[tuple[str, int]]:
         """(name, size) of each file, sorted by name; [] when the folder is absent. A link to a file is that file; OSError
         for one that leads nowhere, or what is on a disk that is not mounted would be taken for absent."""
@@ -139,6 +153,11 @@ class SegmentDirectory(Protocol):
 
     async def sync_directory(self) -> None:
         """Creations and deletions in this folder are durable on return."""
+        ...
+
+    async def sync_below(self) -> None:
+        """What the views of all files below held at the call is durable on return, and so are these files' directory entries:
+        for many files at once. OSError."""
         ...
 
     def disk_space(self) -> DiskSpace:
@@ -293,20 +312,22 @@ class RealSegmentDirectory:
         self, path: Path, threads: Executor | None = None, folders: FolderTree | None = None
     ) -> None:
         self._path = path
+        self.open_max = open_max()
+        self.synced_alone_max = SYNCED_ALONE_MAX
         self._threads = threads or ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="segments")
         self._folders = folders or FolderTree(path)
 
     def names(self) -> list[tuple[str, int]]:
         found: list[tuple[str, int]] = []
-        for path, status in self._entries():
-            if stat.S_ISLNK(status.st_mode):
-                status = path.stat()
-            if stat.S_ISREG(status.st_mode) and not path.name.endswith(UNFINISHED_SUFFIX):
-                found.append((path.name, status.st_size))
+        for entry in self._entries():
+            if not entry.name.endswith(UNFINISHED_SUFFIX) and not entry.is_dir(follow_symlinks=False):
+                status = entry.stat()  # OSError for a link that leads nowhere
+                if stat.S_ISREG(status.st_mode):
+                    found.append((entry.name, status.st_size))
         return sorted(found)
 
     def subdirectories(self) -> list[str]:
-        return sorted(path.name for path, status in self._entries() if stat.S_ISDIR(status.st_mode))
+        return sorted(entry.name for entry in self._entries() if entry.is_dir(follow_symlinks=False))
 
     def open(self, name: str) -> RealSegmentFile:
         path = self._path / check_component(name)
@@ -345,6 +366,9 @@ class RealSegmentDirectory:
     async def sync_directory(self) -> None:
         await asyncio.get_running_loop().run_in_executor(self._threads, self._sync_folder)
 
+    async def sync_below(self) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._threads, sync_all_below, self._path)
+
     def disk_space(self) -> DiskSpace:
         space = os.statvfs(next(path for path in (self._path, *self._path.parents) if path.is_dir()))
         used = space.f_blocks - space.f_bfree
@@ -361,15 +385,22 @@ class RealSegmentDirectory:
             os.close(descriptor)
             raise
 
-    def _entries(self) -> list[tuple[Path, os.stat_result]]:
+    def _entries(self) -> list[os.DirEntry[str]]:
         try:
-            return [(path, path.lstat()) for path in self._path.iterdir()]
+            with os.scandir(self._path) as entries:
+                return list(entries)
         except FileNotFoundError:
             return []
 
     def _sync_folder(self) -> None:
         if self._path.is_dir():  # a folder that nothing was written to has nothing to sync
             self._folders.sync(self._path)
+
+
+def open_max() -> int:
+    """See SegmentDirectory."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return OPEN_MAX if soft == resource.RLIM_INFINITY else min(OPEN_MAX, soft // SHARE_OF_DESCRIPTORS)
 
 
 def allocate_blocks(descriptor: int, path: Path, start: int, end: int) -> None:
@@ -418,6 +449,46 @@ def written_ranges(descriptor: int, start: int, end: int) -> list[tuple[int, int
         at = min(os.lseek(descriptor, data, os.SEEK_HOLE), end)
         found.append((data, at))
     return found
+
+
+def sync_all_below(folder: Path) -> None:
+    """See SegmentDirectory.sync_below. One call for the file system that the folder is on: a sync of each file waits for the
+    disk each time, also where nothing is to be written. OSError."""
+    if not folder.is_dir():
+        return
+    if syncfs is None:
+        for path, _, names in os.walk(folder, topdown=False):
+            for name in names:
+                _fsync(Path(path, name))
+            sync_folder(Path(path))
+        sync_folder(folder.parent)
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if syncfs(descriptor):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), str(folder))
+    finally:
+        os.close(descriptor)
+
+
+def _syncfs() -> Callable[[int], int] | None:
+    release = os.uname().release.split(".")
+    if sys.platform != "linux" or (int(release[0]), int(release[1].split("-")[0])) < SYNCFS_TELLS:
+        return None
+    found: Callable[[int], int] | None = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+    return found
+
+
+syncfs = _syncfs()
+
+
+def _fsync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _delete(path: Path) -> None:

@@ -15,6 +15,7 @@ from struct import Struct
 
 from messagestore.bulk.presence import NUMPY
 from messagestore.log.commitlog import erase_pages
+from messagestore.queues.openqueues import OpenQueues
 from messagestore.walker import check_names, check_size_set, order_segments, segment_name
 from mqruntime.segments import SegmentDirectory, SegmentFile
 
@@ -31,6 +32,16 @@ PHY_MAX = 1 << 62
 PLACE_MAX = 1 << 58  # file names are byte offsets of 63 bits
 RESERVE_STEP_BYTES = 64 << 10
 STEP_PLACES = RESERVE_STEP_BYTES // ENTRY.size
+SHORT_PLACES = 64
+
+
+def _steps(first: int, end: int) -> Iterator[tuple[int, int]]:
+    """Pieces of [first, end), a short one first: most queues end soon."""
+    step = SHORT_PLACES
+    while first < end:
+        stop = min(first + step, end)
+        yield first, stop
+        first, step = stop, STEP_PLACES
 
 
 def place_of(queue_offset: int, end: int) -> int | None:
@@ -72,7 +83,14 @@ def file_size_for(wanted: int) -> int:
 class ConsumeQueue:
     """Queue offsets count entries; `phy` are physical offsets of the commit log."""
 
-    def __init__(self, directory: SegmentDirectory, file_size: int, topic: str, queue_id: int) -> None:
+    def __init__(
+        self,
+        directory: SegmentDirectory,
+        file_size: int,
+        topic: str,
+        queue_id: int,
+        opened: OpenQueues | None = None,
+    ) -> None:
         self.topic = topic
         self.queue_id = queue_id
         self.min_queue_offset = 0
@@ -92,6 +110,9 @@ class ConsumeQueue:
         self._erased_end = 0  # and up to which zeros are not, behind the last entry
         self._deletions_synced = False  # those of the process before
         self._former = (0, 0)  # see first_from
+        self._opened = opened or OpenQueues(directory.open_max)
+        self._used = False
+        self._seen_end = 0  # see was_used
 
     # Start-up
 
@@ -209,7 +230,7 @@ class ConsumeQueue:
     def _untorn_end(self, places: range, phy_limit: int) -> int:
         """The first of a file's places that holds no entry below `phy_limit`, or one that cannot follow the others."""
         first, last_end, may_begin = places.start, 0, places.start == self._first
-        if NUMPY:
+        if NUMPY and len(places) > SHORT_PLACES and self._stored_entry(first + SHORT_PLACES)[1]:
             first, last_end = self._plain_end(places, phy_limit)
             may_begin &= first == places.start
         for place, entry in self._stored(first, places.stop):
@@ -226,8 +247,7 @@ class ConsumeQueue:
         from messagestore.bulk.scan import plain_entries
 
         last_end = 0
-        for start in range(places.start, places.stop, STEP_PLACES):
-            stop = min(start + STEP_PLACES, places.stop)
+        for start, stop in _steps(places.start, places.stop):
             count, last_end = plain_entries(self._stored_bytes(start, stop), last_end, phy_limit)
             if count < stop - start:
                 return start + count, last_end
@@ -250,8 +270,7 @@ class ConsumeQueue:
 
     def _stored(self, first: int, end: int) -> Iterator[tuple[int, tuple[int, int, int]]]:
         """Places [first, end) of one file with what they hold, written or not."""
-        for start in range(first, end, STEP_PLACES):
-            stop = min(start + STEP_PLACES, end)
+        for start, stop in _steps(first, end):
             yield from enumerate(ENTRY.iter_unpack(self._stored_bytes(start, stop)), start)
 
     def _stored_entry(self, place: int) -> tuple[int, int, int]:
@@ -375,10 +394,27 @@ class ConsumeQueue:
         return phy, size, tags_code
 
     def _open(self, index: int) -> SegmentFile:
+        self._used = True
         file = self._files[index]
         if file is None:
             file = self._files[index] = self._directory.open(self._names[index])
+            self._opened.opened(self)
         return file
+
+    def was_used(self) -> bool:
+        """Whether it was read or written since the last call."""
+        used = self._used or self.max_queue_offset != self._seen_end
+        self._used, self._seen_end = False, self.max_queue_offset
+        return used
+
+    def shut(self) -> None:
+        """Gives its files up until it is used again. What was written is in them, and is synced by whoever opens them next."""
+        for index, file in enumerate(self._files):
+            if file is not None:
+                file.close()
+                self._files[index] = None
+        self.hot_end = 0
+        self.hot_view = memoryview(b"")
 
     # Writing
 
@@ -464,6 +500,7 @@ class ConsumeQueue:
             self._files.append(self._directory.create(name, self._file_size, reserve=0))
             self._names.append(name)
             self._reserved_end = place
+            self._opened.opened(self)
         file = self._open(index)
         at = within * ENTRY.size
         if place >= self._reserved_end:
@@ -555,13 +592,14 @@ class ConsumeQueue:
             stop = min(unsynced_end, place - within + self._per_file)
             await self._open(index).sync(within * ENTRY.size, (within + stop - place) * ENTRY.size)
             place = stop
+        self.synced(end)
+
+    def synced(self, end: int) -> None:
+        """The same, by somebody else, of a queue that ended at `end` then."""
         self._synced, self._erased_end = min(end, self.max_queue_offset), 0
 
     def close(self) -> None:
-        for file in self._files:
-            if file is not None:
-                file.close()
+        self.shut()
+        self._opened.gone(self)
         self._files.clear()
         self._names.clear()
-        self.hot_end = 0
-        self.hot_view = memoryview(b"")

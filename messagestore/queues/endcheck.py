@@ -28,6 +28,7 @@ PROGRESS_BYTES = 256 << 20
 SCANNED_BYTES_MAX = 32 << 20
 SCANNED_QUEUES_MAX = 2_000
 """Entries of so many queues are looked through at each start; those of more are looked at when they are read."""
+QUEUES_IN_A_SLICE = 256
 HEAD_BYTES = 512
 
 
@@ -62,7 +63,11 @@ class QueueCheck:
         await self._walk(self._dispatcher.alone(counted), walk_from, listed_end, mends=False)
         self._spans = counted.spans()
         doubtful = dict.fromkeys(self._queues.broken)
-        doubtful |= dict.fromkeys(key for key, span in self._spans.items() if self._is_short(key, span))
+        for number, (key, span) in enumerate(self._spans.items()):
+            if self._is_short(key, span):
+                doubtful[key] = None
+            if number % QUEUES_IN_A_SLICE == 0:
+                await asyncio.sleep(0)
         doubtful |= dict.fromkeys(await self._unsound())
         if doubtful:
             await self._mend(list(doubtful), listed_end)

@@ -36,7 +36,7 @@ BOUNDARIES_MAX = 16
 ENDS_STEP_BYTES = 8 << 20
 ENDS_STEP_FACTOR = 4
 """So many bytes of log come for each byte of the file of remembered ends before that is written again."""
-SPANS_IN_A_SLICE = 1_000
+SPANS_IN_A_SLICE = 256
 
 
 class SavedQueues:

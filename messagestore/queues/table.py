@@ -11,16 +11,19 @@ from collections.abc import Container, Iterable, Iterator
 from messagestore.errors import BadSegments
 from messagestore.queues.consumequeue import ConsumeQueue, file_size_for
 from messagestore.queues.ends import Key, QueueEnds, Span
+from messagestore.queues.openqueues import OpenQueues
 from messagestore.record import TOPIC_BYTES_MAX
 from mqruntime.segments import BadSegmentName, SegmentDirectory, check_component
 
 FOLDER = "consumequeue"
+LOADED_IN_A_SLICE = 8
 
 
 class QueueTable:
     def __init__(self, directory: SegmentDirectory, file_size: int) -> None:
         self.directory = directory
         self.file_size = file_size_for(file_size)
+        self._opened = OpenQueues(directory.open_max)
         self.broken: set[Key] = set()
         """Queues whose files do not fit each other, and were not opened."""
         self._kept_ends: dict[
@@ -40,13 +43,19 @@ class QueueTable:
         """Opens every queue on disk and drops entries of records that end above `phy_limit`. BadSegments where no queue's files
         are as the settings say, or one has a name that is none; OSError."""
         refused: BadSegments | None = None
+        opened = 0
         for topic in self.directory.subdirectories():
             folder = self.directory.subdirectory(topic)
             for name in folder.subdirectories():
                 if not name.isdigit():
                     continue
-                queue = ConsumeQueue(folder.subdirectory(name), self.file_size, topic, int(name))
+                queue = ConsumeQueue(
+                    folder.subdirectory(name), self.file_size, topic, int(name), self._opened
+                )
                 self._queues[topic.encode(), int(name)] = queue
+                opened += 1
+                if opened % LOADED_IN_A_SLICE == 0:
+                    await asyncio.sleep(0)
                 try:
                     await queue.load(log_min, phy_limit, trusted=trusted)
                 except BadSegments as damage:
@@ -145,7 +154,9 @@ class QueueTable:
                 return None
             name = topic.decode()
             directory = self.directory.subdirectory(name).subdirectory(str(queue_id))
-            queue = self._queues[topic, queue_id] = ConsumeQueue(directory, self.file_size, name, queue_id)
+            queue = self._queues[topic, queue_id] = ConsumeQueue(
+                directory, self.file_size, name, queue_id, self._opened
+            )
         return queue
 
     def all(self) -> list[ConsumeQueue]:
@@ -245,8 +256,15 @@ class QueueTable:
         async with self._disk:
             unsynced, self._unsynced = self._unsynced, {}
             try:
-                for key in sorted(self._queues if unsynced is None else unsynced):
-                    if (queue := self._queues.get(key)) is not None:
+                keys = sorted(self._queues if unsynced is None else unsynced)
+                queues = [queue for key in keys if (queue := self._queues.get(key)) is not None]
+                if len(queues) > self.directory.synced_alone_max:
+                    ends = [queue.max_queue_offset for queue in queues]
+                    await self.directory.sync_below()
+                    for queue, end in zip(queues, ends, strict=True):
+                        queue.synced(end)
+                else:
+                    for queue in queues:
                         await queue.sync()
             except BaseException:
                 self._unsynced = None

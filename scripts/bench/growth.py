@@ -1,14 +1,15 @@
 """Whether a reader's speed and memory stay as they are while the log grows: rows a second of one process, by the log's size.
 
     python -m scripts.bench.growth [--bytes 1g --bytes 5g --bytes 20g] [--body 1024] [--runs 3] [--directory DIR]
-    python -m scripts.bench.growth --topics 0 --topics 200 --topics 2000 --topics 10000 [--seconds 5] [--profile]
+    python -m scripts.bench.growth --topics 0 --topics 200 --topics 2000 --topics 10000 [--seconds 5] [--written] [--profile]
 
 Each store is written by scripts.bench.replaylog and read whole, default columns, each run in a process of its own; one run
 before is not counted. A log that is larger than the page cache is read from the disk, whose speed then is what is measured.
 
 With `--topics` it measures three brokers at contract C with so many topics of 8 queues and as many groups, one number after the
 other: ms a change (17, 200), sends a second to another topic on one connection, without changes and beside ten of them a
-second, the longest turn of the event loop in CPU time, anonymous memory, and a slave's start after SIGKILL."""
+second, the longest turn of the event loop in CPU time, anonymous memory, and a slave's start after SIGKILL. `--written`: each
+queue has a message."""
 
 from __future__ import annotations
 
@@ -48,10 +49,11 @@ def main() -> None:
         "--topics", type=int, action="append", default=[], help="measure brokers with so many"
     )
     parser.add_argument("--seconds", type=float, default=5.0, help="of sends at each number of topics")
+    parser.add_argument("--written", action="store_true", help="each queue has a message")
     parser.add_argument("--profile", action="store_true", help="where the master's CPU goes")
     given = parser.parse_args()
     if given.topics:
-        measure(given.topics, given.seconds, profile=given.profile)
+        measure(given.topics, given.seconds, written=given.written, profile=given.profile)
         return
     print(machine())
     medians = []

@@ -15,10 +15,12 @@ from typing import TypeVar
 from localcluster.cluster import Cluster
 from mqadmin.admin import AdminClient
 from mqadmin.replies import TopicSettings
+from mqclient.route import AUTO_CREATE_QUEUES, AUTO_CREATE_TOPIC
 from mqruntime.clock import SystemClock
 from remoting.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupList
 from remoting.bodies.topics import TopicConfig, TopicConfigList
 from remoting.codes import RequestCode
+from remoting.headers.send import SendMessageHeader
 from scripts.bench.lightclient import Sends, load
 from scripts.bench.measured import machine, own_mib
 from scripts.bench.sampledbroker import begin_sampling, end_sampling
@@ -52,9 +54,10 @@ class Row:
 
 
 class Growth:
-    def __init__(self, cluster: Cluster, seconds: float, *, profile: bool) -> None:
+    def __init__(self, cluster: Cluster, seconds: float, *, written: bool, profile: bool) -> None:
         self._cluster = cluster
         self._seconds = seconds
+        self._written = written
         self._profile = profile
         self._made = 0
         self._master = ""
@@ -86,6 +89,13 @@ class Growth:
                 master, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, body=groups.encode()
             )
             self._made = numbers.stop
+            if self._written:
+                sent = [
+                    send_one(admin, master, topic.topic_name, queue)
+                    for topic in topics.topic_config_list
+                    for queue in range(QUEUES)
+                ]
+                await asyncio.gather(*sent)
 
     async def _changes(self, admin: AdminClient, master: str) -> tuple[list[float], list[float]]:
         topic_ms, group_ms = [], []
@@ -149,6 +159,21 @@ class Growth:
         return took
 
 
+async def send_one(admin: AdminClient, master: str, topic: str, queue_id: int) -> None:
+    header = SendMessageHeader(
+        producer_group="bench",
+        topic=topic,
+        default_topic=AUTO_CREATE_TOPIC,
+        default_topic_queue_nums=AUTO_CREATE_QUEUES,
+        queue_id=queue_id,
+        sys_flag=0,
+        born_timestamp=1,
+        flag=0,
+        properties="",
+    )
+    await admin.ask(master, RequestCode.SEND_MESSAGE_V2, header.to_short_ext(), body=bytes(BODY))
+
+
 async def answers(address: str) -> None:
     """Waits until the server at `address` answers requests."""
     from mqadmin.errors import AdminError
@@ -166,13 +191,13 @@ async def answers(address: str) -> None:
         await admin.close()
 
 
-def measure(counts: list[int], seconds: float, *, profile: bool) -> None:
+def measure(counts: list[int], seconds: float, *, written: bool, profile: bool) -> None:
     print(machine())
     with cluster_of(SIDE) as cluster:
         cluster.start()
         asyncio.run(cluster.wait_whole())
         asyncio.run(cluster.create_topic(LOADED, QUEUES))
-        growth = Growth(cluster, seconds, profile=profile)
+        growth = Growth(cluster, seconds, written=written, profile=profile)
         first: Row | None = None
         print(
             "| topics, groups | ms a topic: median, max | ms a group | sends/s | of the first | beside changes |"

@@ -79,6 +79,7 @@ class ClusterBounds:
             "ConsumeQueue._names": 1 + max(of_queues.values(), default=0),
             "Appender._next_offsets": queues,
             "QueueEnds._ends": queues,
+            "OpenQueues._queues": queues,
             "QueueTable._queues": queues,
             "QueueTable._told_ends": queues,
             "SavedQueues._boundaries": BOUNDARIES_MAX,

@@ -557,6 +557,9 @@ class SimulatedSegmentFile:
 class SimulatedDirectory:
     """SegmentDirectory below `prefix` ('' or 'folder/.../')."""
 
+    open_max = 3  # few, so that files are opened again all the time
+    synced_alone_max = 6
+
     def __init__(self, disk: SimulatedDisk, process: Process, prefix: str = "") -> None:
         self._disk = disk
         self._process = process
@@ -612,6 +615,28 @@ class SimulatedDirectory:
 
         at_us = self._disk.now_and(self._disk.sync_us)
         await self._disk.finish(at_us, self._process, step, "sync directory", self._prefix)
+
+    async def sync_below(self) -> None:
+        held = [
+            (path, inode, bytes(inode.data))
+            for path, inode in self._disk.entries.items()
+            if path.startswith(self._prefix)
+        ]
+
+        def step() -> None:
+            try:
+                self._disk.check("sync", self._prefix)
+            except OSError:
+                for _, inode, content in held:
+                    inode.drop(0, content)
+                raise
+            for path, inode, content in held:
+                inode.persist(0, content)
+                self._disk.make_durable(path, inode)
+
+        at_us = self._disk.now_and(self._disk.sync_us)
+        size = sum(len(content) for _, _, content in held)
+        await self._disk.finish(at_us, self._process, step, "sync below", self._prefix, size)
 
     def _below(self) -> list[tuple[str, Inode]]:
         length = len(self._prefix)
