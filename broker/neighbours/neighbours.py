@@ -68,7 +68,7 @@ class Neighbours:
             clock=clock,
             tables=tables,
             interval_ms=settings.slave_sync_interval,
-            on_old_master=lambda: self.copies.soon(),
+            on_known=lambda: self.copies.soon(),
             in_pair=self._in_pair,
             fence=fence,
         )

@@ -84,7 +84,8 @@ class Slices:
 
 
 class TableCopy:
-    """Asks the master that `membership` names; `on_old_master()` when it turns out not to know the request."""
+    """Asks the master that `membership` names. `on_known()` when its first tables are here, or when it turns out not to know
+    the request: from then on its offsets can be taken."""
 
     def __init__(
         self,
@@ -94,7 +95,7 @@ class TableCopy:
         clock: Clock,
         tables: Tables,
         interval_ms: int,
-        on_old_master: Callable[[], None],
+        on_known: Callable[[], None],
         in_pair: bool = False,
         fence: Fence | None = None,
     ) -> None:
@@ -104,7 +105,7 @@ class TableCopy:
         self._clock = clock
         self._tables = tables
         self._interval_ms = interval_ms
-        self._on_old_master = on_old_master
+        self._on_known = on_known
         self._wake = asyncio.Event()
         self._failure = RepeatedFailure()
         self._source: tuple[str, int] | None = None  # whose the next two are
@@ -197,7 +198,7 @@ class TableCopy:
             return 0
         if reply.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             self._old = master
-            self._on_old_master()
+            self._on_known()
             return self._interval_ms
         is_ours = version is not None and version.epoch == master[1]
         if reply.code != ResponseCode.SUCCESS or version is None or not (is_ours and self._may_take(version)):
@@ -212,7 +213,9 @@ class TableCopy:
     async def _store(self, version: TablesVersion) -> bool:
         """Whether what came in slices is on disk."""
         self._slices.adopt(self._tables)
-        self._adopted, self._held = version, None
+        is_first, self._adopted, self._held = self._adopted is None, version, None
+        if is_first:
+            self._on_known()
         source, before = self._source, self._tables.version
         try:
             await self._tables.save_facts()

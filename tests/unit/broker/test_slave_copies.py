@@ -57,7 +57,7 @@ class Scene:
             clock=ManualClock(),
             tables=self.tables,
             interval_ms=1_000,
-            on_old_master=lambda: None,
+            on_known=lambda: self.copies.soon(),
         )
         self.copies = SlaveSync(
             cast(Any, self.role),
@@ -110,6 +110,21 @@ def test_a_version_is_told_once_it_is_on_disk() -> None:
     scene.master.topics.ensure("invoices", 4)
     scene.copy(2)
     assert scene.asked == [None, first, first, str(scene.master.version)]
+
+
+def test_offsets_are_asked_for_again_as_soon_as_the_tables_are_here_that_they_need() -> None:
+    """They are refused before, and would come with the next round only: up to 10 s later."""
+    scene = Scene()
+    scene.copy()
+    assert scene.copies._wake.is_set()
+    scene.copies._wake.clear()
+    scene.master.topics.ensure("orders", 4)
+    scene.copy(2)
+    assert not scene.copies._wake.is_set(), "the next ones of this master come in rounds"
+    scene.role.master_epoch = 4
+    scene.master.role_taken(4, leads=True)
+    scene.copy()
+    assert scene.copies._wake.is_set()
 
 
 def test_what_was_made_here_meanwhile_gives_way_to_the_masters_word() -> None:
