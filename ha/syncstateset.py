@@ -272,6 +272,23 @@ class SyncStateSet:
             and members < self._applied
         )
 
+    def why_untrue(self, alter: Alter, fate: Fate) -> str | None:
+        """Why no controller can have answered `alter` so; None where one may. Upstream's and ours both accept exactly what was
+        asked for and move the set's epoch by one. A refusal that moves it keeps the set, less members that an operator had
+        forgotten."""
+        if not isinstance(fate, Applied | Refused) or fate.members is None:
+            return None
+        if fate.set_epoch != alter.set_epoch + 1:
+            return f"epoch {fate.set_epoch} does not follow {alter.set_epoch}, which was named"
+        if isinstance(fate, Applied):
+            known, is_true = alter.members, fate.members == alter.members
+        else:
+            known = self._applied
+            is_true = fate.set_epoch <= self._set_epoch or (
+                self._own_id in fate.members and fate.members <= known
+            )
+        return None if is_true else f"{sorted(fate.members)} cannot come of {sorted(known)}"
+
     def alter_ended(self, alter: Alter, fate: Fate, now_ms: int) -> list[Action]:
         """What became of the last sending of `alter`; of no effect once something else has settled it."""
         if alter.master_epoch != self._master_epoch:

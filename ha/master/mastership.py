@@ -23,7 +23,7 @@ from ha.master.link import Hold, MasterState
 from ha.master.slaveprogress import Limits
 from ha.master.unserved import UnservedRanges
 from ha.settings import HASettings
-from ha.syncstateset import Action, Alter, Confirmed, Fate, SyncStateSet
+from ha.syncstateset import Action, Alter, Confirmed, Fate, SyncStateSet, Unknown
 from mqruntime.clock import Clock
 from mqruntime.coretimer import CoreTimer
 from mqruntime.log import fields
@@ -42,6 +42,7 @@ JAVA_CUTS_AGAIN = (
     "brokers of 5.4.0 to 5.5.1 do so once they were cut to another master's log. It is kept out of the SyncStateSet until this "
     "broker begins an epoch: mqadmin electMaster of this master ends it; do not run these versions"
 )
+UNTRUE = "check that controllerAddr names the controllers of this cluster and nobody else; nothing was taken of the answer"
 WANTED_REMIND_MS = 1_000  # the same wish is told again no sooner
 
 
@@ -104,6 +105,7 @@ class Mastership:
         self._duplicate_ids = DuplicateIds()
         self._unserved = UnservedRanges(clock)
         self._wanted = RepeatedFailure(remind_ms=WANTED_REMIND_MS)
+        self._untrue = RepeatedFailure()
         self._confirm_timer: asyncio.TimerHandle | None = None
         self._timer = CoreTimer(clock, tasks, self._tick)
         last = self.history.last()
@@ -296,8 +298,14 @@ class Mastership:
         self._changing_set(lambda now_ms: self.sync_state_set.told(members, set_epoch, now_ms))
 
     def alter_ended(self, alter: Alter, fate: Fate) -> None:
-        """What became of the last sending of `alter`."""
-        self._changing_set(lambda now_ms: self.sync_state_set.alter_ended(alter, fate, now_ms))
+        """What became of the last sending of `alter`; an answer that cannot be true leaves that open."""
+        known: Fate = fate
+        if (why := self.sync_state_set.why_untrue(alter, fate)) is not None:
+            known = Unknown()
+            if self._untrue.failed(why, self._now_ms()):
+                said = fields(source="answer", sender="a controller", why=why, hint=UNTRUE)
+                logger.error("set disbelieved", extra=said)
+        self._changing_set(lambda now_ms: self.sync_state_set.alter_ended(alter, known, now_ms))
 
     def _changing_set(self, change: Callable[[int], list[Action]]) -> None:
         before = self.sync_state_set.applied_members

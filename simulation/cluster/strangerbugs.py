@@ -14,6 +14,7 @@ from controller.state import Replica
 from dledger.memberguard import MemberGuard, TheirList
 from dledger.messages import Message
 from ha.slave.link import SlaveLink
+from ha.syncstateset import Alter, Fate, SyncStateSet
 from namesrv.server import NamesrvApp
 from remoting.headers import header
 from remoting.peer import Peer
@@ -72,6 +73,12 @@ def whatever_it_leads(self: SlaveLink, epoch: int) -> None:
 @bug("far-epoch-taken", membership, "why_too_far")
 def any_epoch(epoch: int, known: int) -> str | None:
     """Upstream: an epoch may be as far from the last one as 32 bits reach."""
+    return None
+
+
+@bug("untrue-answer-taken", SyncStateSet, "why_untrue")
+def as_it_stands(self: SyncStateSet, alter: Alter, fate: Fate) -> str | None:
+    """Upstream: whatever answers an alter says who is in the set, and under which epoch."""
     return None
 
 

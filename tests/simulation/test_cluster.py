@@ -80,6 +80,7 @@ FOUND_BY_UNIT = {
     "::test_a_stranger_takes_no_broker_out_of_the_routes_and_keeps_none_in_them",
     "strangers-pass-on": "broker/test_forged_roles.py::test_a_stranger_passes_for_no_former_master",
     "far-epoch-taken": "broker/test_membership.py::test_a_notification_of_an_epoch_that_cannot_be_is_refused",
+    "untrue-answer-taken": "ha/test_ha_roles.py::test_an_answer_to_an_alter_that_cannot_be_true_is_not_taken",
     "hint-lost": "broker/test_membership.py"
     "::test_a_flood_of_notifications_causes_ten_questions_a_second_and_none_is_lost",
     "cut-again-counts": "ha/test_masters_behind.py"

@@ -129,7 +129,7 @@ class Node:
         if not self.controller_up:
             mastership.alter_ended(alter, NotSent())
             return
-        self.set_epoch += 1
+        self.set_epoch = alter.set_epoch + 1
         mastership.alter_ended(alter, Applied(alter.members, self.set_epoch))
 
     def read_sync_state_set(self) -> None:

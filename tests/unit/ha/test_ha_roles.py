@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from ha.errors import EpochFenced, EpochHistoryMissing
+from ha.syncstateset import Alter, Applied, Refused
 from tests.unit.ha.hascene import Node, fill, in_step, played_by, turns, until
 from tests.unit.ha.memorylog import record
 
@@ -23,6 +24,32 @@ async def test_a_re_elected_master_tells_its_live_links_the_epoch_r19_m5(a: Node
     await until(lambda: a.ha.acked_end() == a.log.max_offset())
     assert a.ha.status()["haConnectionInfo"][0]["addr"] == link["addr"]
     assert a.ha.history == b.ha.history and len(a.ha.history) == 2
+
+
+@played_by(1, 2)
+async def test_an_answer_to_an_alter_that_cannot_be_true_is_not_taken(
+    a: Node, b: Node, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await in_step(a, b)
+    fill(a, "one", 10)
+    await until(lambda: a.ha.acked_end() == a.log.max_offset())
+    mastership = a.ha.mastership
+    assert mastership is not None
+    known, asked = mastership.sync_state_set.set_epoch, list[Alter]()
+    monkeypatch.setattr(a, "_decide", asked.append)
+    await b.ha.stop()
+    fill(a, "two", 10)
+    await until(lambda: bool(asked))
+    for fate in (Refused(frozenset({1}), known + 2), Refused(frozenset({1, 77}), known + 1)):
+        mastership.alter_ended(asked[-1], fate)
+        assert a.ha.applied_members() == {1, 2} and mastership.sync_state_set.set_epoch == known
+        count = len(asked)
+        await until(lambda count=count: len(asked) > count)  # type: ignore[misc]
+    assert a.ha.acked_end() < a.log.max_offset(), "it is not answered with one copy"
+    [told, *_] = [record for record in caplog.records if record.getMessage() == "set disbelieved"]
+    assert "controllerAddr" in told.fields["hint"]  # type: ignore[attr-defined]
+    mastership.alter_ended(asked[-1], Applied(frozenset({1}), known + 1))
+    assert a.ha.applied_members() == {1}
 
 
 @played_by(1, 2)

@@ -3,6 +3,8 @@ invariants each test is for."""
 
 from __future__ import annotations
 
+import pytest
+
 from ha.syncstateset import (
     Alter,
     Applied,
@@ -212,6 +214,41 @@ def test_an_alter_that_was_accepted_with_no_newer_set_has_no_known_fate() -> Non
     sss, wanted = joining()
     assert sss.alter_ended(wanted, Applied(ids(1, 2), 7), 5) == [ReadSet()]
     assert sss.union() == ids(1, 2) and sss.applied_members == ids(1)
+
+
+@pytest.mark.parametrize(
+    "fate",
+    [
+        Applied(ids(1), 8),
+        Applied(ids(1, 2), 9),
+        Applied(ids(1, 2, 77), 8),
+        Applied(ids(1, 2), 2**31 - 1),
+        Applied(ids(1, 2), 7),
+        Refused(ids(1, 77), 8),
+        Refused(ids(2), 8),
+        Refused(ids(1), 2**31 - 1),
+        Refused(frozenset(), 8),
+    ],
+)
+def test_an_answer_that_no_controller_gives_is_not_believed(fate: Applied | Refused) -> None:
+    sss, wanted = joining()
+    assert wanted.set_epoch == 7 and sss.why_untrue(wanted, fate) is not None
+
+
+def test_what_controllers_answer_is_believed_also_where_members_were_forgotten() -> None:
+    sss = expanded(2, 3)
+    sss.disconnected(2, 0)
+    wanted = asked(sss, 2_000)
+    for fate in (
+        Applied(ids(1, 3), 9),
+        Refused(ids(1, 2, 3), 9),
+        Refused(ids(1, 3), 9),
+        Refused(),
+        Unknown(),
+    ):
+        assert sss.why_untrue(wanted, fate) is None
+    sss.told(ids(1, 2, 3, 4), 10, 2_001)
+    assert sss.why_untrue(wanted, Refused(ids(1, 2, 3), 9)) is None, "an older one, of no effect"
 
 
 def test_a_refusal_that_comes_after_the_set_was_read_changes_nothing() -> None:
