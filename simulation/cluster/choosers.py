@@ -37,6 +37,7 @@ from simulation.cluster.expressions import NUMBER, NUMBERS, WORD, WORDS, Express
 from simulation.cluster.fault import Fault
 from simulation.cluster.looks import BrokerLook
 from simulation.cluster.machines import Machines
+from simulation.cluster.mastertrouble import MasterTrouble
 from simulation.cluster.members import BROKER_PORT, BROKER_SET, CONTROLLERS, NAMESRV
 from simulation.cluster.violation import Violation
 from simulation.kernel.node import Node, SimulatedClock
@@ -100,7 +101,9 @@ class Choosers(Fault):
         self.begun = self.healed = self.stopping = False
         self.working = 0
         self.epoch = 0
-        self.spared_until_ms = 0
+        self.trouble = MasterTrouble(
+            machines.world, self.random, master=machines.master, kill=machines.kill, spared_ms=SPARED_MS
+        )
 
     def next_step(self) -> None:
         """Raises Violation."""
@@ -112,7 +115,7 @@ class Choosers(Fault):
         self.look(self.machines.broker_looks())
 
     def heal(self) -> None:
-        self.healed = True
+        self.healed = self.trouble.healed = True
 
     def look(self, looks: list[BrokerLook]) -> None:
         """Raises Violation."""
@@ -229,7 +232,8 @@ class Choosers(Fault):
                 if moved_to is not None and group.pulls <= PULLS_MAX:
                     self.count()
                     group.moved_to = moved_to
-                    self.let_master_die()
+                    if self.trouble.dies(MASTER_DIES):
+                        self.machines.done["master dies behind a move"] += 1
         self.working -= 1
 
     async def moved(self, client: Client, group: Group, other: Group) -> int | None:
@@ -269,15 +273,6 @@ class Choosers(Fault):
         if reply.code == ResponseCode.FLUSH_SLAVE_TIMEOUT:
             raise NotKnownToAll
         return reply if reply.code == ResponseCode.SUCCESS else None
-
-    def let_master_die(self) -> None:
-        master, now_ms = self.machines.master(), self.world.now_ms
-        if self.healed or master is None or now_ms < self.spared_until_ms:
-            return
-        if self.random.random() < MASTER_DIES:
-            self.spared_until_ms = now_ms + SPARED_MS
-            self.machines.kill(master)
-            self.machines.done["master dies behind a move"] += 1
 
     # -- judgement
 

@@ -22,6 +22,7 @@ from remoting.bodies.queues import MessageQueue as WireQueue
 from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
 from remoting.errors import RemotingError
+from simulation.cluster.mastertrouble import MasterTrouble
 from simulation.cluster.violation import Violation
 from simulation.kernel.node import Node, SimulatedClock
 from simulation.kernel.world import World
@@ -40,8 +41,6 @@ SPARED_MS = 12_000
 """Behind each death of a master, for there are other faults."""
 STANDS_STILL = 0.3
 """That a master does as a hasty client gives up queues: the request waits in its socket."""
-STILL_MS = (12_000, 25_000)
-"""Long enough for a successor."""
 READ = "reader in order"
 DIED = "master dies behind a lock"
 STOOD_STILL = "master stands still before an unlock"
@@ -75,11 +74,9 @@ class LockingClients:
         self.violation: Violation | None = None
         self.names = 0
         self.healed = False
-        self.spared_until_ms = 0
         self.begun = False
+        self.trouble = MasterTrouble(world, self.random, master=master, kill=kill, spared_ms=SPARED_MS)
         self._name_server = name_server
-        self._master = master
-        self._kill = kill
 
     def next_step(self) -> None:
         """Raises Violation."""
@@ -91,7 +88,7 @@ class LockingClients:
                 self.node.spawn(self.read())
 
     def heal(self) -> None:
-        self.healed = True
+        self.healed = self.trouble.healed = True
 
     def forget(self) -> None:
         """What was answered until now counts no more: what it rested on is lost, as the set may lose it."""
@@ -114,7 +111,8 @@ class LockingClients:
                 for queue in given_up:
                     self.held[queue].pop(locks.client_id, None)
                 if self.is_hasty:
-                    self.let_master_stand_still()
+                    if self.trouble.stands_still(STANDS_STILL) is not None:
+                        self.done[STOOD_STILL] += 1
                     await self.say_unlock(client, locks.client_id, given_up)
                 else:
                     try:
@@ -135,17 +133,6 @@ class LockingClients:
                 unlock = RemotingCommand.request(RequestCode.UNLOCK_BATCH_MQ, body=body)
                 await client.remoting.one_way(address, unlock)
 
-    def let_master_stand_still(self) -> None:
-        """What comes to it from now on waits in its socket until its successor leads."""
-        master, now_ms = self._master(), self.world.now_ms
-        if self.healed or master is None or now_ms < self.spared_until_ms:
-            return
-        if self.random.random() < STANDS_STILL:
-            still_ms = self.random.randint(*STILL_MS)
-            self.spared_until_ms = now_ms + still_ms + SPARED_MS
-            master.pause(still_ms)
-            self.done[STOOD_STILL] += 1
-
     async def ask(self, locks: QueueLocks, queues: list[MessageQueue]) -> set[MessageQueue]:
         """The same as `locks.lock`; what it says is judged. Raises LockFailed."""
         asked_ms = self.world.now_ms
@@ -163,19 +150,9 @@ class LockingClients:
                 self.violation = Violation("O1", said)
             holders[locks.client_id] = asked_ms + TRUST_MS
             self.done[READ] += 1
-            if is_new:
-                self.let_master_die()
+            if is_new and self.trouble.dies(MASTER_DIES):
+                self.done[DIED] += 1
         return told
-
-    def let_master_die(self) -> None:
-        """Its successor must know what was answered this moment."""
-        master, now_ms = self._master(), self.world.now_ms
-        if self.healed or master is None or now_ms < self.spared_until_ms:
-            return
-        if self.random.random() < MASTER_DIES:
-            self.spared_until_ms = now_ms + SPARED_MS
-            self._kill(master)
-            self.done[DIED] += 1
 
     def new_name(self) -> str:
         self.names += 1
@@ -190,7 +167,7 @@ class LockingClients:
 
     def at_the_end(self) -> None:
         """Of a whole cluster. Raises Violation."""
-        self.healed = True
+        self.heal()
         self.world.run_for_ms(LEASE_MS + max(ASKS_MS))
         self.next_step()
         done = asyncio.Event()
