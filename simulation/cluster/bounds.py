@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 
 from messagestore.queues.saved import BOUNDARIES_MAX
-from simulation.cluster import choosers, handlers, hostiletables
+from simulation.cluster import choosers, committers, handlers, hostiletables
 from simulation.cluster.dealers import NAME, TOPICS
 from simulation.cluster.machines import Machines
 from simulation.cluster.members import QUEUES_OF
@@ -63,6 +63,8 @@ class ClusterBounds:
             names += choosers.NAMES
         if self.machines.done[handlers.NAME]:
             names += len(handlers.TOPICS)
+        if self.machines.done[committers.NAME]:
+            names += committers.NAMES
         if self.machines.done[hostiletables.NAME]:
             names += hostiletables.NAMES
         queues = names + sum(QUEUES_OF.values())

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from broker.neighbours.naps import Naps
 from broker.tables.consumeroffsets import ConsumerOffsets
 from broker.tables.queuelocks import Queue, QueueLocks
+from remoting.bodies.offsets import ConsumerOffsetWrapper
 from remoting.peer import Peer
 from simulation.cluster.bugs import bug
 
@@ -34,3 +35,11 @@ def at_any_time(
 ) -> bool:
     """A commit that a former master passes on counts as any other."""
     return commit(self, group, topic, queue_id, offset)
+
+
+@bug("offsets-die-with-their-master", ConsumerOffsets, "adopt")
+def knows_no_group(
+    self: ConsumerOffsets, wrapper: ConsumerOffsetWrapper, own_rests_on: int | None = 0
+) -> bool:
+    """No slave knows how far groups are."""
+    return False

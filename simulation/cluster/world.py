@@ -60,6 +60,7 @@ from simulation.cluster.bounds import ClusterBounds
 from simulation.cluster.check import ClusterCheck
 from simulation.cluster.choosers import Choosers
 from simulation.cluster.clientjudge import ClientJudge
+from simulation.cluster.committers import Committers
 from simulation.cluster.copies import Copies
 from simulation.cluster.crashes import AllLosePower
 from simulation.cluster.dealers import SETTINGS
@@ -160,6 +161,7 @@ class ClusterWorld:
         self.transactors: Transactors | None = None
         self.choosers: Choosers | None = None
         self.handlers: Handlers | None = None
+        self.committers: Committers | None = None
         self.lost_for_good = LostForGood(self.machines)
         self.faults = Faults(self.machines, *self.besides())
         self.hand_overs = CleanHandOvers(self.machines, seed)
@@ -320,6 +322,11 @@ class ClusterWorld:
         if self.shape.has_handlers and self.contract.waits and not self.retention.on:
             self.handlers = Handlers(self.machines, self.world.node("handlers", members.HANDLERS_HOST))
             yield self.handlers
+        if self.shape.has_committers:
+            self.committers = Committers(
+                self.machines, self.world.node("committers", members.COMMITTERS_HOST)
+            )
+            yield self.committers
         if self.shape.has_operator:
             self.operator = Operator(self.machines, self.world.node("operator", members.OPERATOR_HOST))
             yield self.operator
@@ -436,6 +443,8 @@ class ClusterWorld:
             self.transactors.settle()
         if self.choosers is not None:
             self.choosers.stop()
+        if self.committers is not None:
+            self.committers.stop()
         if self.handlers is not None:
             self.handlers.stop()
         self.retention.stop()
@@ -469,6 +478,9 @@ class ClusterWorld:
         begins = max(broker.store.min_offset() for broker in brokers)
         if not self.check.forked:
             self.fact_check.at_the_end(machines.broker_looks())
+        if self.committers is not None:
+            self.committers.at_the_end(machines.broker_looks())
+            self.totals.counts["commits answered"] += self.committers.answers
         if self.operator is not None:
             self.operator.at_the_end()
         if self.resyncs is not None:
