@@ -6,7 +6,8 @@ follows from the controllers alone (M1, M2, S, C), and nobody ends."""
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from controller.state import SyncState
 from remoting.command import RemotingCommand
@@ -18,7 +19,9 @@ from simulation.cluster.members import BROKER_PORT, BROKER_SET
 from simulation.hostile import roles
 from simulation.hostile.frames import whole
 from simulation.kernel.node import Node
+from simulation.kernel.world import World
 
+NAME = "forged roles"
 FIRST_MS = (2_000, 6_000)
 BETWEEN_MS = (200, 2_000)
 AT_ONCE = (1, 12)
@@ -29,37 +32,73 @@ FLOODS = 0.05
 """So often the same is said so many times at once."""
 
 
-class Forger(Fault):
-    """Comes of itself, from a generator of its own, and from a host of its own."""
+class RoleForger:
+    """Draws from a generator of its own, on a host of its own. `said(target)` is the set as `target`, one of `brokers`, and its
+    controllers have it: addresses by broker id, master epoch, set epoch; None where that one does not run."""
 
-    name = "forged roles"
-
-    def __init__(self, machines: Machines, node: Node) -> None:
-        super().__init__(machines)
+    def __init__(
+        self,
+        world: World,
+        node: Node,
+        brokers: Sequence[Node],
+        known: Callable[[Node], tuple[Mapping[int, str], int, int] | None],
+        done: Counter[str],
+    ) -> None:
+        self.world = world
         self.node = node
-        self.random = random.Random(f"{machines.world.seed}/forged roles")
+        self.random = random.Random(f"{world.seed}/forged roles")
         self.due_ms: int | None = self.random.randint(*FIRST_MS)
+        self._brokers = brokers
+        self._known = known
+        self._done = done
 
     def next_step(self) -> None:
+        """Often called."""
         if self.due_ms is None or self.world.now_ms < self.due_ms:
             return
         self.due_ms = self.world.now_ms + self.random.randint(*BETWEEN_MS)
-        target = self.random.choice(self.machines.brokers)
+        target = self.random.choice(self._brokers)
         said = list(self.requests(target))
         for _ in range(self.random.randint(*AT_ONCE) if said else 0):
             data = whole(self.random.choice(said))
             times = FLOOD if self.random.random() < FLOODS else 1
             self.node.spawn(say(target.host, BROKER_PORT, data * times, self.random.choice(STAYS_MS)))
-            self.count()
+            self._done[NAME] += 1
 
     def heal(self) -> None:
         self.due_ms = None
 
     def requests(self, target: Node) -> Iterator[RemotingCommand]:
-        """To a broker that runs: of the set as it and the controllers have it now."""
+        """To a broker that runs."""
+        known = self._known(target)
+        if known is None:
+            return
+        addresses, epoch, set_epoch = known
+        if self.random.random() < HAND_OVERS:
+            yield from roles.hand_overs(BROKER_SET, addresses, epoch)
+        else:
+            yield from roles.notifications(addresses, epoch, set_epoch)
+
+
+class Forger(Fault):
+    """In a set under controllers."""
+
+    name = NAME
+
+    def __init__(self, machines: Machines, node: Node) -> None:
+        super().__init__(machines)
+        self.forger = RoleForger(machines.world, node, machines.brokers, self.known, machines.done)
+
+    def next_step(self) -> None:
+        self.forger.next_step()
+
+    def heal(self) -> None:
+        self.forger.heal()
+
+    def known(self, target: Node) -> tuple[Mapping[int, str], int, int] | None:
         look = broker_on(target)
         if look is None:
-            return
+            return None
         looks = [(node, broker_on(node)) for node in self.machines.brokers]
         addresses = {
             found.broker_id: f"{node.host}:{BROKER_PORT}"
@@ -68,8 +107,4 @@ class Forger(Fault):
         }
         states = (controller.state or SyncState() for controller in self.machines.controller_looks())
         known = max(states, key=lambda state: state.set_epoch, default=SyncState())
-        epoch = max(look.epoch, known.master_epoch)
-        if self.random.random() < HAND_OVERS:
-            yield from roles.hand_overs(BROKER_SET, addresses, epoch)
-        else:
-            yield from roles.notifications(addresses, epoch, known.set_epoch)
+        return addresses, max(look.epoch, known.master_epoch), known.set_epoch

@@ -27,6 +27,7 @@ HOSTS = ("10.0.2.1", "10.0.2.2", "10.0.2.3", "10.0.2.4", "10.0.2.5")
 BROKER_PORT, RAFT_PORT = 10911, 40911
 BROKER_SET = "broker-a"
 CLIENT_HOST = "10.0.3.1"
+FORGER_HOST = "10.0.4.4"
 DEALERS_HOST = "10.0.3.2"
 FORMER_CLIENT_HOST = "10.0.3.3"
 DEALT = 8, 3
@@ -45,6 +46,8 @@ EXPIRES = 31, 12
 """Of so many seeds this one has files go while bits flip in them."""
 COPIES = 43, 20
 """Of so many seeds this one has what rots copied, listed anew and cut behind."""
+FORGED = 13, 6
+"""Of so many seeds this one has somebody who says of its roles what only controllers may say, though it has none."""
 FACTS = 5, 3
 """Of so many seeds this one has administrators and clients that lock queues."""
 
@@ -67,6 +70,7 @@ class Kind:
     hands_on: bool
     """Tables go from leader to leader where that is hardest, and members lose their connections, at the end."""
     has_deals: bool
+    has_forger: bool
     overtaken: bool
     lags: bool
     """Bits flip as where it `rots`, in any byte, and where a follower needs it."""
@@ -126,6 +130,7 @@ def kind_of(seed: int) -> Kind:
         has_facts=seed % FACTS[0] == FACTS[1] and not hands_on and not expires and not copies,
         hands_on=hands_on,
         has_deals=seed % DEALT[0] == DEALT[1] and not expires and not copies,
+        has_forger=seed % FORGED[0] == FORGED[1],
         overtaken=overtaken and not lags,
         lags=lags,
         expires=expires,

@@ -31,6 +31,7 @@ from raftstore import member as raftmember
 from remoting.codes import ResponseCode
 from simulation.cluster.clientjudge import found_in_queue
 from simulation.cluster.dealers import DEALS, Dealers
+from simulation.cluster.forgers import RoleForger
 from simulation.cluster.loggedbugs import LoggedBugs
 from simulation.cluster.looks import BrokerLook
 from simulation.cluster.members import ReaderNotes
@@ -43,6 +44,7 @@ from simulation.groups import (  # noqa: F401  their bugs join the others
     linkbugs,
     members,
     mixedbugs,
+    rolebugs,
     transactionbugs,
 )
 from simulation.groups.bounds import GroupBounds
@@ -133,8 +135,21 @@ class GroupWorld:
             has_deals=self.kind.has_deals or self.kind.copies,
         )
         self.dealers = self.made_dealers() if self.kind.has_deals else None
+        self.forger = self.made_forger() if self.kind.has_forger else None
         self.known_looks: dict[str, Look] = {}
         self.looked_us = 0
+
+    def made_forger(self) -> RoleForger:
+        def known(target: Node) -> tuple[dict[int, str], int, int] | None:
+            looks = self.looks()
+            if target.name not in [look.name for look in looks]:
+                return None
+            ids = {look.app.membership.broker_id or 0: look.app.membership.address for look in looks}
+            term = max(look.raft.term for look in looks)
+            return ids, term, term
+
+        node = self.world.node("forger", members.FORGER_HOST)
+        return RoleForger(self.world, node, self.nodes, known, self.faults.done)
 
     def made_mixed(self) -> Mixed:
         node = self.world.node("client before", members.FORMER_CLIENT_HOST)
@@ -333,6 +348,8 @@ class GroupWorld:
             self.tables.look(self.broker_looks())
         if self.handed_on is not None:
             self.handed_on.look(self.broker_looks())
+        if self.forger is not None and self.client_is_ready():
+            self.forger.next_step()
         if self.check.broken is not None:
             raise self.check.broken
         if self.notes.contradictions:
@@ -343,6 +360,8 @@ class GroupWorld:
     def heal(self) -> None:
         """No faults any more: the set serves within the limit, and again when its leader is killed once more."""
         self.faults.heal()
+        if self.forger is not None:
+            self.forger.heal()
         if self.dealers is not None:
             self.dealers.healed = True
         if self.tables is not None:

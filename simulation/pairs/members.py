@@ -28,6 +28,7 @@ NAMESRV = f"{NAMESRV_HOST}:9876"
 BROKER_HOSTS = ("10.0.2.1", "10.0.2.2", "10.0.2.3")
 BROKER_PORT = 10911
 CLIENT_HOST = "10.0.3.1"
+FORGER_HOST = "10.0.4.4"
 TOPIC = "pairs"
 QUEUES = 3
 SEND_TIMEOUT_MS = 2_500
@@ -41,6 +42,8 @@ LOSES_MASTERS = 18, 4
 """Of those, in these a slave takes the place of a master that loses its memory."""
 GOES_ON = 36, 31
 """Of those, in these the master that loses its memory leads on, but where administrators are at work."""
+FORGED = 11, 3
+"""Of so many this one has somebody who says of its roles what only controllers may say, though it has none."""
 BROKER_SET = "broker-a"
 
 
@@ -58,6 +61,7 @@ class Kind:
     """Administrators and clients that consume in order are at work."""
     has_deals: bool
     has_delays: bool
+    has_forger: bool
     goes_on: bool
     """A master that loses what it has not synced leads on, with slaves that are emptied."""
     keeps: bool | None
@@ -76,6 +80,7 @@ def kind_of(seed: int) -> Kind:
         has_facts=seed % FACTS[0] == FACTS[1],
         has_deals=seed % DEALT[0] == DEALT[1],
         has_delays=seed % DELAYED[0] == DELAYED[1],
+        has_forger=seed % FORGED[0] == FORGED[1],
         goes_on=False,
         keeps=None,
     )

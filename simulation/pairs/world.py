@@ -28,6 +28,7 @@ from remoting.codes import ResponseCode
 from simulation.cluster.clientjudge import found_in_queue
 from simulation.cluster.dealers import DEALS
 from simulation.cluster.delays import LATER
+from simulation.cluster.forgers import RoleForger
 from simulation.cluster.loggedbugs import LoggedBugs
 from simulation.cluster.looks import BrokerLook
 from simulation.cluster.shadow import deleted_messages
@@ -37,7 +38,12 @@ from simulation.cluster.violation import Violation
 from simulation.kernel import seeds
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
-from simulation.pairs import delaybugs, members, transactionbugs  # noqa: F401  their bugs join the others
+from simulation.pairs import (  # noqa: F401  their bugs join the others
+    delaybugs,
+    members,
+    rolebugs,
+    transactionbugs,
+)
 from simulation.pairs.bugs import BUGS, planted
 from simulation.pairs.check import PairCheck
 from simulation.pairs.dealing import PairDealing
@@ -53,6 +59,8 @@ LONG_RUN_MS = 100_000
 """In which a lease may end."""
 HEAL_LIMIT_MS = 60_000
 LOOK_MS = 50
+ONE_EPOCH = 1
+"""Of the one role that a member of a pair ever takes."""
 PACE_MS = (700, 4_000)
 SEND_INTERVAL_MS = 60
 ACKNOWLEDGED_MIN = 50
@@ -86,6 +94,7 @@ class PairWorld:
         self.tables = self.table_clients() if self.kind.has_facts else None
         self.dealing = self.made_dealing() if self.kind.has_deals else None
         self.delaying = self.made_delaying() if self.kind.has_delays else None
+        self.forger = self.made_forger() if self.kind.has_forger else None
         self.looked_us = 0
         self.answering = self.faults.master.name  # for what administrators and clients were told
         self.led: tuple[str, int] | None = None  # whose log is the present history
@@ -105,6 +114,8 @@ class PairWorld:
                 if self.faults.done.total() % 3 == 0:
                     world.network.heal()
             self.faults.heal()
+            if self.forger is not None:
+                self.forger.heal()
             if self.tables is not None:
                 self.tables.heal()
             if self.dealing is not None:
@@ -128,6 +139,14 @@ class PairWorld:
             kill=self.faults.end,
             done=self.faults.done,
         )
+
+    def made_forger(self) -> RoleForger:
+        def known(target: Node) -> tuple[dict[int, str], int, int] | None:
+            addresses = {self.faults.ids[node.name]: f"{node.host}:{BROKER_PORT}" for node in self.nodes}
+            return (addresses, ONE_EPOCH, ONE_EPOCH) if target.running else None
+
+        node = self.world.node("forger", members.FORGER_HOST)
+        return RoleForger(self.world, node, self.nodes, known, self.faults.done)
 
     def made_dealing(self) -> PairDealing:
         return PairDealing(
@@ -226,6 +245,8 @@ class PairWorld:
             self.dealing.look()
         if self.delaying is not None and self.is_loaded():
             self.delaying.look()
+        if self.forger is not None and self.is_loaded():
+            self.forger.next_step()
         if self.check.broken is not None:
             raise self.check.broken
         if self.errors.bugs:

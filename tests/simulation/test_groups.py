@@ -28,7 +28,7 @@ FOUND_BY_UNIT = {
 """Planted bug -> the unit test that finds it; of seeds hardly one in a hundred does."""
 
 
-@pytest.mark.parametrize("seed", [1, 2, 15, 47, *long([3, 9, 18, 21, 30, 76, 7810006])])
+@pytest.mark.parametrize("seed", [1, 2, 15, 47, *long([3, 6, 9, 18, 21, 30, 76, 7810006])])
 def test_a_raft_mode_set_keeps_its_promises_whatever_is_killed_cut_or_emptied(
     seed: int, tally: Callable[[str, int], None]
 ) -> None:

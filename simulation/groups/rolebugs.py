@@ -1,0 +1,11 @@
+"""Bugs of what is believed of roles, planted as those of simulation.groups.bugs are."""
+
+from __future__ import annotations
+
+from broker.app import BrokerApp
+from broker.role.membership import Membership
+from simulation.groups.bugs import bug
+from simulation.hostile.believed import hears_notifications, takes_what_is_notified
+
+bug("notification-believed", BrokerApp, "start")(hears_notifications)
+bug("notification-believed", Membership, "notified")(takes_what_is_notified)

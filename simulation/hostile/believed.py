@@ -1,0 +1,23 @@
+"""A broker without controllers that takes a notification as one under controllers takes their answers.
+
+For the bugs that worlds without controllers plant."""
+
+from __future__ import annotations
+
+from broker.app import BrokerApp
+from broker.role.actions import Action, Grant
+from broker.role.membership import Membership
+from remoting.codes import RequestCode
+
+started = BrokerApp.start
+
+
+async def hears_notifications(self: BrokerApp) -> None:
+    """A 1008 is not refused."""
+    self.requests.router.handlers[RequestCode.NOTIFY_BROKER_ROLE_CHANGED] = self._manager.notified
+    await started(self)
+
+
+def takes_what_is_notified(self: Membership, grant: Grant, now_ms: int) -> list[Action]:
+    """Whatever a 1008 says of the master is taken, whoever sent it."""
+    return self.decided(grant, now_ms)
