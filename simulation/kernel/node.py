@@ -33,7 +33,8 @@ class SimulatedClock:
         return self._node.loop.now_us // 1000
 
     def work_us(self) -> int:
-        return self._node.loop.now_us
+        process = self._node.process
+        return self._node.loop.now_us + (0 if process is None else process.worked_us)
 
 
 class Node:

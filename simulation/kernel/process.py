@@ -19,7 +19,7 @@ CLOSE_ATTEMPTS_MAX = 100  # awaits that finally blocks of one coroutine may stil
 
 class Process:
     """Its tasks and callbacks carry it in their context; `host` is where its sockets live; `pauses` from when to when, in us,
-    it stood still."""
+    it stood still; `worked_us` is what its work was charged with (simulation.kernel.cpu)."""
 
     def __init__(self, name: str, host: str) -> None:
         self.name = name
@@ -29,6 +29,7 @@ class Process:
         self.resumes_at_us = 0
         self.paused_at_us = 0
         self.pauses: list[tuple[int, int]] = []
+        self.worked_us = 0
         self.held: list[asyncio.Handle] = []
         self.tasks: list[asyncio.Task[Any]] = []
         self._sweep_at = SWEEP_EVERY

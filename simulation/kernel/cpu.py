@@ -1,0 +1,43 @@
+"""What handling a request costs of its process's time.
+
+Invariant: elsewhere work takes no virtual time. While it is charged, a process that has handled requests does nothing else
+until the time that they cost is over, and its `work_us` shows what they cost while they are handled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from unittest.mock import patch
+
+from remoting.command import RemotingCommand
+from remoting.dispatch import Dispatcher
+from remoting.peer import Peer
+from simulation.kernel.loop import SimulatedLoop
+from simulation.kernel.process import PROCESS
+
+deliver, handle = Dispatcher.deliver, Dispatcher._handle
+
+
+@contextmanager
+def charged(loop: SimulatedLoop, request_us: int) -> Iterator[None]:
+    """Each request but a send costs so much, whoever handles it."""
+
+    def handled(
+        self: Dispatcher, peer: Peer, request: RemotingCommand, replies: list[RemotingCommand]
+    ) -> None:
+        if (process := PROCESS.get()) is not None:
+            process.worked_us += request_us
+        handle(self, peer, request, replies)
+
+    def delivered(self: Dispatcher, peer: Peer, commands: list[RemotingCommand]) -> int:
+        process = PROCESS.get()
+        if process is None:
+            return deliver(self, peer, commands)
+        before_us = process.worked_us
+        count = deliver(self, peer, commands)
+        if (cost_us := process.worked_us - before_us) and process.alive:
+            loop.pause(process, max(loop.now_us, process.resumes_at_us) + cost_us)
+        return count
+
+    with patch.object(Dispatcher, "_handle", handled), patch.object(Dispatcher, "deliver", delivered):
+        yield
