@@ -68,6 +68,7 @@ from simulation.cluster.delaycheck import all_delivered
 from simulation.cluster.factcheck import FactCheck
 from simulation.cluster.fault import Fault
 from simulation.cluster.faults import Faults
+from simulation.cluster.floods import Floods
 from simulation.cluster.forgers import Forger
 from simulation.cluster.handlers import Handlers
 from simulation.cluster.handoverbugs import BUGS, planted
@@ -414,6 +415,8 @@ class ClusterWorld:
             self.become_whole()
         if self.shape.is_harsh:
             SickDisks(self.machines, self.become_whole).run()
+        if self.shape.is_flooded:
+            Floods(self.machines, self.world.node("floods", members.FLOODS_HOST), self.become_whole).run()
 
     def become_whole(self) -> None:
         deadline_ms = self.world.now_ms + HEAL_LIMIT_MS

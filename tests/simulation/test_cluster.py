@@ -57,8 +57,6 @@ FOUND_BY_UNIT = {
     "::test_nor_does_the_master_after_the_next_one_let_anybody_pass_over_it",
     "commits-beyond-a-lost-end": "broker/test_offsets_beyond.py"
     "::test_after_power_was_lost_everywhere_nobody_passes_over_what_is_sent_then",
-    "floods-hold-the-loop": "remoting/test_turns.py"
-    "::test_a_flood_is_handled_a_slice_a_turn_and_is_not_read_meanwhile",
     "stale-unlock-forwarded": "broker/test_stale_requests.py"
     "::test_an_unlock_that_is_passed_on_takes_no_lock_that_the_successor_gave",
     "passed-on-after-a-nap": "broker/test_stale_requests.py"
@@ -117,6 +115,8 @@ OLD_DISKS = 52
 """A seed in which disks of brokers are set back to earlier images."""
 COPIES = 11
 """A seed with copies of brokers' stores that are started, too."""
+FLOODED = 23
+"""A seed whose servers meet floods of small requests."""
 COMMITS = 25
 """A seed with groups whose rebalanced members say older offsets to former masters."""
 LOST_MEMBERS = 27
@@ -133,6 +133,7 @@ LONG_SEEDS = [
     OLD_DISKS,
     COPIES,
     COMMITS,
+    FLOODED,
     LOST_MEMBERS,
 ]
 """With 5 to 13 of both each kind of contract and each shape but lulls (docs/proofs.md) is there."""
