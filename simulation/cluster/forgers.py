@@ -34,7 +34,7 @@ FLOODS = 0.05
 
 class RoleForger:
     """Draws from a generator of its own, on a host of its own. `said(target)` is the set as `target`, one of `brokers`, and its
-    controllers have it: addresses by broker id, master epoch, set epoch; None where that one does not run."""
+    controllers have it: addresses by broker id, master epoch, set epoch; None where that one does not hear it."""
 
     def __init__(
         self,
@@ -78,6 +78,11 @@ class RoleForger:
             yield from roles.hand_overs(BROKER_SET, addresses, epoch)
         else:
             yield from roles.notifications(addresses, epoch, set_epoch)
+
+
+def stands_still(node: Node) -> bool:
+    """It would keep each connection until it goes on: more than anybody may have."""
+    return node.process is not None and node.process.paused
 
 
 class Forger(Fault):
