@@ -1,12 +1,12 @@
 """Consumer groups that commit rising offsets and ask them back. Members that were rebalanced away still say older ones to a
 former master, one-way, as Java's clients do.
 
-Invariants: O4 within one master epoch an answered offset never goes back; O5 what was answered while all was whole, long enough
-before a change of master for slaves to copy it, is there under the next master, and on all brokers in the end.
+Invariants: O4 within one master epoch an answered offset never goes back; O5 an offset that was answered while all was whole,
+long enough before a change of master for slaves to copy it, is there under the next master, and on all brokers in the end.
 
-Invariant of the check: it expects what it saw asked and answered. An answer is an epoch's if the same process led that epoch
-before and after it. A lower commit that a master itself is asked for counts, so whatever was said to a broker and may still
-wait there lowers what that broker is expected to have, and no other."""
+Invariant of the check: its expectations come from requests and answers that it saw. An answer is an epoch's if the same process
+led that epoch before and after it. A lower commit that a master itself is asked for counts, so an offset that was said to a
+broker and may still wait there lowers the expectation of that broker, and of no other."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ class Committers(Fault):
         )
 
     async def turn(self, client: Client, group: Group) -> None:
-        """Commits and asks back, and now and then an older offset comes from who had the queue before."""
+        """Commits and asks back, and now and then an older offset comes from the member that had the queue before."""
         former = self.former()
         if former is not None and group.said > 1 and self.random.random() < SAYS_OLDER:
             await self.say(client, group, former, self.random.randint(1, group.said - 1))
@@ -176,7 +176,7 @@ class Committers(Fault):
         await self.ask(client, group)
 
     async def address(self, client: Client) -> str | None:
-        """Of the master, or of whom the client takes for it."""
+        """Of the master, or of the broker that the client takes for it."""
         if self.random.random() < BY_ROUTE:
             with suppress(RouteUnknown):
                 return (await client.routes.get(TOPIC)).master(BROKER_SET)

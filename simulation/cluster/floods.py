@@ -2,7 +2,7 @@
 
 Each request costs CPU time for as long as a flood lasts.
 
-Invariant W1: who asks meanwhile over another connection is answered within a second, and the master leads on in its epoch."""
+Invariant W1: a client that asks over another connection is answered within a second, and the master leads on in its epoch."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Floods:
             raise Violation("W1", f"a flood of {target.name} ended epoch {epoch}")
 
     async def pour(self, host: str, port: int) -> None:
-        """Until the server has answered what comes behind them."""
+        """Until the server has answered the request behind them."""
         reader, writer = await asyncio.open_connection(host, port)
         try:
             writer.write(floods.small(REQUESTS) + LAST)
@@ -95,7 +95,7 @@ class Floods:
             writer.transport.abort()
 
     async def ask(self, host: str, port: int) -> None:
-        """What no server serves, and each answers at once."""
+        """For a request that no server serves, and each answers at once."""
         client = RemotingClient(clock=SimulatedClock(self.node))
         try:
             while self.failed is None:

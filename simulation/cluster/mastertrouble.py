@@ -1,4 +1,4 @@
-"""What befalls a master at the worst moment for a client that waits for it, or was just answered by it.
+"""The master dies or stands still at the worst moment for a client: it has just answered, or is about to be asked.
 
 Invariant: it is drawn from the client's own generator. The next master is spared for a while, for there are other faults."""
 
