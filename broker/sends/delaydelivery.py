@@ -133,8 +133,8 @@ class DelayDelivery:
     def role_taken(self, *, leads: bool) -> None:
         """Begin anew where the table says: deliveries of an earlier mastership may have been cut off. A table may be ahead of
         the queue of a master that was elected without all that was confirmed; it goes back, lest it skip what comes then
-        (upstream: ScheduleMessageService.correctDelayOffset). In a pair nobody chose who has it all: such a table is not
-        believed, and all that is there is delivered again."""
+        (upstream: ScheduleMessageService.correctDelayOffset). In a pair nobody chose who has it all, and a file that was just read
+        may be of another log: such a table is not believed, and all that is there is delivered again."""
         if leads:
             self._correct_offsets()
             self._offsets.rests_on = self._store.max_offset()
@@ -149,6 +149,7 @@ class DelayDelivery:
 
     def _correct_offsets(self) -> None:
         levels, is_ahead = range(1, len(self._levels_ms) + 1), False
+        believed, self._offsets.from_file = self._copied is None and not self._offsets.from_file, False
         for level in levels:
             end, offset = (
                 self._store.next_queue_offset(SCHEDULE_TOPIC, level - 1),
@@ -160,7 +161,12 @@ class DelayDelivery:
                 )
                 self._offsets.advance(level, end)
                 is_ahead = True
-        for level in levels if is_ahead and self._copied is not None else ():
+        if not is_ahead or believed:
+            return
+        logger.warning(
+            "delay offsets are not of this log: all messages in the queues of the levels are delivered again"
+        )
+        for level in levels:
             self._offsets.advance(level, self._store.min_queue_offset(SCHEDULE_TOPIC, level - 1))
 
     def soon(self) -> None:

@@ -49,6 +49,8 @@ class ConsumerOffsets:
         self._moves = 0
         """Counts what changes offsets otherwise than by commits of their groups."""
         self.commits = 0
+        self.from_file = False
+        """Whether they were read from this disk and not compared with the log yet."""
         self.rests_on = 0
         """An offset of the log; what was read from this disk rests on what was there before."""
         self._given: OwnOffsets | None = None
@@ -279,6 +281,7 @@ class ConsumerOffsets:
     def decode(self, data: bytes) -> None:
         """Take in consumerOffset.json. Raises BodyError."""
         self._wrapper = ConsumerOffsetWrapper.decode(data)
+        self.from_file = True
         self._weigh()
         self.resets.adopt(self._wrapper.offset_resets)
         limits = self.resets.limits

@@ -18,6 +18,8 @@ class DelayOffsets:
     def __init__(self) -> None:
         self._wrapper = DelayOffsetWrapper()
         self.advances = 0
+        self.from_file = False
+        """Whether they were read from this disk and not compared with the log yet."""
         self.rests_on = 0
         """An offset of the log; what was read from this disk rests on what was there before."""
         self._given: DelayOffsetWrapper | None = None
@@ -36,7 +38,7 @@ class DelayOffsets:
         """Take over the master's table; False when nothing is new."""
         if wrapper.offset_table == self._wrapper.offset_table:
             return False
-        self._wrapper, self.rests_on = wrapper, rests_on
+        self._wrapper, self.rests_on, self.from_file = wrapper, rests_on, False
         return True
 
     def as_they_are(self) -> DelayOffsetWrapper:
@@ -62,4 +64,4 @@ class DelayOffsets:
 
     def decode(self, data: bytes) -> None:
         """Take in delayOffset.json. Raises BodyError."""
-        self._wrapper = DelayOffsetWrapper.decode(data)
+        self._wrapper, self.from_file = DelayOffsetWrapper.decode(data), True

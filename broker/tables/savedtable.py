@@ -2,28 +2,39 @@
 
 Invariant: what `save` was called after is on disk when it returns, behind what it rests on; saves of one table run one after
 the other and several requests during one write become one more write. The file says up to which record of the journal it has
-what the journal has (`"journal"`, which upstream passes over; one that upstream wrote says nothing). A broken file is answered
-by its `.bak`, if a Java broker left one, and otherwise stops the start: an emptied table would forget what clients rely on."""
+what the journal has (`"journal"`, which upstream passes over; one that upstream wrote says nothing), and which tables had a
+file then (`"tables"`). A broken, empty or missing file is replaced by its `.bak`, if a Java broker wrote both, and otherwise
+stops the start: an emptied table would forget what clients rely on. `{}` is how an operator asks for an empty table."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import Awaitable, Callable
 
+import orjson
+
+from mqruntime.log import fields
 from mqruntime.smallfiles import SmallFiles
 from remoting.errors import BodyError
 
+logger = logging.getLogger("broker.tables")
+
 BACKUP_SUFFIX = ".bak"
 MARK = re.compile(rb'\{"journal":([0-9]{1,18})[,}]')
+TABLES = re.compile(rb'\{"journal":[0-9]{1,18},"tables":"([^"\\]*)"')
+EMPTY = b"{}"
+"""A file with this content is an empty table, whatever its members are."""
 
 
 class TableUnreadable(Exception):
-    """A configuration file that does not parse, and no readable backup beside it."""
+    """A table's file is missing or does not parse, and there is no backup that may replace it."""
 
-    def __init__(self, name: str, why: str) -> None:
+    def __init__(self, name: str, why: str, *, backup: bool = False) -> None:
+        older = f", rename {name}{BACKUP_SUFFIX} to it to go back to that older copy" if backup else ""
         super().__init__(
-            f"{name}: {why}; restore it from another replica of this broker, or remove it to start empty"
+            f"{name}: {why}; restore it from another replica of this broker{older}, or write {{}} into it to start empty"
         )
         self.name = name
 
@@ -33,7 +44,8 @@ async def nothing() -> None: ...
 
 class SavedTable:
     """`encode` gives the file's content, a JSON object, `adopt` takes it in (raising BodyError). `behind` puts on disk what
-    that content rests on (OSError). `journaled()` is the number of the last record of the journal that is on disk."""
+        that content rests on (OSError). `journaled()` is the number of the last record of the journal that is on disk, `present()`
+    the names of the tables that have a file. Content without `member`, where one is named, is that of some other file."""
 
     def __init__(
         self,
@@ -44,8 +56,14 @@ class SavedTable:
         behind: Callable[[], Awaitable[None]] = nothing,
         *,
         journaled: Callable[[], int] = lambda: 0,
+        present: Callable[[], list[str]] = list,
+        member: str | None = None,
     ) -> None:
         self.name = name
+        self._present = present
+        self._member = member
+        self.names_tables: frozenset[str] = frozenset()
+        """The tables that had a file when this one was written, as far as it says so."""
         self._journaled = journaled
         self.mark: int | None = None
         """The number of the last record whose changes the file on disk has; None where it does not say so."""
@@ -99,25 +117,50 @@ class SavedTable:
         """Whether the disk has a file of it, no older one's backup, or will with the next `save_facts`."""
         return self._stands or self._has_news
 
+    @property
+    def on_disk(self) -> bool:
+        """Whether the file of this table, no backup, is on disk."""
+        return self._stands
+
     async def load(self) -> bool:
         """Take in the file; False when there is none. Raises TableUnreadable, OSError."""
-        failure: BodyError | None = None
-        for name in (self.name, self.name + BACKUP_SUFFIX):
-            data = await self._files.read(name)
-            if not data:
-                continue
+        data = await self._files.read(self.name)
+        why = "the file is empty" if data is not None else None
+        if data:
             try:
-                self._adopt(data)
+                self._take_in(data)
             except BodyError as error:
-                failure = failure or error
+                why = str(error)
             else:
-                self._stands = name == self.name
-                mark = MARK.match(data) if self._stands else None
+                self._stands = True
+                mark, tables = MARK.match(data), TABLES.match(data)
                 self.mark = None if mark is None else int(mark[1])
+                self.names_tables = frozenset(tables[1].decode().split(";")) if tables else frozenset()
                 return True
-        if failure is not None:
-            raise TableUnreadable(self.name, str(failure))
+        backup = await self._files.read(self.name + BACKUP_SUFFIX)
+        if (
+            data and MARK.match(data) and backup
+        ):  # only upstream makes backups: this one is older than the file
+            raise TableUnreadable(self.name, str(why), backup=True)
+        if backup:
+            try:
+                self._take_in(backup)
+            except BodyError as error:
+                why = why or f"the file is missing, and its backup does not parse: {error}"
+            else:
+                logger.warning(
+                    "a table is read from its backup, what changed later is forgotten",
+                    extra=fields(file=self.name, why=why or "the file is missing"),
+                )
+                return True
+        if why is not None:
+            raise TableUnreadable(self.name, why)
         return False
+
+    def _take_in(self, data: bytes) -> None:
+        if self._member is not None and data.strip() != EMPTY and b'"%b"' % self._member.encode() not in data:
+            raise BodyError(f"{self._member} is missing, the content is of another file")
+        self._adopt(data)
 
     def taken(self, *, in_journal_too: bool = False) -> tuple[int, bytes] | None:
         """The content as it is now, for `save_taken`; None when no fact has changed since the last write, or none that the
@@ -148,8 +191,10 @@ class SavedTable:
         return self._fact_version > self._saved_version or self.wants_journal
 
     def _marked(self) -> bytes:
-        content = self._encode()
+        content, present = self._encode(), self._present()
         mark = b'{"journal":%d' % self._journaled()
+        if present:
+            mark += b',"tables":%b' % orjson.dumps(";".join(present))
         return mark + content[1:] if content == b"{}" else mark + b"," + content[1:]
 
     async def _write(self, version: int, data: bytes) -> None:

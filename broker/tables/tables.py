@@ -66,6 +66,8 @@ class Log(Protocol):
 
     def next_queue_offset(self, topic: str, queue_id: int) -> int: ...
 
+    def min_queue_offset(self, topic: str, queue_id: int) -> int: ...
+
     def max_queue_offset(self, topic: str, queue_id: int) -> int: ...
 
     def entries(
@@ -148,21 +150,31 @@ class Tables:
         self._life = clock.now_ms()
         self._note_rows()
         self._queue_ends = QueueEnds(store.queue_ends_at_least)
-        saved = partial(SavedTable, files, journaled=lambda: self._journal.last)
-        self._saved_queue_ends = saved(QUEUE_ENDS_FILE, self._queue_ends.encode, self._queue_ends.decode)
-        self.saved_topics = saved(TOPICS_FILE, self.topics.encode, self.topics.decode)
-        self.saved_groups = saved(SUBSCRIPTION_GROUPS_FILE, self.groups.encode, self.groups.decode)
+        saved = partial(SavedTable, files, journaled=lambda: self._journal.last, present=self._present)
+        self._saved_queue_ends = saved(
+            QUEUE_ENDS_FILE, self._queue_ends.encode, self._queue_ends.decode, member="ends"
+        )
+        self.saved_topics = saved(
+            TOPICS_FILE, self.topics.encode, self.topics.decode, member="topicConfigTable"
+        )
+        self.saved_groups = saved(
+            SUBSCRIPTION_GROUPS_FILE, self.groups.encode, self.groups.decode, member="subscriptionGroupTable"
+        )
         self.saved_offsets = saved(
             CONSUMER_OFFSETS_FILE, self.offsets.encode, self.offsets.decode,
-            lambda: store.synced_to(self.offsets.rests_on),
+            lambda: store.synced_to(self.offsets.rests_on), member="offsetTable",
         )  # fmt: skip
         self._saved_delays = saved(
             DELAY_OFFSETS_FILE, self.delays.encode, self.delays.decode,
-            lambda: store.synced_to(self.delays.rests_on),
+            lambda: store.synced_to(self.delays.rests_on), member="offsetTable",
         )  # fmt: skip
-        self._saved_deletions = saved(DELETIONS_FILE, self.deletions.encode, self.deletions.decode)
-        self._saved_locks = saved(QUEUE_LOCKS_FILE, self.locks.encode, self.locks.decode)
-        self._saved_filters = saved(CONSUMER_FILTERS_FILE, self.filters.encode, self.filters.decode)
+        self._saved_deletions = saved(
+            DELETIONS_FILE, self.deletions.encode, self.deletions.decode, member="deletions"
+        )
+        self._saved_locks = saved(QUEUE_LOCKS_FILE, self.locks.encode, self.locks.decode, member="locks")
+        self._saved_filters = saved(
+            CONSUMER_FILTERS_FILE, self.filters.encode, self.filters.decode, member="filterDataByTopic"
+        )
         self.keeps_filters = settings.enable_property_filter
         """Else the file of the time when they were taken stays as it is."""
         self.stamp = CopyStamp(
@@ -268,7 +280,10 @@ class Tables:
     async def log_lost(self, log: Log, *, surely: bool) -> None:
         """This broker becomes master with `log`, which has lost its end, `surely` or, in a pair, if a group is beyond it: what
         takes the place of what is lost is news to all, so nobody is behind that already. On disk when this returns. OSError."""
+        from_file, self.offsets.from_file = self.offsets.from_file, False
         if not (surely or self._in_pair):
+            if from_file:
+                await self._distrust_offsets(log)
             return
         ends = self.offsets.ends(log.next_queue_offset)
         beyond = self.offsets.beyond(ends)
@@ -287,6 +302,25 @@ class Tables:
         logger.warning(
             "the log lost its end: consumer groups go on there, not behind it",
             extra=fields(beyond=len(beyond), watched=watched),
+        )
+        await self.save_facts()
+
+    async def _distrust_offsets(self, log: Log) -> None:
+        """The log is not missing anything, so a group that the file has beyond a queue's end was not reading this log: it
+        begins at the queue's beginning, because nobody knows what of it was delivered. On disk on return. OSError."""
+        beyond = self.offsets.beyond(self.offsets.ends(log.next_queue_offset))
+        if not beyond:
+            return
+        moves = {key: log.min_queue_offset(key[1], key[2]) for key in beyond}
+        group, topic, queue_id = next(iter(moves))
+        self.offsets.moved(moves)
+        self.saved_offsets.changed()
+        logger.warning(
+            "consumer offsets beyond the ends of their queues: the file is not of this log, these groups read their queues "
+            "from the beginning",
+            extra=fields(
+                file=CONSUMER_OFFSETS_FILE, count=len(moves), group=group, topic=topic, queue=queue_id
+            ),
         )
         await self.save_facts()
 
@@ -476,8 +510,9 @@ class Tables:
         """Raises TableUnreadable, JournalDamaged, OSError."""
         if self._is_stamped:
             await self._load_stamp()
-        for table in (*self.copied_from_master.values(), self._saved_deletions, *self._facts_of_ours):
-            await table.load()
+        tables = (*self.copied_from_master.values(), self._saved_deletions, *self._facts_of_ours)
+        missing = [table for table in tables if not await table.load()]
+        self._refuse_missing(missing)
         await self._replay()
         if lost := [table.name for table in self._of_version if self._stood(table) and not table.stands]:
             logger.warning("tables are gone, the group's are copied", extra=fields(files=";".join(lost)))
@@ -485,6 +520,20 @@ class Tables:
             await self._saved_stamp.save()
         if self.keeps_filters:
             await self._saved_filters.load()
+
+    def _present(self) -> list[str]:
+        return [table.name for table in (*self._of_journal, self._saved_delays) if table.on_disk]
+
+    def _refuse_missing(self, missing: list[SavedTable]) -> None:
+        """A table whose file another one names would begin from nothing; in Raft mode the group's copies of most of them are
+        taken instead. Raises TableUnreadable."""
+        tables = (*self._of_journal, self._saved_delays)
+        named = frozenset[str]().union(*(table.names_tables for table in tables))
+        for table in missing:
+            if table.name in named and not self._stood(table):
+                raise TableUnreadable(
+                    table.name, "the file is missing, and other tables were written after it"
+                )
 
     async def _replay(self) -> None:
         """What the journal has beyond the tables' own files. One that upstream's broker wrote since takes nothing from it."""

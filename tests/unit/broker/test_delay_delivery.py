@@ -351,6 +351,27 @@ def test_a_pairs_table_that_is_ahead_of_the_log_is_not_believed() -> None:
     assert bench.delivered == [b"a", b"b", b"c"]
 
 
+def test_a_file_that_is_ahead_of_the_log_skips_no_delayed_message(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench()
+    for body in (b"a", b"b"):
+        bench.log.schedule(body, 1)
+    bench.log.schedule(b"c", 2)
+    bench.offsets.decode(DelayOffsetWrapper({1: 1, 2: 200}).encode())
+    bench.delivery.role_taken(leads=True)
+    assert "delay offsets are not of this log" in caplog.text
+    bench.after(LEVELS_MS[1])
+    assert bench.delivered == [b"a", b"b", b"c"]
+
+
+def test_a_file_that_is_behind_the_queue_or_names_no_level_skips_nothing() -> None:
+    bench = Bench()
+    bench.log.schedule(b"a", 1)
+    bench.offsets.decode(DelayOffsetWrapper({1: -5, 99: 7, 0: 3}).encode())
+    bench.delivery.role_taken(leads=True)
+    bench.after(LEVELS_MS[0])
+    assert bench.delivered == [b"a"]
+
+
 def test_no_more_is_in_flight_than_the_limit() -> None:
     bench = Bench()
     bench.role.acked = 0

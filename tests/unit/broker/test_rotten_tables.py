@@ -1,0 +1,193 @@
+"""The files under config/ at a start: missing, empty, rotten, of another shape, cut in half, with and without a backup."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+
+import pytest
+
+from broker.settings.broker import BrokerSettings
+from broker.tables.consumerfilters import CONSUMER_FILTERS_FILE
+from broker.tables.consumeroffsets import CONSUMER_OFFSETS_FILE
+from broker.tables.delayoffsets import DELAY_OFFSETS_FILE
+from broker.tables.deletions import DELETIONS_FILE
+from broker.tables.queueends import QUEUE_ENDS_FILE
+from broker.tables.queuelocks import QUEUE_LOCKS_FILE
+from broker.tables.savedtable import TableUnreadable
+from broker.tables.stamp import STAMP_FILE
+from broker.tables.subscriptiongroups import SUBSCRIPTION_GROUPS_FILE
+from broker.tables.tables import Tables
+from broker.tables.topics import TOPICS_FILE
+from remoting.bodies.filters import ConsumerFilterWrapper
+from remoting.bodies.groups import SubscriptionGroupConfig
+from remoting.bodies.tables import QueueEnd, QueueEndTable
+from remoting.bodies.topics import TopicConfig
+from tests.unit.broker.test_tables import NoQueues
+from tests.unit.doubles import ManualClock, MemoryFiles
+
+TABLES = (
+    TOPICS_FILE, SUBSCRIPTION_GROUPS_FILE, CONSUMER_OFFSETS_FILE, DELAY_OFFSETS_FILE, DELETIONS_FILE, QUEUE_LOCKS_FILE,
+    QUEUE_ENDS_FILE, CONSUMER_FILTERS_FILE,
+)  # fmt: skip
+OF_VERSION = {TOPICS_FILE, SUBSCRIPTION_GROUPS_FILE, DELETIONS_FILE, QUEUE_LOCKS_FILE, QUEUE_ENDS_FILE}
+"""In Raft mode the group's copies replace those."""
+DAMAGES = {
+    "empty": lambda good: b"",
+    "random": lambda good: bytes(range(7, 256, 5)),
+    "other-object": lambda good: b'{"something":{"else":1}}',
+    "list": lambda good: b"[1,2]",
+    "half": lambda good: good[: len(good) // 2],
+}
+MODES = {"pair": {"in_pair": True}, "controllers": {}, "raft": {"stamped": True}}
+
+
+class AnyQueues(NoQueues):
+    def queue_ends_at_least(self, topic: str, queue_id: int, end: int) -> None: ...
+
+
+def tables_over(files: MemoryFiles, mode: str = "controllers") -> Tables:
+    settings = BrokerSettings(enable_property_filter=True)
+    return Tables(settings, files, ManualClock(), AnyQueues(), **MODES[mode])
+
+
+async def filled(mode: str) -> MemoryFiles:
+    """What a broker of that mode keeps that has something in each table."""
+    files = MemoryFiles({CONSUMER_FILTERS_FILE: ConsumerFilterWrapper().encode()})
+    tables = tables_over(files, mode)
+    await tables.load()
+    tables.role_taken(1, leads=True)
+    tables.topics.put(TopicConfig("orders", 4, 4))
+    tables.groups.put(SubscriptionGroupConfig("CG"))
+    tables.offsets.commit("CG", "orders", 0, 5)
+    tables.delays.advance(3, 7)
+    tables.delete_topic("former", 9)
+    tables.saved_topics.changed()
+    tables._saved_locks.changed()
+    tables._queue_ends.adopt(QueueEndTable([QueueEnd("old", 0, 76)]))
+    tables._saved_queue_ends.changed()
+    await tables.save()
+    tables.role_taken(2, leads=True)  # as each start does: topics.json is written again
+    await tables.save()
+    return files
+
+
+def test_each_file_that_a_broker_keeps_under_config_is_in_this_table() -> None:
+    kept = set(asyncio.run(filled("raft")).content)
+    assert kept == {*TABLES, STAMP_FILE}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_file_without_a_backup_stops_the_start_with_a_remedy(
+    name: str, damage: str, mode: str
+) -> None:
+    files = asyncio.run(filled(mode))
+    files.content[name] = DAMAGES[damage](files.content[name])
+    before = dict(files.content)
+    with pytest.raises(TableUnreadable, match=rf"{name}: .*from another replica.*start empty"):
+        asyncio.run(tables_over(files, mode).load())
+    assert files.content == before or mode == "raft"  # which begins a stamp
+    files.content[name] = b"{}"
+    asyncio.run(tables_over(files, mode).load())
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", TABLES[:-1])
+def test_a_missing_file_that_others_were_written_after_stops_the_start(
+    name: str, mode: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = asyncio.run(filled(mode))
+    del files.content[name]
+    if mode == "raft" and name in OF_VERSION:
+        tables = tables_over(files, mode)
+        asyncio.run(tables.load())
+        assert "tables are gone" in caplog.text
+        assert tables.stamp.version is None
+        return
+    with pytest.raises(TableUnreadable, match=rf"{name}: the file is missing"):
+        asyncio.run(tables_over(files, mode).load())
+
+
+@pytest.mark.parametrize("damage", [*DAMAGES, "missing"])
+@pytest.mark.parametrize("name", TABLES)
+def test_what_java_backed_up_is_read_and_said(
+    name: str, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = asyncio.run(filled("controllers"))
+    good = json.loads(files.content[name])
+    for mark in ("journal", "tables"):
+        good.pop(mark, None)  # Java's files do not have them
+    backup = files.content[f"{name}.bak"] = json.dumps(good).encode()
+    if damage == "missing":
+        del files.content[name]
+    else:
+        files.content[name] = DAMAGES[damage](backup)
+    tables = tables_over(files)
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(tables.load())
+    assert [record.message for record in caplog.records] == [
+        "a table is read from its backup, what changed later is forgotten"
+    ]
+    assert tables.topics.find("orders") is not None
+    assert tables.groups.find("CG") is not None
+    assert (tables.offsets.find("CG", "orders", 0), tables.delays.next_offset(3)) == (5, 7)
+
+
+def test_a_backup_older_than_what_this_broker_wrote_is_not_read() -> None:
+    files = asyncio.run(filled("controllers"))
+    written = files.content[CONSUMER_OFFSETS_FILE]
+    files.content[f"{CONSUMER_OFFSETS_FILE}.bak"] = b'{"offsetTable":{"orders@CG":{"0":1}}}'
+    files.content[CONSUMER_OFFSETS_FILE] = DAMAGES["half"](written)
+    with pytest.raises(TableUnreadable, match=r"rename config/consumerOffset\.json\.bak"):
+        asyncio.run(tables_over(files).load())
+
+
+@pytest.mark.parametrize("damage", [*DAMAGES, "missing"])
+def test_a_raft_mode_broker_whose_version_is_damaged_has_none_or_the_oldest(damage: str) -> None:
+    files = asyncio.run(filled("raft"))
+    good = files.content.pop(STAMP_FILE)
+    if damage != "missing":
+        files.content[STAMP_FILE] = DAMAGES[damage](good)
+    tables = tables_over(files, "raft")
+    asyncio.run(tables.load())
+    assert tables.stamp.version is None or str(tables.stamp.version) == "0.0"
+
+
+class Queues:
+    def next_queue_offset(self, topic: str, queue_id: int) -> int:
+        return 5 if topic == "orders" else 0
+
+    max_queue_offset = next_queue_offset
+
+    def min_queue_offset(self, topic: str, queue_id: int) -> int:
+        return 2 if topic == "orders" else 0
+
+    def entries(self, topic: str, queue_id: int, queue_offset: int, count_max: int) -> list[object]:
+        return []
+
+
+@pytest.mark.parametrize(("mode", "goes_on"), [("pair", 5), ("controllers", 2), ("raft", 2)])
+def test_an_offsets_file_of_another_log_lets_no_group_skip_messages(
+    mode: str, goes_on: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = asyncio.run(filled(mode))
+    files.content[CONSUMER_OFFSETS_FILE] = b'{"offsetTable":{"orders@CG":{"0":100,"1":4},"gone@CG":{"0":9}}}'
+
+    async def start() -> Tables:
+        tables = tables_over(files, mode)
+        await tables.load()
+        await tables.log_lost(Queues(), surely=False)
+        return tables
+
+    tables = asyncio.run(start())
+    assert tables.offsets.find("CG", "orders", 0) == goes_on
+    assert (tables.offsets.find("CG", "orders", 1), tables.offsets.find("CG", "gone", 0)) == (4, 0)
+    assert len([record for record in caplog.records if record.levelno == logging.WARNING]) == 1
+    tables.offsets.commit("CG", "orders", 0, 100)
+    asyncio.run(tables.log_lost(Queues(), surely=False))
+    assert mode == "pair" or tables.offsets.find("CG", "orders", 0) == 100, (
+        "what was committed here is no file's"
+    )
