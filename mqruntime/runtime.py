@@ -43,6 +43,10 @@ class RestartWanted(Exception):
     """An app that serves is to be stopped in good order, and another one made and started in its place."""
 
 
+class StartRefused(Exception):
+    """What lies below the store root is not what a server left there: no start succeeds before an operator has mended it."""
+
+
 class App(Protocol):
     """One server: what `serve.run_app` and the simulator know of a controller, broker or name server."""
 

@@ -1,8 +1,8 @@
 """From a command line to a server that runs until it is told to stop.
 
 Invariant: the exit code says what happened: 0 stopped on request, 1 the server failed (one log line says
-why), 2 the command line, the configuration or the store root cannot be used (one line on standard error, no
-traceback), 130 or 143 a second signal cut the stop short."""
+why), 2 the command line, the configuration, the store root or a file below it cannot be used until somebody mends it
+(one line, no traceback), 130 or 143 a second signal cut the stop short."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
 from mqruntime import log
 from mqruntime.listening import exposure
 from mqruntime.logfile import FILE_BYTES, FILES_KEPT, LogFile
-from mqruntime.runtime import RestartWanted
+from mqruntime.runtime import RestartWanted, StartRefused
 from mqruntime.storelock import StoreLocked, StoreUnusable
 
 if TYPE_CHECKING:
@@ -272,12 +272,13 @@ def explain(error: BaseException) -> str:
 
 
 def exit_code(failure: BaseException | None) -> int:
-    """What the process ends with; a setting that turned out to be unusable is the user's to correct."""
+    """What the process ends with; an unusable setting and a damaged file are the operator's to correct, and no restart
+    helps."""
     from mqruntime.settings import SettingsError
 
     if failure is None:
         return 0
-    return EXIT_USAGE if isinstance(failure, SettingsError) else EXIT_FAILED
+    return EXIT_USAGE if isinstance(failure, SettingsError | StartRefused) else EXIT_FAILED
 
 
 def is_bug(error: BaseException) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from struct import Struct
 from zlib import crc32
 
+from mqruntime.runtime import StartRefused
 from mqruntime.smallfiles import SmallFiles
 from remoting.bodies.body import Body
 from remoting.bodies.tables import TableChanges
@@ -31,7 +32,7 @@ MAGIC = b"TBLJ"
 SIZE_MAX = 64 << 20
 
 
-class JournalDamaged(Exception):
+class JournalDamaged(StartRefused):
     """A record that others follow does not read as it was written."""
 
     def __init__(self, name: str, position: int, why: str) -> None:

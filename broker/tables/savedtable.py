@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable
 import orjson
 
 from mqruntime.log import fields
+from mqruntime.runtime import StartRefused
 from mqruntime.smallfiles import SmallFiles
 from remoting.errors import BodyError
 
@@ -28,13 +29,15 @@ EMPTY = b"{}"
 """A file with this content is an empty table, whatever its members are."""
 
 
-class TableUnreadable(Exception):
-    """A table's file is missing or does not parse, and there is no backup that may replace it."""
+class TableUnreadable(StartRefused):
+    """A table's file, or the folder of all, is missing or does not parse, and there is no backup that may replace it. An
+    operator writes {} into `begins_empty`, or else into that file, to do without what it held."""
 
-    def __init__(self, name: str, why: str, *, backup: bool = False) -> None:
+    def __init__(self, name: str, why: str, *, backup: bool = False, begins_empty: str = "it") -> None:
         older = f", rename {name}{BACKUP_SUFFIX} to it to go back to that older copy" if backup else ""
         super().__init__(
-            f"{name}: {why}; restore it from another replica of this broker{older}, or write {{}} into it to start empty"
+            f"{name}: {why}; restore it from another replica of this broker{older}, or write {{}} into {begins_empty} to "
+            "start empty"
         )
         self.name = name
 
@@ -44,7 +47,7 @@ async def nothing() -> None: ...
 
 class SavedTable:
     """`encode` gives the file's content, a JSON object, `adopt` takes it in (raising BodyError). `behind` puts on disk what
-        that content rests on (OSError). `journaled()` is the number of the last record of the journal that is on disk, `present()`
+    that content rests on (OSError). `journaled()` is the number of the last record of the journal that is on disk, `present()`
     the names of the tables that have a file. Content without `member`, where one is named, is that of some other file."""
 
     def __init__(
@@ -138,9 +141,8 @@ class SavedTable:
                 self.names_tables = frozenset(tables[1].decode().split(";")) if tables else frozenset()
                 return True
         backup = await self._files.read(self.name + BACKUP_SUFFIX)
-        if (
-            data and MARK.match(data) and backup
-        ):  # only upstream makes backups: this one is older than the file
+        # only upstream makes backups: one next to a file of this broker is older than that
+        if data and MARK.match(data) and backup:
             raise TableUnreadable(self.name, str(why), backup=True)
         if backup:
             try:

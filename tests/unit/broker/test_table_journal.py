@@ -16,6 +16,7 @@ from broker.settings.broker import BrokerSettings
 from broker.tables.journal import FILE, Journal, JournalDamaged, JournalRecord, framed, records_of
 from broker.tables.tables import Tables
 from broker.tables.topics import TOPICS_FILE
+from mqruntime.serve import EXIT_USAGE, exit_code
 from remoting.bodies.groups import SubscriptionGroupConfig
 from remoting.bodies.tables import TableChanges
 from remoting.bodies.topics import TopicConfig
@@ -109,8 +110,9 @@ def test_a_record_that_is_missing_between_two_keeps_a_broker_from_starting() -> 
 
 def test_a_journal_whose_beginning_is_missing_keeps_a_broker_from_starting() -> None:
     files = MemoryFiles({f"{FILE}00000002": framed(record(9))})
-    with pytest.raises(JournalDamaged, match="record 9 where 6 is due"):
+    with pytest.raises(JournalDamaged, match="record 9 where 6 is due") as refused:
         asyncio.run(Journal(files).load(5))
+    assert exit_code(refused.value) == EXIT_USAGE, "no restart helps"
 
 
 def test_a_record_whose_write_failed_is_written_again_to_another_file() -> None:

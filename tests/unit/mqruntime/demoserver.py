@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from mqruntime.runtime import RestartWanted, Runtime
+from mqruntime.runtime import RestartWanted, Runtime, StartRefused
 from mqruntime.serve import main
 from mqruntime.settings import Settings
 
@@ -22,6 +22,10 @@ class DemoFailed(Exception):
     """A typed error, as the packages raise them."""
 
 
+class DemoTableDamaged(StartRefused):
+    """A file below the store root that no start can use."""
+
+
 class DemoApp:
     def __init__(self, settings: DemoSettings, runtime: Runtime) -> None:
         self._mode = settings.mode
@@ -32,6 +36,8 @@ class DemoApp:
     async def start(self) -> None:
         if self._mode == "typed":
             raise DemoFailed("port 1 is taken; choose another listenPort")
+        if self._mode == "damaged":
+            raise DemoTableDamaged("table.json: the file is empty; restore it from another replica")
         if self._mode == "bug":
             raise KeyError("bug")
         await self._runtime.files.replace("started", b"yes")

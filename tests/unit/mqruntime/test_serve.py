@@ -111,6 +111,14 @@ def test_a_fatal_error_is_one_line_and_an_exit_code(tmp_path: Path, mode: str, l
     assert not (tmp_path / "store" / "stopped").exists()
 
 
+def test_a_damaged_file_is_one_line_and_exit_code_2_so_that_no_restart_is_tried(tmp_path: Path) -> None:
+    """deploy/systemd restarts a server after any other failure."""
+    refused = demo(tmp_path, "mode=damaged")
+    assert refused.returncode == 2
+    assert refused.stderr.endswith("fatal: table.json: the file is empty; restore it from another replica\n")
+    assert refused.stderr.count("\n") == 1
+
+
 def test_a_stop_that_fails_is_told_and_is_no_success(tmp_path: Path) -> None:
     process = running(tmp_path, "mode=unstoppable")
     process.send_signal(signal.SIGTERM)
