@@ -580,6 +580,15 @@ class BrokerStore(ABC):
         """(topic, queue id, next offset) of each queue that has given out offsets and holds no message any more."""
         return self._queues.emptied()
 
+    @property
+    def tables_noted(self) -> bool:
+        """Whether a checkpoint says that tables were on the disk of this log; read by `start`."""
+        return self._saved.tables_noted
+
+    def note_tables(self) -> None:
+        """Tables are on the disk of this log, durably: the next checkpoint says so, for a start that finds none of them."""
+        self._saved.note_tables()
+
     # Background
 
     async def _save_loop(self) -> None:

@@ -29,6 +29,9 @@ CHECK = Struct(">Q")
 CHECK_AT = 4080
 """The check of this implementation: 2^32 + CRC-32 of the values, at the end of the page, where upstream writes nothing.
 Upstream maps the page and writes the values only, so after a Java broker has run the check is stale."""
+TABLES_AT = 4072
+TABLES = b"mqtables"
+"""In front of the check, once tables (topics, groups, offsets) were on the disk of this log. Upstream leaves it there, too."""
 FORMER_CHECK_AT = 40
 """Older versions of this implementation kept it here, over the values in front of it."""
 TIMESTAMP_MARGIN_MS = 3000
@@ -61,6 +64,8 @@ class Checkpoint:
     )  # so queues and index list all below confirm_phy_offset, on disk
     java_wrote: bool = field(default=False, compare=False)
     """A Java broker has written the values since this implementation did."""
+    tables: bool = field(default=False, compare=False)
+    """Tables were on the disk of this log; no value, so what is damaged says it, too."""
 
     @property
     def min_timestamp(self) -> int:
@@ -70,9 +75,10 @@ class Checkpoint:
 
     def encode(self, *, checked: bool = True) -> bytes:
         """The page. `checked` is False for values of upstream, which vouch for less."""
-        values = CHECKPOINT.pack(*astuple(self)[:-2])
+        values = CHECKPOINT.pack(*astuple(self)[:-3])
+        tables = TABLES if self.tables else bytes(len(TABLES))
         check = CHECK.pack(_check(values) if checked else 0)
-        return (values.ljust(CHECK_AT, b"\0") + check).ljust(FILE_BYTES, b"\0")
+        return (values.ljust(TABLES_AT, b"\0") + tables + check).ljust(FILE_BYTES, b"\0")
 
 
 NOTHING_VOUCHED = Checkpoint(physic_msg_timestamp=1)
@@ -85,7 +91,17 @@ def decode_checkpoint(data: bytes | None) -> Checkpoint:
     Values that agree with the check at 4080, or with the one that older versions kept at 40, are of this implementation.
     Others are upstream's, whatever bytes 40 to 47 hold: a Java broker leaves a check that it does not know, and that is stale.
     Raises CheckpointDamaged for values that differ from checked ones in a single bit, and for values that cannot be."""
-    page = (data or b"").ljust(FILE_BYTES, b"\0")
+    checkpoint = _decoded((data or b"").ljust(FILE_BYTES, b"\0"))
+    checkpoint.tables = says_tables(data)
+    return checkpoint
+
+
+def says_tables(data: bytes | None) -> bool:
+    """Whether this page, damaged or not, says that tables were on the disk of its log."""
+    return data is not None and data[TABLES_AT:CHECK_AT] == TABLES
+
+
+def _decoded(page: bytes) -> Checkpoint:
     values = page[: CHECKPOINT.size]
     (check,) = CHECK.unpack_from(page, CHECK_AT)
     (former,) = CHECK.unpack_from(page, FORMER_CHECK_AT)

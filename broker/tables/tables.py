@@ -22,7 +22,7 @@ from broker.tables.consumeroffsets import CONSUMER_OFFSETS_FILE, ConsumerOffsets
 from broker.tables.delayoffsets import DELAY_OFFSETS_FILE, DelayOffsets
 from broker.tables.deletions import DELETIONS_FILE, GROUP, OFFSETS, TOPIC, Deletions
 from broker.tables.holders import TablesVersion
-from broker.tables.journal import Journal, JournalRecord, TookAway
+from broker.tables.journal import FOLDER, Journal, JournalRecord, TookAway
 from broker.tables.offsetlimits import LIMITS_MAX
 from broker.tables.offsetresets import OffsetResets
 from broker.tables.queueends import QUEUE_ENDS_FILE, QueueEnds
@@ -85,6 +85,11 @@ class Store(Protocol):
     def topic_begins_at(self, topic: str, log_offset: int) -> None: ...
 
     async def synced_to(self, end: int) -> None: ...
+
+    @property
+    def tables_noted(self) -> bool: ...
+
+    def note_tables(self) -> None: ...
 
 
 class Tables:
@@ -472,6 +477,7 @@ class Tables:
                 await self._save_fact_files()
             elif any(table.wants_journal for table in tables):
                 await self._append_to_journal(tables)
+        self._note_present()
 
     async def _append_to_journal(self, tables: list[SavedTable]) -> None:
         rows, took, versions = self._unwritten, self._took, [table.version for table in tables]
@@ -520,14 +526,23 @@ class Tables:
             await self._saved_stamp.save()
         if self.keeps_filters:
             await self._saved_filters.load()
+        self._note_present()
+
+    def _note_present(self) -> None:
+        """The store remembers that there are tables, for the day when the whole folder is missing."""
+        if not self._store.tables_noted and self._present():
+            self._store.note_tables()
 
     def _present(self) -> list[str]:
         return [table.name for table in (*self._of_journal, self._saved_delays) if table.on_disk]
 
     def _refuse_missing(self, missing: list[SavedTable]) -> None:
-        """A table whose file another one names would begin from nothing; in Raft mode the group's copies of most of them are
-        taken instead. Raises TableUnreadable."""
+        """A table whose file another one names would begin from nothing, and so would all where the store remembers that there
+        were some; in Raft mode the group's copies of most of them are taken instead. Raises TableUnreadable."""
         tables = (*self._of_journal, self._saved_delays)
+        if len(missing) == len(tables) and self._store.tables_noted:
+            why = "all tables are missing, and the checkpoint says that there were some"
+            raise TableUnreadable(FOLDER, why, begins_empty=TOPICS_FILE)
         named = frozenset[str]().union(*(table.names_tables for table in tables))
         for table in missing:
             if table.name in named and not self._stood(table):
@@ -611,6 +626,7 @@ class Tables:
         journal = self._journal.end_file()
         await self._save()
         await self._journal.drop(journal)
+        self._note_present()
 
     async def _save(self) -> None:
         stamp = self._saved_stamp.taken(in_journal_too=True)

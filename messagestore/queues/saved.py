@@ -18,6 +18,7 @@ from messagestore.checkpoint import (
     Checkpoint,
     CheckpointDamaged,
     decode_checkpoint,
+    says_tables,
 )
 from messagestore.index.table import IndexTable
 from messagestore.log.files import LogFiles
@@ -78,13 +79,13 @@ class SavedQueues:
         try:
             self._checkpoint = decode_checkpoint(data)
         except CheckpointDamaged as damage:
-            self._checkpoint, self._damaged = replace(NOTHING_VOUCHED), True
+            self._checkpoint, self._damaged = replace(NOTHING_VOUCHED, tables=says_tables(data)), True
             logger.warning(
                 "checkpoint damaged, the whole log is read and confirmed again", extra=fields(why=damage)
             )
         if data is not None and not self._checkpoint.ours and self._checkpoint == Checkpoint():
             # an erased file, or one that Java has only made: not of a store that never saved
-            self._checkpoint = replace(NOTHING_VOUCHED)
+            self._checkpoint = replace(NOTHING_VOUCHED, tables=self._checkpoint.tables)
         if self._checkpoint.java_wrote:
             logger.info(
                 "checkpoint written by a Java broker since, its values are used",
@@ -95,6 +96,15 @@ class SavedQueues:
             )
         self.vouched_offset = self._checkpoint.confirm_phy_offset
         return self._checkpoint
+
+    @property
+    def tables_noted(self) -> bool:
+        """Whether the checkpoint says, or will, that tables were on the disk of this log."""
+        return self._checkpoint.tables
+
+    def note_tables(self) -> None:
+        """With the next checkpoint."""
+        self._checkpoint.tables = True
 
     async def _load_ends(self) -> QueueEnds | None:
         """What was remembered of the queues' ends, for a start whose checkpoint is of this implementation; of one that Java has

@@ -197,6 +197,36 @@ def test_the_store_of_another_broker_is_left_alone(tmp_path: Path) -> None:
         assert identity.read_bytes() == content
 
 
+def test_a_broker_whose_tables_are_damaged_or_missing_says_which_and_how_to_go_on(tmp_path: Path) -> None:
+    arguments = broker(tmp_path, "enableControllerMode=false", "brokerRole=ASYNC_MASTER")
+    with ServerProcess("broker", *arguments) as first:
+        first.wait_to_say("broker started")
+        assert first.stop() == 0
+    tables = tmp_path / "broker" / "config"
+    topics = tables / "topics.json"
+    before = topics.read_bytes()
+    topics.write_bytes(b"")
+    code, said = ends("broker", *arguments)
+    assert code == USAGE
+    line = "fatal: config/topics.json: the file is empty; restore it from another replica of this broker, or write {} into it"
+    assert said.splitlines()[-1].endswith(f"{line} to start empty")
+    assert topics.read_bytes() == b""
+    topics.write_bytes(before)
+    tables.rename(tmp_path / "lost")
+    code, said = ends("broker", *arguments)
+    assert code == USAGE
+    line = "fatal: config: all tables are missing, and the checkpoint says that there were some; restore it from another"
+    assert said.splitlines()[-1].endswith(
+        f"{line} replica of this broker, or write {{}} into config/topics.json to start empty"
+    )
+    assert not tables.exists()
+    tables.mkdir()
+    topics.write_bytes(b"{}")
+    with ServerProcess("broker", *arguments) as again:
+        again.wait_to_say("broker started")
+        assert again.stop() == 0
+
+
 def test_a_second_process_is_kept_out_of_a_store_and_the_first_ends_when_told(
     tmp_path: Path,
 ) -> None:

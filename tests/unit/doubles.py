@@ -81,3 +81,8 @@ class NoQueues:
     def topic_begins_at(self, topic: str, log_offset: int) -> None: ...
 
     async def synced_to(self, end: int) -> None: ...
+
+    tables_noted = False
+
+    def note_tables(self) -> None:
+        self.tables_noted = True

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import logging
+import os
 
 import pytest
 
@@ -44,12 +46,15 @@ MODES = {"pair": {"in_pair": True}, "controllers": {}, "raft": {"stamped": True}
 
 
 class AnyQueues(NoQueues):
+    def __init__(self, *, tables_noted: bool = False) -> None:
+        self.tables_noted = tables_noted
+
     def queue_ends_at_least(self, topic: str, queue_id: int, end: int) -> None: ...
 
 
-def tables_over(files: MemoryFiles, mode: str = "controllers") -> Tables:
+def tables_over(files: MemoryFiles, mode: str = "controllers", store: AnyQueues | None = None) -> Tables:
     settings = BrokerSettings(enable_property_filter=True)
-    return Tables(settings, files, ManualClock(), AnyQueues(), **MODES[mode])
+    return Tables(settings, files, ManualClock(), store or AnyQueues(), **MODES[mode])
 
 
 async def filled(mode: str) -> MemoryFiles:
@@ -109,6 +114,81 @@ def test_a_missing_file_that_others_were_written_after_stops_the_start(
         return
     with pytest.raises(TableUnreadable, match=rf"{name}: the file is missing"):
         asyncio.run(tables_over(files, mode).load())
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("left", ["", "config/tables.journal.", STAMP_FILE])
+def test_a_store_that_remembers_tables_does_not_start_without_all_of_them(left: str, mode: str) -> None:
+    files = asyncio.run(filled(mode))
+    files.content["config/tables.journal.00000001"] = b""
+    files.content = {name: data for name, data in files.content.items() if left and name.startswith(left)}
+    before = dict(files.content)
+    remedy = r"config: all tables are missing.*write {} into config/topics\.json to start empty"
+    with pytest.raises(TableUnreadable, match=remedy):
+        asyncio.run(tables_over(files, mode, AnyQueues(tables_noted=True)).load())
+    assert files.content == before or mode == "raft"  # which begins a stamp
+    with pytest.raises(TableUnreadable, match=remedy):
+        asyncio.run(tables_over(files, mode, AnyQueues(tables_noted=True)).load())
+    files.content[TOPICS_FILE] = b"{}"
+    asyncio.run(tables_over(files, mode, AnyQueues(tables_noted=True)).load())
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_store_remembers_tables_once_one_is_on_disk(mode: str) -> None:
+    files, store = MemoryFiles(), AnyQueues()
+
+    async def first() -> None:
+        tables = tables_over(files, mode, store)
+        await tables.load()
+        await tables.save()
+        assert not store.tables_noted, "no file is there yet"
+        tables.topics.put(TopicConfig("orders", 4, 4))
+        await tables.save_facts()
+
+    asyncio.run(first())
+    assert store.tables_noted and TOPICS_FILE in files.content
+    again = AnyQueues()
+    asyncio.run(tables_over(files, mode, again).load())
+    assert again.tables_noted, (
+        "a store of an older version, or of Java's, remembers them from its first start on"
+    )
+
+
+def test_a_table_whose_first_write_failed_is_not_missed() -> None:
+    """A full disk took no offsets, later it took the topics, and then the process ended."""
+
+    class Full(MemoryFiles):
+        async def replace(self, name: str, data: bytes | bytearray) -> None:
+            if name == CONSUMER_OFFSETS_FILE:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            await super().replace(name, data)
+
+    files = Full()
+
+    async def live() -> None:
+        tables = tables_over(files)
+        await tables.load()
+        for topic in ("first", "second"):
+            tables.topics.put(TopicConfig(topic, 4, 4))
+            tables.offsets.commit("CG", topic, 0, 5)
+            with pytest.raises(OSError, match="No space"):
+                await tables.save()
+
+    asyncio.run(live())
+    asyncio.run(tables_over(files).load())
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_tables_of_an_older_version_or_of_java_start_though_one_is_missing(mode: str) -> None:
+    files = asyncio.run(filled(mode))
+    for name in TABLES:
+        content = json.loads(files.content[name])
+        content.pop("tables", None)
+        files.content[name] = json.dumps(content).encode()
+    del files.content[DELAY_OFFSETS_FILE]
+    tables = tables_over(files, mode, AnyQueues(tables_noted=True))
+    asyncio.run(tables.load())
+    assert tables.delays.next_offset(3) == 0 and tables.topics.find("orders") is not None
 
 
 @pytest.mark.parametrize("damage", [*DAMAGES, "missing"])

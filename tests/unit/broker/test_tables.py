@@ -46,6 +46,11 @@ class NoQueues:
 
     async def synced_to(self, end: int) -> None: ...
 
+    tables_noted = False
+
+    def note_tables(self) -> None:
+        self.tables_noted = True
+
 
 def topics(changes: list[int] | None = None) -> Topics:
     system = system_topics("DefaultCluster", "broker-a", auto_create=True, queue_nums=8)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from messagestore.checkpoint import Checkpoint, CheckpointDamaged, decode_checkpoint
+from messagestore.checkpoint import Checkpoint, CheckpointDamaged, decode_checkpoint, says_tables
 from tests.unit.messagestore.storehelp import GOLDEN, lay_out, message, open_store, queue_entries
 
 PAGE_BYTES = 4096
@@ -43,6 +43,10 @@ def test_bytes_40_to_47_are_upstreams_and_the_check_is_at_the_end_of_the_page() 
     assert page[40:4080] == bytes(4040)
     assert struct.unpack_from(">Q", page, 4080) == (1 << 32 | zlib.crc32(page[:48]),)
     assert page[4088:] == bytes(8)
+    assert (
+        Checkpoint(TIMES, TIMES, TIMES, 0, 5_000, tables=True).encode()
+        == page[:4072] + b"mqtables" + page[4080:]
+    )
     found = decode_checkpoint(page)
     assert (found, found.ours, found.java_wrote) == (Checkpoint(TIMES, TIMES, TIMES, 0, 5_000), True, False)
 
@@ -124,6 +128,29 @@ def test_a_store_of_upstream_5_5_keeps_its_confirm_offset(tmp_path: Path) -> Non
         assert decode_checkpoint(saved).ours
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("front", [b"", values(0), b"\xff" * 48], ids=["ours", "Java's", "damaged"])
+def test_a_checkpoint_remembers_tables_whoever_wrote_its_values(tmp_path: Path, front: bytes) -> None:
+    path = tmp_path / "checkpoint"
+
+    async def scenario() -> None:
+        store = open_store(tmp_path)
+        await store.start()
+        assert not store.tables_noted and not says_tables(path.read_bytes())
+        store.note_tables()
+        await store.stop()
+        assert says_tables(path.read_bytes())
+        path.write_bytes(written_by_java(path.read_bytes(), front))
+        again = open_store(tmp_path)
+        await again.start(saves=False)
+        assert again.tables_noted
+        await again.saves_from_now()
+        await again.stop()
+        assert says_tables(path.read_bytes())
+
+    asyncio.run(scenario())
+    assert not says_tables(None) and not says_tables(b"") and not says_tables(JAVA_551)
 
 
 @pytest.mark.parametrize("damaged", [False, True])
