@@ -132,9 +132,9 @@ class DelayDelivery:
 
     def role_taken(self, *, leads: bool) -> None:
         """Begin anew where the table says: deliveries of an earlier mastership may have been cut off. A table may be ahead of
-        the queue of a master that was elected without all that was confirmed; it goes back, lest it skip what comes then
-        (upstream: ScheduleMessageService.correctDelayOffset). In a pair nobody chose who has it all, and a file that was just read
-        may be of another log: such a table is not believed, and all that is there is delivered again."""
+        the queue of a master that was elected without all that was confirmed; it goes back, so that it skips nothing of what
+        comes then (upstream: ScheduleMessageService.correctDelayOffset). In a pair nobody chose who has it all, and a file
+        that was just read may be of another log: then all that is in the queues is delivered again."""
         if leads:
             self._correct_offsets()
             self._offsets.rests_on = self._store.max_offset()

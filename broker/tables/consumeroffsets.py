@@ -50,7 +50,7 @@ class ConsumerOffsets:
         """Counts what changes offsets otherwise than by commits of their groups."""
         self.commits = 0
         self.from_file = False
-        """Whether they were read from this disk and not compared with the log yet."""
+        """Whether they were read from this disk, and neither a master's nor compared with the log since."""
         self.rests_on = 0
         """An offset of the log; what was read from this disk rests on what was there before."""
         self._given: OwnOffsets | None = None
@@ -217,6 +217,7 @@ class ConsumerOffsets:
     def adopt(self, wrapper: ConsumerOffsetWrapper, own_rests_on: int | None = 0) -> bool:
         """Each topic and group that the master knows replaces ours as a whole; False when nothing is new. Who is somewhere else
         than it was moved to has gone on: upstream's masters do not say so. With None its own are left out."""
+        self.from_file = False
         table = self._wrapper.offset_table
         gone = table.keys() - wrapper.offset_table.keys() if self._doubtful else set()
         self._doubtful = False

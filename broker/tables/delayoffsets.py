@@ -19,7 +19,7 @@ class DelayOffsets:
         self._wrapper = DelayOffsetWrapper()
         self.advances = 0
         self.from_file = False
-        """Whether they were read from this disk and not compared with the log yet."""
+        """Whether they were read from this disk, and neither a master's nor compared with the log since."""
         self.rests_on = 0
         """An offset of the log; what was read from this disk rests on what was there before."""
         self._given: DelayOffsetWrapper | None = None
@@ -36,9 +36,10 @@ class DelayOffsets:
 
     def adopt(self, wrapper: DelayOffsetWrapper, rests_on: int = 0) -> bool:
         """Take over the master's table; False when nothing is new."""
+        self.from_file = False
         if wrapper.offset_table == self._wrapper.offset_table:
             return False
-        self._wrapper, self.rests_on, self.from_file = wrapper, rests_on, False
+        self._wrapper, self.rests_on = wrapper, rests_on
         return True
 
     def as_they_are(self) -> DelayOffsetWrapper:

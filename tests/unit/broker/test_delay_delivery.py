@@ -363,6 +363,17 @@ def test_a_file_that_is_ahead_of_the_log_skips_no_delayed_message(caplog: pytest
     assert bench.delivered == [b"a", b"b", b"c"]
 
 
+@pytest.mark.parametrize("news", [False, True])
+def test_delay_offsets_that_a_slave_copied_since_are_no_files(news: bool) -> None:
+    bench = Bench()
+    bench.log.schedule(b"a", 1)
+    bench.offsets.decode(DelayOffsetWrapper({1: 1, 2: 199 if news else 200}).encode())
+    bench.offsets.adopt(DelayOffsetWrapper({1: 1, 2: 200}))
+    bench.delivery.role_taken(leads=True)
+    bench.after(LEVELS_MS[0])
+    assert bench.delivered == []
+
+
 def test_a_file_that_is_behind_the_queue_or_names_no_level_skips_nothing() -> None:
     bench = Bench()
     bench.log.schedule(b"a", 1)

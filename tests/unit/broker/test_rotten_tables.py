@@ -24,6 +24,7 @@ from broker.tables.tables import Tables
 from broker.tables.topics import TOPICS_FILE
 from remoting.bodies.filters import ConsumerFilterWrapper
 from remoting.bodies.groups import SubscriptionGroupConfig
+from remoting.bodies.offsets import ConsumerOffsetWrapper
 from remoting.bodies.tables import QueueEnd, QueueEndTable
 from remoting.bodies.topics import TopicConfig
 from tests.unit.broker.test_tables import NoQueues
@@ -271,3 +272,13 @@ def test_an_offsets_file_of_another_log_lets_no_group_skip_messages(
     assert mode == "pair" or tables.offsets.find("CG", "orders", 0) == 100, (
         "what was committed here is no file's"
     )
+
+
+def test_offsets_that_a_slave_copied_since_are_no_files() -> None:
+    """After an unclean election a group may be beyond what this log has: it is not to read all of it once more."""
+    files = asyncio.run(filled("controllers"))
+    tables = tables_over(files)
+    asyncio.run(tables.load())
+    tables.offsets.adopt(ConsumerOffsetWrapper({"orders@CG": {0: 100}}))
+    asyncio.run(tables.log_lost(Queues(), surely=False))
+    assert tables.offsets.find("CG", "orders", 0) == 100
