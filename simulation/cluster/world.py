@@ -51,6 +51,7 @@ from simulation.cluster import (  # noqa: F401  their bugs join the others
     sealbugs,
     stalebugs,
     strangerbugs,
+    tablebugs,
     transactionbugs,
 )
 from simulation.cluster.appends import Appends

@@ -95,6 +95,16 @@ FOUND_BY_UNIT = {
     "::test_an_old_disk_does_not_outgrow_what_was_heard_by_starts_that_no_controller_sees",
     "old-disk-elected": "broker/test_set_back_disks.py::test_a_stopped_slaves_copy_is_restored_after_all_were_killed",
     "old-tables-count": "broker/test_set_back_disks.py::test_a_disk_that_was_set_back_is_not_whole_without_its_masters_tables",
+    "damaged-tables-begin-empty": "broker/test_rotten_tables.py"
+    "::test_a_damaged_file_without_a_backup_stops_the_start_with_a_remedy",
+    "lost-tables-begin-empty": "broker/test_rotten_tables.py"
+    "::test_a_missing_file_that_others_were_written_after_stops_the_start",
+    "tables-not-remembered": "messagestore/test_checkpoint.py"
+    "::test_a_checkpoint_remembers_tables_whoever_wrote_its_values",
+    "offsets-of-another-log-count": "broker/test_rotten_tables.py"
+    "::test_an_offsets_file_of_another_log_lets_no_group_skip_messages",
+    "delay-offsets-of-another-log-count": "broker/test_delay_delivery.py"
+    "::test_a_file_that_is_ahead_of_the_log_skips_no_delayed_message",
     "what-its-log-knows": "ha/test_ha_roles.py::test_who_comes_with_a_newer_epoch_is_counted_once_its_master_knows_of_it",
 }
 """Planted bug -> the unit test that finds it; of seeds hardly one in a hundred does."""
