@@ -13,7 +13,9 @@ from functools import partial
 
 from messagestore.checkpoint import Checkpoint
 from messagestore.errors import LogReplaced, OffsetOutOfRange, RecordDamaged, StoreCorrupted, StoreFailed
+from messagestore.index.beginning import IndexStart
 from messagestore.index.lookup import KeyLookup
+from messagestore.index.mending import IndexMending
 from messagestore.index.table import FOLDER as INDEX_FOLDER
 from messagestore.index.table import IndexTable
 from messagestore.log.appender import Appender
@@ -145,6 +147,12 @@ class BrokerStore(ABC):
         self._saved = SavedQueues(
             runtime.files, log, self._queues, self._index, self._dispatcher, self.confirm_offset
         )
+        self._index_mending = None
+        if self._index is not None:
+            self._index_mending = IndexMending(
+                log, self._queues, self._dispatcher, self._index,
+                begin_of=self.begin_of, record_at=self._confirmed_record, on_progress=self._unsaved.set,
+            )  # fmt: skip
         self.trimming = Trimming(
             log, self._queues, self._index, self._dispatcher, self.soundness, self._saved, self._tasks,
             cutting=lambda: self._cuts > 0, moves_up=self._log_moves_up,
@@ -195,10 +203,15 @@ class BrokerStore(ABC):
     async def _recovered(self, checkpoint: Checkpoint, *, clean: bool) -> RecoveryReport:
         """Opens log, queues and index and brings them to one state, the dispatcher's place among it. Raises as `start`."""
 
+    def _index_start(self, checkpoint: Checkpoint) -> IndexStart:
+        return IndexStart(self._log, self._index_mending, checkpoint, self._saved.index_lost)
+
     def _begin_tasks(self) -> None:
         self._tasks.start(self._dispatch_loop.run(), name="store-dispatch")
         self._tasks.start(self._save_loop(), name="store-checkpoint")
         self._tasks.start(self.scrubber.run(), name="store-scrub")
+        if self._index_mending is not None:
+            self._tasks.start(self._index_mending.run(), name="store-index-mending")
 
     async def stop(self) -> None:
         """Everything is on disk on return, but for the checkpoint where the disk is full. Without that, and after a failure,
@@ -538,6 +551,14 @@ class BrokerStore(ABC):
         lookup = KeyLookup(self._reader, self._index)
         begin = self._queues.begin_of(topic)
         return await lookup.find(topic, key, count_max, begin_ms, end_ms, begin, self._confirm)
+
+    @property
+    def index_is_filled(self) -> bool:
+        """False while records are indexed again that files lost: `find_by_key` may miss some."""
+        return self._index_mending is None or not self._index_mending.fills
+
+    async def _confirmed_record(self, physical_offset: int) -> memoryview | None:
+        return await self._reader.record_at(physical_offset, self._confirm)
 
     def last_indexed(self) -> tuple[int, int]:
         """(store time in ms, physical offset) of the last record with a key; zeros when there is none."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Callable
+from functools import partial
 
 from messagestore.beginning import KeptBeginning
 from messagestore.brokerstore import BrokerStore
@@ -49,7 +50,8 @@ class MessageStore(BrokerStore):
         recovery = Recovery(
             self._log, self._queues, self._dispatcher, checkpoint, self._index,
             verify_body=self._settings.check_crc_on_recover, verify_record=self._settings.force_verify_prop_crc,
-            index_lost=self._saved.index_lost, check_queues=self._saved.check_queues,
+            open_index=partial(self._index_start(checkpoint).found, trusted=clean),
+            check_queues=self._saved.check_queues,
             begins=await self._beginning.load(),
         )  # fmt: skip
         return await recovery.run(clean=clean)

@@ -66,8 +66,8 @@ class EntryDispatcher(Dispatcher):
         super().__init__(queues, message_delay_level, index)
         self.known = deque(maxlen=0)  # what is appended is read from the log once it is decided
 
-    def alone(self, queues: QueueTable) -> Self:
-        other = super().alone(queues)
+    def alone(self, queues: QueueTable, index: IndexTable | None = None) -> Self:
+        other = super().alone(queues, index)
         other.divided_at = self.divided_at
         return other
 

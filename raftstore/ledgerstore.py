@@ -31,7 +31,6 @@ from messagestore.errors import (
     StoreCorrupted,
     StoreError,
 )
-from messagestore.index.beginning import IndexStart
 from messagestore.log.appender import Appender
 from messagestore.log.commits import CommitsFound, commits_in
 from messagestore.messages import RecoveryReport
@@ -162,8 +161,7 @@ class LedgerStore(BrokerStore):
             dispatched = log.min_offset
         self._dispatcher.log_min = log.min_offset
         await self._saved.check_queues(dispatched, vouched_for)
-        index = IndexStart(log, self._index, checkpoint, self._saved.index_lost)
-        self._dispatcher.position = await index.found(dispatched, trusted=clean)
+        self._dispatcher.position = await self._index_start(checkpoint).found(dispatched, trusted=clean)
         # what is not decided may be replaced, and is no part of the log for who checks its bytes
         decided_end = log.flushed_offset
         return RecoveryReport(

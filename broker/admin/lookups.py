@@ -18,6 +18,8 @@ TAGS = "T"
 """Of `index_type`. K and U, words of the keys and producers' ids, are found by what they are."""
 NO_TAGS = "indexType=T: not built here: look-ups by tag; read the topic with a consumer of this tag"
 UNIQUE_KEY_MESSAGES_MAX = 32
+NOT_FOUND = "can not find message, maybe time range not correct"
+NOT_FOUND_YET = f"{NOT_FOUND}; index files are being rebuilt, ask again later"
 
 
 class LookupRequests:
@@ -45,9 +47,8 @@ class LookupRequests:
         )
         indexed = QueryMessageResponseHeader(*self._store.last_indexed())
         if not records:
-            return command.reply(
-                ResponseCode.QUERY_NOT_FOUND, "can not find message, maybe time range not correct", indexed
-            )
+            why = NOT_FOUND if self._store.index_is_filled else NOT_FOUND_YET
+            return command.reply(ResponseCode.QUERY_NOT_FOUND, why, indexed)
         return command.reply(header=indexed, body=b"".join(records))
 
     async def _view(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:

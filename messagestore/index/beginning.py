@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from messagestore.checkpoint import INDEX_PARTIAL, Checkpoint
-from messagestore.index.table import IndexTable
+from messagestore.index.mending import IndexMending
 from messagestore.log.files import LogFiles
 
 
@@ -17,21 +17,23 @@ class IndexStart:
     def __init__(
         self,
         log: LogFiles,
-        index: IndexTable | None,
+        mending: IndexMending | None,
         checkpoint: Checkpoint,
         index_lost: Callable[[], Awaitable[None]],
     ) -> None:
         self._log = log
-        self._index = index
+        self._mending = mending
+        self._index = None if mending is None else mending.index
         self._checkpoint = checkpoint
         self._index_lost = index_lost
 
     async def found(self, dispatched: int, *, trusted: bool) -> int:
         """Opens the index as of `dispatched`; from where on it has to be filled. Without any file that is all of the log: the
-        store had no index so far, or one of another geometry. The checkpoint says so until all is filled and on disk: what a
+        store had no index so far, or one of another geometry. What is missing otherwise is found and filled while the store
+        runs, see IndexMending. The checkpoint says so until all is filled and on disk: what a
         start that was killed on the way left is vouched for by nothing, and the next goes through all of the log again. Where
         nothing was dispatched and nothing is vouched for it need not, and a disk may be too full for it."""
-        if self._index is None:
+        if self._index is None or self._mending is None:
             return dispatched
         if self._log.has_segments and not self._index.fits:  # told before the first of them is deleted
             await self._index_lost()
@@ -44,4 +46,4 @@ class IndexStart:
         if not self._index.exists and self._log.has_segments and not never_filled:
             await self._index_lost()
             partial = True
-        return self._log.min_offset if partial else dispatched
+        return self._log.min_offset if partial else await self._mending.joins(dispatched)

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 
 from messagestore.bulk.presence import NUMPY
 from messagestore.properties import java_string_hash
-from mqruntime.segments import SegmentFile
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from mqruntime.segments import SegmentFile
 
 HEADER = Struct(
     ">"  # offset field
@@ -44,6 +45,7 @@ I32_MAX = 2**31 - 1
 U32_MASK = 2**32 - 1
 RESERVE_STEP_BYTES = 64 << 10
 PAUSE = -1  # yielded between matches of a long chain
+DOUBT = -2  # yielded at the end of a chain that contradicts its file
 PAUSE_STEPS = 4_096
 ROUNDING_MS = 1_000  # entries hold whole seconds
 
@@ -95,6 +97,7 @@ class IndexFile:
         self._entries_max = entries
         self._entries_at = HEADER.size + SLOT.size * slots
         self._reserved_end = 0
+        self.cuts = 0  # each took entries away
         self.ready_end = 0  # entries below this number have their blocks, and are not the file's last place
         (
             self.begin_timestamp, self.end_timestamp, self.begin_phy, self.end_phy, self._used_slots, count,
@@ -112,6 +115,31 @@ class IndexFile:
     @property
     def places_left(self) -> int:
         return int(self._entries_max - self.index_count)
+
+    @property
+    def slots(self) -> int:
+        return self._slots
+
+    @property
+    def entries_max(self) -> int:
+        return self._entries_max
+
+    async def read_entries(self, first: int, end: int) -> bytes:
+        """Entries [first, end), read around the mapping. OSError."""
+        at = self._entries_at
+        return await self.file.read_cold(at + ENTRY_SIZE * first, at + ENTRY_SIZE * end)
+
+    async def read_slots(self, first: int, end: int) -> bytes:
+        """Slots [first, end), read around the mapping. OSError."""
+        return await self.file.read_cold(SLOTS_AT + SLOT_SIZE * first, SLOTS_AT + SLOT_SIZE * end)
+
+    def newest_below(self, number: int, limit: int) -> int:
+        """The first entry below `limit` on the chain that leads back from `number`; 0 for none."""
+        while number >= limit:
+            above, number = number, self._entry(number)[3] if number < self.index_count else 0
+            if number >= above:
+                return 0
+        return number
 
     @property
     def place(self) -> tuple[int, int, int, int, int, int]:
@@ -177,19 +205,23 @@ class IndexFile:
 
     def find(self, value: int, begin_ms: int, end_ms: int) -> Iterator[int]:
         """Positions of records whose key hashes to `value`, newest first; the times are whole seconds, rounded
-        generously. PAUSE now and then: the file may be cut, not filled anew, before the next step."""
+        generously. PAUSE now and then: the file may be cut, not filled again, before the next step. DOUBT last where the chain
+        does not lead back to its end, or leads out of the file."""
         if self.empty or self.begin_timestamp > end_ms or self.end_timestamp < begin_ms:
             return
         (number,) = SLOT.unpack_from(self.view, HEADER.size + SLOT.size * (value % self._slots))
-        above, steps = self.index_count, 0
+        above, steps, cuts, leads_out = self.index_count, 0, self.cuts, False
         while 0 < number < above:  # a chain only leads back
             found, phy, seconds, previous = self._entry(number)
             stored_ms = self.begin_timestamp + seconds * 1000
             if found == value and stored_ms <= end_ms and stored_ms + ROUNDING_MS > begin_ms:
+                leads_out |= phy > self.end_phy and cuts == self.cuts
                 yield phy
             above, number, steps = number, previous, steps + 1
             if steps % PAUSE_STEPS == 0:
                 yield PAUSE
+        if (number or leads_out) and cuts == self.cuts:
+            yield DOUBT
 
     def cut(self, phy: int) -> None:
         """Forget the records from `phy` on."""
@@ -203,7 +235,7 @@ class IndexFile:
 
     def mend(self, phy: int) -> None:
         """After a power cut: entries of records below `phy` are whole, everything else may be torn. Keep these and
-        build the slots anew. OSError (ENOSPC)."""
+        rebuild the slots. Of a record in front of torn entries none is kept. OSError (ENOSPC)."""
         self.reserve(0)
         first_at = self._entries_at + ENTRY.size * FIRST_ENTRY
         entries = self.view[first_at : self._entries_at + ENTRY.size * self.index_count]
@@ -215,7 +247,10 @@ class IndexFile:
             )
         else:
             number, self._used_slots = self._relinked(entries, phy)
+        torn = number < self.index_count and not phy <= self._entry(number)[1] <= self.end_phy
         self._end_at(number)
+        if torn and not self.empty:
+            self.cut(self.end_phy)
 
     def _relinked(self, entries: memoryview, phy: int) -> tuple[int, int]:
         """As `bulk.indexing.relinked`, one by one."""
@@ -239,6 +274,7 @@ class IndexFile:
             start = self._entries_at + ENTRY.size * number
             self.view[start:end] = bytes(end - start)
             self.index_count = number
+            self.cuts += 1
             if not self.empty:
                 _, self.end_phy, seconds, _ = self._entry(number - 1)
                 last_ms = self.begin_timestamp + seconds * 1000 + ROUNDING_MS - 1
@@ -249,11 +285,14 @@ class IndexFile:
         value, phy, seconds, previous = ENTRY.unpack_from(self.view, self._entries_at + ENTRY.size * number)
         return value, phy, seconds, previous
 
-    def _write_header(self) -> None:
-        HEADER.pack_into(
-            self.view, 0, self.begin_timestamp, self.end_timestamp, self.begin_phy, self.end_phy, self._used_slots,
-            self.index_count,
+    def header(self) -> bytes:
+        """As it is written."""
+        return HEADER.pack(
+            self.begin_timestamp, self.end_timestamp, self.begin_phy, self.end_phy, self._used_slots, self.index_count
         )  # fmt: skip
+
+    def _write_header(self) -> None:
+        self.view[: HEADER.size] = self.header()
 
     async def sync(self) -> None:
         """What was put before the call is on disk on return; OSError when the disk fails."""

@@ -38,6 +38,7 @@ class KeyLookup:
         found: list[memoryview] = []
         bytes_found = 0
         seen: set[int] = set()
+        listed_end = self._index.phy_end  # what is listed later may lie above the confirm offset
         for phy in self._index.find(topic, key, begin_ms, end_ms):
             if phy == PAUSE:
                 await asyncio.sleep(0)  # a long chain: others run meanwhile
@@ -45,6 +46,8 @@ class KeyLookup:
             if phy < begin or phy in seen:  # `KEYS=k k` is indexed twice
                 continue
             content = await self._reader.record_at(phy, confirm_offset)
+            if content is None and self._reader.holds(phy) and phy < listed_end:
+                self._index.leads_nowhere(phy)
             if content is None or not _has_key(content, phy, topic.encode(), key.encode(), begin_ms, end_ms):
                 continue
             seen.add(phy)

@@ -1,7 +1,8 @@
 """All index files of a store: which records have a key, newest first.
 
-Invariant: files follow each other in log order, and all but the last are full. What lies below `phy_end` is indexed; a
-record is indexed as a whole, whatever went wrong on the way. Everything can be rebuilt from the commit log."""
+Invariant: files follow each other in log order. What lies below `phy_end` is indexed, or lies in one of the gaps between files
+or behind the last; the file that takes new records has no gap behind it. A record is indexed as a whole, whatever went wrong on
+the way. Everything can be rebuilt from the commit log."""
 
 from __future__ import annotations
 
@@ -10,9 +11,11 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from messagestore.index.file import (
+    DOUBT,
+    FIRST_ENTRY,
     HEADER,
     SLOT,
     IndexFile,
@@ -21,7 +24,9 @@ from messagestore.index.file import (
     longer_hash,
     topic_prefix_hash,
 )
+from messagestore.index.soundness import ends_fault, header_fault
 from messagestore.record import TRANSACTION_MASK, TRANSACTION_ROLLBACK, QueueFacts
+from mqruntime.log import fields
 from mqruntime.segments import SegmentDirectory, SegmentFile
 
 if TYPE_CHECKING:
@@ -34,8 +39,25 @@ SHARED_BYTES = (
     20  # of a unique key: address, process and class loader of its producer; time and number follow
 )
 NAME_FORMAT = "%Y%m%d%H%M%S"
+NAMES_IN_FRONT = 1_000_000
+"""Numbers that are left for names in front of the oldest file: a name is a number of 17 digits."""
 
 logger = logging.getLogger(__name__)
+
+
+class Gap(NamedTuple):
+    """No file lists the records behind the last one of `before`, or from the beginning of the log on, and in front of `behind`,
+    or of where new records come."""
+
+    before: IndexFile | None
+    behind: IndexFile | None
+
+
+class Doubt(NamedTuple):
+    """A chain of `file` contradicts it, or an entry leads to `phy`, where the log has no record."""
+
+    file: IndexFile
+    phy: int | None
 
 
 class IndexTable:
@@ -50,40 +72,112 @@ class IndexTable:
         self._entries = entries
         self._now_ms = now_ms
         self._files: list[IndexFile] = []
-        self._unsynced: list[IndexFile] = []
+        self._sealed = False  # new records go into a new file
+        self._gapless = True  # but for what lies behind the last file, where that is sealed
+        self.changes = 0
+        """Files went, or were cut."""
+        self._doubts: dict[IndexFile, Doubt] = {}
+        self.doubted = asyncio.Event()
+        self._unsynced: dict[IndexFile, None] = {}
         self._prefixes: dict[tuple[bytes, bytes], int] = {}
         self._disk = asyncio.Lock()  # a sync and a truncation exclude each other
 
     async def load(self, phy_limit: int, *, trusted: bool) -> None:
-        """Opens the files and keeps what they say of records below `phy_limit`. Files that do not fit go: they are rebuilt.
-        Files of a clean stop are `trusted`."""
+        """Opens the files and keeps what they say of records below `phy_limit`. Damaged files go, and so do files of another
+        geometry: the caller has their records indexed again. Files of a clean stop are `trusted`."""
         fitting = self.fits
         if not fitting:
             logger.warning("index files have another geometry than the settings: they are built anew")
-        for name, _ in self._found():
-            if not fitting:
-                await self._directory.delete(name)
+        for name, size_bytes in self._directory.names():
+            if self._has_our_size(name, size_bytes):
+                await self._open(name)
                 continue
-            file = self._directory.open(name)
-            header = await file.read_cold(0, HEADER.size)
-            self._files.append(IndexFile(file, self._slots, self._entries, header))
+            if fitting:
+                log_damage(name, f"it has {size_bytes} bytes")
+            await self._directory.delete(name)
+        self._files.sort(key=lambda file: file.begin_phy)
         if not trusted and (torn := self._last_below(phy_limit)) is not None:
             torn.mend(phy_limit)
-        self._unsynced = list(self._files)
+        while self._files:
+            newest = self._files[-1]
+            if not newest.empty and newest.begin_phy < phy_limit:
+                why = await self._ends_fault(newest)
+                if why is None:
+                    break
+                log_damage(newest.file.name, why)
+            await self._drop(self._files.pop())
+        self._unsynced = dict.fromkeys(self._files)
         await self.truncate(phy_limit)
+        self.resume()
+        self._gapless = False
+
+    async def _open(self, name: str) -> None:
+        opened = self._directory.open(name)
+        header = await opened.read_cold(0, HEADER.size)
+        file = IndexFile(opened, self._slots, self._entries, header)
+        why = header_fault(header, self._entries)
+        if why is None and not file.empty:
+            self._files.append(file)
+            return
+        if why is not None and any(header):
+            log_damage(name, why)
+        await self._drop(file)
+
+    async def _ends_fault(self, file: IndexFile) -> str | None:
+        header, last = file.header(), file.index_count - 1
+        first = await file.read_entries(FIRST_ENTRY, FIRST_ENTRY + 1)
+        return ends_fault(header, first, await file.read_entries(last, last + 1))
 
     @property
     def fits(self) -> bool:
-        """Whether all files on disk have this geometry."""
-        size = file_size_for(self._slots, self._entries)
-        return all(name.isdigit() and bytes_ == size for name, bytes_ in self._found())
+        """Whether there are no files on disk, or some of this geometry. Of no geometry is a file of 0 bytes."""
+        found = [(name, size_bytes) for name, size_bytes in self._directory.names() if size_bytes]
+        return not found or any(self._has_our_size(*each) for each in found)
+
+    def _has_our_size(self, name: str, size_bytes: int) -> bool:
+        return name.isdigit() and size_bytes == file_size_for(self._slots, self._entries)
 
     @property
     def exists(self) -> bool:
         return bool(self._files)
 
-    def _found(self) -> list[tuple[str, int]]:
-        return [(name, bytes_) for name, bytes_ in self._directory.names() if bytes_]
+    @property
+    def files(self) -> list[IndexFile]:
+        """Those that have entries, oldest first."""
+        return [file for file in self._files if not file.empty]
+
+    def holds(self, file: IndexFile) -> bool:
+        return file in self._files
+
+    def named(self, name: str) -> IndexFile | None:
+        return next((file for file in self.files if file.file.name == name), None)
+
+    def resume(self) -> None:
+        """All is listed up to the last record that is; new records go into the newest file."""
+        self._sealed = False
+        self.phy_end = self._files[-1].end_phy + 1 if self._files else 0
+
+    def seal(self, phy_end: int) -> None:
+        """Records from `phy_end` on, where one begins or the log ends, go into a new file. What is in no file in front of it is
+        a gap."""
+        self._sealed, self.phy_end = True, phy_end
+
+    def filled(self) -> None:
+        """No record is missing in front of `phy_end`: new records go into the newest file."""
+        self._sealed, self._gapless = False, True
+
+    def gaps(self) -> list[Gap]:
+        """What no file lists, oldest first. Most of them hold no record: that is to be seen in the log."""
+        found: list[Gap] = []
+        before: IndexFile | None = None
+        for file in self.files:
+            if before is None or file.begin_phy > before.end_phy:
+                found.append(Gap(before, file))
+            if before is None or file.end_phy > before.end_phy:
+                before = file
+        if self._sealed and (before is None or before.end_phy < self.phy_end):
+            found.append(Gap(before, None))
+        return found
 
     def put(self, phy: int, facts: QueueFacts, unique: bytes, keys: bytes) -> None:
         """Index the record at `phy`, with these values of UNIQ_KEY and KEYS, unless it is; OSError (ENOSPC) leaves it to be
@@ -93,7 +187,7 @@ class IndexTable:
         hashes = self.hashes_of(facts.topic, unique, keys)
         if not hashes:
             return
-        file = self._files[-1] if self._files else None
+        file = self.newest
         if file is None or file.index_count + len(hashes) > file.ready_end:
             if file is None or not file.room_for(len(hashes)):
                 file = self._new_file()
@@ -109,14 +203,20 @@ class IndexTable:
             hashes += [self._hash_of(topic, key) for key in keys.split(b" ") if key]
         return hashes if len(hashes) < self._entries else hashes[: self._entries - 1]
 
+    def tag_hash_of(self, topic: bytes, tag: bytes) -> int:
+        """Upstream, since 5.4: an entry of a record's tag."""
+        return self._hash_of(topic, b"T#" + tag)
+
     @property
     def places_left(self) -> int:
         """For so many keys the newest file has room."""
-        return self._files[-1].places_left if self._files else 0
+        newest = self.newest
+        return 0 if newest is None else newest.places_left
 
     @property
     def newest(self) -> IndexFile | None:
-        return self._files[-1] if self._files else None
+        """The file that takes new records."""
+        return None if self._sealed or not self._files else self._files[-1]
 
     def newest_grew(self, index_count: int, used_slots: int, phy: int, store_timestamp: int) -> None:
         """See IndexFile.grew, of the newest one."""
@@ -136,11 +236,51 @@ class IndexTable:
         self.phy_end = file.end_phy + 1
         self._written(file)
 
+    def put_into_gap(
+        self, before: IndexFile | None, hashes: list[int], phy: int, store_timestamp: int
+    ) -> IndexFile:
+        """Entries of a record that lies behind all of `before`, in a gap, into that file or a new one behind it; which one that
+        was. OSError (ENOSPC) leaves it to be done again."""
+        file = before
+        if file is None or not file.room_for(len(hashes)):
+            file = self._file_behind(before)
+        file.reserve(len(hashes))
+        file.put(hashes, phy, store_timestamp)
+        self._written(file)
+        return file
+
     def find(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int]:
         """Positions of records that may have `key`, newest first, and PAUSE now and then."""
         value = self._hash_of(topic.encode(), key.encode())
         for file in self._files[::-1]:
-            yield from file.find(value, begin_ms, end_ms)
+            for phy in file.find(value, begin_ms, end_ms):
+                if phy == DOUBT:
+                    self._doubt(Doubt(file, None))
+                else:
+                    yield phy
+
+    def leads_nowhere(self, phy: int) -> None:
+        """An entry leads to `phy`, where the log has no record."""
+        for file in self.files:
+            if file.begin_phy <= phy <= file.end_phy:
+                self._doubt(Doubt(file, phy))
+
+    def _doubt(self, doubt: Doubt) -> None:
+        if doubt.file not in self._doubts:
+            logger.warning(
+                "a chain of an index file is broken, the file is checked",
+                extra=fields(file=doubt.file.file.name, leads_to=doubt.phy),
+            )
+        self._doubts[doubt.file] = doubt
+        self.doubted.set()
+
+    def take_doubt(self) -> Doubt | None:
+        self.doubted.clear()
+        while self._doubts:
+            doubt = self._doubts.pop(next(iter(self._doubts)))
+            if doubt.file in self._files:
+                return doubt
+        return None
 
     def last(self) -> tuple[int, int]:
         """(store time in ms, position) of the last indexed record; zeros when there is none."""
@@ -149,6 +289,8 @@ class IndexTable:
     async def truncate(self, phy: int) -> None:
         """Forget the records from `phy` on."""
         async with self._disk:
+            self.changes += 1
+            count = len(self._files)
             while self._files and (self._files[-1].empty or self._files[-1].begin_phy >= phy):
                 await self._drop(self._files.pop())
             if self._files:
@@ -156,7 +298,21 @@ class IndexTable:
                 self._written(self._files[-1])
                 if self._files[-1].empty:
                     await self._drop(self._files.pop())
-            self.phy_end = self._files[-1].end_phy + 1 if self._files else 0
+            if self._sealed or (len(self._files) < count and not self._gapless):
+                self.seal(min(self.phy_end, phy))
+            else:
+                self.resume()
+
+    async def drop(self, file: IndexFile, dispatched: Callable[[], int]) -> None:
+        """A damaged file goes: what it listed is a gap. New records are those from `dispatched()` on. OSError."""
+        async with self._disk:
+            if file in self._files:
+                self.changes += 1
+                self._gapless = False
+                if file is self.newest:
+                    self.seal(dispatched())
+                self._files.remove(file)
+                await self._drop(file)
 
     async def delete_below(self, phy: int) -> list[SegmentFile]:
         """Deletes the files that lead to nothing from `phy` on, oldest first; they are to be released. The last one stays: a
@@ -166,20 +322,21 @@ class IndexTable:
             while len(self._files) > 1 and (self._files[0].empty or self._files[0].end_phy < phy):
                 with suppress(FileNotFoundError):  # somebody else made room
                     await self._directory.delete(self._files[0].file.name)
+                self.changes += 1
                 former = self._files.pop(0)
-                self._unsynced = [file for file in self._unsynced if file is not former]
+                self._unsynced.pop(former, None)
                 deleted.append(former.file)
         return deleted
 
     async def sync(self) -> None:
         """What was put before the call is on disk on return; OSError when the disk fails."""
         async with self._disk:
-            files, self._unsynced = self._unsynced, []
+            files, self._unsynced = self._unsynced, {}
             try:
                 for file in files:
                     await file.sync()
             except OSError:
-                self._unsynced = files + [file for file in self._unsynced if file not in files]
+                self._unsynced = files | self._unsynced
                 raise
 
     def close(self) -> None:
@@ -187,31 +344,55 @@ class IndexTable:
             file.file.close()
         self._files.clear()
         self._unsynced.clear()
+        self._doubts.clear()
 
     def _last_below(self, phy: int) -> IndexFile | None:
         """The file that holds the last records below `phy`."""
         return next((file for file in reversed(self._files) if not file.empty and file.begin_phy < phy), None)
 
     def _written(self, file: IndexFile) -> None:
-        if not self._unsynced or self._unsynced[-1] is not file:
-            self._unsynced.append(file)
+        self._unsynced[file] = None
 
     async def _drop(self, file: IndexFile) -> None:
-        await self._directory.delete(file.file.name)
-        self._unsynced = [other for other in self._unsynced if other is not file]
+        self._unsynced.pop(file, None)
+        with suppress(FileNotFoundError):  # somebody else made room
+            await self._directory.delete(file.file.name)
         file.file.close()
 
     def _new_file(self) -> IndexFile:
         """A file named after its creation, as upstream does, and after all others also when the clock went back."""
         name = _name(datetime.fromtimestamp(self._now_ms() / 1000, UTC))
-        newest = self._files[-1].file.name if self._files else ""
+        newest = max((file.file.name for file in self._files), default="")
         if name <= newest:
             name = str(int(newest) + 1).zfill(len(newest))
-        size = file_size_for(self._slots, self._entries)
-        made = self._directory.create(name, size, reserve=0)
-        file = IndexFile(made, self._slots, self._entries, bytes(HEADER.size))
+        file = self._created(name)
         self._files.append(file)
+        self._sealed = False
         file.file.reserve(HEADER.size + SLOT.size * self._slots)
+        return file
+
+    def _created(self, name: str) -> IndexFile:
+        made = self._directory.create(name, file_size_for(self._slots, self._entries), reserve=0)
+        return IndexFile(made, self._slots, self._entries, bytes(HEADER.size))
+
+    def _file_behind(self, before: IndexFile | None) -> IndexFile:
+        """An empty file for a gap, with a name between those of its neighbours. One that a full disk left empty is used."""
+        place = 0 if before is None else self._files.index(before) + 1
+        behind = self._files[place] if place < len(self._files) else None
+        if behind is not None and behind.empty and behind is not self.newest:
+            return behind
+        if before is not None:
+            number, length = int(before.file.name) + 1, len(before.file.name)
+        elif behind is not None:
+            number, length = max(int(behind.file.name) - NAMES_IN_FRONT, 0), len(behind.file.name)
+        else:
+            name = _name(datetime.fromtimestamp(self._now_ms() / 1000, UTC))
+            number, length = int(name) - NAMES_IN_FRONT, len(name)
+        taken = {file.file.name for file in self._files}
+        while (name := str(number).zfill(length)) in taken:
+            number += 1
+        file = self._created(name)
+        self._files.insert(place, file)
         return file
 
     def _hash_of(self, topic: bytes, key: bytes) -> int:
@@ -224,6 +405,13 @@ class IndexTable:
                 self._prefixes.clear()
             prefix = self._prefixes[beginning] = longer_hash(topic_prefix_hash(topic), key[:split])
         return key_hash(prefix, key[split:])
+
+
+def log_damage(name: str, why: str) -> None:
+    logger.warning(
+        "index file is damaged and deleted, its records are indexed again from the log",
+        extra=fields(file=name, why=why),
+    )
 
 
 def _name(moment: datetime) -> str:

@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable
 from messagestore import record
 from messagestore.checkpoint import Checkpoint
 from messagestore.errors import LogMissing, QueueOffsetGap, StoreCorrupted
-from messagestore.index.beginning import IndexStart
 from messagestore.index.table import IndexTable
 from messagestore.log.commitlog import FOLDER, CommitLog
 from messagestore.messages import RecoveryReport
@@ -28,8 +27,8 @@ class RecordUnlisted(Exception):
 
 
 class Recovery:
-    """One run over one store. The parts are those of the store that starts; `begins` see CommitLog.load. After `index_lost()`
-    the checkpoint on disk says that the index is partial. `check_queues(listed end, loaded limit)` see QueueCheck.run."""
+    """One run over one store. The parts are those of the store that starts; `begins` see CommitLog.load. `check_queues(listed
+    end, loaded limit)` see QueueCheck.run, `open_index(dispatched)` IndexStart.found."""
 
     def __init__(
         self,
@@ -41,7 +40,7 @@ class Recovery:
         *,
         verify_body: bool,
         verify_record: bool,
-        index_lost: Callable[[], Awaitable[None]],
+        open_index: Callable[[int], Awaitable[int]],
         check_queues: Callable[[int, int], Awaitable[None]],
         begins: int = 0,
     ) -> None:
@@ -52,7 +51,7 @@ class Recovery:
         self._index = index
         self._verify_body = verify_body
         self._verify_record = verify_body and verify_record
-        self._index_lost = index_lost
+        self._open_index = open_index
         self._check_queues = check_queues
         self._begins = begins
         self._confirm = 0
@@ -86,8 +85,7 @@ class Recovery:
         self._dispatcher.position = dispatched
         self._dispatcher.log_min = log.min_offset
         await self._check_queues(dispatched, limit)
-        index = IndexStart(log, self._index, checkpoint, self._index_lost)
-        walked_from = log.segment_start(await index.found(dispatched, trusted=clean))
+        walked_from = log.segment_start(await self._open_index(dispatched))
         self._dispatcher.refuses_gaps = True
         try:
             end = await self._walk(walked_from)

@@ -68,9 +68,9 @@ class Dispatcher:
 
             self.bulk = BulkEntries(queues, index, self._tags)
 
-    def alone(self, queues: QueueTable) -> Self:
-        """One of the same log that gives records one by one to `queues`, and none to an index."""
-        other = type(self)(queues, self._delay_levels)
+    def alone(self, queues: QueueTable, index: IndexTable | None = None) -> Self:
+        """One of the same log that gives records one by one to `queues` and `index`."""
+        other = type(self)(queues, self._delay_levels, index)
         other._plain = other.bulk = None
         other.log_min = self.log_min
         return other

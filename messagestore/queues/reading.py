@@ -194,6 +194,9 @@ class QueueReader:
                     raise OffsetOutOfRange(phy, self._log.min_offset, self._log.max_offset)
             result.buffers, result.cold = buffers, False
 
+    def holds(self, physical_offset: int) -> bool:
+        return self._log.min_offset <= physical_offset < self._log.max_offset
+
     async def record_at(self, physical_offset: int, limit: int) -> memoryview | None:
         """The whole record that starts exactly there and ends at or below `limit`; None when there is none, or no more.
         RecordDamaged."""

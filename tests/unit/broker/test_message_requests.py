@@ -54,6 +54,14 @@ def test_messages_are_found_by_key_and_by_the_id_that_their_producer_gave(served
     assert query("k1", 2) == [b"keyed 2", b"keyed 1"]
     assert query(unique, 1, True) == [b"keyed 2"]
     assert query("k3") == []
+    mending = served.master.store._index_mending
+    assert mending is not None
+    mending.fills = True
+    reply = served.ask(RequestCode.QUERY_MESSAGE, QueryMessageHeader("orders", "k3", 1, 0, 1 << 62))
+    assert reply.code == ResponseCode.QUERY_NOT_FOUND and "index files are being rebuilt" in (
+        reply.remark or ""
+    )
+    mending.fills = False
 
     async def forge() -> None:
         async with served.cluster.client() as client:

@@ -12,6 +12,7 @@ import pytest
 from broker.role.membership import Role
 from dledger.client import DLedgerClient, Refused
 from messagestore.brokerstore import BrokerStore
+from messagestore.record import decode
 from remoting.bodies.epochs import EpochCache, EpochSpan
 from remoting.bodies.routes import KVTable
 from remoting.codes import RequestCode, ResponseCode
@@ -314,3 +315,33 @@ def test_the_oldest_message_is_told_though_entries_stand_before_it(world: World)
     oldest = group.app(group.master).store.first_store_time()
     assert oldest is not None
     assert told["earliestMessageTimeStamp"] == str(oldest) != told["bootTimestamp"]
+
+
+def test_keys_in_damaged_index_files_are_found_again(world: World) -> None:
+    group = started(world)
+    group.run(group.send_all(messages("some", 600)))
+    group.world.run_until(group.level, 20_000)
+    slave = next(node for node in group.brokers if node is not group.master)
+    group.world.run(slave.stop())
+    paths = sorted(path for path in slave.disk.entries if path.startswith("index/"))
+    assert len(paths) > 3
+    slave.disk.drop(paths[1])
+    slave.disk.put(paths[2], bytes(len(slave.disk.content(paths[2]) or b"")))
+    slave.disk.put(paths[-1], b"")
+    group.start(slave)
+    group.world.run_until(group.level, 20_000)
+
+    async def missed() -> list[str]:
+        store, keys = group.app(slave).store, []
+        for topic, queue_id in store.queues():
+            for entry in store.entries(topic, queue_id, 0, 500):
+                record = await store.message_at(entry.physical_offset)
+                assert record is not None
+                key = decode(bytes(record)).property_map["UNIQ_KEY"]
+                found = await store.find_by_key(topic, key, 9, 0, 1 << 62)
+                if [bytes(each) for each in found] != [bytes(record)]:
+                    keys.append(key)
+        return keys
+
+    group.world.run_for_ms(20_000)
+    assert group.run(missed()) == []

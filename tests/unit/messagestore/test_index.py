@@ -175,13 +175,14 @@ def test_what_a_power_cut_tore_is_mended_below_what_is_vouched_for(tmp_path: Pat
         (tmp_path / "index" / name).write_bytes(torn)
         mended = table(tmp_path, 8, 64)
         await mended.load(800, trusted=False)
-        assert mended.phy_end == 701
+        last = [700] if tear == "slots" else []  # it may have had more keys than are left
+        assert mended.phy_end == (701 if last else 601)
         assert [found(mended, key) for key in ("k0", "k1", "k2")] == [
             [600, 300, 0],
-            [700, 400, 100],
+            [*last, 400, 100],
             [500, 200],
         ]
-        for number in range(8, 12):
+        for number in range(7, 12):
             put(mended, number * 100, facts(f"k{number % 3}"))
         await mended.sync()
         assert content(tmp_path) == {name: raw}, "filled again it is what it was"

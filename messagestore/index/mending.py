@@ -1,0 +1,337 @@
+"""Damaged index files are found and deleted, and records that no file lists are indexed again from the log.
+
+Invariant: no record gets an entry that ends above the place up to which the index was filled when its gap was found, and none
+gets it twice. Only the file that takes new records is looked at before the store runs, and some MiB of log; all else is
+checked and rebuilt while it runs, in slices of some milliseconds with pauses between them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from messagestore import record
+from messagestore.errors import LogReplaced, OffsetOutOfRange, RecordDamaged, StoreCorrupted
+from messagestore.index.file import ENTRY, FIRST_ENTRY, I32_MAX, IndexFile
+from messagestore.index.soundness import Chains, ends_fault, header_fault
+from messagestore.index.table import Doubt, Gap, IndexTable, log_damage
+from messagestore.log.files import LogFiles
+from messagestore.properties import dispatched_values
+from messagestore.queues.dispatcher import Dispatcher
+from messagestore.queues.endcheck import Chosen
+from messagestore.queues.table import QueueTable
+from messagestore.record import TRANSACTION_MASK, TRANSACTION_ROLLBACK, QueueFacts
+from mqruntime.diskfull import DISK_FULL
+from mqruntime.log import fields
+
+logger = logging.getLogger(__name__)
+
+NEAR_BYTES = 4 << 20
+"""So much log at most is looked through before the store runs."""
+FIRST_READ_BYTES = 64 << 10
+READ_BYTES = 1 << 20
+SLICE_RECORDS = 256
+SLICE_ENTRIES = 4_096
+SLICE_SLOTS = 16_384
+PAUSE_S = 0.01
+RETRY_S = 10.0
+UNREADABLE = OSError, IndexError, OffsetOutOfRange
+Fault = Callable[[IndexFile], Awaitable[str | None]]
+
+
+class GapWriter(IndexTable):
+    """Stands for an index that takes the records of one gap, none of those in front of it."""
+
+    def __init__(self, index: IndexTable, gap: Gap) -> None:
+        self._index = index
+        self._file = gap.before
+        self.phy_end = 0 if gap.before is None else gap.before.end_phy + 1
+        self.records = 0
+
+    def put(self, phy: int, facts: QueueFacts, unique: bytes, keys: bytes) -> None:
+        if phy < self.phy_end or facts.sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
+            return
+        if hashes := self._index.hashes_of(facts.topic, unique, keys):
+            self.take(phy, hashes, facts.store_timestamp)
+            self.records += 1
+
+    def take(self, phy: int, hashes: list[int], store_timestamp: int) -> None:
+        self._file = self._index.put_into_gap(self._file, hashes, phy, store_timestamp)
+
+
+class GapProbe(GapWriter):
+    """Takes none, and knows whether there are some."""
+
+    def take(self, phy: int, hashes: list[int], store_timestamp: int) -> None:
+        pass
+
+
+class FilesChanged(Exception):
+    """Index files were cut or went meanwhile."""
+
+
+class IndexMending:
+    """`begin_of(phy)` is where that begins in the log which holds the record at `phy`, `record_at(phy)` the confirmed record
+    there; `on_progress()` after new entries."""
+
+    def __init__(
+        self,
+        log: LogFiles,
+        queues: QueueTable,
+        dispatcher: Dispatcher,
+        index: IndexTable,
+        *,
+        begin_of: Callable[[int], int],
+        record_at: Callable[[int], Awaitable[memoryview | None]],
+        on_progress: Callable[[], None],
+    ) -> None:
+        self.index = index
+        self.fills = False
+        """Records that files lost are being indexed again."""
+        self._log = log
+        self._queues = queues
+        self._dispatcher = dispatcher
+        self._begin_of = begin_of
+        self._record_at = record_at
+        self._on_progress = on_progress
+
+    # At a start
+
+    async def joins(self, dispatched: int) -> int:
+        """Of an index that was loaded: from where in the log on the caller gives it the records. That is `dispatched`, or some
+        MiB before; what is missing otherwise is left to `run`. OSError."""
+        index = self.index
+        while index.files and (why := await self._outline_fault(index.files[-1])) is not None:
+            await self._drop(index.files[-1], why)
+        gap = Gap(index.files[-1] if index.files else None, None)
+        start = self._start_of(gap)
+        probe = GapProbe(index, gap)
+        end = min(dispatched, start + NEAR_BYTES)
+        reached = await self._walk(start, end, probe, lambda: not probe.records, pause_s=0)
+        if not probe.records and reached >= dispatched:
+            index.resume()
+            return dispatched
+        if dispatched - start <= NEAR_BYTES:
+            index.resume()
+            return start
+        index.seal(dispatched)
+        self.fills = True
+        return dispatched
+
+    # While the store runs
+
+    async def run(self) -> None:
+        """Until it is cancelled. OSError of a disk that takes no index files, though it has room."""
+        # not the files: who refers to a deleted one keeps its blocks
+        names = [file.file.name for file in self.index.files]
+        for name in reversed(names):
+            await self._look_at(name, self._outline_fault)
+        await self._fill()
+        while True:
+            if (doubt := self.index.take_doubt()) is not None:
+                await self._look_again(doubt)
+            elif not names:
+                await self.index.doubted.wait()
+            elif await self._look_at(names.pop(), self._content_fault):
+                await self._fill()
+
+    async def _look_at(self, name: str, fault: Fault) -> bool:
+        file = self.index.named(name)
+        return file is not None and await self._look(file, fault)
+
+    async def _look_again(self, doubt: Doubt) -> None:
+        file, phy = doubt
+        if phy is not None and await self._leads_nowhere(phy) and phy <= file.end_phy:
+            await self._drop(file, f"an entry leads to {phy}, where the log has no record")
+        elif not await self._look(file, self._content_fault):
+            return
+        await self._fill()
+
+    async def _look(self, file: IndexFile, fault: Fault) -> bool:
+        """Whether the file went."""
+        while file in self.index.files:
+            cuts = file.cuts
+            try:
+                why = await fault(file)
+            except FilesChanged:
+                continue
+            except OSError as error:
+                why = f"it cannot be read: {error}"
+            if file.cuts != cuts:
+                continue
+            if why is None or file not in self.index.files:
+                return False
+            await self._drop(file, why)
+            return True
+        return False
+
+    async def _drop(self, file: IndexFile, why: str) -> None:
+        log_damage(file.file.name, why)
+        self.fills = True
+        await self.index.drop(file, lambda: self._dispatcher.position)
+
+    # Faults of a file
+
+    async def _outline_fault(self, file: IndexFile) -> str | None:
+        """Of its header and its first and last entry, against each other and the records that they lead to. A record that
+        cannot be read says nothing. OSError."""
+        begin_ms, end_ms, last = file.begin_timestamp, file.end_timestamp, file.index_count - 1
+        numbers = (FIRST_ENTRY, last)
+        header = file.header()
+        entries = [await self._entries(file, number, number + 1) for number in numbers]
+        if (why := header_fault(header, file.entries_max) or ends_fault(header, *entries)) is not None:
+            return why
+        for number, entry in zip(numbers, entries, strict=True):
+            value, phy, seconds, _ = ENTRY.unpack(entry)
+            facts = await self._facts_at(phy)
+            if facts is None:
+                continue
+            tag, unique, keys = dispatched_values(facts.properties)
+            hashes = self.index.hashes_of(facts.topic, unique, keys)
+            if value not in hashes and value != self.index.tag_hash_of(facts.topic, tag):
+                return f"its entry {number} leads to {phy}, and the record there has no such key"
+            stored_ms = facts.store_timestamp
+            if seconds != min(max((stored_ms - begin_ms) // 1000, 0), I32_MAX):
+                return f"its entry {number} says {seconds} s after {begin_ms}, and the record was stored at {stored_ms}"
+            if (number == FIRST_ENTRY and stored_ms != begin_ms) or (number == last and stored_ms > end_ms):
+                return f"its header says {begin_ms} to {end_ms}, and the record at {phy} was stored at {stored_ms}"
+        return None
+
+    async def _entries(self, file: IndexFile, first: int, end: int) -> bytes:
+        if not self.index.holds(file):
+            raise FilesChanged
+        return await file.read_entries(first, end)
+
+    async def _facts_at(self, phy: int) -> QueueFacts | None:
+        log = self._log
+        segment_end = log.segment_start(phy) + log.segment_size_bytes
+        if phy < log.min_offset or phy + record.PREFIX.size > segment_end:
+            return None
+        try:
+            head = await log.read_file(phy, phy + record.PREFIX.size)
+            end = record.declared_end(head, 0, phy)
+            if not phy < end <= segment_end:
+                return None
+            content = await log.read_file(phy, end)
+        except LogReplaced:
+            raise
+        except UNREADABLE:
+            return None
+        facts = record.queue_facts(content, 0, len(content), phy)
+        return None if isinstance(facts, int) else facts
+
+    async def _content_fault(self, file: IndexFile) -> str | None:
+        """Of all of it. OSError."""
+        if (why := await self._outline_fault(file)) is not None:
+            return why
+        limit, end_phy = file.index_count, file.end_phy
+        chains = Chains(file.slots, file.begin_phy, limit)
+        for first in range(FIRST_ENTRY, limit, SLICE_ENTRIES):
+            content = await self._entries(file, first, min(first + SLICE_ENTRIES, limit))
+            if (why := chains.entries_fault(content, end_phy)) is not None:
+                return why
+            await asyncio.sleep(PAUSE_S)
+        for first in range(0, file.slots, SLICE_SLOTS):
+            if not self.index.holds(file):
+                raise FilesChanged
+            content = await file.read_slots(first, min(first + SLICE_SLOTS, file.slots))
+            if (why := chains.slots_fault(content, first, file.newest_below)) is not None:
+                return why
+            await asyncio.sleep(PAUSE_S)
+        return None
+
+    async def _leads_nowhere(self, phy: int) -> bool:
+        try:
+            return await self._record_at(phy) is None and self._log.min_offset <= phy
+        except (RecordDamaged, OSError):
+            return False
+
+    # What no file lists
+
+    async def _fill(self) -> None:
+        """Until there is no gap with records in it. OSError."""
+        while True:
+            changes = self.index.changes
+            try:
+                for gap in self.index.gaps():
+                    await self._fill_gap(gap, changes)
+            except FilesChanged:
+                await asyncio.sleep(PAUSE_S)
+            except LogReplaced:
+                raise
+            except OffsetOutOfRange:  # retention
+                await asyncio.sleep(RETRY_S)
+            except OSError as error:
+                if error.errno not in DISK_FULL:
+                    raise
+                logger.warning("the disk has no room for index files, trying on", extra=fields(why=error))
+                await asyncio.sleep(RETRY_S)
+            else:
+                if self.index.changes == changes:
+                    break
+        self.index.filled()
+        self.fills = False
+
+    def _start_of(self, gap: Gap) -> int:
+        """The record in front of the gap, where the log holds one."""
+        log_min = self._log.min_offset
+        return log_min if gap.before is None else max(self._begin_of(gap.before.end_phy), log_min)
+
+    async def _fill_gap(self, gap: Gap, changes: int) -> None:
+        end = self.index.phy_end if gap.behind is None else self._begin_of(gap.behind.begin_phy)
+        writer = GapWriter(self.index, gap)
+        start, told = self._start_of(gap), False
+
+        def goes_on() -> bool:
+            nonlocal told
+            if self.index.changes != changes:
+                raise FilesChanged
+            if writer.records:
+                self._on_progress()
+            if writer.records and not told:
+                self.fills = told = True
+                logger.warning(
+                    "records are in no index file, they are indexed again from the log",
+                    extra=fields(log_from=start, up_to=end),
+                )
+            return True
+
+        await self._walk(start, end, writer, goes_on, pause_s=PAUSE_S)
+        if writer.records:
+            logger.warning("index is rebuilt", extra=fields(up_to=end, records=writer.records))
+
+    async def _walk(
+        self, start: int, end: int, writer: GapWriter, goes_on: Callable[[], bool], *, pause_s: float
+    ) -> int:
+        """Gives `writer` the records from `start` to `end`, for as long as it `goes_on`; up to where. What cannot be read, or
+        is damaged, is passed over up to the next segment. OffsetOutOfRange, OSError of the writer."""
+        log, wanted = self._log, FIRST_READ_BYTES
+        dispatcher = self._dispatcher.alone(Chosen(self._queues, []), writer)
+        dispatcher.position = start
+        while dispatcher.position < end and goes_on():
+            position = dispatcher.position
+            segment_end = log.segment_start(position) + log.segment_size_bytes
+            why: Exception | None = None
+            try:
+                content = await log.read_file(position, min(position + wanted, segment_end))
+            except (OSError, IndexError) as error:
+                content, why = b"", error
+            more = why is None
+            while more and goes_on() and dispatcher.position < segment_end:
+                try:
+                    more = dispatcher.run(content, position, segment_end, end, SLICE_RECORDS)
+                except StoreCorrupted as damage:
+                    more, why = False, damage
+                await asyncio.sleep(pause_s)
+            if why is None and dispatcher.position != position:
+                wanted = READ_BYTES
+            elif why is None and position + wanted < segment_end:
+                wanted *= 2  # a record that is longer
+            else:
+                if why is not None:
+                    logger.warning(
+                        "the index misses what cannot be read in the log",
+                        extra=fields(log_from=dispatcher.position, up_to=segment_end, why=why),
+                    )
+                dispatcher.position = segment_end
+        return dispatcher.position
