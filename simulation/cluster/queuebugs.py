@@ -1,7 +1,9 @@
-"""Bugs of what a start believes of consume queues, planted as those of simulation.cluster.bugs are."""
+"""Bugs of what a start believes of consume queues and index files, planted as those of simulation.cluster.bugs are."""
 
 from __future__ import annotations
 
+from messagestore.index.file import IndexFile
+from messagestore.index.mending import IndexMending
 from messagestore.queues.endcheck import QueueCheck
 from simulation.cluster.bugs import bug
 
@@ -10,3 +12,15 @@ from simulation.cluster.bugs import bug
 async def as_their_files_say(self: QueueCheck, listed_end: int, loaded_limit: int, *, believes: bool) -> None:
     """Upstream: a consume queue ends where its own files end."""
     self._queues.broken.clear()
+
+
+@bug("index-files-believed", IndexMending, "_content_fault")
+async def as_its_header_says(self: IndexMending, file: IndexFile) -> str | None:
+    """Upstream: nobody looks at the entries of an index file."""
+    return None
+
+
+@bug("index-gaps-stay", IndexMending, "_fill")
+async def what_was_lost_stays_lost(self: IndexMending) -> None:
+    """A damaged file goes, and nobody indexes its records again."""
+    self.fills = False

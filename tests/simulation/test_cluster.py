@@ -105,6 +105,9 @@ FOUND_BY_UNIT = {
     "::test_an_offsets_file_of_another_log_lets_no_group_skip_messages",
     "delay-offsets-of-another-log-count": "broker/test_delay_delivery.py"
     "::test_a_file_that_is_ahead_of_the_log_skips_no_delayed_message",
+    "index-files-believed": "messagestore/test_index_damage.py"
+    "::test_a_query_over_a_broken_chain_ends_and_has_the_file_rebuilt[0-1]",
+    "index-gaps-stay": "messagestore/test_index_damage.py::test_one_damaged_file_is_named_and_the_others_stay[2]",
     "what-its-log-knows": "ha/test_ha_roles.py::test_who_comes_with_a_newer_epoch_is_counted_once_its_master_knows_of_it",
 }
 """Planted bug -> the unit test that finds it; of seeds hardly one in a hundred does."""
