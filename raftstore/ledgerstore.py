@@ -160,7 +160,7 @@ class LedgerStore(BrokerStore):
         if queues.phy_end() <= log.min_offset:
             dispatched = log.min_offset
         self._dispatcher.log_min = log.min_offset
-        await self._saved.check_queues(dispatched, vouched_for)
+        dispatched = await self._saved.check_queues(dispatched, vouched_for, mends=False)
         self._dispatcher.position = await self._index_start(checkpoint).found(dispatched, trusted=clean)
         # what is not decided may be replaced, and is no part of the log for who checks its bytes
         decided_end = log.flushed_offset

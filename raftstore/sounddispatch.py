@@ -32,22 +32,32 @@ class SoundDispatch:
         self._doubted = doubted
         self._waits_at = -1
         self._looked_again_at = -1
+        self._goes_on = False
 
     async def may_read(self, start: int, end: int) -> bool:
         """Whether the bytes there can be dispatched now. StoreCorrupted, OSError."""
         try:
-            await self._soundness.check(start, end - start)
+            await self._soundness.check(begin := self._compared_from(start), end - begin)
         except RecordDamaged as damage:
             if not self._others():
                 raise StoreCorrupted(damage.offset, end, damage.why) from damage
             self._tell(damage)
             return False
+        self._goes_on = True
         if self._waits_at >= 0:
             logger.warning(
                 "dispatch goes on, what was damaged is mended", extra=fields(offset=self._waits_at)
             )
             self._waits_at = -1
         return True
+
+    def _compared_from(self, start: int) -> int:
+        """Where dispatch begins, nothing is known yet of the entry before, with whose check value the first one is compared."""
+        doubted = None if self._goes_on else self._doubted(start)
+        if doubted is None:
+            return start
+        self._soundness.doubt(*doubted)
+        return doubted[0]
 
     def _tell(self, damage: RecordDamaged) -> None:
         if damage.offset == self._waits_at:

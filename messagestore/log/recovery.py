@@ -41,7 +41,7 @@ class Recovery:
         verify_body: bool,
         verify_record: bool,
         open_index: Callable[[int], Awaitable[int]],
-        check_queues: Callable[[int, int], Awaitable[None]],
+        check_queues: Callable[[int, int], Awaitable[int]],
         begins: int = 0,
     ) -> None:
         self._log = log

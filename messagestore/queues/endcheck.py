@@ -1,13 +1,14 @@
 """At a start: whether the consume queues list what the log holds, and what is missing built anew from the log.
 
-Invariant: after `run` each queue lists every record of the log that ends at or below the listed end, or the start is refused. A
-queue's end is what was remembered, and what the log holds behind that; its own files are believed where they agree. Memory is
-bounded by the number of queues, and others run between two slices of a walk."""
+Invariant: after `run` each queue lists every record of the log that ends at or below what `run` returned, or the start is
+refused. A queue's end is what was remembered, and what the log holds behind that; its own files are believed where they agree.
+Memory is bounded by the number of queues, and others run between two slices of a walk."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Any
 from zlib import crc32
 
@@ -38,30 +39,47 @@ async def mark_of(log: LogFiles, position: int) -> int:
     return crc32(await log.read_file(start, position))
 
 
+def named(key: Key) -> str:
+    """A queue's name in logs and errors."""
+    return f"{key[0].decode('utf-8', 'replace')}/{key[1]}"
+
+
 class QueueCheck:
-    """`remembered` is None where nothing is known of the queues' ends; `dispatcher` says how records lie in the log."""
+    """`remembered` is None where nothing is known of the queues' ends; `dispatcher` says how records lie in the log. Unless it
+    `mends`, what queues miss is left to the dispatch of a store that runs: in Raft mode that compares what it reads, and waits
+    for other members where it rotted. Here a topic may be read that no record has."""
 
     def __init__(
-        self, log: LogFiles, queues: QueueTable, dispatcher: Dispatcher, remembered: QueueEnds | None
+        self,
+        log: LogFiles,
+        queues: QueueTable,
+        dispatcher: Dispatcher,
+        remembered: QueueEnds | None,
+        *,
+        mends: bool = True,
     ) -> None:
         self._log = log
         self._queues = queues
         self._dispatcher = dispatcher
         self._remembered = remembered
+        self._mends = mends
         self._spans: dict[Key, Span] = {}
+        self._firsts: dict[Key, int] = {}  # where the walk stood when it came to the first record of each
 
-    async def run(self, listed_end: int, loaded_limit: int, *, believes: bool) -> None:
+    async def run(self, listed_end: int, loaded_limit: int, *, believes: bool) -> int:
         """Every record that ends at or below `listed_end` is to be listed; the queues were loaded up to `loaded_limit`. Without
-        remembered ends all of the log is walked, unless the caller `believes` the queues' files, as those of upstream.
-        QueueUnmendable, OSError."""
+        remembered ends all of the log is walked, unless the caller `believes` the queues' files, as those of upstream. Up to
+        where they are listed: `listed_end`, or less where this does not mend. QueueUnmendable, OSError."""
         known = self._remembered if await self._is_of_this_log() else None
         spans: dict[Key, Span] = {}
         walk_from = listed_end if believes else self._log.min_offset
         if known is not None and known.position <= loaded_limit:
             spans, walk_from = dict(known.spans), known.position
         counted = Counted(self._queues, spans)
-        await self._walk(self._dispatcher.alone(counted), walk_from, listed_end, mends=False)
-        self._spans = counted.spans()
+        walk = self._dispatcher.alone(counted)
+        counted.walked_to = lambda: walk.position
+        await self._walk(walk, walk_from, listed_end, mends=False)
+        self._spans, self._firsts = counted.spans(), counted.firsts
         doubtful = dict.fromkeys(self._queues.broken)
         for number, (key, span) in enumerate(self._spans.items()):
             if self._is_short(key, span):
@@ -69,11 +87,15 @@ class QueueCheck:
             if number % QUEUES_IN_A_SLICE == 0:
                 await asyncio.sleep(0)
         doubtful |= dict.fromkeys(await self._unsound())
-        if doubtful:
+        whole_to = listed_end
+        if doubtful and self._mends:
             await self._mend(list(doubtful), listed_end)
+        elif doubtful:
+            whole_to = await self._cut_back(list(doubtful), listed_end)
         self._queues.broken.clear()
         if known is not None:
             await self._keep(known, listed_end)
+        return whole_to
 
     async def _keep(self, known: QueueEnds, listed_end: int) -> None:
         """Queues whose messages are all gone still give out no offset again; one whose messages are to be dispatched yet lists
@@ -110,30 +132,34 @@ class QueueCheck:
                 found.append(key)
         return found
 
-    async def _mend(self, keys: list[Key], listed_end: int) -> None:
-        names = [f"{topic.decode('utf-8', 'replace')}/{queue_id}" for topic, queue_id in keys]
+    async def _cut_back(self, keys: list[Key], listed_end: int) -> int:
+        """These queues lose what cannot be relied on; up to where in the log all queues list all."""
         logger.warning(
             "consume queues list less than the log holds, or something else: they are built anew from the log",
-            extra=fields(queues=len(keys), first=names[0], log_begins=self._log.min_offset, up_to=listed_end),
+            extra=fields(
+                queues=len(keys), first=named(keys[0]), log_begins=self._log.min_offset, up_to=listed_end
+            ),
         )
-        start = listed_end
+        whole_to = listed_end
         for key in keys:
-            start = min(start, await self._kept(key))
+            whole_to = min(whole_to, await self._kept(key))
+        return max(whole_to, self._log.min_offset)
+
+    async def _mend(self, keys: list[Key], listed_end: int) -> None:
+        start, first = await self._cut_back(keys, listed_end), named(keys[0])
         chosen = Chosen(self._queues, keys)
         try:
-            await self._walk(
-                self._dispatcher.alone(chosen), max(start, self._log.min_offset), listed_end, mends=True
-            )
+            await self._walk(self._dispatcher.alone(chosen), start, listed_end, mends=True)
         except StoreCorrupted as damage:
-            raise QueueUnmendable(names[0], len(keys), str(damage)) from damage
+            raise QueueUnmendable(first, len(keys), str(damage)) from damage
         self._queues.drop_empty(keys)
-        logger.warning("consume queues are built anew", extra=fields(queues=len(keys), first=names[0]))
+        logger.warning("consume queues are built anew", extra=fields(queues=len(keys), first=first))
 
     async def _kept(self, key: Key) -> int:
         """Cuts what cannot be relied on; up to where in the log the queue lists all."""
         queue = self._queues.by_key.get(key)
         if queue is None:
-            return 0
+            return 0 if self._mends else self._firsts.get(key, 0)
         span = self._spans.get(key, Span(0, 0))
         if key in self._queues.broken or queue.lost_beginning(span.begin, self._log.min_offset):
             await self._queues.discard(key)
@@ -220,11 +246,14 @@ class Counted(QueueTable):
         super().__init__(queues.directory, queues.file_size)
         self._known = spans
         self._counting: dict[Key, Counting] = {}
+        self.firsts: dict[Key, int] = {}
+        self.walked_to: Callable[[], int] = lambda: 0
 
     def get(self, topic: bytes, queue_id: int) -> Any:
         counting = self._counting.get((topic, queue_id))
         if counting is None:
             counting = Counting(self._known.get((topic, queue_id)))
+            self.firsts[topic, queue_id] = self.walked_to()
             self._counting[topic, queue_id] = counting
         return counting
 

@@ -116,11 +116,11 @@ class SavedQueues:
         self._ends_at = ends.position
         return ends
 
-    async def check_queues(self, listed_end: int, loaded_limit: int) -> None:
-        """See QueueCheck.run, after the queues were loaded. Upstream remembers no ends: what it left is believed. OSError,
-        QueueUnmendable."""
-        check = QueueCheck(self._log, self._queues, self._dispatcher, await self._load_ends())
-        await check.run(listed_end, loaded_limit, believes=not self._checkpoint.ours)
+    async def check_queues(self, listed_end: int, loaded_limit: int, *, mends: bool = True) -> int:
+        """See QueueCheck and its `run`, after the queues were loaded. Upstream remembers no ends: what it left is believed.
+        OSError, QueueUnmendable."""
+        check = QueueCheck(self._log, self._queues, self._dispatcher, await self._load_ends(), mends=mends)
+        return await check.run(listed_end, loaded_limit, believes=not self._checkpoint.ours)
 
     async def index_lost(self) -> None:
         """The checkpoint says that the index is partial, durably on return, until `sync` brought all of it to disk. A damaged

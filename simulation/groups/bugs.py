@@ -31,6 +31,7 @@ from raftstore.ledgerlog import LedgerLog
 from raftstore.ledgerstore import LedgerStore
 from raftstore.mending import Around
 from raftstore.replication import GroupReplication
+from raftstore.sounddispatch import SoundDispatch
 from simulation.kernel.plants import Bugs
 from simulation.raft.bugs import any_log_will_do
 
@@ -202,6 +203,12 @@ def for_itself(
 ) -> tuple[str, chain.Checks]:
     """What the CRC of a body does not cover is not looked at."""
     return judged_entry(entry, position, (), verify_record)
+
+
+@bug("first-entry-uncompared", SoundDispatch, "_compared_from")
+def from_itself_on(self: SoundDispatch, start: int) -> int:
+    """Where dispatch begins, an entry is taken as it stands."""
+    return start
 
 
 @bug("check-value-lost-for-good", Around, "goes_on_from")

@@ -8,6 +8,7 @@ from zlib import crc32
 import pytest
 
 from dledger.entry import ENTRY_HEADER, ENTRY_HEADER_BYTES
+from messagestore.queues.ends import FILE as ENDS_FILE
 from raftstore.mending import closed
 from remoting.errors import NotSent
 from simulation.kernel.node import Node
@@ -277,6 +278,33 @@ def test_queues_are_built_anew_over_what_rotted_once_it_is_mended(
         name: content for name, content in queues.items() if "/orders/" in name
     }
     assert not [name for name in rebuilt if name.split("/")[1] == "nrders"]
+
+
+@pytest.mark.parametrize("scrub_bytes", [0, 64 << 20])
+@pytest.mark.parametrize("entry", [5, 12, 30])
+def test_a_start_that_looks_through_the_log_makes_no_queue_of_a_topic_that_rotted(
+    world: World, entry: int, scrub_bytes: int
+) -> None:
+    """Nothing tells where queues end, so the log is asked, and nobody has compared it yet."""
+    group = GroupSet(world, **{**SMALL, "scrubBytesPerSecond": scrub_bytes})
+    group.start_up()
+    sent = messages("some", 150)
+    group.run(group.send_all(sent))
+    world.run_until(group.level, 20_000)
+    world.run_for_ms(10_000)  # a checkpoint
+    node = group.master
+    path, was = next(iter(ledger_files(node).items()))
+    node.kill()
+    node.disk.drop(ENDS_FILE)
+    queues = queue_files(node)
+    some = [at for at, size in entries_of(was, int(path[-20:])) if size > BODY_AT]
+    node.disk.flip_bit(path, was.index(b"orders", some[entry]), 0)
+    group.start(node)
+    world.run_until(lambda: ledger_files(node)[path][: len(was)] == was, 60_000)
+    world.run_until(group.level, 20_000)
+    group.wait_for_master()
+    assert sorted(bytes(one.body) for one in group.run(group.read_all())) == sorted(sent)
+    assert queue_files(node).keys() == queues.keys()
 
 
 def test_a_lone_member_over_what_rotted_ends_and_says_where(world: World) -> None:
