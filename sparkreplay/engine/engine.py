@@ -95,6 +95,8 @@ class SparkEngine:
         conf: Mapping[str, str] = MappingProxyType({}),
         report: Callable[[str], None] = logger.warning,
     ) -> None:
+        # what it logs it raises, too, and of a session that is ended nobody wants to know
+        logging.getLogger("py4j").setLevel(logging.CRITICAL)
         self.master = master
         self.report = report
         self.served = TemporaryDirectory(

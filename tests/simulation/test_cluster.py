@@ -95,6 +95,8 @@ FOUND_BY_UNIT = {
     "::test_an_old_disk_does_not_outgrow_what_was_heard_by_starts_that_no_controller_sees",
     "old-disk-elected": "broker/test_set_back_disks.py::test_a_stopped_slaves_copy_is_restored_after_all_were_killed",
     "old-tables-count": "broker/test_set_back_disks.py::test_a_disk_that_was_set_back_is_not_whole_without_its_masters_tables",
+    "enters-without-tables": "broker/test_tables_of_the_set.py"
+    "::test_a_slave_that_has_the_log_and_not_the_tables_waits_outside_of_the_set",
     "damaged-tables-begin-empty": "broker/test_rotten_tables.py"
     "::test_a_damaged_file_without_a_backup_stops_the_start_with_a_remedy",
     "lost-tables-begin-empty": "broker/test_rotten_tables.py"
