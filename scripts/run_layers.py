@@ -117,10 +117,10 @@ PARTS = [
         ("tests/interop/test_java_raft_mode.py", "tests/interop/test_java_raft_mode_and_ours.py"),
     ),
     Part("interop", 45, ("tests/interop/test_java_controllers.py", "tests/interop/test_java_raft_stores.py")),
-    Part("spark", 40),
+    Part("spark", 90),
     Part(
         "spark",
-        50,
+        80,
         (
             "tests/spark/test_commands.py",
             "tests/spark/test_data_source_speculation.py",
@@ -132,7 +132,8 @@ PARTS = [
     Part("interop", 45, ("tests/interop/test_java_mixed_set.py", "tests/interop/test_java_fleets.py")),
 ]
 """In the order in which they start where they fit: one that keeps a core busy goes on beside those that wait, whose JVMs would
-starve each other if all of them began at once; else the longest first. Tests that share a fixture are in one part."""
+starve each other if all of them began at once; else the longest first. Spark gives a Python worker 10 s to connect, so little
+runs beside it. Tests that share a fixture are in one part."""
 
 
 def room() -> int:
