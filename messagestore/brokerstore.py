@@ -152,6 +152,7 @@ class BrokerStore(ABC):
             self._index_mending = IndexMending(
                 log, self._queues, self._dispatcher, self._index,
                 begin_of=self.begin_of, record_at=self._confirmed_record, on_progress=self._unsaved.set,
+                bytes_per_second=settings.scrub_bytes_per_second,
             )  # fmt: skip
         self.trimming = Trimming(
             log, self._queues, self._index, self._dispatcher, self.soundness, self._saved, self._tasks,

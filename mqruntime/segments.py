@@ -15,6 +15,7 @@ import ctypes
 import errno
 import mmap
 import os
+import re
 import resource
 import stat
 import sys
@@ -39,8 +40,8 @@ RESERVE_STEP_BYTES = 4 << 20
 """So much is reserved at a time beside the loop, which waits for one such step at most: some ms where there is no fallocate."""
 OPEN_MAX = 4_000
 SYNCED_ALONE_MAX = 64
-SYNCFS_TELLS = 5, 8
-"""From this version of Linux on syncfs tells of what could not be written."""
+SYNCFS_REPORTS = 5, 8
+"""From this version of Linux on syncfs reports what could not be written."""
 SHARE_OF_DESCRIPTORS = 2 * 4
 """A mapped file takes two descriptors; connections and logs need the most of what this process may have."""
 DISK_THREADS = 4  # one sync of the log, one of the queues, cold reads beside them
@@ -473,8 +474,8 @@ def sync_all_below(folder: Path) -> None:
 
 
 def _syncfs() -> Callable[[int], int] | None:
-    release = os.uname().release.split(".")
-    if sys.platform != "linux" or (int(release[0]), int(release[1].split("-")[0])) < SYNCFS_TELLS:
+    release = re.match(r"(\d+)\.(\d+)", os.uname().release)
+    if sys.platform != "linux" or release is None or (int(release[1]), int(release[2])) < SYNCFS_REPORTS:
         return None
     found: Callable[[int], int] | None = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
     return found

@@ -32,7 +32,7 @@ class SoundDispatch:
         self._doubted = doubted
         self._waits_at = -1
         self._looked_again_at = -1
-        self._goes_on = False
+        self._has_begun = False
 
     async def may_read(self, start: int, end: int) -> bool:
         """Whether the bytes there can be dispatched now. StoreCorrupted, OSError."""
@@ -43,7 +43,7 @@ class SoundDispatch:
                 raise StoreCorrupted(damage.offset, end, damage.why) from damage
             self._tell(damage)
             return False
-        self._goes_on = True
+        self._has_begun = True
         if self._waits_at >= 0:
             logger.warning(
                 "dispatch goes on, what was damaged is mended", extra=fields(offset=self._waits_at)
@@ -53,7 +53,7 @@ class SoundDispatch:
 
     def _compared_from(self, start: int) -> int:
         """Where dispatch begins, nothing is known yet of the entry before, with whose check value the first one is compared."""
-        doubted = None if self._goes_on else self._doubted(start)
+        doubted = None if self._has_begun else self._doubted(start)
         if doubted is None:
             return start
         self._soundness.doubt(*doubted)

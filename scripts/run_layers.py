@@ -131,9 +131,9 @@ PARTS = [
     Part("interop", 45, ("tests/interop/test_java_hand_over.py",)),
     Part("interop", 45, ("tests/interop/test_java_mixed_set.py", "tests/interop/test_java_fleets.py")),
 ]
-"""In the order in which they start where they fit: one that keeps a core busy goes on beside those that wait, whose JVMs would
-starve each other if all of them began at once; else the longest first. Spark gives a Python worker 10 s to connect, so little
-runs beside it. Tests that share a fixture are in one part."""
+"""In the order in which they start where they fit. A part that keeps a core busy runs together with those that wait, for the
+JVMs of the latter would starve each other if all of them began at once; otherwise the longest is first. Spark gives a Python
+worker 10 s to connect, so little runs at the same time. Tests that share a fixture are in one part."""
 
 
 def room() -> int:

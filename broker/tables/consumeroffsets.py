@@ -15,7 +15,7 @@ import orjson
 from broker.tables.offsetlimits import Key
 from broker.tables.offsetresets import OffsetResets
 from broker.tables.saidhere import SaidHere
-from mqruntime.slices import Steps, whole
+from mqruntime.slices import Steps, turn, whole
 from remoting.bodies.offsets import ConsumerOffsetWrapper
 
 CONSUMER_OFFSETS_FILE = "config/consumerOffset.json"
@@ -158,6 +158,26 @@ class ConsumerOffsets:
             for (group, topic, queue_id), limit in limits.items()
             if table.get(f"{topic}{SEPARATOR}{group}", {}).get(queue_id, 0) > limit
         }
+
+    async def beyond_ends(self, end_of: Callable[[str, int], int]) -> dict[Key, int]:
+        """The ends of the queues that a group is beyond: `beyond(ends(end_of))`, with turns for others in between."""
+        ends: dict[tuple[str, int], int] = {}
+        found: dict[Key, int] = {}
+        looked_at = 0
+        for key in list(self._wrapper.offset_table):
+            topic, _, group = key.partition(SEPARATOR)
+            queues = self._wrapper.offset_table.get(key, {}) if group != TRANSACTIONS_GROUP else {}
+            for queue_id, offset in queues.items():
+                place = topic, queue_id
+                if (end := ends.get(place)) is None:
+                    end = ends[place] = end_of(*place)
+                if offset > end:
+                    found[group, topic, queue_id] = end
+            looked_at += len(queues)
+            if looked_at >= OFFSETS_A_STEP:
+                looked_at = 0
+                await turn()
+        return found
 
     def topics_of(self, group: str) -> Steps[list[str]]:
         """The topics that a group has committed offsets in."""

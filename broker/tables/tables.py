@@ -313,7 +313,7 @@ class Tables:
     async def _distrust_offsets(self, log: Log) -> None:
         """The log is not missing anything, so a group that the file has beyond a queue's end was not reading this log: it
         begins at the queue's beginning, because nobody knows what of it was delivered. On disk on return. OSError."""
-        beyond = self.offsets.beyond(self.offsets.ends(log.next_queue_offset))
+        beyond = await self.offsets.beyond_ends(log.next_queue_offset)
         if not beyond:
             return
         moves = {key: log.min_queue_offset(key[1], key[2]) for key in beyond}

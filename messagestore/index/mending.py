@@ -40,7 +40,7 @@ Fault = Callable[[IndexFile], Awaitable[str | None]]
 
 
 class GapWriter(IndexTable):
-    """Stands for an index that takes the records of one gap, none of those in front of it."""
+    """An index that takes the records of one gap, none of those in front of it."""
 
     def __init__(self, index: IndexTable, gap: Gap) -> None:
         self._index = index
@@ -72,7 +72,8 @@ class FilesChanged(Exception):
 
 class IndexMending:
     """`begin_of(phy)` is where that begins in the log which holds the record at `phy`, `record_at(phy)` the confirmed record
-    there; `on_progress()` after new entries."""
+    there; `on_progress()` after new entries. All entries of all files are checked once, at `bytes_per_second`; with 0 only
+    those of a file that a query finds damaged."""
 
     def __init__(
         self,
@@ -84,8 +85,10 @@ class IndexMending:
         begin_of: Callable[[int], int],
         record_at: Callable[[int], Awaitable[memoryview | None]],
         on_progress: Callable[[], None],
+        bytes_per_second: int,
     ) -> None:
         self.index = index
+        self._bytes_per_second = bytes_per_second
         self.fills = False
         """Records that files lost are being indexed again."""
         self._log = log
@@ -130,7 +133,7 @@ class IndexMending:
         while True:
             if (doubt := self.index.take_doubt()) is not None:
                 await self._look_again(doubt)
-            elif not names:
+            elif not names or not self._bytes_per_second:
                 await self.index.doubted.wait()
             elif await self._look_at(names.pop(), self._content_fault):
                 await self._fill()
@@ -230,15 +233,19 @@ class IndexMending:
             content = await self._entries(file, first, min(first + SLICE_ENTRIES, limit))
             if (why := chains.entries_fault(content, end_phy)) is not None:
                 return why
-            await asyncio.sleep(PAUSE_S)
+            await self._pause(content)
         for first in range(0, file.slots, SLICE_SLOTS):
             if not self.index.holds(file):
                 raise FilesChanged
             content = await file.read_slots(first, min(first + SLICE_SLOTS, file.slots))
             if (why := chains.slots_fault(content, first, file.newest_below)) is not None:
                 return why
-            await asyncio.sleep(PAUSE_S)
+            await self._pause(content)
         return None
+
+    async def _pause(self, content: bytes) -> None:
+        rate = self._bytes_per_second
+        await asyncio.sleep(max(PAUSE_S, len(content) / rate) if rate else PAUSE_S)
 
     async def _leads_nowhere(self, phy: int) -> bool:
         try:
@@ -280,16 +287,16 @@ class IndexMending:
     async def _fill_gap(self, gap: Gap, changes: int) -> None:
         end = self.index.phy_end if gap.behind is None else self._begin_of(gap.behind.begin_phy)
         writer = GapWriter(self.index, gap)
-        start, told = self._start_of(gap), False
+        start, reported = self._start_of(gap), False
 
         def goes_on() -> bool:
-            nonlocal told
+            nonlocal reported
             if self.index.changes != changes:
                 raise FilesChanged
             if writer.records:
                 self._on_progress()
-            if writer.records and not told:
-                self.fills = told = True
+            if writer.records and not reported:
+                self.fills = reported = True
                 logger.warning(
                     "records are in no index file, they are indexed again from the log",
                     extra=fields(log_from=start, up_to=end),

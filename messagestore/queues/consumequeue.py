@@ -408,7 +408,7 @@ class ConsumeQueue:
         return used
 
     def shut(self) -> None:
-        """Gives its files up until it is used again. What was written is in them, and is synced by whoever opens them next."""
+        """Close its files until it is used again. Unsynced entries are in them: `sync` opens them again."""
         for index, file in enumerate(self._files):
             if file is not None:
                 file.close()

@@ -153,7 +153,7 @@ class QueueCheck:
         except StoreCorrupted as damage:
             raise QueueUnmendable(first, len(keys), str(damage)) from damage
         self._queues.drop_empty(keys)
-        logger.warning("consume queues are built anew", extra=fields(queues=len(keys), first=first))
+        logger.warning("consume queues are rebuilt", extra=fields(queues=len(keys), first=first))
 
     async def _kept(self, key: Key) -> int:
         """Cuts what cannot be relied on; up to where in the log the queue lists all."""

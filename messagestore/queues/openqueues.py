@@ -16,7 +16,7 @@ class Shuttable(Protocol):
         ...
 
     def shut(self) -> None:
-        """Gives its files up until it is used again."""
+        """Close its files until it is used again."""
         ...
 
 

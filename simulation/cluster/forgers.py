@@ -81,7 +81,7 @@ class RoleForger:
 
 
 def stands_still(node: Node) -> bool:
-    """It would keep each connection until it goes on: more than anybody may have."""
+    """It would keep each connection until it runs again: more than anybody may have."""
     return node.process is not None and node.process.paused
 
 

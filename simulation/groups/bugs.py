@@ -207,7 +207,7 @@ def for_itself(
 
 @bug("first-entry-uncompared", SoundDispatch, "_compared_from")
 def from_itself_on(self: SoundDispatch, start: int) -> int:
-    """Where dispatch begins, an entry is taken as it stands."""
+    """The entry where dispatch begins is not compared."""
     return start
 
 

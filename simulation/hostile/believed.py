@@ -19,5 +19,5 @@ async def hears_notifications(self: BrokerApp) -> None:
 
 
 def takes_what_is_notified(self: Membership, grant: Grant, now_ms: int) -> list[Action]:
-    """Whatever a 1008 says of the master is taken, whoever sent it."""
+    """All that a 1008 says of the master is taken, from any sender."""
     return self.decided(grant, now_ms)

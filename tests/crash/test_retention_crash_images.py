@@ -18,6 +18,7 @@ from messagestore.store import MessageStore
 from mqruntime.runtime import Runtime
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
+from tests.crash import lives
 from tests.crash.test_store_crash_images import records_of
 from tests.longtests import long
 
@@ -197,24 +198,7 @@ def live(
     steps: int | None,
     script_steps: int = SCRIPT_STEPS,
 ) -> int:
-    apps: list[Script] = []
-    taken = 0
-
-    def make(runtime: Runtime) -> Script:
-        apps.append(Script(runtime, seed, promised, script_steps))
-        return apps[-1]
-
-    def over() -> bool:
-        nonlocal taken
-        taken += 1
-        if node.failure is not None:
-            raise AssertionError("the store failed") from node.failure
-        return taken == steps or any(app.done for app in apps)
-
-    node.start(make)
-    world.run_until(over, limit_ms=600_000)
-    assert all(app.failure is None for app in apps)
-    return taken
+    return lives.live(world, node, lambda runtime: Script(runtime, seed, promised, script_steps), steps)
 
 
 @pytest.mark.parametrize("power_cut", [False, True], ids=["kill", "power-cut"])

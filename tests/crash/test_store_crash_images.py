@@ -17,6 +17,7 @@ from messagestore.store import MessageStore
 from mqruntime.runtime import Runtime
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
+from tests.crash import lives
 from tests.longtests import long
 
 SEGMENT_SIZE = 8192
@@ -266,26 +267,11 @@ def live(
     steps: int | None,
     script_steps: int = SCRIPT_STEPS,
 ) -> int:
-    """One life of the store: until the event loop has taken that many steps, or to the end of the script. With odd seeds of the
-    world it rests in its middle."""
-    apps: list[Script] = []
-    taken = 0
-
-    def make(runtime: Runtime) -> Script:
-        apps.append(Script(runtime, seed, written, script_steps, rests=world.seed % 2 == 1))
-        return apps[-1]
-
-    def over() -> bool:
-        nonlocal taken
-        taken += 1
-        if node.failure is not None:
-            raise AssertionError("the store failed") from node.failure
-        return taken == steps or any(app.done for app in apps)
-
-    node.start(make)
-    world.run_until(over, limit_ms=600_000)
-    assert all(app.failure is None for app in apps)
-    return taken
+    """With odd seeds of the world the script rests in its middle."""
+    rests = world.seed % 2 == 1
+    return lives.live(
+        world, node, lambda runtime: Script(runtime, seed, written, script_steps, rests=rests), steps
+    )
 
 
 def crash_everywhere(seed: int, *, power_cut: bool) -> int:

@@ -19,6 +19,7 @@ from remoting.bodies.groups import SubscriptionGroupConfig
 from remoting.bodies.topics import TopicConfig
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
+from tests.crash import lives
 from tests.longtests import long
 
 SCRIPT_STEPS = 30
@@ -113,25 +114,7 @@ class Script:
 
 
 def live(world: World, node: Node, seed: str, saved: Saved, steps: int | None) -> int:
-    """One life: until the event loop has taken that many steps, or to the end of the script."""
-    apps: list[Script] = []
-    taken = 0
-
-    def make(runtime: Runtime) -> Script:
-        apps.append(Script(runtime, seed, saved))
-        return apps[-1]
-
-    def over() -> bool:
-        nonlocal taken
-        taken += 1
-        if node.failure is not None:
-            raise AssertionError("the start failed") from node.failure
-        return taken == steps or any(app.done for app in apps)
-
-    node.start(make)
-    world.run_until(over, limit_ms=600_000)
-    assert all(app.failure is None for app in apps)
-    return taken
+    return lives.live(world, node, lambda runtime: Script(runtime, seed, saved), steps)
 
 
 def refused(world: World, node: Node) -> bool:

@@ -1,5 +1,5 @@
-"""First programs of docs/clients.md for clients that are not ours, run as they stand there but for address, topic, group and
-patience."""
+"""First programs of docs/clients.md for clients that are not ours, run as they are there but for address, topic, group and
+time-outs."""
 
 from __future__ import annotations
 

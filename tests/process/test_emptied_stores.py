@@ -111,7 +111,7 @@ def ended(cluster: Cluster, name: str) -> None:
 
 
 def kill_all_brokers(cluster: Cluster) -> None:
-    """At once, as far as the controllers can tell: none of them lives while the brokers die one after the other."""
+    """At once, as the controllers see it: none of them lives while the brokers die one after the other."""
     controllers = cluster.layout.controller_names
     cluster.kill(controllers)
     cluster.kill(cluster.layout.broker_names)

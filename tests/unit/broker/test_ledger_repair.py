@@ -285,7 +285,7 @@ def test_queues_are_built_anew_over_what_rotted_once_it_is_mended(
 def test_a_start_that_looks_through_the_log_makes_no_queue_of_a_topic_that_rotted(
     world: World, entry: int, scrub_bytes: int
 ) -> None:
-    """Nothing tells where queues end, so the log is asked, and nobody has compared it yet."""
+    """The ends of queues are not remembered, so the log is read for them, before it is compared with its check values."""
     group = GroupSet(world, **{**SMALL, "scrubBytesPerSecond": scrub_bytes})
     group.start_up()
     sent = messages("some", 150)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable
 
@@ -50,6 +51,22 @@ def test_who_is_beyond_its_queue_is_told_from_who_is_not() -> None:
     assert sorted(asked) == [("gone", 3), ("orders", 0)], "each queue once"
     assert offsets.beyond(ends) == {("ahead", "orders", 0): 50, ("ahead", "gone", 3): 0}
     assert (TRANSACTIONS_GROUP, "orders", 0) not in ends
+    assert asyncio.run(offsets.beyond_ends(end_of)) == {("ahead", "orders", 0): 50, ("ahead", "gone", 3): 0}
+
+
+def test_offsets_of_many_queues_are_compared_in_turns() -> None:
+    offsets = ConsumerOffsets()
+    for number in range(2_000):
+        for queue_id in range(8):
+            offsets.commit(f"group-{number}", "orders", queue_id, number)
+    work, turns = offsets.beyond_ends(lambda topic, queue_id: 1_998), 0
+    try:
+        while True:
+            work.send(None)
+            turns += 1
+    except StopIteration as end:
+        assert end.value == {("group-1999", "orders", queue_id): 1_998 for queue_id in range(8)}
+    assert turns == 16_000 // 5_000
 
 
 def limited(at: int, limit: int) -> ConsumerOffsets:

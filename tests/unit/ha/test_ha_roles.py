@@ -46,8 +46,8 @@ async def test_an_answer_to_an_alter_that_cannot_be_true_is_not_taken(
         count = len(asked)
         await until(lambda count=count: len(asked) > count)  # type: ignore[misc]
     assert a.ha.acked_end() < a.log.max_offset(), "it is not answered with one copy"
-    [told, *_] = [record for record in caplog.records if record.getMessage() == "set disbelieved"]
-    assert "controllerAddr" in told.fields["hint"]  # type: ignore[attr-defined]
+    [logged, *_] = [record for record in caplog.records if record.getMessage() == "set disbelieved"]
+    assert "controllerAddr" in logged.fields["hint"]  # type: ignore[attr-defined]
     mastership.alter_ended(asked[-1], Applied(frozenset({1}), known + 1))
     assert a.ha.applied_members() == {1}
 

@@ -146,7 +146,7 @@ class Story:
                         self.held_up.append(alter)
                     case "unsent":
                         fate = NotSent()
-                assert core.why_untrue(alter, fate) is None, "what controllers of ours answer is believed"
+                assert core.why_untrue(alter, fate) is None, "what our controllers answer is believed"
                 self.perform(core.alter_ended(alter, fate, self.now_ms))
             case "late" if self.held_up:
                 self.judged(self.held_up.pop(chance.randrange(len(self.held_up))))

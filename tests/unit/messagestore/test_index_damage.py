@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from messagestore.index.file import DOUBT, ENTRY, HEADER, IndexFile
-from messagestore.index.mending import IndexMending
+from messagestore.index.file import DOUBT, ENTRY, HEADER
+from messagestore.index.soundness import Chains
 from messagestore.record import decode
 from messagestore.store import MessageStore
 from tests.unit.messagestore.storehelp import message, open_store, small_settings
@@ -24,7 +23,6 @@ PER_FILE = 63
 """Entries of a full file: the first place is not used."""
 ENTRIES_AT = HEADER.size + 4 * SLOTS
 FILE_BYTES = ENTRIES_AT + ENTRY.size * ENTRIES
-TURN_S_MAX = 0.02
 MOMENTS = 160
 """Of 50 ms and more, until all is found again."""
 Damage = Callable[[Path], object]
@@ -258,10 +256,22 @@ def test_an_entry_that_leads_to_no_record_has_its_file_rebuilt(tmp_path: Path) -
     asyncio.run(scenario())
 
 
-def test_no_look_at_a_full_file_holds_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """200,000 entries, in turns of some milliseconds; each is of one slice."""
+def test_a_full_file_is_checked_in_slices_with_turns_for_others_in_between(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """180,000 entries."""
+    slices: list[tuple[int, int]] = []  # turn of the loop, bytes
+    turn = 0
+
+    def noted(name: str, fault: Callable[..., str | None]) -> None:
+        def look(self: Chains, content: bytes, *rest: Any) -> str | None:
+            slices.append((turn, len(content)))
+            return fault(self, content, *rest)
+
+        monkeypatch.setattr(Chains, name, look)
 
     async def scenario() -> None:
+        nonlocal turn
         settings = small_settings(
             mapped_file_size_commit_log=32 << 20, max_index_num=200_000, max_hash_slot_num=50_000
         )
@@ -274,24 +284,39 @@ def test_no_look_at_a_full_file_holds_the_loop(tmp_path: Path, monkeypatch: pyte
         while store.dispatch():
             pass
         await store.stop()
+        noted("entries_fault", Chains.entries_fault)
+        noted("slots_fault", Chains.slots_fault)
         store = open_store(tmp_path, settings)
-        started = asyncio.get_running_loop().time()
         await store.start()
-        looks: list[str | None] = []
-        look = IndexMending._content_fault
-
-        async def noted(self: IndexMending, file: IndexFile) -> str | None:
-            looks.append(await look(self, file))
-            return looks[-1]
-
-        monkeypatch.setattr(IndexMending, "_content_fault", noted)
-        longest = 0.0
-        while not looks and asyncio.get_running_loop().time() < started + 20:
-            before = time.thread_time()  # others use this machine, too
+        whole = 180_000 * ENTRY.size + 50_000 * 4
+        while sum(size for _, size in slices) < whole:
+            turn += 1
             await asyncio.sleep(0)
-            longest = max(longest, time.thread_time() - before)
-        assert looks == [None]
-        assert longest < TURN_S_MAX
+        await store.stop()
+        assert sum(size for _, size in slices) == whole
+        turns = [number for number, _ in slices]
+        assert len(set(turns)) == len(turns)
+        assert max(size for _, size in slices) <= 4_096 * ENTRY.size
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("bytes_per_second", "is_found"), [(0, False), (8 << 20, True)])
+def test_entries_that_no_query_meets_are_checked_unless_the_operator_wants_no_scrub(
+    tmp_path: Path, bytes_per_second: int, is_found: bool
+) -> None:
+    async def scenario() -> None:
+        await filled(tmp_path)
+        DAMAGES["random bytes among entries"](tmp_path)
+        damaged = files_of(tmp_path)[1].read_bytes()
+        store = open_store(tmp_path, small_settings(scrub_bytes_per_second=bytes_per_second))
+        await store.start()
+        if is_found:
+            await rebuilt(store)
+            assert not await missed(store, range(COUNT))
+        else:
+            await asyncio.sleep(0.3)
+            assert files_of(tmp_path)[1].read_bytes() == damaged
         await store.stop()
 
     asyncio.run(scenario())

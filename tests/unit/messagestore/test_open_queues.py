@@ -13,7 +13,10 @@ import pytest
 
 from messagestore.queues.openqueues import OpenQueues
 from messagestore.queues.table import QueueTable
+from mqruntime import segments
 from mqruntime.segments import RealSegmentDirectory, sync_all_below
+from simulation.kernel.node import Node
+from simulation.kernel.world import World
 
 FILE_BYTES = 400
 PER_FILE = 20
@@ -151,6 +154,31 @@ def test_an_iterator_that_was_begun_goes_on_while_its_queue_is_shut(
     assert table.open_queues() == 0
 
 
+@pytest.mark.parametrize("queues", [2, QUEUES])
+def test_what_was_synced_outlives_a_power_cut_however_many_queues_it_was_in(queues: int) -> None:
+    for seed in range(6):
+        with World(seed) as world:
+            node = world.node("broker-0", "10.0.0.1")
+
+            async def fill(node: Node = node) -> None:
+                directory = node.runtime().segments.subdirectory("consumequeue")
+                table = QueueTable(directory, FILE_BYTES)
+                for number in range(queues):
+                    queue = table.get(b"T", number)
+                    assert queue is not None and queue.append(0, number * RECORD_BYTES, RECORD_BYTES, 7)
+                await table.sync()
+
+            async def found(node: Node = node) -> list[tuple[int, int, int]]:
+                table = QueueTable(node.runtime().segments.subdirectory("consumequeue"), FILE_BYTES)
+                await table.load(0, 1 << 40, trusted=False)
+                return [queue.entry(0) for queue in table.all() if queue.max_queue_offset]
+
+            world.run(fill())
+            node.kill(power_cut=True)
+            expected_entries = [(number * RECORD_BYTES, RECORD_BYTES, 7) for number in range(queues)]
+            assert world.run(found()) == expected_entries
+
+
 def test_without_syncfs_each_file_and_each_folder_is_synced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,3 +213,25 @@ def test_what_could_not_be_written_is_told_where_all_is_synced_at_once(
     with pytest.raises(OSError, match="Input/output error") as caught:
         sync_all_below(tmp_path)
     assert (caught.value.errno, caught.value.filename) == (errno.EIO, str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("release", "is_used"),
+    [
+        ("5.8.0", True),
+        ("6.6+", True),
+        ("5.15.133.1-microsoft", True),
+        ("6.12-rc1", True),
+        ("4.18.0-553.el8", False),
+        ("?", False),
+    ],
+)
+def test_syncfs_is_used_where_the_kernel_reports_what_it_could_not_write(
+    monkeypatch: pytest.MonkeyPatch, release: str, is_used: bool
+) -> None:
+    known = os.uname()
+    monkeypatch.setattr(
+        os, "uname", lambda: os.uname_result((known[0], known[1], release, known[3], known[4]))
+    )
+    monkeypatch.setattr("sys.platform", "linux")
+    assert (segments._syncfs() is not None) == is_used
