@@ -5,7 +5,6 @@ damage, and passing over it would be a state that the other controllers do not h
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from mqruntime.log import fields
 from mqruntime.runtime import Runtime
 from mqruntime.segments import SegmentDirectory
 from mqruntime.settings import SettingsError
+from mqruntime.slices import by_turns
 
 logger = logging.getLogger(__name__)
 
@@ -42,14 +42,7 @@ async def look_first(settings: ControllerSettings, runtime: Runtime) -> None:
     if checkpoint.synced_index != NO_INDEX:
         return
     files = await read_store(runtime.files, runtime.segments, name)
-    steps = inspect(files, lambda body: decode(body) is not None)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            found = end.value
-            break
-        await asyncio.sleep(0)
+    found = await by_turns(inspect(files, lambda body: decode(body) is not None))
     size = len(files.data[0][1])
     since_5_4 = bool(await java_snapshots(runtime.files, f"{name}/snapshot"))
     if found.damage:

@@ -16,7 +16,7 @@ import click
 
 from dledger.client import CALL_MS, DLedgerClient, Refused
 from dledger.errors import NotLeader, OutcomeUnknown, SnapshotDamaged, SnapshotUnknown
-from dledger.inspection import Inspection, differences, inspect_at_once
+from dledger.inspection import Inspection, differences, inspect
 from dledger.keyvalues import BadKeyValues
 from dledger.ledger import DLedger
 from dledger.memberfolder import NoMember, read_folder
@@ -28,6 +28,7 @@ from dledger.settings import DLedgerSettings
 from mqruntime import log, serve
 from mqruntime.clock import SystemClock
 from mqruntime.realruntime import real_runtime
+from mqruntime.slices import whole
 from remoting.client import RemotingClient
 from remoting.errors import RemotingError
 
@@ -322,7 +323,7 @@ def inspect_command(folders: tuple[Path, ...]) -> None:
     found: list[Inspection] = []
     try:
         for folder in folders:
-            found.append(inspect_at_once(read_folder(folder)))
+            found.append(whole(inspect(read_folder(folder))))
             click.echo(described(found[-1], folder))
     except (NoMember, BadKeyValues, SnapshotDamaged, SnapshotUnknown, OSError) as error:
         raise click.ClickException(str(error)) from error

@@ -6,7 +6,7 @@ the entry's index, its file and its position; a tail that may be missing after a
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from zlib import crc32
@@ -28,7 +28,7 @@ from dledger.entry import (
 from dledger.errors import LogDamaged
 from dledger.keyvalues import parse_key_values, whole_number
 from dledger.snapshot import WHOLE, decode_snapshot
-from mqruntime.slices import at_once
+from mqruntime.slices import Steps, at_once
 
 ENTRIES_A_SLICE = 1024
 REACH_BYTES = 8 << 20
@@ -119,9 +119,7 @@ class Stream:
         return position + len(self.rest(position))
 
 
-def inspect(
-    files: MemberFiles, readable: Callable[[bytes], bool] = lambda body: True
-) -> Generator[None, None, Inspection]:
+def inspect(files: MemberFiles, readable: Callable[[bytes], bool] = lambda body: True) -> Steps[Inspection]:
     """The last value is what was found; others may have a turn in between. An entry without a check value has to be `readable`
     if its body is not empty. Raises BadKeyValues, SnapshotDamaged, SnapshotUnknown."""
     found = begun(files)
@@ -139,17 +137,6 @@ def inspect(
             yield
     check_held(found, data, snapshot.last_index if snapshot else NO_INDEX, files.currterm is not None)
     return found
-
-
-def inspect_at_once(files: MemberFiles) -> Inspection:
-    """The same where nobody waits for a turn."""
-    steps = inspect(files)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            found: Inspection = end.value
-            return found
 
 
 def begun(files: MemberFiles) -> Inspection:

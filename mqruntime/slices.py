@@ -35,6 +35,17 @@ def turn() -> Generator[None, None, None]:
     yield
 
 
+async def by_turns(steps: Steps[T]) -> T:
+    """The result of `steps`, with a turn after each."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            made: T = end.value
+            return made
+        await turn()
+
+
 async def crc32_by_turns(data: Buffer, check: int = 0) -> int:
     """The CRC-32 of what `check` is of, and of `data` behind it, which must not change meanwhile."""
     view = memoryview(data)

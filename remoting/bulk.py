@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
-from mqruntime.slices import Steps, turn
+from mqruntime.slices import Steps, by_turns
 from remoting.command import RemotingCommand
 from remoting.headers.header import Header
 from remoting.peer import Peer
@@ -35,7 +35,7 @@ class BulkAnswers:
         try:
             async with self._making:
                 del self._asked[key]
-                result = await _by_turns(make())
+                result = await by_turns(make())
         except BaseException as error:
             if self._asked.get(key) is made:
                 del self._asked[key]
@@ -63,13 +63,3 @@ class BulkAnswers:
             if not peer.closed:
                 body, header = await self.get(key, make)
                 peer.send([command.reply(header=header, body=body)])
-
-
-async def _by_turns(steps: Steps[T]) -> T:
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            made: T = end.value
-            return made
-        await turn()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 
 from localcluster.cluster import Cluster
 from localcluster.layout import HOST
@@ -70,11 +70,13 @@ async def worst_ms(client: RemotingClient, address: str, work: Awaitable[object]
 async def measure(cluster: Cluster, runs: int) -> None:
     before = await cluster.wait_whole()
     await cluster.create_topic(TOPIC, QUEUES)
-    port = int(before.master_address.rpartition(":")[2])
+    master = before.master_address
+    assert master is not None, "a whole cluster has a master"
+    port = int(master.rpartition(":")[2])
     client, found = RemotingClient(clock=SystemClock()), dict[str, list[float]]()
     small, commits, tables = floods.small(SMALL), floods.commits(GROUPS, TOPIC, QUEUES), floods.tables(TABLES)
     for _ in range(runs):
-        works = {
+        works: dict[str, Callable[[], Awaitable[object]]] = {
             "nothing else": lambda: asyncio.sleep(QUIET_S),
             "300,000 one-way requests of 29 bytes": lambda: flood(port, small),
             "the same on three connections": lambda: asyncio.gather(*(flood(port, small) for _ in range(3))),
@@ -82,7 +84,7 @@ async def measure(cluster: Cluster, runs: int) -> None:
             "1,500 requests 43 over 150,000 offsets": lambda: flood(port, tables, TABLES),
         }
         for name, work in works.items():
-            worst = await worst_ms(client, before.master_address, work())
+            worst = await worst_ms(client, master, work())
             found.setdefault(name, []).append(worst)
             print(f"{name:<40} {worst:.0f} ms", flush=True)
     await client.close()

@@ -15,7 +15,7 @@ import pytest
 from dledger import recovery
 from dledger.actions import PersistThenSend, Vote
 from dledger.entry import NO_INDEX, NO_TERM, Entry
-from dledger.inspection import inspect_at_once
+from dledger.inspection import inspect
 from dledger.memberfolder import read_store
 from dledger.oldentries import read_entries
 from dledger.reclaiming import begin_with_file
@@ -23,6 +23,7 @@ from dledger.settings import DLedgerSettings
 from dledger.snapshot import PLACE, PLACE_MAGIC, Snapshot, position_in, snapshot_at
 from dledger.store import Recovered, Store
 from mqruntime.runtime import Runtime
+from mqruntime.slices import whole
 from simulation.kernel.loop import SimulationError
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
@@ -118,7 +119,7 @@ class Script:
         self.done = False
 
     async def start(self) -> None:
-        looked = inspect_at_once(await read_store(self.runtime.files, self.runtime.segments, self.store.name))
+        looked = whole(inspect(await read_store(self.runtime.files, self.runtime.segments, self.store.name)))
         found = await self.store.open()
         assert looked.damage == "", "who only looks at it takes no crash for damage"
         assert (looked.first_index, looked.last_index) == (found.log.first_index, found.log.last_index)

@@ -15,13 +15,14 @@ from controller.settings import ControllerSettings
 from controller.state import ReplicasState
 from dledger.entry import ENTRY_HEADER, ENTRY_HEADER_BYTES
 from dledger.errors import LogDamaged
-from dledger.inspection import inspect_at_once
+from dledger.inspection import inspect
 from dledger.memberfolder import read_folder
 from dledger.snapshot import Snapshot
 from dledger.snapshotcounts import Origin
 from dledger.snapshotfile import SnapshotFile
 from mqruntime.realruntime import real_runtime
 from mqruntime.settings import SettingsError
+from mqruntime.slices import whole
 from tests.unit.dledger.ledgergroup import free_ports
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "dledger"
@@ -147,8 +148,8 @@ def holed_store(root: Path, member: str) -> None:
 
 def test_a_hole_of_java_5_4_is_found_with_its_entry_and_cause(tmp_path: Path) -> None:
     holed_store(tmp_path / "n1", "n1")
-    whole = inspect_at_once(read_folder(tmp_path / "n1"))
-    assert (whole.damage, whole.last_index, whole.tail) == ("", 1316, "")
+    found = whole(inspect(read_folder(tmp_path / "n1")))
+    assert (found.damage, found.last_index, found.tail) == ("", 1316, "")
     holed_store(tmp_path / "n0", "n0")
     snapshot_of_java(tmp_path / "n0")
     before = contents(tmp_path)

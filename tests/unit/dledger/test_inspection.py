@@ -14,12 +14,13 @@ from dledger.actions import PersistThenSend, Vote
 from dledger.cli import dledger
 from dledger.entry import ENTRY_HEADER, INDEX_UNIT, Entry
 from dledger.errors import LogDamaged
-from dledger.inspection import Inspection, differences, inspect_at_once
+from dledger.inspection import Inspection, differences, inspect
 from dledger.keyvalues import BadKeyValues
 from dledger.memberfolder import NoMember, read_folder
 from dledger.settings import DLedgerSettings
 from dledger.store import Store
 from mqruntime.segments import RealSegmentDirectory
+from mqruntime.slices import whole
 from mqruntime.smallfiles import RealSmallFiles
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "dledger"
@@ -57,7 +58,7 @@ class JavaStore:
 
     def found(self) -> Inspection:
         before = self.contents()
-        found = inspect_at_once(read_folder(self.folder))
+        found = whole(inspect(read_folder(self.folder)))
         assert self.contents() == before
         return found
 
