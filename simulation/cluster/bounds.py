@@ -100,6 +100,7 @@ class ClusterBounds:
             "RowChanges._gone": rows,
             "RowChanges._beside": names,
             "Deletions._table": names,
+            "QueueTable._lives": names,
             "RouteTable.topics": names,
             "SubscriptionGroupWrapper.subscription_group_table": names,
             "ConsumerOffsetWrapper.offset_table": names,

@@ -18,7 +18,7 @@ from remoting.command import RemotingCommand
 from remoting.errors import RemotingError
 from remoting.headers.controller import CleanBrokerDataHeader, ElectMasterHeader
 from simulation.cluster.fault import Fault
-from simulation.cluster.looks import CLUSTER, BrokerLook, broker_on
+from simulation.cluster.looks import CLUSTER, BrokerLook, broker_on, id_on_disk
 from simulation.cluster.machines import Machines
 from simulation.cluster.members import BROKER_PORT, BROKER_SET, CONTROLLER_PORT
 from simulation.cluster.violation import Violation
@@ -82,12 +82,20 @@ class Operator(Fault):
 
     def elect(self, broker_id: int, *, designate: bool) -> None:
         if designate:
+            if self.knows_it_incomplete(broker_id):
+                return
             self.machines.asked_for_ms[broker_id] = self.world.now_ms
         header = ElectMasterHeader(BROKER_SET, CLUSTER, broker_id, designate)
         self.begin(
             self.ask_leader(RemotingCommand.request(RequestCode.CONTROLLER_ELECT_MASTER, header)),
             "master moved" if designate else "master asked for",
         )
+
+    def knows_it_incomplete(self, broker_id: int) -> bool:
+        """Its memory or disk lost something, as controllers log: to name it would be to accept that loss, where nobody better
+        lives."""
+        forgetful = {id_on_disk(self.world.nodes[name]) for name in self.machines.check.forgetful}
+        return broker_id in forgetful and not self.machines.check.grants.unclean_allowed
 
     def clean_living(self) -> None:
         """Of a broker that every controller hears."""

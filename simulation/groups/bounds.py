@@ -113,6 +113,7 @@ class GroupBounds:
             "RowChanges._gone": rows,
             "RowChanges._beside": names,
             "Deletions._table": names,
+            "QueueTable._lives": names,
             "RouteTable.topics": names,
             "SubscriptionGroupWrapper.subscription_group_table": names,
             "ConsumerOffsetWrapper.offset_table": names,
