@@ -156,9 +156,12 @@ class GroupCheck:
         """What this process lists and did not before. Raises Violation."""
         store, listed = look.app.store, self.listed.setdefault(look.key, {})
         for topic, queue_id in store.queues():
+            end, known = store.max_queue_offset(topic, queue_id), listed.get((topic, queue_id), 0)
+            listed[topic, queue_id] = end
+            if end <= known:
+                continue
             expected = self.decided.queues.get((topic, queue_id), [])
-            end = store.max_queue_offset(topic, queue_id)
-            first = max(listed.get((topic, queue_id), 0), store.min_queue_offset(topic, queue_id))
+            first = max(known, store.min_queue_offset(topic, queue_id))
             if end > len(expected):
                 what = f"{look.name} shows {end} messages of {topic} {queue_id}, {len(expected)} were decided"
                 raise Violation("G4", what)
@@ -167,7 +170,6 @@ class GroupCheck:
                 if entry[:2] != wanted and (wanted[0] >= store.min_offset() or entry[1] != FILLER_SIZE):
                     what = f"{look.name} lists {topic} {queue_id} {at} as {entry[:2]}"
                     raise Violation("G1", f"{what}, decided was {wanted}")
-            listed[topic, queue_id] = end
 
     def all_listed(self, look: Look) -> None:
         """In the end: every queue to its end. Raises Violation."""
