@@ -41,11 +41,17 @@ SETS_MAX, MEMBERS_MAX = 10_000, 1_000
 it, until an administrator cleans it (cleanBrokerMetadata)."""
 
 
+START_NUMBERS_ON = 2**31
+"""A disk draws a number each 2 s at most, and only while controllers hear it: no number is so far above the last one heard."""
+
+
 class Process(NamedTuple):
-    """Which process of a broker speaks: the number of its start and its incarnation; 0 where the broker does not say them."""
+    """Which process of a broker speaks: the number of its start and its incarnation; 0 where the broker does not say them. And
+    whether it says the check code of its id, which is the right one then."""
 
     start_number: int = 0
     incarnation: int = 0
+    says_code: bool = False
 
 
 NOT_SAID = Process()
@@ -229,9 +235,11 @@ def register_broker(
             return Decision(refusal.code, refusal.why, header)
         number = max(process.start_number, replica.start_number)
         incarnation = process.incarnation if process.start_number else 0
-        if (replica.address, replica.start_number, replica.incarnation) != (address, number, incarnation):
+        says_code = replica.says_code or process.says_code
+        said = replica.address, replica.start_number, replica.incarnation, replica.says_code
+        if said != (address, number, incarnation, says_code):
             names = replicas.cluster_name, broker_name
-            events.append(UpdateBrokerAddress(*names, broker_id, address, number, incarnation))
+            events.append(UpdateBrokerAddress(*names, broker_id, address, number, incarnation, says_code))
     master_id = sync_state.master_id
     if broker_id == master_id and not is_late:
         events.append(ElectMaster(broker_name, None))
@@ -260,13 +268,16 @@ def why_not_this_process(
     """Why `process`, which listens at `address`, does not count as the registered broker `key`; None when it does. One that
     does not say its start number, as upstream's do not, is not the broker that said one and lives. Each start of a disk draws
     a number above all before it: one that comes with a number that was heard before is of an earlier image of the disk, or of a
-    copy. Of two that live the registered one counts."""
-    number, incarnation = process
+    copy. Of two that live the registered one counts. A number alone proves nothing, for anybody can make one up: it counts
+    with the check code, unless this broker's store, one of upstream's, never knew that."""
+    number, incarnation, _ = process
     if not number:
         return _why_not_anonymous(replica, live, key)
+    known = max(replica.start_number, live.start_number(key))
+    if (why := _why_not_numbered(replica, live, key, process, known)) is not None:
+        return Refusal(ResponseCode.CONTROLLER_BROKER_ID_INVALID, why)
     if incarnation == replica.incarnation:
         return None
-    known = max(replica.start_number, live.start_number(key))
     is_older = number <= known
     if is_older and not live.is_alive(key) and not live.is_dead(key):
         why = f"this controller leads only now, and cannot tell whether broker {key[2]} of {key[1]} lives at {replica.address}"
@@ -284,6 +295,23 @@ def why_not_this_process(
             f"broker {key[2]} of {key[1]} comes with start number {number}, and {known} was heard: its disk was set back",
             known,
         )
+    return None
+
+
+def _why_not_numbered(
+    replica: Replica, live: Liveness, key: BrokerKey, process: Process, known: int
+) -> str | None:
+    broker = f"broker {key[2]} of {key[1]}"
+    if replica.says_code and not process.says_code:
+        return (
+            f"{broker} has said the check code of its id, which this request does not: the file storeMark of its store has it; "
+            "restore that, or empty the store, so that it joins with an id of its own"
+        )
+    if process.start_number - known > START_NUMBERS_ON:
+        return f"{broker} cannot have come from start number {known} to {process.start_number}"
+    is_other = replica.incarnation and process.incarnation != replica.incarnation
+    if is_other and not process.says_code and live.is_alive(key):
+        return f"{broker} lives at {replica.address}, and who follows it without its check code waits until it is gone"
     return None
 
 

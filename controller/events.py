@@ -58,7 +58,7 @@ class CleanBrokerData(Body):
 @dataclass(frozen=True, slots=True)
 class UpdateBrokerAddress(Body):
     """Broker `broker_id` now listens at `address`. Upstream passes over the rest: the number of its start, and which process
-    that is; 0 where the broker does not say."""
+    that is; 0 where the broker does not say; and whether it said the check code of its id."""
 
     cluster_name: str
     broker_name: str
@@ -66,6 +66,7 @@ class UpdateBrokerAddress(Body):
     address: str = wire("brokerAddress")
     start_number: I64 = wire("brokerStartNumber", default=0)
     incarnation: I64 = wire("brokerIncarnation", default=0)
+    says_code: bool = wire("brokerSaysCheckCode", default=False)
 
 
 Event = AlterSyncStateSet | ApplyBrokerId | ElectMaster | CleanBrokerData | UpdateBrokerAddress
@@ -81,7 +82,7 @@ EVENT_ID: dict[type[Event], tuple[int, str]] = {
 """Event -> (id in the first two bytes, redundant member `eventType`)."""
 KINDS = {event_id: kind for kind, (event_id, _) in EVENT_ID.items()}
 ELECTED = "newMasterElected"  # says again whether there is a newMasterBrokerId
-OURS = "eligibleReplicas", "brokerStartNumber", "brokerIncarnation"
+OURS = "eligibleReplicas", "brokerStartNumber", "brokerIncarnation", "brokerSaysCheckCode"
 
 
 def encode(event: Event) -> bytes:

@@ -36,7 +36,7 @@ def give_up_replica(
     replica = replicas.by_id.get(broker_id)
     if replica is None and check_code in replicas.forgotten:
         return Decision()  # an earlier sending of this request was carried out
-    if replica is None or check_code not in (None, replica.check_code):
+    if replica is None or not replica.may_say(check_code):
         return Decision(
             ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED,
             f"BrokerId: {broker_id} in broker-set: {broker_name} is not known as this broker's; stop it and empty its store",

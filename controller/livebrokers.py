@@ -12,7 +12,13 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from controller.commands import Process, Refusal, is_another_process, why_not_this_process
+from controller.commands import (
+    START_NUMBERS_ON,
+    Process,
+    Refusal,
+    is_another_process,
+    why_not_this_process,
+)
 from controller.electpolicy import LiveReport
 from controller.eligibility import UPSTREAM
 from controller.events import ApplyBrokerId, Event
@@ -136,7 +142,7 @@ class LiveBrokers:
         if key is None or header.register_check_code not in (None, self._state.check_code(key)):
             return None
         replica = self._state.replicas[key[1]].by_id[key[2]]
-        process = Process(header.start_number, header.incarnation)
+        process = Process(header.start_number, header.incarnation, header.register_check_code is not None)
         refusal = why_not_this_process(replica, self.liveness(), key, header.broker_address, process)
         if refusal is not None and refusal.other_address is not None:
             self._note_double(key, header.broker_address)
@@ -158,9 +164,11 @@ class LiveBrokers:
     def polled(self, header: GetReplicaInfoHeader) -> str | None:
         """Request 1004 came. Where another process lately said that it is the broker which asks, as the registered one."""
         key = None if header.broker_id is None else self._key(header.broker_name, header.broker_id)
-        if key is None or header.register_check_code not in (None, self._state.check_code(key)):
+        if key is None:
             return None
         replica = self._state.replicas[key[1]].by_id[key[2]]
+        if not replica.may_say(header.register_check_code):
+            return None
         if is_another_process(replica, header.broker_address, header.incarnation):
             if self.liveness().is_alive(key):
                 self._note_double(key, header.broker_address or "")
@@ -307,7 +315,11 @@ class LiveBrokers:
     def _is_known(self, key: BrokerKey, header: BrokerHeartbeatHeader) -> bool:
         """Whether it surely is."""
         incarnation = self._state.replicas[key[1]].by_id[key[2]].incarnation
-        return header.start_number > 0 and 0 < incarnation == header.incarnation
+        if not header.start_number > 0 or not 0 < incarnation == header.incarnation:
+            return False
+        heard = self._holdings.start_number(key)
+        known = max(heard, self._state.replicas[key[1]].by_id[key[2]].start_number)
+        return header.start_number - known <= START_NUMBERS_ON
 
 
 def _warn_of_old_disk(key: BrokerKey, log_end: int) -> None:

@@ -79,7 +79,9 @@ def register_broker(request: RemotingCommand, *, is_late: bool = False) -> Decid
         broker_id=header.broker_id,
         address=header.broker_address,
         check_code=header.register_check_code,
-        process=commands.Process(header.start_number, header.incarnation),
+        process=commands.Process(
+            header.start_number, header.incarnation, header.register_check_code is not None
+        ),
         is_late=is_late,
     )
 

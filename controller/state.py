@@ -25,12 +25,17 @@ FIRST_BROKER_ID = 1
 @dataclass(slots=True)
 class Replica:
     """One registered broker; `check_code` proves who applied for the id. `start_number` is that of its store when the process
-    `incarnation` registered; 0 where it does not say."""
+    `incarnation` registered; 0 where it does not say. One that once said its check code `says_code` ever after."""
 
     address: str
     check_code: str
     start_number: int = 0
     incarnation: int = 0
+    says_code: bool = False
+
+    def may_say(self, check_code: str | None) -> bool:
+        """Whether it may be this broker that says so, or that says none."""
+        return not self.says_code if check_code is None else check_code == self.check_code
 
 
 @dataclass(slots=True)
@@ -118,6 +123,7 @@ class ReplicasState:
                     replica.address = event.address
                     replica.start_number = max(replica.start_number, event.start_number)
                     replica.incarnation = event.incarnation
+                    replica.says_code = replica.says_code or event.says_code
 
     def _create(self, event: ApplyBrokerId) -> None:
         """Both entries anew, even where one of them was left over."""

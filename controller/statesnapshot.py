@@ -113,6 +113,9 @@ def row_of(state: ReplicasState, name: str) -> Row:
         ]
         if starts:
             row["starts"] = starts
+        saying = sorted(broker_id for broker_id, replica in replicas.by_id.items() if replica.says_code)
+        if saying:
+            row["sayingCodes"] = saying
     if sync_state is not None:
         row["master"] = sync_state.master_id
         row["masterEpoch"] = sync_state.master_epoch
@@ -128,6 +131,8 @@ def take_row(state: ReplicasState, row: Row) -> None:
         by_id = {broker_id: Replica(address, code) for broker_id, address, code in row["brokers"]}
         for broker_id, start_number, incarnation in row.get("starts", ()):
             by_id[broker_id].start_number, by_id[broker_id].incarnation = start_number, incarnation
+        for broker_id in row.get("sayingCodes", ()):
+            by_id[broker_id].says_code = True
         state.replicas[name] = Replicas(row["cluster"], by_id, row["next"], set(row["forgotten"]))
     if "masterEpoch" in row:
         state.sync_states[name] = SyncState(

@@ -1,6 +1,6 @@
 """A host that says of the set's roles what only controllers and members may say, with ids, addresses and epochs that there are.
 
-Invariant: it sends whole requests that can be read, to brokers, and keeps to no protocol besides. Whoever leads and is counted
+Invariant: it sends whole requests that can be read, and keeps to no protocol besides. Whoever leads and is counted
 follows from the controllers alone (M1, M2, S, C), and nobody ends."""
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from controller.state import SyncState
 from remoting.command import RemotingCommand
 from simulation.cluster.fault import Fault
 from simulation.cluster.hostileframes import STAYS_MS, say
-from simulation.cluster.looks import broker_on
+from simulation.cluster.looks import broker_on, controller_app
 from simulation.cluster.machines import Machines
-from simulation.cluster.members import BROKER_PORT, BROKER_SET
+from simulation.cluster.members import BROKER_PORT, BROKER_SET, CONTROLLER_PORT
 from simulation.hostile import roles
 from simulation.hostile.frames import whole
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
 
-NAME = "forged roles"
+NAME, PROCESSES = "forged roles", "forged process"
 FIRST_MS = (2_000, 6_000)
 BETWEEN_MS = (200, 2_000)
 AT_ONCE = (1, 12)
@@ -86,23 +86,47 @@ def stands_still(node: Node) -> bool:
 
 
 class Forger(Fault):
-    """In a set under controllers."""
+    """In a set under controllers. These hear, too, of processes of its brokers that there are not."""
 
     name = NAME
 
     def __init__(self, machines: Machines, node: Node) -> None:
         super().__init__(machines)
+        self.node = node
         self.forger = RoleForger(machines.world, node, machines.brokers, self.known, machines.done)
+        self.random = random.Random(f"{machines.world.seed}/forged processes")
+        self.due_ms: int | None = self.random.randint(*FIRST_MS)
 
     def next_step(self) -> None:
         self.forger.next_step()
+        if self.due_ms is None or self.world.now_ms < self.due_ms:
+            return
+        self.due_ms = self.world.now_ms + self.random.randint(*BETWEEN_MS)
+        target = self.random.choice(self.machines.controllers)
+        said = [] if stands_still(target) else list(roles.registrations(BROKER_SET, self.processes()))
+        for _ in range(self.random.randint(*AT_ONCE) if said else 0):
+            data = whole(self.random.choice(said))
+            self.node.spawn(say(target.host, CONTROLLER_PORT, data, self.random.choice(STAYS_MS)))
+            self.machines.done[PROCESSES] += 1
 
     def heal(self) -> None:
         self.forger.heal()
+        self.due_ms = None
+
+    def processes(self) -> dict[int, tuple[str, int, int]]:
+        """That were registered by now, and say all that ours do."""
+        apps = [app for node in self.machines.controllers if (app := controller_app(node)) is not None]
+        known = [each[0] for app in apps if (each := app.state.known(BROKER_SET)) is not None]
+        return {
+            broker_id: (replica.address, replica.start_number, replica.incarnation)
+            for replicas in known
+            for broker_id, replica in replicas.by_id.items()
+            if replica.says_code
+        }
 
     def known(self, target: Node) -> tuple[Mapping[int, str], int, int] | None:
         look = broker_on(target)
-        if look is None:
+        if look is None or stands_still(target):
             return None
         looks = [(node, broker_on(node)) for node in self.machines.brokers]
         addresses = {

@@ -8,7 +8,7 @@ from broker.role.controllerhosts import ControllerHosts
 from broker.role.handover import HandOverRequests
 from broker.role.membership import HINT_EVERY_MS, Membership
 from controller import commands
-from controller.commands import Refusal
+from controller.commands import Process, Refusal
 from controller.heartbeats import BrokerKey, Liveness
 from controller.state import Replica
 from dledger.memberguard import MemberGuard, TheirList
@@ -62,6 +62,14 @@ def for_any_broker(self: NamesrvApp, peer: Peer, cluster: str, broker_addr: str)
 @bug("anonymous-processes-count", commands, "_why_not_anonymous")
 def as_ever(replica: Replica, live: Liveness, key: BrokerKey) -> Refusal | None:
     """Upstream: whoever names an id registers as its broker, and moves its address; a master is deposed by it."""
+    return None
+
+
+@bug("numbers-alone-count", commands, "_why_not_numbered")
+def whatever_its_code(
+    replica: Replica, live: Liveness, key: BrokerKey, process: Process, known: int
+) -> str | None:
+    """Whoever makes a start number up registers as a living broker, which then takes its own disk for an old one."""
     return None
 
 

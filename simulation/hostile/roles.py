@@ -11,10 +11,12 @@ from epochfile.history import EPOCH_JUMP_MAX
 from remoting.bodies.replicas import SyncStateSet
 from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
-from remoting.headers.controller import NotifyBrokerRoleChangedHeader
+from remoting.headers.controller import NotifyBrokerRoleChangedHeader, RegisterBrokerToControllerHeader
 from remoting.headers.group import HandOverHeader
 from simulation.hostile.frames import I32_MAX
 
+NUMBERS_ON = 0, 1, 1_000, 2**31 + 1, 2**62
+CLUSTER = "DefaultCluster"
 SET_EPOCHS_ON = 0, 1, EPOCH_JUMP_MAX
 EPOCHS_ON = 0, 1, 2, 50, EPOCH_JUMP_MAX, EPOCH_JUMP_MAX + 1
 
@@ -39,6 +41,28 @@ def notifications(addresses: Mapping[int, str], epoch: int, set_epoch: int) -> I
             for named in epochs:
                 for named_set in set_epochs:
                     yield notification(master, address, named, members, named_set)
+
+
+def registration(
+    broker_name: str, broker_id: int, address: str, number: int, incarnation: int
+) -> RemotingCommand:
+    """1003 of a process with this start number, which does not say the check code of its id: strangers do not know it."""
+    header = RegisterBrokerToControllerHeader(
+        broker_name, broker_id, address, CLUSTER, incarnation=incarnation, start_number=number
+    )
+    return RemotingCommand.request(RequestCode.CONTROLLER_REGISTER_BROKER, header)
+
+
+def registrations(
+    broker_name: str, processes: Mapping[int, tuple[str, int, int]]
+) -> Iterator[RemotingCommand]:
+    """To a controller, which has these processes (address, start number, incarnation) registered: new ones of each broker, at
+    its own address and another's, with numbers that follow, that are far and that no disk draws; and the same ones again."""
+    for broker_id, (own, number, incarnation) in sorted(processes.items()):
+        for address in sorted({own, *(address for address, _, _ in processes.values())}):
+            for on in NUMBERS_ON:
+                yield registration(broker_name, broker_id, address, number + on, incarnation + 1_000)
+            yield registration(broker_name, broker_id, address, number + 1, incarnation)
 
 
 def hand_overs(broker_name: str, addresses: Mapping[int, str], epoch: int) -> Iterator[RemotingCommand]:

@@ -72,6 +72,8 @@ FOUND_BY_UNIT = {
     "anybody-hands-over": "broker/test_forged_roles.py::test_a_master_holds_nothing_back_for_a_stranger",
     "anonymous-processes-count": "broker/test_forged_roles.py"
     "::test_nobody_registers_or_speaks_for_a_living_broker_by_its_id_and_address_alone",
+    "numbers-alone-count": "broker/test_forged_roles.py"
+    "::test_a_made_up_start_number_deposes_nobody_and_makes_no_disk_an_old_one[False]",
     "any-masters-epoch": "ha/test_slavelink.py::test_no_epoch_is_taken_that_controllers_have_not_named",
     "anybody-unregisters": "broker/test_forged_roles.py"
     "::test_a_stranger_takes_no_broker_out_of_the_routes_and_keeps_none_in_them",

@@ -20,7 +20,7 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.headers.controller import NotifyBrokerRoleChangedHeader
 from remoting.headers.group import AwaitMasterHeader, HandOverHeader
-from simulation.hostile.roles import hand_overs, notification, notifications
+from simulation.hostile.roles import hand_overs, notification, notifications, registration
 from simulation.kernel.node import Node, SimulatedClock
 from simulation.kernel.world import World
 from tests.unit.broker.brokerset import CONTROLLERS, NAMESRV, Cluster
@@ -278,6 +278,38 @@ def test_nobody_registers_or_speaks_for_a_living_broker_by_its_id_and_address_al
     assert cluster.master is leads and master.membership.master_epoch == epoch
     [data] = cluster.run(set_of(cluster))
     assert {each.broker_id: each.broker_address for each in data.in_sync_replicas} == ids
+    [result] = cluster.run(once(cluster, b"taken"))
+    assert result is SendStatus.SEND_OK
+
+
+def with_made_up_numbers(ids: dict[int, str]) -> Iterator[RemotingCommand]:
+    """1003 as our brokers send it, but for the check code, from where each lives."""
+    for broker_id, address in ids.items():
+        for number, incarnation in ((20, 2**60), (2**62, 2**60), (2**63 - 1, 2**60)):
+            yield registration("broker-a", broker_id, address, number, incarnation)
+
+
+@pytest.mark.parametrize("all_are_dead", [False, True])
+def test_a_made_up_start_number_deposes_nobody_and_makes_no_disk_an_old_one(
+    world: World, all_are_dead: bool
+) -> None:
+    cluster = Cluster(world, 3)
+    cluster.start_up()
+    leads, ids, epoch = cluster.master, ids_of(cluster), cluster.app(cluster.master).membership.master_epoch
+    for node in cluster.brokers if all_are_dead else ():
+        node.kill()
+    world.run_for_ms(1_000)
+    for host in CONTROLLERS:
+        for answer in say(world, f"{host}:9878", *with_made_up_numbers(ids)):
+            refusals = (ResponseCode.CONTROLLER_BROKER_ID_INVALID, ResponseCode.CONTROLLER_NOT_LEADER)
+            assert answer.code in refusals and "knownStartNumber" not in answer.ext
+    for node in cluster.brokers if all_are_dead else ():
+        cluster.start(node)
+    cluster.wait_in_sync(3, 30_000)
+    world.run_for_ms(15_000)
+    assert not any(cluster.app(node).memory_mark.was_set_back for node in cluster.brokers)
+    if not all_are_dead:
+        assert cluster.master is leads and cluster.app(leads).membership.master_epoch == epoch
     [result] = cluster.run(once(cluster, b"taken"))
     assert result is SendStatus.SEND_OK
 

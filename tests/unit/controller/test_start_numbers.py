@@ -10,16 +10,23 @@ from controller.commands import Process, register_broker
 from controller.decision import Decision
 from controller.elections import waiting
 from controller.events import ApplyBrokerId, ElectMaster, UpdateBrokerAddress, decode, encode
+from controller.givingup import give_up_replica
 from controller.heartbeats import Heartbeat, Heartbeats, Liveness
 from controller.holdings import Held
-from controller.livebrokers import LiveBrokers
+from controller.livebrokers import SURELY_MS, LiveBrokers
 from controller.state import ReplicasState
 from controller.statemachine import ReplicasStateMachine
+from controller.statesnapshot import row_of, take_row
 from remoting.codes import ResponseCode
-from remoting.headers.controller import BrokerHeartbeatHeader, RegisterBrokerToControllerHeader
+from remoting.headers.controller import (
+    BrokerHeartbeatHeader,
+    GetReplicaInfoHeader,
+    RegisterBrokerToControllerHeader,
+)
 from tests.unit.controller.test_controller_eligibility import NOW, alive, applied, members, replaced, report
 from tests.unit.controller.test_controller_holdings import ONE, Table
 from tests.unit.controller.test_controller_live_brokers import of_two
+from tests.unit.doubles import ManualClock
 
 KEY = ("c", "a", 2)
 SET_BACK = ResponseCode.CONTROLLER_INVALID_REQUEST
@@ -40,11 +47,17 @@ def live(*, lives: bool, heard: int = 0) -> Liveness:
 
 
 def register(
-    state: ReplicasState, live: Liveness, number: int, incarnation: int, address: str = "h2:1"
+    state: ReplicasState,
+    live: Liveness,
+    number: int,
+    incarnation: int,
+    address: str = "h2:1",
+    says_code: bool = True,
 ) -> Decision:
+    says_code = says_code and number > 0
     decision = register_broker(
         state, live, cluster_name="c", broker_name="a", broker_id=2, address=address,
-        process=Process(number, incarnation),
+        check_code=state.check_code(KEY) if says_code else None, process=Process(number, incarnation, says_code),
     )  # fmt: skip
     for event in decision.events:
         state.apply(event)
@@ -113,11 +126,78 @@ def test_a_refused_process_ends_nobodys_life() -> None:
     brokers = of_two()
     brokers._state.apply(UpdateBrokerAddress("c", "a", 1, "h1:1", 8, 100))
     brokers.heard(BrokerHeartbeatHeader("c", "h1:1", "a", 1, incarnation=100, start_number=9), 5)
-    request = RegisterBrokerToControllerHeader("a", 1, "h1:1", incarnation=200, start_number=9)
+    code = brokers._state.check_code(("c", "a", 1))
+    request = RegisterBrokerToControllerHeader("a", 1, "h1:1", "c", 0, code, 200, 9)
     refusal = brokers.why_not_this_process(request)
     assert refusal is not None and refusal.code == COPY
     request.start_number = 10
     assert brokers.why_not_this_process(request) is None
+
+
+FAR = 2**62
+"""A number that no disk draws."""
+
+
+@pytest.mark.parametrize("lives", [True, False])
+@pytest.mark.parametrize(("number", "incarnation"), [(10, 200), (FAR, 200), (FAR, 100), (9, 100), (8, 200)])
+def test_who_does_not_say_the_check_code_is_no_broker_that_once_said_it(
+    lives: bool, number: int, incarnation: int
+) -> None:
+    state = started()
+    assert register(state, live(lives=False), 9, 100).code == 0
+    decision = register(state, live(lives=lives), number, incarnation, says_code=False)
+    assert decision.code == COPY and decision.events == () and decision.header is not None
+    assert "knownStartNumber" not in decision.header.to_ext()
+    assert register(state, live(lives=False), 10, 300).code == 0, "its next start"
+
+
+def test_a_broker_that_never_said_a_check_code_is_followed_once_it_is_gone() -> None:
+    state = started()
+    assert register(state, live(lives=True), 9, 200, says_code=False).code == COPY
+    assert register(state, live(lives=True), 9, 100, says_code=False).code == 0, "it is the same process"
+    assert register(state, live(lives=False), 10, 200, says_code=False).code == 0
+    assert not state.replicas["a"].by_id[2].says_code
+
+
+def test_a_number_that_no_disk_can_have_drawn_is_believed_of_nobody() -> None:
+    state = started()
+    for says_code in (False, True):
+        decision = register(state, live(lives=False), FAR, 200, says_code=says_code)
+        assert decision.code == COPY and decision.events == ()
+    assert register(state, live(lives=False), 8 + 2**31, 200).code == 0, "the farthest"
+    brokers = of_two()
+    brokers._state.apply(UpdateBrokerAddress("c", "a", 1, "h1:1", 8, 100))
+    brokers.heard(BrokerHeartbeatHeader("c", "h1:1", "a", 1, incarnation=100, start_number=FAR), 5)
+    assert not lives(brokers) and brokers.liveness().start_number(("c", "a", 1)) == 0
+
+
+def test_who_said_a_check_code_is_in_events_and_snapshots() -> None:
+    said = UpdateBrokerAddress("c", "a", 2, "h2:1", 8, 100, True)
+    assert b'"brokerSaysCheckCode":true' in encode(said) and decode(encode(said)) == said
+    state = applied(said, UpdateBrokerAddress("c", "a", 2, "h9:1"))
+    row = row_of(state, "a")
+    assert row["sayingCodes"] == [2], "Java's, which took the store over, takes nothing back"
+    again = ReplicasState()
+    take_row(again, row)
+    assert again == state and again.replicas["a"].by_id[2].says_code
+
+
+def test_without_its_check_code_nobody_gives_a_replica_up_nor_calls_it_twofold() -> None:
+    state = applied(UpdateBrokerAddress("c", "a", 2, "h2:1", 8, 100, True))
+    refused = give_up_replica(
+        state, live(lives=True), broker_name="a", broker_id=2, check_code=None, dry_run=True
+    )
+    assert refused.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
+    brokers = of_two()
+    brokers._state.apply(UpdateBrokerAddress("c", "a", 1, "h1:1", 8, 100, True))
+    brokers.heard(BrokerHeartbeatHeader("c", "h1:1", "a", 1, incarnation=100, start_number=9), 5)
+    brokers._clock = clock = ManualClock()
+    code = brokers._state.check_code(("c", "a", 1))
+    for said, told in ((None, None), (code, "h6:6")):
+        for _ in range(3):
+            brokers.polled(GetReplicaInfoHeader("a", 1, said, "h6:6", 666))
+            clock.ms += SURELY_MS
+        assert brokers.polled(GetReplicaInfoHeader("a", 1, code, "h1:1", 100)) == told
 
 
 def test_a_heartbeat_without_a_number_speaks_for_no_broker_that_says_its_own() -> None:
