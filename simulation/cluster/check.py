@@ -130,12 +130,13 @@ class ClusterCheck:
         if confirm > end:
             raise Violation("C2", f"{name} confirms {confirm} of a log that ends at {end}")
         truncated, watched.end = end < watched.end, end
+        fell = confirm < watched.confirm
         mastership = (broker.role, broker.master_epoch)
-        if mastership == watched.mastership and broker.role is Role.MASTER and confirm < watched.confirm:
+        if mastership == watched.mastership and broker.role is Role.MASTER and fell:
             raise Violation("C2", f"{name}'s confirm offset fell from {watched.confirm} to {confirm}")
         watched.mastership, watched.confirm = mastership, confirm
         before, watched.dispatched = watched.dispatched, store.dispatched_offset()
-        is_cut = self.forked and watched.dispatched <= before
+        is_cut = self.forked and (fell or watched.dispatched <= before)  # its queues are, once its log was
         if watched.dispatched > max(confirm, store.min_offset()) and not is_cut:
             raise Violation(
                 "Q1", f"{name} dispatched {watched.dispatched}, above its confirm offset {confirm}"

@@ -27,8 +27,9 @@ TROUBLE_AFTER_MS, BEHIND_BURST_MS = (0, 400), (1, 8)
 BURST = 40
 PAUSE_MS = 1_500
 WATCHED_MS = 4_000
-CALM_MS, CALM_LIMIT_MS = 3_000, 40_000
-"""A client may still follow a route from before the last fault."""
+CALM_MS, CALM_LIMIT_MS = 3_000, 90_000
+"""A client may still follow a route from before the last fault; and who was leaving as faults ended passes requests on for
+35 s, and may come back behind what retention has left."""
 
 
 class HandOverInTrouble(Fault):

@@ -55,7 +55,7 @@ HANDLES = 25, 22
 """Of so many this one has readers in order who handle what they read."""
 
 COMMITS = 25, 0
-"""Of so many, unless it has transactions, this one has groups whose rebalanced members say older offsets to former masters."""
+"""Of so many this one has groups whose rebalanced members say older offsets to former masters."""
 
 FLOODED = 25, 23
 """Of so many this one's servers, whose requests cost CPU time then, meet floods once all is whole."""
@@ -130,7 +130,7 @@ class Shape:
             has_strangers=of(STRANGE, seed),
             has_bad_sectors=of(UNREADABLE, seed),
             has_handlers=of(HANDLES, seed) and not is_unclean,
-            has_committers=of(COMMITS, seed) and not of(TRANSACTED, seed),
+            has_committers=of(COMMITS, seed),
             is_flooded=of(FLOODED, seed),
             has_forger=of(FORGED, seed),
             has_old_disks=of(OLD_DISKS, seed) and not is_unclean,
