@@ -144,6 +144,8 @@ class GetResult:
     buffers: list[memoryview] = field(default_factory=list)
     cold: bool = False
     damage: QueueDamaged | None = None
+    why_not: Callable[[list[memoryview]], QueueDamaged | None] | None = None
+    """Of a cold one: why these buffers are not what its queue holds."""
     looked_at: int = -1
     """Where the last message stands that was passed over, if nothing was found."""
 

@@ -113,6 +113,9 @@ class ConsumeQueue:
         self._opened = opened or OpenQueues(directory.open_max)
         self._used = False
         self._seen_end = 0  # see was_used
+        self.inherited_end = 0
+        """Entries below this queue offset were written by an earlier process."""
+        self._compared = (0, 0)  # of those, the ones whose records were seen to be this queue's
 
     # Start-up
 
@@ -146,7 +149,21 @@ class ConsumeQueue:
         await self._cut(end, self._written_end(end) if trusted else end + self._per_file)
         self._synced = self.max_queue_offset
         self.min_queue_offset = self._first
+        self.inherited_end = self.max_queue_offset
         self.raise_min(log_min)
+
+    def is_doubtful(self, queue_offset: int, end: int) -> bool:
+        """Whether some entry of [queue_offset, end) may lead to another queue's record: its file may have rotted."""
+        begin, compared = self._compared
+        end = min(end, self.inherited_end)
+        return queue_offset < end and not (begin <= queue_offset and end <= compared)
+
+    def compared(self, queue_offset: int, end: int) -> None:
+        """Those of [queue_offset, end) lead to records of this queue."""
+        begin, compared = self._compared
+        if queue_offset > compared or end < begin:
+            begin, compared = queue_offset, end
+        self._compared = min(begin, queue_offset), max(compared, end)
 
     @property
     def _folder(self) -> str:

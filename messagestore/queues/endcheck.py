@@ -128,9 +128,26 @@ class QueueCheck:
             if scanned > SCANNED_BYTES_MAX:
                 break
             scanned += queue.stored_bytes
-            if await queue.sound_end() < queue.max_queue_offset:
+            if await queue.sound_end() < queue.max_queue_offset or not self._ends_at_home(key, queue):
                 found.append(key)
         return found
+
+    def _ends_at_home(self, key: Key, queue: ConsumeQueue) -> bool:
+        """Whether the last entry leads to a record of this queue, so that the file is no other queue's; also where that is not
+        in memory, for readers look again."""
+        if queue.min_queue_offset >= queue.max_queue_offset:
+            return True
+        phy, size, _ = queue.entry(queue.max_queue_offset - 1)
+        log = self._log
+        if (
+            not log.min_offset <= phy <= log.max_offset - size
+            or phy % log.segment_size_bytes + size > log.segment_size_bytes
+            or size < record.RECORD_SIZE_MIN
+            or not log.in_memory([(phy, size)])
+        ):
+            return True
+        found = record.queue_head(log.read(phy, size), 0, size, phy)
+        return isinstance(found, int) or (found[1], found[2]) == key
 
     async def _cut_back(self, keys: list[Key], listed_end: int) -> int:
         """These queues lose what cannot be relied on; up to where in the log all queues list all."""

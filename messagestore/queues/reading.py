@@ -22,6 +22,25 @@ COPIED_BYTES_MAX = 4 << 20
 FILTERED_SCAN_BYTES_MIN = 16_000  # maxFilterMessageSize: how much of a queue one read looks through
 
 
+Listed = tuple[int, int, int]
+"""Queue offset, and the place and size of the record that its entry leads to."""
+
+
+def _stranger(queue: ConsumeQueue, listed: list[Listed], buffers: list[memoryview]) -> tuple[int, int] | None:
+    """Where the first record lies, and its size, that is none of `queue`; `buffers` are all records, one behind the other.
+    Those of one queue are told apart by their order, which a start looks at."""
+    key = queue.topic.encode(), queue.queue_id
+    rest, at, buffer = iter(buffers), 0, memoryview(b"")
+    for _, phy, size in listed:
+        if at == len(buffer):
+            buffer, at = next(rest), 0
+        head = record.queue_head(buffer, at, size, phy)
+        if isinstance(head, int) or head[0] != size or head[1:3] != key:
+            return phy, size
+        at += size
+    return None
+
+
 def scan_max(max_count: int) -> int:
     """How many entries a read of `max_count` messages may look at."""
     return max(FILTERED_SCAN_BYTES_MIN // ENTRY.size, max_count)
@@ -94,6 +113,8 @@ class QueueReader:
         bytes_found = count = 0
         removed, in_order = False, True
         next_offset, wrong = queue_offset, None
+        doubtful = queue.is_doubtful(queue_offset, queue_offset + max_count)
+        listed: list[Listed] = []
         for phy, size, tags_code in entries:
             if size == FILLER_SIZE or phy < log_min:
                 removed = True
@@ -112,6 +133,8 @@ class QueueReader:
                     begin = phy
                 end = phy + size
                 count += 1
+                if doubtful:
+                    listed.append((next_offset, phy, size))
             next_offset += 1
             if count == max_count:
                 break
@@ -126,9 +149,28 @@ class QueueReader:
             return GetResult(nothing, next_offset, *bounds, looked_at=phy)
         buffers = self._buffers(found, bytes_found) if in_order else self._buffers_apart(found)
         cold = buffers is None
-        return GetResult(
+        result = GetResult(
             GetStatus.FOUND, next_offset, *bounds, count, bytes_found, found, buffers or [], cold
         )
+        if listed:
+            self._compare(result, queue, listed)
+        return result
+
+    def _compare(self, result: GetResult, queue: ConsumeQueue, listed: list[Listed]) -> None:
+        """Of entries that this process did not write each record says whether it is that queue's, once."""
+
+        def why_not(buffers: list[memoryview]) -> QueueDamaged | None:
+            stranger = _stranger(queue, listed, buffers)
+            if stranger is not None:
+                return QueueDamaged(queue.topic, queue.queue_id, *stranger)
+            if listed[-1][0] - listed[0][0] == len(listed) - 1:
+                queue.compared(listed[0][0], listed[-1][0] + 1)
+            return None
+
+        if result.cold:
+            result.why_not = why_not
+        elif (damage := why_not(result.buffers)) is not None:
+            result.cold, result.damage, result.buffers = True, damage, []
 
     def outside(self, found: list[tuple[int, int]], *, in_order: bool) -> tuple[int, int] | None:
         """The first of the ranges that leaves its segment, or the log."""
@@ -192,6 +234,8 @@ class QueueReader:
                 # a cut moves the log's end before it erases
                 if len(content) != size or phy + size > self._log.max_offset:
                     raise OffsetOutOfRange(phy, self._log.min_offset, self._log.max_offset)
+            if result.why_not is not None and (damage := result.why_not(buffers)) is not None:
+                raise damage
             result.buffers, result.cold = buffers, False
 
     def holds(self, physical_offset: int) -> bool:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from messagestore.index.file import IndexFile
 from messagestore.index.mending import IndexMending
+from messagestore.queues.consumequeue import ConsumeQueue
 from messagestore.queues.endcheck import QueueCheck
+from messagestore.queues.ends import Key
 from simulation.cluster.bugs import bug
 
 
@@ -12,6 +14,18 @@ from simulation.cluster.bugs import bug
 async def as_their_files_say(self: QueueCheck, listed_end: int, loaded_limit: int, *, believes: bool) -> None:
     """Upstream: a consume queue ends where its own files end."""
     self._queues.broken.clear()
+
+
+@bug("swapped-queues-believed", QueueCheck, "_ends_at_home")
+def whatever_its_file_leads_to(self: QueueCheck, key: Key, queue: ConsumeQueue) -> bool:
+    """A file whose entries follow each other is its queue's."""
+    return True
+
+
+@bug("foreign-entries-served", ConsumeQueue, "is_doubtful")
+def as_the_entry_says(self: ConsumeQueue, queue_offset: int, end: int) -> bool:
+    """Upstream: a reader gets whatever record an entry leads to."""
+    return False
 
 
 @bug("index-files-believed", IndexMending, "_content_fault")

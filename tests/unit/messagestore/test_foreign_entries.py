@@ -1,0 +1,97 @@
+"""Entries of consume queues that lead to records of other queues: nobody gets another queue's message."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from messagestore import record
+from messagestore.errors import QueueDamaged
+from messagestore.messages import GetResult, GetStatus
+from messagestore.queues.consumequeue import ENTRY
+from messagestore.store import MessageStore
+from tests.unit.messagestore.storehelp import message, open_store, small_settings
+
+QUEUES = (("one", 0), ("one", 1), ("two", 0))
+EACH = 12
+
+
+def queue_file(root: Path, topic: str, queue_id: int) -> Path:
+    return root / f"consumequeue/{topic}/{queue_id}/{0:020}"
+
+
+async def filled(root: Path) -> None:
+    """Queues of records that have one size each, in turn."""
+    store = open_store(root)
+    await store.start()
+    await store.become_master()
+    for number in range(EACH):
+        store.append([message(b"%d" % (number % 10), topic, queue_id) for topic, queue_id in QUEUES])
+    store.set_confirm_offset(store.max_offset())
+    while store.dispatch():
+        pass
+    await store.stop()
+
+
+async def read(store: MessageStore, topic: str, queue_id: int, at: int = 0) -> GetResult:
+    result = store.get(topic, queue_id, at, EACH, 1 << 20, None)
+    await store.load(result)
+    return result
+
+
+def places(result: GetResult) -> list[tuple[str, int, int]]:
+    content, at, found = b"".join(bytes(each) for each in result.buffers), 0, []
+    while at < len(content):
+        each = record.decode(content, at)
+        found.append((each.topic, each.queue_id, each.queue_offset))
+        at += each.total_size
+    return found
+
+
+@pytest.mark.parametrize(("a", "b"), [(QUEUES[0], QUEUES[1]), (QUEUES[0], QUEUES[2])])
+def test_queues_whose_files_took_each_others_places_are_built_anew(
+    tmp_path: Path, a: tuple[str, int], b: tuple[str, int]
+) -> None:
+    async def scenario() -> None:
+        await filled(tmp_path)
+        first, second = queue_file(tmp_path, *a), queue_file(tmp_path, *b)
+        held = first.read_bytes()
+        first.write_bytes(second.read_bytes())
+        second.write_bytes(held)
+        store = open_store(tmp_path)
+        await store.start()
+        for topic, queue_id in QUEUES:
+            assert places(await read(store, topic, queue_id)) == [(topic, queue_id, at) for at in range(EACH)]
+        await store.stop()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("is_cold", [False, True])
+@pytest.mark.parametrize("another", [QUEUES[1], QUEUES[2]])
+def test_an_entry_that_leads_to_another_queues_record_is_an_error_of_its_reader(
+    tmp_path: Path, another: tuple[str, int], is_cold: bool
+) -> None:
+    async def scenario() -> None:
+        await filled(tmp_path)
+        own, other, at = queue_file(tmp_path, *QUEUES[0]), queue_file(tmp_path, *another), 5 * ENTRY.size
+        content = bytearray(own.read_bytes())
+        content[at : at + ENTRY.size] = other.read_bytes()[at : at + ENTRY.size]
+        own.write_bytes(content)
+        settings = small_settings(hot_segments=1) if is_cold else None
+        store = open_store(tmp_path, settings)
+        await store.start()
+        for _ in range(2):
+            with pytest.raises(QueueDamaged, match="consumequeue/one/0"):
+                await read(store, *QUEUES[0])
+            assert len(places(await read(store, *QUEUES[0], at=6))) == EACH - 6
+            result = store.get("one", 0, 0, 5, 1 << 20, None)
+            await store.load(result)
+            assert result.status is GetStatus.FOUND and len(places(result)) == 5
+        for topic, queue_id in QUEUES[1:]:
+            assert len(places(await read(store, topic, queue_id))) == EACH
+        await store.stop()
+
+    asyncio.run(scenario())
