@@ -21,7 +21,7 @@ from broker.sends.scheduling import delivered
 from broker.sends.writegate import Replicated, Standing
 from broker.tables.copiedoffsets import CopiedOffsets
 from broker.tables.delayoffsets import DelayOffsets
-from messagestore.errors import RecordDamaged
+from messagestore.errors import QueueDamaged, RecordDamaged
 from messagestore.messages import NEVER_STORED, Appended, MessageToStore, QueueEntry, QueueGrew
 from messagestore.queues.consumequeue import is_filler, listed_start
 from messagestore.record import RecordError, decode
@@ -249,8 +249,8 @@ class DelayDelivery:
         found: list[MessageToStore | None] = []
         try:
             for entry in due:
-                found.append(await self._message_of(entry))
-        except RecordDamaged as damage:
+                found.append(await self._message_of(entry, queue_id))
+        except (RecordDamaged, QueueDamaged) as damage:
             if self._damages.failed(damage.offset, self._clock.monotonic_ms()):
                 logger.error("delayed messages wait", extra=fields(level=level, why=damage))
         if self._term != term or not self._role.accepts_sends:
@@ -265,14 +265,26 @@ class DelayDelivery:
             self._heads[level] = head
         return max(head[1] - now_ms, 0)
 
-    async def _message_of(self, entry: QueueEntry) -> MessageToStore | None:
+    async def _message_of(self, entry: QueueEntry, queue_id: int) -> MessageToStore | None:
+        """RecordDamaged; QueueDamaged where another queue's message stands there."""
         if is_filler(entry):
             return None
         content = await self._store.message_at(entry.physical_offset, entry.size)
         try:
-            return None if content is None else delivered(decode(content, verify_body=False))
+            waiting = None if content is None else decode(content, verify_body=False)
         except RecordError:
             return None
+        if waiting is None:
+            return None
+        key = waiting.topic, waiting.queue_id
+        listed = (
+            self._store.entries(*key, waiting.queue_offset, 1) if key != (SCHEDULE_TOPIC, queue_id) else []
+        )
+        if (
+            listed and listed[0].physical_offset == entry.physical_offset
+        ):  # else what it says of itself rotted
+            raise QueueDamaged(SCHEDULE_TOPIC, queue_id, entry.physical_offset, entry.size)
+        return delivered(waiting)
 
     def _put(self, level: int, cursor: int, due: list[QueueEntry], found: list[MessageToStore | None]) -> int:
         """Appends the messages that were `found` of what is `due` from queue offset `cursor` on; ms until the level is to be

@@ -133,21 +133,25 @@ class QueueCheck:
         return found
 
     def _ends_at_home(self, key: Key, queue: ConsumeQueue) -> bool:
-        """Whether the last entry leads to a record of this queue, so that the file is no other queue's; also where that is not
-        in memory, for readers look again."""
-        if queue.min_queue_offset >= queue.max_queue_offset:
-            return True
-        phy, size, _ = queue.entry(queue.max_queue_offset - 1)
+        """Whether the file is no other queue's: of its last two entries not both lead to records that say the same of another
+        one, for what a single record says may have rotted. Also where those are not in memory: readers look again."""
+        ends = range(max(queue.min_queue_offset, queue.max_queue_offset - 2), queue.max_queue_offset)
+        owners = [self._owner(queue.entry(place)) for place in ends]
+        return len(owners) < 2 or owners[0] != owners[1] or owners[0] in (None, key)
+
+    def _owner(self, entry: tuple[int, int, int]) -> Key | None:
+        """Whose the record there says it is; None where no disk is to be waited for, or none is there."""
+        phy, size, _ = entry
         log = self._log
         if (
-            not log.min_offset <= phy <= log.max_offset - size
+            size < record.RECORD_SIZE_MIN
+            or not log.min_offset <= phy <= log.max_offset - size
             or phy % log.segment_size_bytes + size > log.segment_size_bytes
-            or size < record.RECORD_SIZE_MIN
             or not log.in_memory([(phy, size)])
         ):
-            return True
+            return None
         found = record.queue_head(log.read(phy, size), 0, size, phy)
-        return isinstance(found, int) or (found[1], found[2]) == key
+        return None if isinstance(found, int) else (found[1], found[2])
 
     async def _cut_back(self, keys: list[Key], listed_end: int) -> int:
         """These queues lose what cannot be relied on; up to where in the log all queues list all."""

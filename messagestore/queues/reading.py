@@ -13,6 +13,7 @@ from messagestore.errors import OffsetOutOfRange, QueueDamaged
 from messagestore.log.files import LogFiles
 from messagestore.messages import GetResult, GetStatus, QueueEntry, TagFilter
 from messagestore.queues.consumequeue import ENTRY, FILLER_SIZE, ConsumeQueue, is_filler, listed_start
+from messagestore.queues.ends import Key
 from messagestore.queues.table import QueueTable
 from messagestore.scrub.soundness import Soundness
 from mqruntime.turnbudget import TurnBudget
@@ -26,19 +27,22 @@ Listed = tuple[int, int, int]
 """Queue offset, and the place and size of the record that its entry leads to."""
 
 
-def _stranger(queue: ConsumeQueue, listed: list[Listed], buffers: list[memoryview]) -> tuple[int, int] | None:
-    """Where the first record lies, and its size, that is none of `queue`; `buffers` are all records, one behind the other.
-    Those of one queue are told apart by their order, which a start looks at."""
-    key = queue.topic.encode(), queue.queue_id
+def _strangers(
+    queue: ConsumeQueue, listed: list[Listed], buffers: list[memoryview]
+) -> list[tuple[Listed, int, Key]]:
+    """Of the records, one behind the other in `buffers`, those that do not say that they are of `queue`: each with its queue
+    offset and whose it says it is. Those of one queue are told apart by their order, which a start looks at."""
+    key, found = (queue.topic.encode(), queue.queue_id), []
     rest, at, buffer = iter(buffers), 0, memoryview(b"")
-    for _, phy, size in listed:
+    for each in listed:
+        _, phy, size = each
         if at == len(buffer):
             buffer, at = next(rest), 0
         head = record.queue_head(buffer, at, size, phy)
-        if isinstance(head, int) or head[0] != size or head[1:3] != key:
-            return phy, size
+        if not isinstance(head, int) and head[1:3] != key:
+            found.append((each, head[3], (head[1], head[2])))
         at += size
-    return None
+    return found
 
 
 def scan_max(max_count: int) -> int:
@@ -157,12 +161,14 @@ class QueueReader:
         return result
 
     def _compare(self, result: GetResult, queue: ConsumeQueue, listed: list[Listed]) -> None:
-        """Of entries that this process did not write each record says whether it is that queue's, once."""
+        """Of entries that this process did not write each record is to say, once, that it is that queue's. It is another's if
+        that one lists it, or if another one says the same: what a single record says of itself may have rotted."""
 
         def why_not(buffers: list[memoryview]) -> QueueDamaged | None:
-            stranger = _stranger(queue, listed, buffers)
-            if stranger is not None:
-                return QueueDamaged(queue.topic, queue.queue_id, *stranger)
+            strangers = _strangers(queue, listed, buffers)
+            for number, ((_, phy, size), place, key) in enumerate(strangers):
+                if self.lists(key, place, phy) or key in [other[2] for other in strangers[:number]]:
+                    return QueueDamaged(queue.topic, queue.queue_id, phy, size)
             if listed[-1][0] - listed[0][0] == len(listed) - 1:
                 queue.compared(listed[0][0], listed[-1][0] + 1)
             return None
@@ -171,6 +177,13 @@ class QueueReader:
             result.why_not = why_not
         elif (damage := why_not(result.buffers)) is not None:
             result.cold, result.damage, result.buffers = True, damage, []
+
+    def lists(self, key: Key, queue_offset: int, phy: int) -> bool:
+        """Whether that queue's entry leads there, as far as no disk has to be waited for."""
+        queue = self._queues.by_key.get(key)
+        if queue is None or not queue.min_queue_offset <= queue_offset < queue.max_queue_offset:
+            return False
+        return queue.is_at_hand(queue_offset, 1) and queue.entry(queue_offset)[0] == phy
 
     def outside(self, found: list[tuple[int, int]], *, in_order: bool) -> tuple[int, int] | None:
         """The first of the ranges that leaves its segment, or the log."""

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from broker.sends.delaydelivery import DelayDelivery
+from broker.sends.scheduling import delivered
 from messagestore.index.file import IndexFile
 from messagestore.index.mending import IndexMending
+from messagestore.messages import MessageToStore, QueueEntry
 from messagestore.queues.consumequeue import ConsumeQueue
 from messagestore.queues.endcheck import QueueCheck
 from messagestore.queues.ends import Key
+from messagestore.record import decode
 from simulation.cluster.bugs import bug
 
 
@@ -26,6 +30,15 @@ def whatever_its_file_leads_to(self: QueueCheck, key: Key, queue: ConsumeQueue) 
 def as_the_entry_says(self: ConsumeQueue, queue_offset: int, end: int) -> bool:
     """Upstream: a reader gets whatever record an entry leads to."""
     return False
+
+
+@bug("another-levels-message", DelayDelivery, "_message_of")
+async def whatever_stands_there(
+    self: DelayDelivery, entry: QueueEntry, queue_id: int
+) -> MessageToStore | None:
+    """An entry that leads to another level's message has that delivered, early and twice, and its own never."""
+    content = await self._store.message_at(entry.physical_offset, entry.size)
+    return None if content is None else delivered(decode(content, verify_body=False))
 
 
 @bug("index-files-believed", IndexMending, "_content_fault")

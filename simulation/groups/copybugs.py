@@ -51,9 +51,13 @@ message_of = DelayDelivery._message_of  # noqa: SLF001 - to be wrapped
 
 
 @bug("delayed-copy-of-what-rotted", DelayDelivery, "_message_of")
-async def whatever_was_delayed(self: DelayDelivery, entry: QueueEntry) -> MessageToStore | None:
+async def whatever_was_delayed(
+    self: DelayDelivery, entry: QueueEntry, queue_id: int
+) -> MessageToStore | None:
     """A delayed message is delivered as it reads, with a CRC that is right."""
-    found: MessageToStore | None = await with_store_as_it_reads(self, lambda: message_of(self, entry))
+    found: MessageToStore | None = await with_store_as_it_reads(
+        self, lambda: message_of(self, entry, queue_id)
+    )
     return found
 
 

@@ -113,6 +113,8 @@ FOUND_BY_UNIT = {
     "::test_queues_whose_files_took_each_others_places_are_built_anew[a0-b0]",
     "foreign-entries-served": "messagestore/test_foreign_entries.py"
     "::test_an_entry_that_leads_to_another_queues_record_is_an_error_of_its_reader[another1-True]",
+    "another-levels-message": "broker/test_delay_delivery.py"
+    "::test_an_entry_that_leads_to_another_levels_message_or_a_topics_waits[1]",
     "index-files-believed": "messagestore/test_index_damage.py"
     "::test_a_query_over_a_broken_chain_ends_and_has_the_file_rebuilt[0-1]",
     "index-gaps-stay": "messagestore/test_index_damage.py::test_one_damaged_file_is_named_and_the_others_stay[2]",

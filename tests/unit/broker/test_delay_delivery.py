@@ -19,6 +19,8 @@ from tests.unit.doubles import ManualClock
 
 LEVELS_MS = [1_000, 5_000]
 HOST = pack_host("10.0.0.1", 10911)
+OF_A_TOPIC = 99
+QUEUE_ID_AT = 12
 
 
 class ScriptedLog:
@@ -37,10 +39,10 @@ class ScriptedLog:
 
     def schedule(self, body: bytes, level: int) -> None:
         waiting = scheduled(MessageToStore("orders", 3, body, b"KEYS\x01k\x02"), level, len(LEVELS_MS))
-        phy = len(self.records) * 1_000
+        phy, place = len(self.records) * 1_000, len(self.queues.get(level - 1, []))
         record = encode(
             Message(
-                topic=waiting.topic, queue_id=waiting.queue_id, queue_offset=0, physical_offset=phy, total_size=0,
+                topic=waiting.topic, queue_id=waiting.queue_id, queue_offset=place, physical_offset=phy, total_size=0,
                 flag=0, sys_flag=0, body_crc=0, born_timestamp=1, born_host=HOST, store_timestamp=0, store_host=HOST,
                 reconsume_times=0, prepared_transaction_offset=0, body=body, properties=waiting.properties,
             )
@@ -50,7 +52,8 @@ class ScriptedLog:
         self.queues.setdefault(level - 1, []).append(QueueEntry(phy, len(record), due_ms))
 
     def entries(self, topic: str, queue_id: int, queue_offset: int, count_max: int) -> list[QueueEntry]:
-        assert topic == "SCHEDULE_TOPIC_XXXX"
+        if topic != "SCHEDULE_TOPIC_XXXX":
+            queue_id = OF_A_TOPIC
         return self.queues.get(queue_id, [])[queue_offset : queue_offset + count_max]
 
     def min_queue_offset(self, topic: str, queue_id: int) -> int:
@@ -394,6 +397,38 @@ def test_no_more_is_in_flight_than_the_limit() -> None:
     bench.delivery.acknowledged()
     bench.after(0)
     assert len(bench.delivered) == IN_FLIGHT_MAX + 100
+
+
+@pytest.mark.parametrize("leads_to", [1, 2])
+def test_an_entry_that_leads_to_another_levels_message_or_a_topics_waits(leads_to: int) -> None:
+    """It would come twice, or too early, and the one that stands there never."""
+    bench = Bench()
+    for body, level in ((b"first", 1), (b"another level's", 2), (b"a topic's", 2), (b"last", 1)):
+        bench.log.schedule(body, level)
+    if leads_to == 2:
+        bench.log.records[2_000] = bench.log.records[2_000].replace(
+            b"SCHEDULE_TOPIC_XXXX", b"ANOTHER_TOPIC_XXXXX"
+        )
+        bench.log.queues[OF_A_TOPIC] = bench.log.queues[1]
+    own = bench.log.queues[0][1]
+    bench.log.queues[0][1] = bench.log.queues[1][leads_to - 1]._replace(tags_code=own.tags_code)
+    bench.after(LEVELS_MS[0])
+    assert bench.after(RETRY_MS) == RETRY_MS
+    assert bench.delivered == [b"first"], "what is behind waits, too"
+    bench.log.queues[0][1] = own
+    bench.after(RETRY_MS)
+    assert bench.delivered == [b"first", b"last"]
+
+
+def test_a_message_whose_record_says_another_level_for_it_rotted_is_delivered() -> None:
+    """No queue lists it there but its own."""
+    bench = Bench()
+    bench.log.schedule(b"rotten level", 1)
+    record = bytearray(bench.log.records[0])
+    record[QUEUE_ID_AT + 3] ^= 8
+    bench.log.records[0] = bytes(record)
+    bench.after(LEVELS_MS[0])
+    assert bench.delivered == [b"rotten level"]
 
 
 def test_a_damaged_message_waits_for_its_repair_behind_those_before_it() -> None:

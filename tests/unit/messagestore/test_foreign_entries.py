@@ -16,6 +16,7 @@ from tests.unit.messagestore.storehelp import message, open_store, small_setting
 
 QUEUES = (("one", 0), ("one", 1), ("two", 0))
 EACH = 12
+QUEUE_ID_AT = 12
 
 
 def queue_file(root: Path, topic: str, queue_id: int) -> Path:
@@ -92,6 +93,27 @@ def test_an_entry_that_leads_to_another_queues_record_is_an_error_of_its_reader(
             assert result.status is GetStatus.FOUND and len(places(result)) == 5
         for topic, queue_id in QUEUES[1:]:
             assert len(places(await read(store, topic, queue_id))) == EACH
+        await store.stop()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("number", [4, EACH - 1])
+def test_a_record_that_says_of_itself_what_rotted_is_served_as_it_is(tmp_path: Path, number: int) -> None:
+    """Its body is whole, and what it says there has no check."""
+
+    async def scenario() -> None:
+        await filled(tmp_path)
+        own = queue_file(tmp_path, *QUEUES[0]).read_bytes()
+        phy = ENTRY.unpack_from(own, number * ENTRY.size)[0]
+        log = min((tmp_path / "commitlog").iterdir())
+        content = bytearray(log.read_bytes())
+        content[phy + QUEUE_ID_AT + 3] ^= 8
+        log.write_bytes(content)
+        store = open_store(tmp_path)
+        await store.start()
+        for _ in range(2):
+            assert len(places(await read(store, *QUEUES[0]))) == EACH
         await store.stop()
 
     asyncio.run(scenario())
