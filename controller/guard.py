@@ -23,6 +23,7 @@ from controller.reasons import UNCLEAN
 from controller.runner import Busy, CommandRunner, D
 from controller.settings import ControllerSettings
 from controller.state import ReplicasState, SyncState
+from controller.turns import ITSELF, Asker
 from controller.unelected import Unelected
 from dledger.actions import Role
 from dledger.errors import NotLeader, OutcomeUnknown, TooManyProposals
@@ -104,7 +105,11 @@ class MasterGuard:
                 self.changed(event.broker_name)
 
     async def elect(
-        self, broker_name: str, decide: Callable[[ReplicasState, Liveness], D], asked_by: str | None = None
+        self,
+        broker_name: str,
+        decide: Callable[[ReplicasState, Liveness], D],
+        asked_by: str | None = None,
+        asker: Asker = ITSELF,
     ) -> D:
         """Carry out an election, as the runner does any command; `asked_by` is where a request for it came from."""
         before = SyncState()
@@ -116,7 +121,7 @@ class MasterGuard:
 
         leaving = await self._hand_over.prepare(broker_name, decide) if self._active else None
         try:
-            decision = await self._runner.run(broker_name, decide_now)
+            decision = await self._runner.run(broker_name, decide_now, asker)
         except (NotLeader, Busy, TooManyProposals):
             self._hand_over.called_off(leaving)
             raise

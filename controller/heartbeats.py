@@ -106,6 +106,10 @@ class Heartbeats:
         entry.found_silent = False
         return entry.alive_at(now_ms) and not was_alive
 
+    def came_over(self, connection: int) -> bool:
+        """Whether the newest connection of some broker is this one."""
+        return connection in self._of_connection
+
     def connection_closed(self, connection: int, now_ms: int) -> list[BrokerKey]:
         """End the brokers whose connection this was."""
         ended = [key for key in self._of_connection.get(connection, ()) if self._entries[key].open]

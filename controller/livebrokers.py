@@ -234,6 +234,10 @@ class LiveBrokers:
             if code is not None and code != before.check_code(key):
                 self._heartbeats.forget(key)
 
+    def speak_over(self, connection: int) -> bool:
+        """Whether a registered broker's newest heartbeat came over it."""
+        return self._heartbeats.came_over(connection)
+
     def connection_closed(self, connection: int) -> None:
         """A broker whose connection this was is gone."""
         for cluster, broker, broker_id in self._heartbeats.connection_closed(

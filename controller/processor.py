@@ -23,6 +23,7 @@ from controller.requests import Decide
 from controller.runner import Busy, CommandRunner
 from controller.settings import ControllerSettings
 from controller.state import ReplicasState
+from controller.turns import Asker, Rank
 from dledger.actions import Role
 from dledger.errors import NotLeader, OutcomeUnknown, TooManyProposals
 from dledger.node import DLedgerNode
@@ -88,10 +89,16 @@ class RequestProcessor:
         if CONNECTION in peer.attributes:
             self.brokers.connection_closed(connection_of(peer))
 
+    def _asker(self, peer: Peer) -> Asker:
+        connection = connection_of(peer)
+        return Asker(Rank.BROKER if self.brokers.speak_over(connection) else Rank.ANYBODY, connection)
+
     def _written(self, read: Callable[[RemotingCommand], Decide]) -> Handler:
         async def handle(peer: Peer, request: RemotingCommand) -> RemotingCommand:
             decide = read(request)
-            return await self._reply(request, self.runner.run(requests.broker_name_of(request), decide))
+            return await self._reply(
+                request, self.runner.run(requests.broker_name_of(request), decide, self._asker(peer))
+            )
 
         return handle
 
@@ -136,7 +143,7 @@ class RequestProcessor:
             )
         )
         decide = requests.register_broker(request, is_late=not is_new)
-        return await self._reply(request, self.runner.run(header.broker_name, decide))
+        return await self._reply(request, self.runner.run(header.broker_name, decide, self._asker(peer)))
 
     async def _give_up_replica(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
         """The master is told at once: until it knows, acknowledgements wait for the one that has gone."""
@@ -144,7 +151,7 @@ class RequestProcessor:
         name = requests.broker_name_of(request)
 
         async def given_up() -> Decision:
-            decision = await self.runner.run(name, decide)
+            decision = await self.runner.run(name, decide, self._asker(peer))
             if decision.events:
                 logger.info("replica given up", extra=fields(broker=name, asked_by=peer.remote_address))
                 self.guard.announce(name)
@@ -163,7 +170,9 @@ class RequestProcessor:
             await self.brokers.wait_alive(header.broker_name, header.broker_id, FIRST_HEARTBEAT_WAIT_MS)
 
         async def elected() -> Decision:
-            decision = await self.guard.elect(header.broker_name, decide, asked_by=peer.remote_address)
+            decision = await self.guard.elect(
+                header.broker_name, decide, asked_by=peer.remote_address, asker=self._asker(peer)
+            )
             self.counts.answered(header.broker_name, decision, self.state)
             return decision
 

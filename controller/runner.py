@@ -15,7 +15,7 @@ from controller.decision import Decision
 from controller.events import encode
 from controller.heartbeats import Liveness
 from controller.state import ReplicasState
-from controller.turns import TurnNotCome, Turns
+from controller.turns import SOMEBODY, Asker, Rank, TurnNotCome, Turns
 from dledger.errors import NotLeader, OutcomeUnknown
 from dledger.node import DLedgerNode
 
@@ -59,22 +59,29 @@ class CommandRunner:
         """An event is being applied, or the role has changed."""
         self._progress.set()
 
-    async def run(self, broker_name: str, decide: Callable[[ReplicasState, Liveness], D]) -> D:
+    async def run(
+        self, broker_name: str, decide: Callable[[ReplicasState, Liveness], D], asker: Asker = SOMEBODY
+    ) -> D:
         """What `decide`, which is about the set `broker_name` alone, says of the state and who lives then, once it holds. A
-        `decide` that returns None wants nothing.
+        `decide` that returns None wants nothing. See controller.turns for who comes first.
 
         Raises NotLeader, Busy, TooManyProposals: nothing was done; OutcomeUnknown: perhaps it was, or will
         be."""
         if not self._node.is_active:
             raise NotLeader(self._node.leader_id, self._node.leader_address)
-        if self._turns.waiting >= WAITING_MAX:
+        if asker.rank is Rank.ANYBODY and not self._has_room(asker):
             raise Busy(f"{WAITING_MAX} commands wait")
         end = asyncio.get_running_loop().time() + TIMEOUT_MS / 1000
         try:
-            async with self._turns.of(broker_name, end):
+            async with self._turns.of(broker_name, end, asker):
                 return await self._run(broker_name, decide, end)
         except TurnNotCome:
             raise Busy(f"its turn did not come within {TIMEOUT_MS} ms") from None
+
+    def _has_room(self, asker: Asker) -> bool:
+        """For one more; also where others have taken all that there is, for the first of a connection."""
+        turns = self._turns
+        return turns.waiting < (WAITING_MAX if turns.waits(asker) else 2 * WAITING_MAX)
 
     async def read(self, decide: Callable[[ReplicasState, Liveness], Decision]) -> Decision:
         """What `decide` says of a state that holds all that was told before. Raises NotLeader."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from controller import turns
 from remoting.turns import Share
 from simulation.cluster.bugs import bug
 
@@ -10,3 +11,9 @@ from simulation.cluster.bugs import bug
 def never(self: Share) -> bool:
     """All that one connection brought is handled in one turn."""
     return False
+
+
+@bug("elections-wait-in-line", turns, "order_of")
+def as_they_came(asker: turns.Asker) -> int:
+    """Commands that strangers send without end keep a controller from replacing a master that died."""
+    return 0

@@ -109,6 +109,8 @@ FOUND_BY_UNIT = {
     "::test_an_offsets_file_of_another_log_lets_no_group_skip_messages",
     "delay-offsets-of-another-log-count": "broker/test_delay_delivery.py"
     "::test_a_file_that_is_ahead_of_the_log_skips_no_delayed_message",
+    "elections-wait-in-line": "controller/test_controller_runner.py"
+    "::test_the_controllers_own_command_comes_first_then_brokers_and_each_connection_has_its_turn",
     "swapped-queues-believed": "messagestore/test_foreign_entries.py"
     "::test_queues_whose_files_took_each_others_places_are_built_anew[a0-b0]",
     "foreign-entries-served": "messagestore/test_foreign_entries.py"

@@ -13,9 +13,9 @@ from controller import runner
 from controller.decision import Decision
 from controller.events import ElectMaster
 from controller.heartbeats import Heartbeats, Liveness
-from controller.runner import Busy, CommandRunner
+from controller.runner import WAITING_MAX, Busy, CommandRunner
 from controller.state import ReplicasState
-from controller.turns import TurnNotCome, Turns
+from controller.turns import ITSELF, Asker, Rank, TurnNotCome, Turns
 from dledger.errors import NotLeader, OutcomeUnknown
 from dledger.node import DLedgerNode
 from tests.waits import WAIT_S
@@ -265,5 +265,79 @@ def test_nothing_is_kept_of_sets_that_nobody_waits_for() -> None:
             async with turns.of("a", end), turns.of("a", asyncio.get_running_loop().time()):
                 pytest.fail("two holders")
         assert turns.waiting == 0 and not turns._turns
+
+    asyncio.run(scenario())
+
+
+def test_the_controllers_own_command_comes_first_then_brokers_and_each_connection_has_its_turn() -> None:
+    async def scenario() -> None:
+        turns, order = Turns(), []
+        end = asyncio.get_running_loop().time() + WAIT_S
+
+        async def take(name: str, asker: Asker) -> None:
+            async with turns.of("a", end, asker):
+                order.append(name)
+                await asyncio.sleep(0)
+
+        flood, other = Asker(Rank.ANYBODY, 7), Asker(Rank.ANYBODY, 8)
+        async with asyncio.TaskGroup() as group:
+            for number in range(4):
+                group.create_task(take(f"flood {number}", flood))
+            group.create_task(take("other", other))
+            group.create_task(take("broker", Asker(Rank.BROKER, 9)))
+            group.create_task(take("election", ITSELF))
+        assert order == ["flood 0", "election", "broker", "flood 1", "other", "flood 2", "flood 3"]
+        assert turns.waiting == 0 and not turns._turns and not turns._waiting_of
+
+    asyncio.run(scenario())
+
+
+def test_a_turn_that_comes_as_its_asker_goes_is_the_next_ones() -> None:
+    async def scenario() -> None:
+        turns = Turns()
+        end = asyncio.get_running_loop().time() + WAIT_S
+        took = asyncio.Event()
+
+        async def take() -> None:
+            async with turns.of("a", end):
+                took.set()
+
+        async with turns.of("a", end):
+            going, staying = asyncio.create_task(take()), asyncio.create_task(take())
+            await asyncio.sleep(0)
+        going.cancel()  # its turn has come, and it has not run yet
+        await asyncio.gather(going, staying, return_exceptions=True)
+        assert going.cancelled() and took.is_set() and not turns._turns
+
+    asyncio.run(scenario())
+
+
+def test_where_one_connection_takes_all_room_there_is_some_for_others() -> None:
+    async def scenario() -> None:
+        member = Member()
+        commands = runner_of(member)
+
+        async def hangs() -> None:
+            await asyncio.Event().wait()
+
+        member.fate = hangs
+        flood = Asker(Rank.ANYBODY, 7)
+        held = [asyncio.create_task(commands.run("a", lambda state, live: ELECT, flood))]
+        await asyncio.sleep(0)
+        held += [
+            asyncio.create_task(commands.run("a", lambda state, live: ELECT, flood))
+            for _ in range(WAITING_MAX)
+        ]
+        await asyncio.sleep(0)
+        with pytest.raises(Busy):
+            await commands.run("a", lambda state, live: ELECT, flood)
+        for asker in (Asker(Rank.ANYBODY, 8), Asker(Rank.BROKER, 9), ITSELF):
+            waits = asyncio.create_task(commands.run("a", lambda state, live: ELECT, asker))
+            held.append(waits)
+            await asyncio.sleep(0)
+            assert not waits.done()
+        for task in held:
+            task.cancel()
+        await asyncio.gather(*held, return_exceptions=True)
 
     asyncio.run(scenario())
