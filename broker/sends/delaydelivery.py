@@ -266,7 +266,7 @@ class DelayDelivery:
         return max(head[1] - now_ms, 0)
 
     async def _message_of(self, entry: QueueEntry, queue_id: int) -> MessageToStore | None:
-        """RecordDamaged; QueueDamaged where another queue's message stands there."""
+        """RecordDamaged; QueueDamaged where another queue's message is there."""
         if is_filler(entry):
             return None
         content = await self._store.message_at(entry.physical_offset, entry.size)

@@ -31,7 +31,7 @@ def _strangers(
     queue: ConsumeQueue, listed: list[Listed], buffers: list[memoryview]
 ) -> list[tuple[Listed, int, Key]]:
     """Of the records, one behind the other in `buffers`, those that do not say that they are of `queue`: each with its queue
-    offset and whose it says it is. Those of one queue are told apart by their order, which a start looks at."""
+    offset and whose it says it is. Those of one queue follow each other, which a start looks at."""
     key, found = (queue.topic.encode(), queue.queue_id), []
     rest, at, buffer = iter(buffers), 0, memoryview(b"")
     for each in listed:

@@ -33,9 +33,7 @@ def as_the_entry_says(self: ConsumeQueue, queue_offset: int, end: int) -> bool:
 
 
 @bug("another-levels-message", DelayDelivery, "_message_of")
-async def whatever_stands_there(
-    self: DelayDelivery, entry: QueueEntry, queue_id: int
-) -> MessageToStore | None:
+async def whatever_lies_there(self: DelayDelivery, entry: QueueEntry, queue_id: int) -> MessageToStore | None:
     """An entry that leads to another level's message has that delivered, early and twice, and its own never."""
     content = await self._store.message_at(entry.physical_offset, entry.size)
     return None if content is None else delivered(decode(content, verify_body=False))

@@ -69,7 +69,7 @@ def as_ever(replica: Replica, live: Liveness, key: BrokerKey) -> Refusal | None:
 def whatever_its_code(
     replica: Replica, live: Liveness, key: BrokerKey, process: Process, known: int
 ) -> str | None:
-    """Whoever makes a start number up registers as a living broker, which then takes its own disk for an old one."""
+    """Who makes a start number up registers as a living broker, which then takes its own disk for an old one."""
     return None
 
 

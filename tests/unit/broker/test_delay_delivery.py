@@ -401,7 +401,7 @@ def test_no_more_is_in_flight_than_the_limit() -> None:
 
 @pytest.mark.parametrize("leads_to", [1, 2])
 def test_an_entry_that_leads_to_another_levels_message_or_a_topics_waits(leads_to: int) -> None:
-    """It would come twice, or too early, and the one that stands there never."""
+    """It would come twice, or too early, and the one that is listed there never."""
     bench = Bench()
     for body, level in ((b"first", 1), (b"another level's", 2), (b"a topic's", 2), (b"last", 1)):
         bench.log.schedule(body, level)

@@ -193,11 +193,11 @@ def test_without_its_check_code_nobody_gives_a_replica_up_nor_calls_it_twofold()
     brokers.heard(BrokerHeartbeatHeader("c", "h1:1", "a", 1, incarnation=100, start_number=9), 5)
     brokers._clock = clock = ManualClock()
     code = brokers._state.check_code(("c", "a", 1))
-    for said, told in ((None, None), (code, "h6:6")):
+    for said, named in ((None, None), (code, "h6:6")):
         for _ in range(3):
             brokers.polled(GetReplicaInfoHeader("a", 1, said, "h6:6", 666))
             clock.ms += SURELY_MS
-        assert brokers.polled(GetReplicaInfoHeader("a", 1, code, "h1:1", 100)) == told
+        assert brokers.polled(GetReplicaInfoHeader("a", 1, code, "h1:1", 100)) == named
 
 
 def test_a_heartbeat_without_a_number_speaks_for_no_broker_that_says_its_own() -> None:
