@@ -205,7 +205,9 @@ class BrokerStore(ABC):
         """Opens log, queues and index and brings them to one state, the dispatcher's place among it. Raises as `start`."""
 
     def _index_start(self, checkpoint: Checkpoint) -> IndexStart:
-        return IndexStart(self._log, self._index_mending, checkpoint, self._saved.index_lost)
+        return IndexStart(
+            self._log, self._index_mending, checkpoint, self._saved.index_lost, self._clock.now_ms
+        )
 
     def _begin_tasks(self) -> None:
         self._tasks.start(self._dispatch_loop.run(), name="store-dispatch")
@@ -544,14 +546,23 @@ class BrokerStore(ABC):
         return record_offset
 
     async def find_by_key(
-        self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int
+        self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int, *, by_tag: bool = False
     ) -> list[memoryview]:
         """See KeyLookup.find; nothing without an index."""
         if self._index is None:
             return []
         lookup = KeyLookup(self._reader, self._index)
         begin = self._queues.begin_of(topic)
-        return await lookup.find(topic, key, count_max, begin_ms, end_ms, begin, self._confirm)
+        return await lookup.find(topic, key, count_max, begin_ms, end_ms, begin, self._confirm, by_tag=by_tag)
+
+    def tags_missing_until(self, topic: str) -> int | None:
+        """The store time, ms, up to which `find_by_key` may miss messages of this topic by their tag, because index files of
+        other versions hold none; None where it misses none."""
+        if self._index is None or self._index.tags_since.phy <= max(
+            self._log.min_offset, self._queues.begin_of(topic)
+        ):
+            return None
+        return self._index.tags_since.store_ms
 
     @property
     def index_is_filled(self) -> bool:

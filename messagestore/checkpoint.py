@@ -34,9 +34,14 @@ TABLES = b"mqtables"
 """In front of the check, once tables (topics, groups, offsets) were on the disk of this log. Upstream leaves it there, too."""
 FORMER_CHECK_AT = 40
 """Older versions of this implementation kept it here, over the values in front of it."""
+TAGS_SINCE = Struct(">qq")
+TAGS_SINCE_AT = 4048
+"""Index entries of tags: the records from that position on have them, and none in front of it was stored after that time, ms;
+then a check of the two. Older versions of this implementation write zeros there. What Java left it at says nothing."""
 TIMESTAMP_MARGIN_MS = 3000
 TIMESTAMP_END = 1 << 56
 OFFSET_END = 1 << 62
+VALUES = 6
 OFFSETS = "master's flushed offset", "confirm offset", "offset of the newest queue entry"
 INDEX_PARTIAL = -1
 """As index_msg_timestamp: index files lack records below the confirm offset. Upstream deletes files that are younger."""
@@ -66,6 +71,8 @@ class Checkpoint:
     """A Java broker has written the values since this implementation did."""
     tables: bool = field(default=False, compare=False)
     """Tables were on the disk of this log; no value, so what is damaged says it, too."""
+    tags_since: tuple[int, int] | None = field(default=None, compare=False)
+    """See TAGS_SINCE_AT; None where the file does not say."""
 
     @property
     def min_timestamp(self) -> int:
@@ -75,10 +82,15 @@ class Checkpoint:
 
     def encode(self, *, checked: bool = True) -> bytes:
         """The page. `checked` is False for values of upstream, which vouch for less."""
-        values = CHECKPOINT.pack(*astuple(self)[:-3])
+        values = CHECKPOINT.pack(*astuple(self)[:VALUES])
         tables = TABLES if self.tables else bytes(len(TABLES))
         check = CHECK.pack(_check(values) if checked else 0)
-        return (values.ljust(TABLES_AT, b"\0") + tables + check).ljust(FILE_BYTES, b"\0")
+        tags = b""
+        if self.tags_since is not None:
+            tags = TAGS_SINCE.pack(*self.tags_since)
+            tags += CHECK.pack(_check(tags))
+        page = values.ljust(TAGS_SINCE_AT, b"\0") + tags
+        return (page.ljust(TABLES_AT, b"\0") + tables + check).ljust(FILE_BYTES, b"\0")
 
 
 NOTHING_VOUCHED = Checkpoint(physic_msg_timestamp=1)
@@ -106,16 +118,27 @@ def _decoded(page: bytes) -> Checkpoint:
     (check,) = CHECK.unpack_from(page, CHECK_AT)
     (former,) = CHECK.unpack_from(page, FORMER_CHECK_AT)
     if check:
-        return _checked(values, check)
+        return _checked(values, check, _tags_since(page))
     if former >> 32 == 1:  # of an older version, or an offset between 4 and 8 GiB
         return _checked(values[:FORMER_CHECK_AT], former, former=True)
     return _upstream(values)
 
 
-def _checked(values: bytes, check: int, *, former: bool = False) -> Checkpoint:
+def _tags_since(page: bytes) -> tuple[int, int] | None:
+    said = page[TAGS_SINCE_AT : TAGS_SINCE_AT + TAGS_SINCE.size]
+    if CHECK.unpack_from(page, TAGS_SINCE_AT + TAGS_SINCE.size)[0] != _check(said):
+        return None
+    phy, store_ms = TAGS_SINCE.unpack(said)
+    return phy, store_ms
+
+
+def _checked(
+    values: bytes, check: int, tags_since: tuple[int, int] | None = None, *, former: bool = False
+) -> Checkpoint:
     if check == _check(values):
         checkpoint = _values(values)
         checkpoint.ours = True
+        checkpoint.tags_since = tags_since
         return checkpoint
     if check >> 32 != 1 or _is_one_bit_off(values, check):
         raise CheckpointDamaged("checksum and values do not agree")

@@ -47,6 +47,7 @@ class RequestRefused(AdminError):
         )
         self.address = address
         self.code = code
+        self.remark = remark or ""
 
 
 class NoLeader(AdminError):

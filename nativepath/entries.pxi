@@ -225,11 +225,10 @@ cdef class Entries:
                     break
             elif same(memory, topic_at, topic_bytes, <char*>unlisted.data, unlisted.size):
                 break
-            # with room for all its keys in the newest file
+            # with room for all its keys and its tag in the newest file
             hashes = 0
             if offset >= indexed and sys_flag & TRANSACTION != ROLLBACK:
-                if values.unique_bytes:
-                    hashes = 1
+                hashes = (values.unique_bytes > 0) + (values.tag_bytes > 0)
                 if values.keys_bytes:
                     hashes += words_in(memory, values.keys_at, values.keys_bytes)
                 if hashes:
@@ -240,6 +239,7 @@ cdef class Entries:
                         or not is_ascii(memory, topic_at, topic_bytes)
                         or values.unique_bytes and not is_ascii(memory, values.unique_at, values.unique_bytes)
                         or values.keys_bytes and not is_ascii(memory, values.keys_at, values.keys_bytes)
+                        or values.tag_bytes and not is_ascii(memory, values.tag_at, values.tag_bytes)
                     ):
                         break
             if memory.strayed:
@@ -274,6 +274,11 @@ cdef class Entries:
                         used_slots += link(index_memory, slots, entries_at, index_count, value, offset, seconds)
                         index_count += 1
                     word = stop + 1
+                if values.tag_bytes:
+                    prefix = 31 * (31 * prefix + 0x54) + 0x23  # T#
+                    value = key_hash(hashed(prefix, memory, values.tag_at, values.tag_bytes))
+                    used_slots += link(index_memory, slots, entries_at, index_count, value, offset, seconds)
+                    index_count += 1
                 assert not index_memory.strayed, "entries below `ready_end` are in the file"
                 index_time, index_phy = store_time, offset
             taken += 1

@@ -105,8 +105,8 @@ class Entries:
         grown: dict[tuple[bytes, int], int],
     ) -> tuple[int, int, int, tuple[int, int, int, int] | None]:
         """Lists the records that stand from `buffer[at]` on, of which the first is at `physical_offset`: at most `records_max`,
-        none that ends above `end`, up to the first that is not plain, whose queue does not expect it, or for whose keys the
-        index file has no room: those from `indexed_end` on are to be indexed. With a `lead` of 48 each is the body of a
-        ledger's entry, whose head stands in front of it, that of the first at `physical_offset`; what is no such entry is not
+        none that ends above `end`, up to the first that is not plain, whose queue does not expect it, or for whose keys and
+        tag the index file has no room: those from `indexed_end` on are to be indexed. With a `lead` of 48 each is the body of
+        a ledger's entry, whose head stands in front of it, that of the first at `physical_offset`; what is no such entry is not
         plain. Puts the new ends of queues into `grown`.
         Returns how many they are, where they end, the last one's store time (ms), and what IndexFile.grew is to be told."""

@@ -12,7 +12,7 @@ from libc.string cimport memchr, memcmp, memcpy
 
 from zlib import crc32
 
-SOURCES = 3
+SOURCES = 4
 
 include "memory.pxi"
 include "checksum.pxi"

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
 SWITCH = "AUTOSWITCH_NATIVE"
 OFF = ("off", "0", "no", "false")
-SOURCES = 3
-"""Counts the changes of what the compiled module is called with: one that was built from other sources is left out."""
+SOURCES = 4
+"""Counts the changes of what the compiled module is called with, and of what it writes: one that was built from other sources
+is left out."""
 
 
 class Compiled(Protocol):

@@ -1,4 +1,4 @@
-"""Requests about single stored messages: by key (12) and by place in the log (33).
+"""Requests about single stored messages: by key or tag (12) and by place in the log (33).
 
 Invariant: only confirmed messages are shown, and only by a broker that serves readers."""
 
@@ -14,12 +14,15 @@ from remoting.peer import Peer
 from remoting.router import Router
 
 MESSAGES_MAX = 64
-TAGS = "T"
+TAGS, KINDS = "T", ("K", "U", "T")
 """Of `index_type`. K and U, words of the keys and producers' ids, are found by what they are."""
-NO_TAGS = "indexType=T: not built here: look-ups by tag; read the topic with a consumer of this tag"
 UNIQUE_KEY_MESSAGES_MAX = 32
 NOT_FOUND = "can not find message, maybe time range not correct"
 NOT_FOUND_YET = f"{NOT_FOUND}; index files are being rebuilt, ask again later"
+WITHOUT_TAGS = (
+    "index files that another version wrote have no tags: messages stored up to {} (ms) may be missing here; a consumer of this"
+    " tag finds them"
+)
 
 
 class LookupRequests:
@@ -37,19 +40,24 @@ class LookupRequests:
         header = QueryMessageHeader.from_ext(command.ext)
         if not self._reading.serves_reads:
             return command.reply(ResponseCode.SYSTEM_BUSY, NO_READERS)
-        if header.index_type == TAGS:
-            return command.reply(ResponseCode.INVALID_PARAMETER, NO_TAGS)
+        if header.index_type and header.index_type not in KINDS:
+            why = f"indexType={header.index_type}: {', '.join(KINDS)} are known"
+            return command.reply(ResponseCode.INVALID_PARAMETER, why)
+        by_tag = header.index_type == TAGS and not header.unique_key_query
         count_max = min(max(header.max_num, 1), MESSAGES_MAX)
         if header.unique_key_query:
             count_max = UNIQUE_KEY_MESSAGES_MAX  # what a client asks for is not meant for this
         records = await self._store.find_by_key(
-            header.topic, header.key, count_max, header.begin_timestamp, header.end_timestamp
+            header.topic, header.key, count_max, header.begin_timestamp, header.end_timestamp, by_tag=by_tag
         )
+        missing_until = self._store.tags_missing_until(header.topic) if by_tag else None
+        misses = missing_until is not None and header.begin_timestamp <= missing_until
+        remark = WITHOUT_TAGS.format(missing_until) if misses else None
         indexed = QueryMessageResponseHeader(*self._store.last_indexed())
         if not records:
             why = NOT_FOUND if self._store.index_is_filled else NOT_FOUND_YET
-            return command.reply(ResponseCode.QUERY_NOT_FOUND, why, indexed)
-        return command.reply(header=indexed, body=b"".join(records))
+            return command.reply(ResponseCode.QUERY_NOT_FOUND, f"{why}; {remark}" if remark else why, indexed)
+        return command.reply(remark=remark, header=indexed, body=b"".join(records))
 
     async def _view(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         offset = ViewMessageHeader.from_ext(command.ext).offset

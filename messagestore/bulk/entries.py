@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from messagestore.bulk.layouts import QUEUE_ENTRIES
 from messagestore.bulk.records import ROOM_BYTES, ROWS_MAX, QueueRows, Records, records_in
 from messagestore.bulk.texts import Texts, Values, key_hashes
-from messagestore.index.file import U32_MASK, topic_prefix_hash
-from messagestore.index.table import IndexTable
+from messagestore.index.file import U32_MASK, longer_hash, topic_prefix_hash
+from messagestore.index.table import TAG_LED, IndexTable
 from messagestore.properties import KEYS_NAME, TAGS_NAME, UNIQ_KEY_NAME, dispatched_values
 from messagestore.queues.consumequeue import ConsumeQueue
 from messagestore.queues.table import QueueTable
@@ -49,7 +49,7 @@ NOTHING = Taken(0, 0, 0, [])
 
 
 class Terms(NamedTuple):
-    """What the index gets, of all rows one after the other: hashes of keys, and how many of them each row has."""
+    """What the index gets, of all rows one after the other: hashes of keys and tags, and how many of them each row has."""
 
     hashes: NDArray[np.int64]
     counts: NDArray[np.int64]
@@ -112,12 +112,13 @@ class BulkEntries:
             texts = Texts(
                 records.buffer, records.columns.topic_ends + PROPERTIES_LENGTH.size, records.columns.ends
             )
-            terms = self._terms(records, by_queue, texts)
+            tags = texts.values(TAGS_NAME)
+            terms = self._terms(records, by_queue, texts, tags)
             fitting = self._fitting(terms)
             if fitting < len(records):
                 records = records.first(fitting)
                 continue
-            tags_codes = self._tags_codes(records, by_queue, texts)
+            tags_codes = self._tags_codes(records, by_queue, tags)
             chosen.make_room()
             self._put_terms(records, terms)
             grown = chosen.extend(records, tags_codes)
@@ -142,36 +143,40 @@ class BulkEntries:
         texts = Texts(
             records.buffer, records.columns.topic_ends + PROPERTIES_LENGTH.size, records.columns.ends
         )
-        terms = self._terms(records, records.by_queue(), texts)
+        terms = self._terms(records, records.by_queue(), texts, texts.values(TAGS_NAME))
         fitting = self._fitting(terms)
         if fitting < len(records):
             return self.index(records.first(fitting)) if fitting >= max(self.records_min, 1) else 0
         self._put_terms(records, terms)
         return len(records)
 
-    def _terms(self, records: Records, by_queue: QueueRows, texts: Texts) -> Terms:
+    def _terms(self, records: Records, by_queue: QueueRows, texts: Texts, tags: Values) -> Terms:
         rows = len(records)
         if self._index is None:
             return Terms(np.empty(0, np.int64), np.zeros(rows, np.int64))
         wanted = records.columns.sys_flags & TRANSACTION_MASK != TRANSACTION_ROLLBACK
         wanted &= records.physical_offsets >= self._index.phy_end
         unique, keys = texts.values(UNIQ_KEY_NAME), texts.values(KEYS_NAME, one_word=True)
-        odd = np.flatnonzero((unique.odd | keys.odd) & wanted)
-        plain = wanted & ~(unique.odd | keys.odd)
-        has_unique, has_keys = unique.given & plain, keys.given & plain
-        counts = has_unique.astype(np.int64) + has_keys
+        by_hand = unique.odd | keys.odd | tags.odd
+        odd = np.flatnonzero(by_hand & wanted)
+        plain = wanted & ~by_hand
+        has_unique, has_keys, has_tag = unique.given & plain, keys.given & plain, tags.given & plain
+        counts = has_unique.astype(np.int64) + has_keys + has_tag
         own = [
-            self._index.hashes_of(records.topic(row), *dispatched_values(records.properties(row))[1:])
+            self._index.hashes_of(records.topic(row), *dispatched_values(records.properties(row)))
             for row in odd.tolist()
         ]
         counts[odd] = [len(hashes) for hashes in own]
         firsts = np.cumsum(counts) - counts
         hashes = np.empty(int(counts.sum()), np.int64)
-        prefixes = _of_each_row(
-            by_queue, [topic_prefix_hash(topic) & U32_MASK for topic, _ in by_queue.queues], rows
-        )
+        of_topics = [topic_prefix_hash(topic) & U32_MASK for topic, _ in by_queue.queues]
+        prefixes = _of_each_row(by_queue, of_topics, rows)
         self._fill(hashes, firsts, has_unique, unique, prefixes)
         self._fill(hashes, firsts + has_unique, has_keys, keys, prefixes)
+        of_tags = [longer_hash(value, TAG_LED) for value in of_topics]
+        self._fill(
+            hashes, firsts + has_unique + has_keys, has_tag, tags, _of_each_row(by_queue, of_tags, rows)
+        )
         for row, made in zip(odd.tolist(), own, strict=True):
             hashes[firsts[row] : firsts[row] + len(made)] = made
         return Terms(hashes, counts)
@@ -201,8 +206,7 @@ class BulkEntries:
                 np.repeat(records.columns.store_timestamps, terms.counts),
             )
 
-    def _tags_codes(self, records: Records, by_queue: QueueRows, texts: Texts) -> NDArray[np.int64]:
-        tags = texts.values(TAGS_NAME)
+    def _tags_codes(self, records: Records, by_queue: QueueRows, tags: Values) -> NDArray[np.int64]:
         codes = tags.hashes.view(np.int32).astype(np.int64)
         codes[~tags.given] = 0
         by_hand = tags.odd

@@ -1,6 +1,6 @@
-"""Finding records by key: the index names candidates, the records decide.
+"""Finding records by key or tag: the index names candidates, the records decide.
 
-Invariant: what is returned has the asked topic and key and was stored in the asked time, and lies below the confirm
+Invariant: what is returned has the asked topic and key, or tag, and was stored in the asked time, and lies below the confirm
 offset; it is no more than fits into one answer."""
 
 from __future__ import annotations
@@ -32,14 +32,16 @@ class KeyLookup:
         end_ms: int,
         begin: int,
         confirm_offset: int,
+        *,
+        by_tag: bool = False,
     ) -> list[memoryview]:
-        """Records with `key` (a word of KEYS or the unique key) stored in [begin_ms, end_ms], newest first; none that starts
-        below `begin`, where the topic was deleted."""
+        """Records with `key` (a word of KEYS or the unique key; all of TAGS if `by_tag`) stored in [begin_ms, end_ms], newest
+        first; none that starts below `begin`, where the topic was deleted."""
         found: list[memoryview] = []
         bytes_found = 0
         seen: set[int] = set()
         listed_end = self._index.phy_end  # what is listed later may lie above the confirm offset
-        for phy in self._index.find(topic, key, begin_ms, end_ms):
+        for phy in self._index.find(topic, key, begin_ms, end_ms, by_tag=by_tag):
             if phy == PAUSE:
                 await asyncio.sleep(0)  # a long chain: others run meanwhile
                 continue
@@ -48,7 +50,9 @@ class KeyLookup:
             content = await self._reader.record_at(phy, confirm_offset)
             if content is None and self._reader.holds(phy) and phy < listed_end:
                 self._index.leads_nowhere(phy)
-            if content is None or not _has_key(content, phy, topic.encode(), key.encode(), begin_ms, end_ms):
+            if content is None or not _is_meant(
+                content, phy, topic.encode(), key.encode(), begin_ms, end_ms, by_tag=by_tag
+            ):
                 continue
             seen.add(phy)
             if found and bytes_found + len(content) > ANSWER_BYTES_MAX:
@@ -60,10 +64,14 @@ class KeyLookup:
         return found
 
 
-def _has_key(content: memoryview, phy: int, topic: bytes, key: bytes, begin_ms: int, end_ms: int) -> bool:
+def _is_meant(
+    content: memoryview, phy: int, topic: bytes, key: bytes, begin_ms: int, end_ms: int, *, by_tag: bool
+) -> bool:
     facts = record.queue_facts(content, 0, len(content), phy)
     assert not isinstance(facts, int), f"the record at {phy} was whole a moment ago"
     if facts.topic != topic or not begin_ms <= facts.store_timestamp <= end_ms:
         return False
-    _, unique, keys = dispatched_values(facts.properties)
+    tag, unique, keys = dispatched_values(facts.properties)
+    if by_tag:
+        return key == tag
     return key in keys.split(b" ") or key == unique

@@ -1,4 +1,5 @@
-"""Damaged index files are found and deleted, and records that no file lists are indexed again from the log.
+"""Damaged index files are found and deleted, and records that no file lists are indexed again from the log. Of files that
+another version wrote is found from where on they have tags.
 
 Invariant: no record gets an entry that ends above the place up to which the index was filled when its gap was found, and none
 gets it twice. Only the file that takes new records is looked at before the store runs, and some MiB of log; all else is
@@ -9,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
 from messagestore import record
 from messagestore.errors import LogReplaced, OffsetOutOfRange, RecordDamaged, StoreCorrupted
 from messagestore.index.file import ENTRY, FIRST_ENTRY, I32_MAX, IndexFile
 from messagestore.index.soundness import Chains, ends_fault, header_fault
-from messagestore.index.table import Doubt, Gap, IndexTable, log_damage
+from messagestore.index.table import ALL_TAGS, Doubt, Gap, IndexTable, TagsSince, log_damage
 from messagestore.log.files import LogFiles
 from messagestore.properties import dispatched_values
 from messagestore.queues.dispatcher import Dispatcher
@@ -33,6 +35,8 @@ READ_BYTES = 1 << 20
 SLICE_RECORDS = 256
 SLICE_ENTRIES = 4_096
 SLICE_SLOTS = 16_384
+SAMPLES = 32
+"""So many entries of one file, and some at its beginning, are compared with their records, to find whether it has tags."""
 PAUSE_S = 0.01
 RETRY_S = 10.0
 UNREADABLE = OSError, IndexError, OffsetOutOfRange
@@ -48,10 +52,10 @@ class GapWriter(IndexTable):
         self.phy_end = 0 if gap.before is None else gap.before.end_phy + 1
         self.records = 0
 
-    def put(self, phy: int, facts: QueueFacts, unique: bytes, keys: bytes) -> None:
+    def put(self, phy: int, facts: QueueFacts, tag: bytes, unique: bytes, keys: bytes) -> None:
         if phy < self.phy_end or facts.sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
             return
-        if hashes := self._index.hashes_of(facts.topic, unique, keys):
+        if hashes := self._index.hashes_of(facts.topic, tag, unique, keys):
             self.take(phy, hashes, facts.store_timestamp)
             self.records += 1
 
@@ -64,6 +68,14 @@ class GapProbe(GapWriter):
 
     def take(self, phy: int, hashes: list[int], store_timestamp: int) -> None:
         pass
+
+
+class Sample(NamedTuple):
+    """A record with a tag, and whether the index has an entry of that."""
+
+    phy: int
+    store_ms: int
+    has_tag: bool
 
 
 class FilesChanged(Exception):
@@ -91,6 +103,8 @@ class IndexMending:
         self._bytes_per_second = bytes_per_second
         self.fills = False
         """Records that files lost are being indexed again."""
+        self.own_tags = ALL_TAGS
+        """This process puts entries of records from there on, all with their tags."""
         self._log = log
         self._queues = queues
         self._dispatcher = dispatcher
@@ -129,6 +143,8 @@ class IndexMending:
         names = [file.file.name for file in self.index.files]
         for name in reversed(names):
             await self._look_at(name, self._outline_fault)
+        if self.index.asks_files:
+            await self._ask_files()
         await self._fill()
         while True:
             if (doubt := self.index.take_doubt()) is not None:
@@ -189,10 +205,12 @@ class IndexMending:
             facts = await self._facts_at(phy)
             if facts is None:
                 continue
-            tag, unique, keys = dispatched_values(facts.properties)
-            hashes = self.index.hashes_of(facts.topic, unique, keys)
-            if value not in hashes and value != self.index.tag_hash_of(facts.topic, tag):
+            hashes = self.index.hashes_of(facts.topic, *dispatched_values(facts.properties))
+            if value not in hashes:
                 return f"its entry {number} leads to {phy}, and the record there has no such key"
+            if number == last and value != hashes[-1] and phy >= self.index.tags_since.phy:
+                # another version put it, and was killed before it saved a checkpoint
+                self.index.tags_since, self.index.asks_files = self.own_tags, True
             stored_ms = facts.store_timestamp
             if seconds != min(max((stored_ms - begin_ms) // 1000, 0), I32_MAX):
                 return f"its entry {number} says {seconds} s after {begin_ms}, and the record was stored at {stored_ms}"
@@ -252,6 +270,77 @@ class IndexMending:
             return await self._record_at(phy) is None and self._log.min_offset <= phy
         except (RecordDamaged, OSError):
             return False
+
+    # Tags
+
+    async def _ask_files(self) -> None:
+        """From where on records have entries of their tags, by samples of the files from the newest on, down to the first that
+        has none: upstream writes them since 5.4, and goes on in the files of older versions."""
+        while True:
+            changes, since = self.index.changes, self.own_tags
+            try:
+                for name, number in self._samples():
+                    sample = await self._sample(name, number)
+                    if sample is not None and not sample.has_tag:
+                        return self._tags_found(since)
+                    if sample is not None and sample.phy < since.phy:
+                        since = TagsSince(sample.phy, sample.store_ms)
+                    await asyncio.sleep(PAUSE_S)
+                if self.index.changes == changes:
+                    return self._tags_found(since)
+            except FilesChanged:
+                pass
+            except LogReplaced:
+                raise
+            except OSError as error:
+                logger.warning("an index file cannot be asked for tags", extra=fields(why=error))
+                return self._tags_found(since)
+            await asyncio.sleep(PAUSE_S)
+
+    def _tags_found(self, since: TagsSince) -> None:
+        index = self.index
+        if since.phy < index.tags_since.phy:  # no cut went below meanwhile
+            index.tags_since = since
+        index.asks_files = False
+        self._on_progress()
+        if index.tags_since.phy > self._log.min_offset:
+            logger.info(
+                "index files of another version have no tags of records stored before",
+                extra=fields(log_from=index.tags_since.phy, store_ms=index.tags_since.store_ms),
+            )
+
+    def _samples(self) -> list[tuple[str, int]]:
+        """Files and numbers of entries in them, the newest first."""
+        found: list[tuple[str, int]] = []
+        for file in reversed(self.index.files):
+            span = file.index_count - FIRST_ENTRY - 1
+            numbers = {span * each // (SAMPLES - 1) for each in range(SAMPLES)}
+            numbers |= {
+                span >> halved for halved in range(span.bit_length())
+            }  # closer at the file's beginning
+            found += [(file.file.name, FIRST_ENTRY + number) for number in sorted(numbers, reverse=True)]
+        return found
+
+    async def _sample(self, name: str, number: int) -> Sample | None:
+        """None where the record says nothing: it has no tag, cannot be read, or another file may have its last entries.
+        OSError."""
+        file = self.index.named(name)
+        if file is None or number >= file.index_count:
+            raise FilesChanged
+        phy = ENTRY.unpack(await self._entries(file, number, number + 1))[1]
+        facts = await self._facts_at(phy)
+        tag = b"" if facts is None else dispatched_values(facts.properties)[0]
+        if facts is None or not tag or facts.sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
+            return None
+        hashes = self.index.hashes_of(facts.topic, *dispatched_values(facts.properties))
+        wanted = self.index.tag_hash_of(facts.topic, tag)
+        first, end = max(number - len(hashes), FIRST_ENTRY), min(number + len(hashes), file.index_count)
+        entries = ENTRY.iter_unpack(await self._entries(file, first, end))
+        has_tag = wanted in {value for value, at, _, _ in entries if at == phy}
+        goes_on = phy == file.end_phy and self.index.files[-1] is not file
+        if not has_tag and (goes_on or wanted not in hashes):
+            return None
+        return Sample(phy, facts.store_timestamp, has_tag)
 
     # What no file lists
 

@@ -1,4 +1,4 @@
-"""All index files of a store: which records have a key, newest first.
+"""All index files of a store: which records have a key or a tag, newest first.
 
 Invariant: files follow each other in log order. What lies below `phy_end` is indexed, or lies in one of the gaps between files
 or behind the last; the file that takes new records has no gap behind it. A record is indexed as a whole, whatever went wrong on
@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FOLDER = "index"
-BEGINNINGS_REMEMBERED_MAX = 10_000
+BEGINNINGS_REMEMBERED_MAX = TAGS_REMEMBERED_MAX = 10_000
+TAG_LED = b"T#"
+"""In front of a tag, in the text that is hashed behind `topic#`. Upstream, since 5.4: IndexService.buildIndex."""
 SHARED_BYTES = (
     20  # of a unique key: address, process and class loader of its producer; time and number follow
 )
@@ -60,6 +62,17 @@ class Doubt(NamedTuple):
     phy: int | None
 
 
+class TagsSince(NamedTuple):
+    """The records from `phy` on have an entry of their tag. Those in front of it, none of them stored after `store_ms`, were
+    indexed by a version that writes none, or it is not known that they have one."""
+
+    phy: int
+    store_ms: int
+
+
+ALL_TAGS = TagsSince(0, 0)
+
+
 class IndexTable:
     """`now_ms` names new files; `slots` and `entries` are the geometry of all of them."""
 
@@ -80,6 +93,10 @@ class IndexTable:
         self.doubted = asyncio.Event()
         self._unsynced: dict[IndexFile, None] = {}
         self._prefixes: dict[tuple[bytes, bytes], int] = {}
+        self._tag_hashes: dict[tuple[bytes, bytes], int] = {}
+        self.tags_since = ALL_TAGS
+        self.asks_files = False
+        """Whether more of them have tags, which files of other versions are asked for, is not known yet."""
         self._disk = asyncio.Lock()  # a sync and a truncation exclude each other
 
     async def load(self, phy_limit: int, *, trusted: bool) -> None:
@@ -179,12 +196,12 @@ class IndexTable:
             found.append(Gap(before, None))
         return found
 
-    def put(self, phy: int, facts: QueueFacts, unique: bytes, keys: bytes) -> None:
-        """Index the record at `phy`, with these values of UNIQ_KEY and KEYS, unless it is; OSError (ENOSPC) leaves it to be
-        done again."""
+    def put(self, phy: int, facts: QueueFacts, tag: bytes, unique: bytes, keys: bytes) -> None:
+        """Index the record at `phy`, with these values of TAGS, UNIQ_KEY and KEYS, unless it is; OSError (ENOSPC) leaves it to
+        be done again."""
         if phy < self.phy_end or facts.sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
             return
-        hashes = self.hashes_of(facts.topic, unique, keys)
+        hashes = self.hashes_of(facts.topic, tag, unique, keys)
         if not hashes:
             return
         file = self.newest
@@ -196,16 +213,23 @@ class IndexTable:
         self.phy_end = phy + 1
         self._written(file)
 
-    def hashes_of(self, topic: bytes, unique: bytes, keys: bytes) -> list[int]:
-        """Of the unique key and of each word of the keys, as many as one file can hold."""
+    def hashes_of(self, topic: bytes, tag: bytes, unique: bytes, keys: bytes) -> list[int]:
+        """Of the unique key, of each word of the keys and of the tag, in upstream's order, as many as one file can hold."""
         hashes = [self._hash_of(topic, unique)] if unique else []
         if keys:
             hashes += [self._hash_of(topic, key) for key in keys.split(b" ") if key]
+        if tag:
+            hashes.append(self.tag_hash_of(topic, tag))
         return hashes if len(hashes) < self._entries else hashes[: self._entries - 1]
 
     def tag_hash_of(self, topic: bytes, tag: bytes) -> int:
-        """Upstream, since 5.4: an entry of a record's tag."""
-        return self._hash_of(topic, b"T#" + tag)
+        """Of a whole value of TAGS. Few are in use: what they hash to is remembered."""
+        value = self._tag_hashes.get((topic, tag))
+        if value is None:
+            if len(self._tag_hashes) >= TAGS_REMEMBERED_MAX:
+                self._tag_hashes.clear()
+            value = self._tag_hashes[topic, tag] = self._hash_of(topic, TAG_LED + tag)
+        return value
 
     @property
     def places_left(self) -> int:
@@ -249,9 +273,12 @@ class IndexTable:
         self._written(file)
         return file
 
-    def find(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int]:
-        """Positions of records that may have `key`, newest first, and PAUSE now and then."""
-        value = self._hash_of(topic.encode(), key.encode())
+    def find(
+        self, topic: str, key: str, begin_ms: int, end_ms: int, *, by_tag: bool = False
+    ) -> Iterator[int]:
+        """Positions of records that may have `key`, which is a tag if so `by_tag`, newest first, and PAUSE now and then."""
+        led = TAG_LED if by_tag else b""
+        value = self._hash_of(topic.encode(), led + key.encode())
         for file in self._files[::-1]:
             for phy in file.find(value, begin_ms, end_ms):
                 if phy == DOUBT:
@@ -290,6 +317,8 @@ class IndexTable:
         """Forget the records from `phy` on."""
         async with self._disk:
             self.changes += 1
+            if phy < self.tags_since.phy:  # what comes there is indexed with its tags
+                self.tags_since = self.tags_since._replace(phy=phy)
             count = len(self._files)
             while self._files and (self._files[-1].empty or self._files[-1].begin_phy >= phy):
                 await self._drop(self._files.pop())

@@ -172,7 +172,7 @@ class Dispatcher:
                 if queue.append(queue_offset, position, size, tags_code):
                     self._grown[topic, queue_id] = queue.max_queue_offset
         if self._index is not None:
-            self._index.put(position, facts, unique, keys)
+            self._index.put(position, facts, tag, unique, keys)
         self.position = position + size
         self.store_timestamp = store_timestamp
 
@@ -213,8 +213,7 @@ class Dispatcher:
     def index(self, position: int, facts: QueueFacts) -> None:
         """Index the record at `position`, unless it is."""
         if self._index is not None:
-            _, unique, keys = dispatched_values(facts.properties)
-            self._index.put(position, facts, unique, keys)
+            self._index.put(position, facts, *dispatched_values(facts.properties))
 
     def index_many(self, records: Records) -> int:
         """Index the records that are not, which stand below `position`, as far as they are plain; how many are now."""

@@ -176,6 +176,9 @@ class SavedQueues:
         # a slave's log that has just begun at a later segment may lose that with the power, and has lost nothing then
         checkpoint.confirm_phy_offset = end if end > self._log.min_offset else 0
         checkpoint.logics_physical_offset = 0  # Java 5.5 then recovers by time
+        if self._index is not None:
+            phy, store_ms = self._index.tags_since
+            checkpoint.tags_since = None if self._index.asks_files else (phy, store_ms)
         encoded = checkpoint.encode()
         if encoded == self._stored:
             return

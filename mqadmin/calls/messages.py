@@ -9,13 +9,13 @@ import base64
 import ipaddress
 import struct
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import tzinfo
 from typing import Any
 
 from mqadmin.admin import AdminClient
-from mqadmin.errors import AdminError, ReplyMalformed
+from mqadmin.errors import AdminError, ReplyMalformed, RequestRefused
 from mqadmin.report import Report, java_map
 from mqadmin.times import format_time
 from mqclient.compression import CompressionUnsupported
@@ -28,6 +28,8 @@ from remoting.headers.messages import QueryMessageHeader, ViewMessageHeader
 
 TOOLS_GROUP = "TOOLS_CONSUMER"
 TIMESTAMP_MAX = 2**63 - 1
+NOT_FOUND = "can not find message, maybe time range not correct"
+"""All that upstream's brokers say; ours may say more behind it."""
 OFFSET_ID_BYTES = (16, 28)
 """Of an IPv4 and of an IPv6 broker."""
 PORT_AND_OFFSET = struct.Struct(
@@ -77,19 +79,24 @@ async def by_key(
     unique: bool = False,
     by_tag: bool = False,
     last_key: str | None = None,
+    note: Callable[[str], None] | None = None,
 ) -> list[StoredMessage]:
     """Messages that an index of one broker has for a key, a producer's id, or a tag (12), oldest first. `last_key`: behind
-    which a broker with its index in RocksDB goes on."""
+    which a broker with its index in RocksDB goes on. `note` gets what the broker says it may have missed, and why."""
     header = QueryMessageHeader(
         topic, key, count_max, begin_ms, end_ms, unique, "T" if by_tag else None, last_key
     )
-    absent = ResponseCode.QUERY_NOT_FOUND
-    reply = await client.ask_for(broker, RequestCode.QUERY_MESSAGE, header, absent=absent)
-    if reply is None:
-        return []
-    found = [
-        message for message in _decoded(broker, reply.body) if _matches(message, topic, key, unique, by_tag)
-    ]
+    body: bytes | bytearray | memoryview | None = b""
+    try:
+        reply = await client.ask(broker, RequestCode.QUERY_MESSAGE, header)
+        missed, body = reply.remark or "", reply.body
+    except RequestRefused as error:
+        if error.code != ResponseCode.QUERY_NOT_FOUND:
+            raise
+        missed = error.remark.removeprefix(NOT_FOUND).removeprefix("; ")
+    if missed and note is not None:
+        note(f"{broker}: {missed}")
+    found = [message for message in _decoded(broker, body) if _matches(message, topic, key, unique, by_tag)]
     return sorted(found, key=lambda message: (message.store_timestamp_ms, message.physical_offset))
 
 

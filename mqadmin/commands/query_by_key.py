@@ -32,7 +32,7 @@ def format_row(message: StoredMessage) -> str:
     Argument(
         "p",
         "keyType",
-        "K for words of the keys (the default), T for tags, which brokers from 5.4.0 on may index",
+        "K for words of the keys (the default), T for tags, which Java's brokers index from 5.4.0 on",
     ),
     Argument("l", "lastKey", "Where the last answer of a broker with its index in RocksDB ended"),
 )
@@ -67,6 +67,7 @@ def command(
                 end_ms=end_ms,
                 by_tag=kind == TAGS,
                 last_key=lastkey,
+                note=report.note,
             )
         if not found:
             raise messages.no_message(f"with {'tag' if kind == TAGS else 'key'} {msgkey} of topic {topic}")

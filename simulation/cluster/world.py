@@ -42,6 +42,7 @@ from simulation.cluster import (  # noqa: F401  their bugs join the others
     choosingbugs,
     clientbugs,
     floodbugs,
+    indexbugs,
     lockbugs,
     members,
     movebugs,

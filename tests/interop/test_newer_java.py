@@ -17,6 +17,8 @@ from localcluster.cluster import Cluster
 from localcluster.drill import elect_another
 from localcluster.layout import BROKER_SET, CLUSTER_NAME
 from localcluster.waiting import NotYet, wait_for
+from mqadmin.admin import AdminClient
+from mqadmin.calls.messages import by_key
 from mqclient.client import Client
 from mqclient.errors import ClientError
 from mqclient.producer import SendStatus
@@ -81,6 +83,28 @@ def test_the_newer_tool_reads_what_is_keyed_by_queues(newer: JavaClient, cluster
     assert newer.admin("skipAccumulatedMessage", *moved).count(BROKER_SET) == 4
 
 
+def test_the_newer_tool_finds_messages_by_their_tag(newer: JavaClient, cluster: Cluster) -> None:
+    namesrv = cluster.layout.namesrv
+    asked = ("queryMsgByKey", "-n", namesrv, "-t", TOPIC, "-p", "T")
+
+    async def found() -> None:
+        async with Client(namesrv, clock=SystemClock(), random=random.Random(3)) as client:
+            producer = client.producer("NewerTags")
+            results = [await producer.send(TOPIC, b"%d" % each, tags=f"tag{each % 3}") for each in range(9)]
+
+        async def shown() -> None:
+            rows = [
+                line.split()[0] for line in newer.admin(*asked, "-k", "tag1").splitlines() if line.strip()
+            ]
+            if rows[1:] and set(rows[1:]) == {results[each].message_ids[0] for each in (1, 4, 7)}:
+                return
+            raise NotYet(f"{rows}")
+
+        await wait_for("messages with tag1", shown, WAIT_MS)
+
+    asyncio.run(found())
+
+
 def test_each_command_of_the_newer_tool_is_named(newer: JavaClient) -> None:
     listed = re.findall(r"^ {3,}(\w+) ", newer.admin(), re.MULTILINE)
     assert set(listed) == {*UPSTREAMS, *NEWER_COMMANDS}
@@ -90,14 +114,14 @@ BODIES = 20
 
 
 async def sent(fleet: Fleet, name: str) -> list[bytes]:
-    """Messages that the set has acknowledged, under contract C."""
+    """Messages that the set has acknowledged, under contract C; their tag is `name`."""
     bodies = [f"{name}-{number}".encode() for number in range(BODIES)]
     async with Client(fleet.layout.namesrv, clock=SystemClock(), random=random.Random(1)) as client:
         producer = client.producer("NewerProducers")
 
         async def one(body: bytes) -> None:
             try:
-                result = await producer.send(TOPIC, body)
+                result = await producer.send(TOPIC, body, tags=name)
             except ClientError as error:
                 raise NotYet(str(error)) from error
             if result.status is not SendStatus.SEND_OK:
@@ -127,6 +151,24 @@ async def read(fleet: Fleet, due: set[bytes]) -> None:
                 raise NotYet(f"{len(due - found)} of {len(due)} are missing")
 
         await wait_for("everything acknowledged", all_there, WAIT_MS)
+
+
+async def found_by_tag(fleet: Fleet, tag: str, due: set[bytes]) -> None:
+    """All that the present master has with this tag is `due`, and it does not say that it may miss some."""
+    master = (await fleet.wait_whole(timeout_ms=WAIT_MS)).master_address
+    assert master is not None
+    admin = AdminClient(SystemClock())
+
+    async def all_there() -> None:
+        missed: list[str] = []
+        found = await by_key(admin, master, TOPIC, tag, count_max=64, by_tag=True, note=missed.append)
+        if {message.body for message in found} != due or missed:
+            raise NotYet(f"{len(found)} of {len(due)} with tag {tag}; {missed}")
+
+    try:
+        await wait_for(f"messages with tag {tag}", all_there, WAIT_MS)
+    finally:
+        await admin.close()
 
 
 async def elected(fleet: Fleet, name: str) -> None:
@@ -162,14 +204,21 @@ async def lived(fleet: Fleet) -> set[bytes]:
 def test_a_java_master_that_was_elected_without_a_message_in_between_is_followed(
     tmp_path: Path, version: str
 ) -> None:
-    """With a minimum of two nobody could send before it is. At last ours goes on from its store."""
+    """With a minimum of two nobody could send before it is. At last ours goes on from its store, and finds messages by tag."""
     if (why := fleet_missing(version)) is not None:
         pytest.skip(why)
     with Fleet.made(tmp_path / "fleet", java=["broker-0"], contract="C", version=version) as fleet:
         fleet.start()
         due = asyncio.run(lived(fleet))
-        fleet.kill(["broker-0"])
+        newer = version == NEWER
+        (fleet.stop if newer else fleet.kill)(["broker-0"])
+        index = fleet.store(0) / "index"
+        left = {path: path.read_bytes() for path in index.iterdir()}
         fleet.become(["broker-0"], java=False)
         fleet.start(["broker-0"])
         asyncio.run(elected(fleet, "broker-0"))
         asyncio.run(read(fleet, due))
+        for name in ("first", "behind", "ours"):
+            asyncio.run(found_by_tag(fleet, name, {body for body in due if body.startswith(name.encode())}))
+        # by Java's own entries where it was stopped; where it was killed its file is made from the log
+        assert left and ({path: path.read_bytes() for path in index.iterdir()} == left) is newer

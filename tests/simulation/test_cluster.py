@@ -121,6 +121,12 @@ FOUND_BY_UNIT = {
     "::test_a_query_over_a_broken_chain_ends_and_has_the_file_rebuilt[0-1]",
     "index-gaps-stay": "messagestore/test_index_damage.py::test_one_damaged_file_is_named_and_the_others_stay[2]",
     "what-its-log-knows": "ha/test_ha_roles.py::test_who_comes_with_a_newer_epoch_is_counted_once_its_master_knows_of_it",
+    "bulk-forgets-tags": "messagestore/test_index_tags.py"
+    "::test_a_log_that_is_indexed_in_pieces_finds_every_message_by_its_tag",
+    "tag-hash-is-enough": "messagestore/test_index_tags.py"
+    "::test_a_tag_finds_the_messages_of_its_topic_that_have_it_and_no_others",
+    "untagged-files-believed": "messagestore/test_index_tags.py"
+    "::test_of_an_index_without_tags_is_known_from_where_on_it_has_some",
 }
 """Planted bug -> the unit test that finds it; of seeds hardly one in a hundred does."""
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from broker.admin.lists import DELETED_MAX
+from messagestore.index.table import TagsSince
+from mqclient.message import decode_messages
 from remoting.bodies.groups import DeleteGroupsBody, SubscriptionGroupConfig, SubscriptionGroupWrapper
 from remoting.bodies.routes import TopicList
 from remoting.bodies.topics import TopicConfig, TopicConfigWrapper
@@ -14,6 +17,7 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.frame import FrameReader
 from remoting.headers.admin import CreateTopicHeader, GroupHeader, TopicHeader
+from remoting.headers.messages import QueryMessageHeader
 from remoting.headers.offsets import QueryConsumerOffsetHeader, UpdateConsumerOffsetHeader
 from tests.unit.broker.served import Served
 
@@ -186,11 +190,22 @@ def test_a_new_group_s_name_is_no_longer_than_upstream_makes(served: Served, len
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_look_up_by_tag_is_refused_by_name_and_by_key_is_served(served: Served, form: str) -> None:
+def test_a_look_up_is_by_tag_or_by_key_as_it_says(served: Served, form: str) -> None:
     by_tag = frame(f"00012-request-by-tag-{form}")
-    reply = asked(served, by_tag)
-    assert reply.code == ResponseCode.INVALID_PARAMETER and "look-ups by tag" in (reply.remark or "")
+    assert by_tag.ext["indexType"] == "T"
+    asked_for = {**by_tag.ext, "topic": "orders", "beginTimestamp": "0", "endTimestamp": str((1 << 63) - 1)}
+    reply = served.ask(by_tag.code, {**asked_for, "key": "two"})
+    (message,) = decode_messages(reply.body or b"")
+    assert (reply.code, reply.remark, message.body) == (0, None, b"two")
+    reply = served.ask(by_tag.code, {**asked_for, "key": "none"})
+    assert (reply.code, reply.remark) == (
+        ResponseCode.QUERY_NOT_FOUND, "can not find message, maybe time range not correct",
+    )  # fmt: skip
+    reply = served.ask(by_tag.code, {**asked_for, "key": "two", "indexType": "X"})
+    assert reply.code == ResponseCode.INVALID_PARAMETER and "indexType=X" in (reply.remark or "")
     message_id = served.results[0].message_ids[0]
+    unique = {**asked_for, "key": message_id, "_UNIQUE_KEY_QUERY": "true"}
+    assert served.ask(by_tag.code, unique).code == 0, "upstream lets this one count"
     for kind in ("K", "U", "", None):
         ext = {
             **by_tag.ext,
@@ -203,3 +218,17 @@ def test_a_look_up_by_tag_is_refused_by_name_and_by_key_is_served(served: Served
         if kind is None:
             del ext["indexType"]
         assert served.ask(by_tag.code, ext).code == 0
+
+
+@pytest.mark.parametrize("tag", ["two", "none"])
+def test_a_look_up_by_tag_says_what_files_of_other_versions_may_hide(served: Served, tag: str) -> None:
+    """Only where the asked time reaches back so far."""
+    index: Any = served.master.store._index
+    index.tags_since = TagsSince(1 << 40, 1_000)
+    for begin_ms, said in ((0, True), (1_000, True), (1_001, False)):
+        header = QueryMessageHeader("orders", tag, 9, begin_ms, (1 << 63) - 1, None, "T")
+        reply = served.ask(RequestCode.QUERY_MESSAGE, header)
+        assert reply.code == (0 if tag == "two" else ResponseCode.QUERY_NOT_FOUND)
+        assert ("stored up to 1000 (ms) may be missing" in (reply.remark or "")) is said
+    by_key = QueryMessageHeader("orders", served.results[0].message_ids[0], 9, 0, (1 << 63) - 1)
+    assert served.ask(RequestCode.QUERY_MESSAGE, by_key).remark is None

@@ -102,15 +102,15 @@ def golden_queues(name: str) -> dict[tuple[str, int], list[tuple[int, int, int]]
     return queues
 
 
-def golden_index(name: str) -> dict[str, bytes]:
-    """Index file name -> its bytes, at full size."""
+def golden_index(name: str, folder_name: str = "index") -> dict[str, bytes]:
+    """Index file name -> its bytes, at full size. `index-5.5.1` is what 5.5.1 makes of the same log: it has tags."""
     size = file_size_for(*INDEX_GEOMETRY[name])
-    folder = GOLDEN / name / "index"
+    folder = GOLDEN / name / folder_name
     return {path.name: path.read_bytes().ljust(size, b"\0") for path in sorted(folder.iterdir())}
 
 
-def lay_out(name: str, root: Path, *, queues: bool) -> StoreSettings:
-    """Puts a golden store into `root` as the broker left it and returns settings that open it."""
+def lay_out(name: str, root: Path, *, queues: bool, index: str = "index") -> StoreSettings:
+    """Puts a golden store into `root` as the broker left it and returns settings that open it. `index` see golden_index."""
     (root / "commitlog").mkdir(parents=True)
     for segment, content in golden_segments(name).items():
         (root / "commitlog" / segment).write_bytes(content)
@@ -121,7 +121,7 @@ def lay_out(name: str, root: Path, *, queues: bool) -> StoreSettings:
                 target = root / path.relative_to(GOLDEN / name)
                 target.parent.mkdir(parents=True)
                 target.write_bytes(path.read_bytes().ljust(6_000_000, b"\0"))
-        for path, content in golden_index(name).items():
+        for path, content in golden_index(name, index).items():
             (root / "index").mkdir(exist_ok=True)
             (root / "index" / path).write_bytes(content)
     slots, entries = INDEX_GEOMETRY[name]

@@ -47,8 +47,7 @@ def facts(
 
 
 def put(index: IndexTable, phy: int, record: QueueFacts) -> None:
-    _, unique, keys = dispatched_values(record.properties)
-    index.put(phy, record, unique, keys)
+    index.put(phy, record, *dispatched_values(record.properties))
 
 
 def found(index: IndexTable, key: str, topic: str = "T") -> list[int]:

@@ -157,6 +157,19 @@ def test_newer_brokers_are_asked_by_tag_and_for_what_comes_behind(server: Script
     assert wrong.exit_code != 0 and "K for words of the keys, T for tags" in wrong.stderr
 
 
+@pytest.mark.parametrize("found", [True, False])
+def test_what_a_broker_says_it_may_miss_is_shown(server: ScriptedServer, *, found: bool) -> None:
+    tag, why = stored("queryMsgByKey").properties["TAGS"], "messages stored up to 7 (ms) may be missing here"
+    if found:
+        server.says(RequestCode.QUERY_MESSAGE, RECORD, remark=why)
+    else:
+        plain = "can not find message, maybe time range not correct"
+        server.says(RequestCode.QUERY_MESSAGE, status=22, remark=f"{plain}; {why}")
+    result = server.run("queryMsgByKey", "-t", "VecTopic", "-k", tag, "-p", "T")
+    assert result.exit_code == (0 if found else 1)
+    assert f": {why}\n" in result.stderr and "maybe time range" not in result.stderr
+
+
 def test_a_broker_without_an_index_says_so_in_one_line(server: ScriptedServer) -> None:
     result = server.run("queryMsgByKey", "-t", "VecTopic", "-k", "Veck1")
     assert result.exit_code == 1
