@@ -31,14 +31,14 @@ class IndexStart:
         self._now_ms = now_ms
 
     async def found(self, dispatched: int, *, trusted: bool) -> int:
-        """Opens the index as of `dispatched`; from where on it has to be filled. Without any file that is all of the log: the
-        store had no index so far, or one of another geometry. What is missing otherwise is found and filled while the store
-        runs, see IndexMending. The checkpoint says so until all is filled and on disk: what a
-        start that was killed on the way left is vouched for by nothing, and the next goes through all of the log again. Where
-        nothing was dispatched and nothing is vouched for it need not, and a disk may be too full for it."""
+        """Opens the index as of `dispatched`; from where on it has to be given the records. Without any file, because the store
+        had no index so far or one of another geometry, nothing below is in it: that is filled while the store runs, as what is
+        missing otherwise, see IndexMending. Before the first file goes the checkpoint says so: what a start that was killed on
+        the way left is vouched for by nothing, and after a power cut none of it is kept. Where nothing was dispatched and
+        nothing is vouched for it need not, and a disk may be too full for it."""
         if self._index is None or self._mending is None:
             return dispatched
-        if self._log.has_segments and not self._index.fits:  # told before the first of them is deleted
+        if self._log.has_segments and not self._index.fits:
             await self._index_lost()
         partial = self._checkpoint.index_msg_timestamp == INDEX_PARTIAL
         await self._index.load(
@@ -48,8 +48,7 @@ class IndexStart:
         never_filled = checkpoint.ours and dispatched == begin >= checkpoint.confirm_phy_offset
         if not self._index.exists and self._log.has_segments and not never_filled:
             await self._index_lost()
-            partial = True
-        start = self._log.min_offset if partial else await self._mending.joins(dispatched)
+        start = await self._mending.joins(dispatched)
         self._note_tags(start)
         return start
 

@@ -133,13 +133,32 @@ class IndexFile:
         """Slots [first, end), read around the mapping. OSError."""
         return await self.file.read_cold(SLOTS_AT + SLOT_SIZE * first, SLOTS_AT + SLOT_SIZE * end)
 
-    def newest_below(self, number: int, limit: int) -> int:
-        """The first entry below `limit` on the chain that leads back from `number`; 0 for none."""
-        while number >= limit:
+    def hashes_of_first(self) -> set[int]:
+        """Of the keys that it lists of the record that it begins with."""
+        return self._hashes_at(self.begin_phy, range(FIRST_ENTRY, self.index_count))
+
+    def hashes_of_last(self) -> set[int]:
+        """Of the keys that it lists of the record that it ends with."""
+        return self._hashes_at(self.end_phy, range(self.index_count - 1, FIRST_ENTRY - 1, -1))
+
+    def _hashes_at(self, phy: int, numbers: range) -> set[int]:
+        found = set[int]()
+        for number in numbers:
+            value, at, _, _ = self._entry(number)
+            if at != phy:
+                break
+            found.add(value)
+        return found
+
+    def back_from(self, number: int, limit: int, steps: int) -> tuple[int, int]:
+        """(first entry below `limit` on the chain that leads back from `number`, 0 for none; how many of `steps` are left).
+        With none left it is the entry that was come to."""
+        while number >= limit and steps:
             above, number = number, self._entry(number)[3] if number < self.index_count else 0
+            steps -= 1
             if number >= above:
-                return 0
-        return number
+                return 0, steps
+        return number, steps
 
     @property
     def place(self) -> tuple[int, int, int, int, int, int]:

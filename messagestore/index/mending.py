@@ -44,18 +44,29 @@ Fault = Callable[[IndexFile], Awaitable[str | None]]
 
 
 class GapWriter(IndexTable):
-    """An index that takes the records of one gap, none of those in front of it."""
+    """An index that takes the records of one gap, and of those around it what no file lists; none in front of that."""
 
     def __init__(self, index: IndexTable, gap: Gap) -> None:
         self._index = index
         self._file = gap.before
-        self.phy_end = 0 if gap.before is None else gap.before.end_phy + 1
+        self._in_part = index.listed_in_part(gap)
+        self.phy_end = 0 if gap.before is None else gap.before.end_phy
+        if gap.before is not None and self.phy_end not in self._in_part:
+            self.phy_end += 1
+        self.splits = False
+        """A record that is listed in part is among those that it took."""
         self.records = 0
 
     def put(self, phy: int, facts: QueueFacts, tag: bytes, unique: bytes, keys: bytes) -> None:
         if phy < self.phy_end or facts.sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
             return
-        if hashes := self._index.hashes_of(facts.topic, tag, unique, keys):
+        hashes = self._index.hashes_of(facts.topic, tag, unique, keys)
+        if (listed := self._in_part.get(phy)) is not None:
+            if phy < self._index.tags_since.phy:  # it may have been listed without its tag
+                hashes = self._index.hashes_of(facts.topic, b"", unique, keys)
+            hashes = [value for value in hashes if value not in listed]
+            self.splits |= bool(hashes)
+        if hashes:
             self.take(phy, hashes, facts.store_timestamp)
             self.records += 1
 
@@ -128,7 +139,7 @@ class IndexMending:
         if not probe.records and reached >= dispatched:
             index.resume()
             return dispatched
-        if dispatched - start <= NEAR_BYTES:
+        if dispatched - start <= NEAR_BYTES and not probe.splits:
             index.resume()
             return start
         index.seal(dispatched)
@@ -256,9 +267,27 @@ class IndexMending:
             if not self.index.holds(file):
                 raise FilesChanged
             content = await file.read_slots(first, min(first + SLICE_SLOTS, file.slots))
-            if (why := chains.slots_fault(content, first, file.newest_below)) is not None:
+            if (why := await self._ahead_fault(file, chains.slots_ahead(content, first), limit)) is not None:
                 return why
             await self._pause(content)
+        return None
+
+    async def _ahead_fault(
+        self, file: IndexFile, ahead: list[tuple[int, int, int]], limit: int
+    ) -> str | None:
+        """Of what Chains.slots_ahead found. All messages of a tag are in one chain, which may have grown long meanwhile."""
+        left = SLICE_ENTRIES
+        for slot, number, newest in ahead:
+            at = number
+            while at >= limit:
+                at, left = file.back_from(at, limit, left)
+                if not left:
+                    await asyncio.sleep(0)
+                    left = SLICE_ENTRIES
+                    if not self.index.holds(file):
+                        raise FilesChanged
+            if at != newest:
+                return f"slot {slot} points to entry {number}, and its newest one is {newest}"
         return None
 
     async def _pause(self, content: bytes) -> None:
@@ -275,7 +304,7 @@ class IndexMending:
 
     async def _ask_files(self) -> None:
         """From where on records have entries of their tags, by samples of the files from the newest on, down to the first that
-        has none: upstream writes them since 5.4, and goes on in the files of older versions."""
+        has none: upstream writes them since 5.4, and continues the files of older versions."""
         while True:
             changes, since = self.index.changes, self.own_tags
             try:
@@ -349,8 +378,11 @@ class IndexMending:
         while True:
             changes = self.index.changes
             try:
-                for gap in self.index.gaps():
-                    await self._fill_gap(gap, changes)
+                # the last one ends where it did when it was found: new records go into a new file meanwhile
+                gaps, phy_end = self.index.gaps(), self.index.phy_end
+                for gap in gaps:
+                    end = phy_end if gap.behind is None else await self._end_of_first(gap.behind)
+                    await self._fill_gap(gap, end, changes)
             except FilesChanged:
                 await asyncio.sleep(PAUSE_S)
             except LogReplaced:
@@ -373,8 +405,12 @@ class IndexMending:
         log_min = self._log.min_offset
         return log_min if gap.before is None else max(self._begin_of(gap.before.end_phy), log_min)
 
-    async def _fill_gap(self, gap: Gap, changes: int) -> None:
-        end = self.index.phy_end if gap.behind is None else self._begin_of(gap.behind.begin_phy)
+    async def _end_of_first(self, file: IndexFile) -> int:
+        """Where the record ends that a file begins with: it may be listed there in part."""
+        facts = await self._facts_at(file.begin_phy)
+        return self._begin_of(file.begin_phy) if facts is None else file.begin_phy + facts.size
+
+    async def _fill_gap(self, gap: Gap, end: int, changes: int) -> None:
         writer = GapWriter(self.index, gap)
         start, reported = self._start_of(gap), False
 

@@ -6,8 +6,6 @@ each slot of one file. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from messagestore.checkpoint import TIMESTAMP_END
 from messagestore.index.file import ENTRY, FIRST_ENTRY, HEADER, I32_MAX, ROUNDING_MS, SLOT, SLOT_SIZE
 
@@ -62,11 +60,12 @@ class Chains:
         self._phy, self._number = before, number
         return None
 
-    def slots_fault(self, content: bytes, first: int, newest_below: Callable[[int, int], int]) -> str | None:
-        """Of slots from number `first` on. They may point to entries that were put since: `newest_below(number, limit)` leads
-        back from there."""
+    def slots_ahead(self, content: bytes, first: int) -> list[tuple[int, int, int]]:
+        """Of slots from number `first` on: (slot, entry that it points to, its newest one), where they differ. It may be one
+        that was put since, from where its chain leads back to that."""
         newest = self._newest
-        for slot, (number,) in enumerate(SLOT.iter_unpack(content), first):
-            if number != newest[slot] and newest_below(number, self._limit) != newest[slot]:
-                return f"slot {slot} points to entry {number}, and its newest one is {newest[slot]}"
-        return None
+        return [
+            (slot, number, newest[slot])
+            for slot, (number,) in enumerate(SLOT.iter_unpack(content), first)
+            if number != newest[slot]
+        ]

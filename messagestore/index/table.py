@@ -196,6 +196,20 @@ class IndexTable:
             found.append(Gap(before, None))
         return found
 
+    def listed_in_part(self, gap: Gap) -> dict[int, set[int]]:
+        """What files list of the records around a gap, by position: upstream puts a record's last entries into a new file where
+        the one before is full, and either may be lost."""
+        listed: dict[int, set[int]] = {}
+        files = self.files
+        if gap.before is not None and not gap.before.places_left:
+            phy = gap.before.end_phy
+            listed[phy] = set[int]().union(*(file.hashes_of_last() for file in files if file.end_phy == phy))
+        if gap.behind is not None:
+            phy = gap.behind.begin_phy
+            lists = (file.hashes_of_first() for file in files if file.begin_phy == phy)
+            listed[phy] = listed.get(phy, set()).union(*lists)
+        return listed
+
     def put(self, phy: int, facts: QueueFacts, tag: bytes, unique: bytes, keys: bytes) -> None:
         """Index the record at `phy`, with these values of TAGS, UNIQ_KEY and KEYS, unless it is; OSError (ENOSPC) leaves it to
         be done again."""

@@ -1,4 +1,4 @@
-"""Planted bugs of the index entries of tags."""
+"""Planted bugs of the index: entries of tags, and what is filled while new records come."""
 
 from __future__ import annotations
 
@@ -9,12 +9,22 @@ from messagestore.bulk.records import QueueRows, Records
 from messagestore.bulk.texts import Texts, Values
 from messagestore.index import lookup
 from messagestore.index.beginning import IndexStart
-from messagestore.index.table import ALL_TAGS
+from messagestore.index.mending import IndexMending
+from messagestore.index.table import ALL_TAGS, Gap, IndexTable
 from simulation.cluster.bugs import bug
+
+
+class Whatever(set[int]):
+    """Has all there is."""
+
+    def __contains__(self, value: object) -> bool:
+        return True
+
 
 all_terms = BulkEntries._terms
 noted = IndexStart._note_tags
 meant = lookup._is_meant
+filled_gap = IndexMending._fill_gap
 
 
 @bug("bulk-forgets-tags", BulkEntries, "_terms")
@@ -40,3 +50,15 @@ def all_have_tags(self: IndexStart, start: int) -> None:
     noted(self, start)
     assert self._index is not None
     self._index.tags_since, self._index.asks_files = ALL_TAGS, False
+
+
+@bug("gap-end-moves", IndexMending, "_fill_gap")
+async def up_to_what_is_new(self: IndexMending, gap: Gap, end: int, changes: int) -> None:
+    """A gap ends where the index does by the time that it is filled: what came meanwhile is indexed twice."""
+    await filled_gap(self, gap, self.index.phy_end if gap.behind is None else end, changes)
+
+
+@bug("listed-in-part-is-listed", IndexTable, "listed_in_part")
+def nothing_in_part(self: IndexTable, gap: Gap) -> dict[int, set[int]]:
+    """A record that any file lists counts as listed, though Java's put its entries into two files and one of them is lost."""
+    return {gap.behind.begin_phy: Whatever()} if gap.behind is not None else {}

@@ -125,6 +125,10 @@ FOUND_BY_UNIT = {
     "::test_a_log_that_is_indexed_in_pieces_finds_every_message_by_its_tag",
     "tag-hash-is-enough": "messagestore/test_index_tags.py"
     "::test_a_tag_finds_the_messages_of_its_topic_that_have_it_and_no_others",
+    "gap-end-moves": "messagestore/test_index_damage.py"
+    "::test_what_comes_while_a_gap_is_filled_is_indexed_once",
+    "listed-in-part-is-listed": "messagestore/test_index_damage.py"
+    "::test_a_record_whose_entries_java_put_into_two_files_loses_none",
     "untagged-files-believed": "messagestore/test_index_tags.py"
     "::test_of_an_index_without_tags_is_known_from_where_on_it_has_some",
 }

@@ -297,6 +297,17 @@ def test_a_long_chain_lets_others_run(tmp_path: Path) -> None:
     assert len(steps) == 10_002
 
 
+def test_a_chain_that_grew_is_led_back_in_steps(tmp_path: Path) -> None:
+    index = table(tmp_path, 16, 2_000)
+    for number in range(1_000):
+        put(index, number * 100, facts("a"))
+    (file,) = index.files
+    assert file.back_from(1_000, 200, 300) == (700, 0)
+    assert file.back_from(700, 200, 5_000) == (199, 5_000 - 501)
+    assert file.back_from(199, 200, 7) == (199, 7)
+    assert file.back_from(1_001, 200, 7) == (0, 6), "there is no such entry"
+
+
 def test_an_index_file_of_java_answers_from_its_chains(tmp_path: Path) -> None:
     (raw,) = golden_index("clean-shutdown").values()
     (tmp_path / "index").mkdir()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import random
 from collections.abc import Awaitable, Callable
@@ -12,8 +13,10 @@ from typing import Any
 import pytest
 
 from messagestore.index.file import DOUBT, ENTRY, HEADER
+from messagestore.index.mending import IndexMending
 from messagestore.index.soundness import Chains
-from messagestore.record import decode
+from messagestore.index.table import IndexTable
+from messagestore.record import QueueFacts, decode
 from messagestore.store import MessageStore
 from tests.unit.messagestore.storehelp import message, open_store, small_settings
 
@@ -285,7 +288,7 @@ def test_a_full_file_is_checked_in_slices_with_turns_for_others_in_between(
             pass
         await store.stop()
         noted("entries_fault", Chains.entries_fault)
-        noted("slots_fault", Chains.slots_fault)
+        noted("slots_ahead", Chains.slots_ahead)
         store = open_store(tmp_path, settings)
         await store.start()
         whole = 180_000 * ENTRY.size + 50_000 * 4
@@ -318,5 +321,141 @@ def test_entries_that_no_query_meets_are_checked_unless_the_operator_wants_no_sc
             await asyncio.sleep(0.3)
             assert files_of(tmp_path)[1].read_bytes() == damaged
         await store.stop()
+
+    asyncio.run(scenario())
+
+
+def indexed(store: MessageStore) -> list[int]:
+    """Positions that entries lead to, by file."""
+    index: Any = store._index
+    return [
+        ENTRY.unpack_from(file.view, HEADER.size + 4 * file.slots + ENTRY.size * number)[1]
+        for file in index.files
+        for number in range(1, file.index_count)
+    ]
+
+
+def test_what_comes_while_a_gap_is_filled_is_indexed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last file is damaged, too, so there is a gap in front of where new records go."""
+    monkeypatch.setattr("messagestore.index.mending.NEAR_BYTES", 0)
+    fill, more = IndexMending._fill_gap, list[int]()
+
+    async def scenario() -> None:
+        await filled(tmp_path)
+        for path in (files_of(tmp_path)[1], files_of(tmp_path)[-1]):
+            path.unlink()
+        store = open_store(tmp_path)
+
+        async def one_comes(self: IndexMending, *gap: Any) -> None:
+            await fill(self, *gap)
+            if len(more) < 3:
+                more.append(COUNT + len(more))
+                append(store, range(more[-1], more[-1] + 1))
+
+        monkeypatch.setattr(IndexMending, "_fill_gap", one_comes)
+        await store.start()
+        await store.become_master()
+        await rebuilt(store)
+        positions = indexed(store)
+        assert more and not await missed(store, range(COUNT + len(more)))
+        assert positions == sorted(positions) and len(positions) == 2 * (COUNT + len(more))
+        await store.stop()
+
+    asyncio.run(scenario())
+
+
+async def nothing_filled(self: IndexMending) -> None:
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("geometry", [True, False], ids=["another geometry", "no files"])
+@pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
+def test_a_whole_index_is_built_while_the_store_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, geometry: bool, clean: bool
+) -> None:
+    """Of a log that is longer than a start looks through. A life that ends on the way is followed by one that finishes."""
+    monkeypatch.setattr("messagestore.index.mending.NEAR_BYTES", 0)
+
+    async def scenario() -> None:
+        await filled(tmp_path)
+        settings = small_settings(max_index_num=100, max_hash_slot_num=10) if geometry else small_settings()
+        if not geometry:
+            for path in files_of(tmp_path):
+                path.unlink()
+        for life in range(3):
+            count = COUNT + life
+            with monkeypatch.context() as first:
+                if life == 0:
+                    first.setattr(IndexMending, "_fill", nothing_filled)
+                store = open_store(tmp_path, settings)
+                report = await store.start()
+                await store.become_master()
+                append(store, range(count, count + 1))
+                assert report.dispatched_offset == report.max_offset
+                if life == 0:
+                    assert await missed(store, range(1)) and not store.index_is_filled
+                    assert not await missed(store, range(count, count + 1))
+                else:
+                    now = range(count + 1)
+
+                    async def all_found(store: MessageStore = store, now: range = now) -> bool:
+                        return not await missed(store, now) and store.index_is_filled
+
+                    assert await becomes_true(all_found), await missed(store, now)
+                    assert len(indexed(store)) == 2 * (count + 1)
+                await store.stop()
+                if not clean:
+                    (tmp_path / "abort.spare").rename(tmp_path / "abort")
+
+    asyncio.run(scenario())
+
+
+def put_as_java(
+    self: IndexTable, phy: int, facts: QueueFacts, tag: bytes, unique: bytes, keys: bytes
+) -> None:
+    """Each entry where there is room for one: a record's may be in two files. Upstream: IndexService.putKey."""
+    if phy < self.phy_end:
+        return
+    for value in self.hashes_of(facts.topic, tag, unique, keys):
+        file = self.newest
+        if file is None or not file.room_for(1):
+            file = self._new_file()
+        file.reserve(1)
+        file.put([value], phy, facts.store_timestamp)
+        self._written(file)
+    self.phy_end = phy + 1
+
+
+@pytest.mark.parametrize("near", [0, 1 << 20])
+@pytest.mark.parametrize("number", range(5))
+def test_a_record_whose_entries_java_put_into_two_files_loses_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, near: int
+) -> None:
+    """One of the files goes; what the other one lists of the record is not listed again."""
+    monkeypatch.setattr("messagestore.index.mending.NEAR_BYTES", near)
+
+    async def scenario() -> None:
+        with monkeypatch.context() as java:
+            java.setattr(IndexTable, "put", put_as_java)
+            java.setattr("nativepath.presence.native", None)
+            await filled(tmp_path)
+        store = open_store(tmp_path)
+        await store.start()
+        await asyncio.sleep(0.3)
+        positions = indexed(store)
+        assert len(positions) == 2 * COUNT and len(files_of(tmp_path)) == 5
+        index: Any = store._index
+        splits = [before.end_phy == behind.begin_phy for before, behind in itertools.pairwise(index.files)]
+        assert splits == [True, False, True, False]
+        await store.stop()
+        files_of(tmp_path)[number].unlink()
+        for _ in range(2):
+            store = open_store(tmp_path)
+            await store.start()
+            await rebuilt(store)
+            assert indexed(store) == positions
+            await store.stop()
 
     asyncio.run(scenario())
