@@ -87,6 +87,7 @@ class BrokerApp:
             cluster_name=settings.broker_cluster_name,
             broker_name=settings.broker_name,
             poll_ms=settings.sync_broker_metadata_period,
+            nonce=f"{runtime.random.getrandbits(64):016x}",
             is_async_learner=settings.async_learner,
         )
         self._failed: asyncio.Future[BaseException] | None = None

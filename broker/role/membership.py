@@ -112,12 +112,20 @@ class Membership:
     All times are ms of a monotonic clock."""
 
     def __init__(
-        self, *, cluster_name: str, broker_name: str, poll_ms: int, is_async_learner: bool = False
+        self,
+        *,
+        cluster_name: str,
+        broker_name: str,
+        poll_ms: int,
+        nonce: str,
+        is_async_learner: bool = False,
     ) -> None:
-        """An async learner asks for no election: the first one takes who asks, and a learner must not lead."""
+        """An async learner asks for no election: the first one takes who asks, and a learner must not lead. `nonce` is random:
+        address and time alone, upstream's check code, could be guessed."""
         self.cluster_name = cluster_name
         self.broker_name = broker_name
         self._poll_ms = poll_ms
+        self._nonce = nonce
         self._is_async_learner = is_async_learner
         self._address = ""
         self._identity: Identity | None = None
@@ -347,7 +355,7 @@ class Membership:
             case PollCall():
                 actions = self._polled(reply, now_ms, wall_ms)
             case NextIdCall() if reply.code == ResponseCode.SUCCESS and reply.next_broker_id > 0:
-                check_code = f"{self._address};{wall_ms}"
+                check_code = self._new_check_code(wall_ms)
                 self._temporary = TemporaryIdentity(
                     self.cluster_name, self.broker_name, reply.next_broker_id, check_code
                 )
@@ -483,9 +491,12 @@ class Membership:
         else:
             self._call_due_ms = now_ms + RETRY_MS
 
+    def _new_check_code(self, wall_ms: int) -> str:
+        return f"{self._address};{wall_ms};{self._nonce}"
+
     def _apply_again(self, wall_ms: int) -> None:
         assert self._identity is not None
-        code = self._identity.check_code or f"{self._address};{wall_ms}"
+        code = self._identity.check_code or self._new_check_code(wall_ms)
         self._temporary = TemporaryIdentity(
             self.cluster_name, self.broker_name, self._identity.broker_id, code
         )

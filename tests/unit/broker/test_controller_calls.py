@@ -22,7 +22,7 @@ ALTER = Alter(frozenset({1, 2}), set_epoch=7, master_epoch=4, members_min=2)
 
 
 def calls() -> ControllerCalls:
-    membership = Membership(cluster_name="DefaultCluster", broker_name="broker-a", poll_ms=5_000)
+    membership = Membership(cluster_name="DefaultCluster", broker_name="broker-a", poll_ms=5_000, nonce="7f")
     membership.restore(Identity("DefaultCluster", "broker-a", 1))
     unused = cast(Any, None)
     return ControllerCalls(membership, *[unused] * 7, incarnation=7)

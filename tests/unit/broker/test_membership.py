@@ -39,13 +39,14 @@ from remoting.codes import ResponseCode
 
 WALL_MS = 1_700_000_000_000
 POLL_MS = 5_000
-TEMPORARY = TemporaryIdentity("DefaultCluster", "broker-a", 3, f"10.0.0.1:10911;{WALL_MS}")
+NONCE = "00000000deadbeef"
+TEMPORARY = TemporaryIdentity("DefaultCluster", "broker-a", 3, f"10.0.0.1:10911;{WALL_MS};{NONCE}")
 IDENTITY = Identity("DefaultCluster", "broker-a", 1)
 UNKNOWN_ID = ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
 
 
 def broker_with(identity: Identity | TemporaryIdentity | None = None) -> Membership:
-    broker = Membership(cluster_name="DefaultCluster", broker_name="broker-a", poll_ms=POLL_MS)
+    broker = Membership(cluster_name="DefaultCluster", broker_name="broker-a", poll_ms=POLL_MS, nonce=NONCE)
     broker.restore(identity)
     broker.reached_at("10.0.0.1:10911")
     return broker
@@ -132,7 +133,7 @@ def test_one_call_is_under_way_at_a_time() -> None:
 
 def test_identity_files_have_upstreams_format() -> None:
     assert IDENTITY.encode() == b"DefaultCluster#broker-a#1"
-    assert TEMPORARY.encode() == b"DefaultCluster#broker-a#3#10.0.0.1:10911;1700000000000"
+    assert TEMPORARY.encode() == f"DefaultCluster#broker-a#3#10.0.0.1:10911;1700000000000;{NONCE}".encode()
     assert decode_identity("f", IDENTITY.encode(), "DefaultCluster", "broker-a") == IDENTITY
     assert decode_temporary("f", TEMPORARY.encode() + b"\n", "DefaultCluster", "broker-a") == TEMPORARY
 
@@ -200,7 +201,7 @@ def slave_granted(check_code: str) -> Membership:
 @pytest.mark.parametrize("known_code", ["10.0.0.9:10911;7", ""])
 def test_who_was_forgotten_while_it_lives_asks_for_its_id_again_and_stays_slave(known_code: str) -> None:
     broker = polling(slave_granted(known_code))
-    code = known_code or f"10.0.0.1:10911;{WALL_MS}"
+    code = known_code or f"10.0.0.1:10911;{WALL_MS};{NONCE}"
     asked = TemporaryIdentity("DefaultCluster", "broker-a", 1, code)
     assert broker.replied(PollCall(), Reply(UNKNOWN_ID), 0, WALL_MS) == [SaveTemporary(asked)]
     assert broker.saved(0) == [ApplyIdCall(asked)]
@@ -414,7 +415,7 @@ def test_no_answer_takes_a_broker_to_an_epoch_that_cannot_be(said: Grant) -> Non
 
 @pytest.mark.parametrize("step", [2**20, 2**20 + 1])
 def test_a_restarted_broker_measures_epochs_by_those_of_its_log(step: int) -> None:
-    broker = Membership(cluster_name="DefaultCluster", broker_name="broker-a", poll_ms=POLL_MS)
+    broker = Membership(cluster_name="DefaultCluster", broker_name="broker-a", poll_ms=POLL_MS, nonce=NONCE)
     broker.restore(IDENTITY, log_epoch=40)
     broker.reached_at("10.0.0.1:10911")
     broker.tick(0)
@@ -449,7 +450,11 @@ def test_what_was_granted_to_the_process_before_is_not_taken() -> None:
 
 def test_an_async_learner_asks_for_no_election() -> None:
     broker = Membership(
-        cluster_name="DefaultCluster", broker_name="broker-a", poll_ms=POLL_MS, is_async_learner=True
+        cluster_name="DefaultCluster",
+        broker_name="broker-a",
+        poll_ms=POLL_MS,
+        nonce=NONCE,
+        is_async_learner=True,
     )
     broker.restore(IDENTITY)
     broker.reached_at("10.0.0.1:10911")
@@ -479,7 +484,7 @@ def test_a_master_hears_of_the_set_that_the_controllers_have() -> None:
 
 def test_a_member_of_a_pair_takes_the_role_of_its_configuration_and_calls_no_controller() -> None:
     for broker_id, leads in ((0, True), (3, False)):
-        us = Membership(cluster_name="c", broker_name="b", poll_ms=1_000)
+        us = Membership(cluster_name="c", broker_name="b", poll_ms=1_000, nonce=NONCE)
         us.appointed(broker_id, leads=leads)
         [change] = us.tick(0)
         assert isinstance(change, Lead if leads else Follow)
@@ -494,7 +499,7 @@ def test_a_member_of_a_pair_takes_the_role_of_its_configuration_and_calls_no_con
 
 
 def test_a_member_of_a_raft_group_takes_roles_from_its_group_alone() -> None:
-    us = Membership(cluster_name="c", broker_name="b", poll_ms=1_000)
+    us = Membership(cluster_name="c", broker_name="b", poll_ms=1_000, nonce=NONCE)
     us.member_of_group(1)
     assert us.decided(grant(3), 0) == [RoleAnnounced(grant(3)), Lead(grant(3))]
     us.role_taken(grant(3), 0)
@@ -509,7 +514,7 @@ def test_a_member_of_a_raft_group_takes_roles_from_its_group_alone() -> None:
 
 
 def test_a_slave_of_a_pair_learns_its_master_from_name_servers() -> None:
-    us = Membership(cluster_name="c", broker_name="b", poll_ms=1_000)
+    us = Membership(cluster_name="c", broker_name="b", poll_ms=1_000, nonce=NONCE)
     us.appointed(1, leads=False)
     assert not us.pair_led_at("h:1")  # it has no role yet
     [change] = us.tick(0)
