@@ -110,6 +110,16 @@ class TransferFailed:
     """The leader that was to hand over leads on."""
 
 
+@dataclass(frozen=True, slots=True)
+class Forgot:
+    """`peer`, restarted since, has no entry any more that it acknowledged to this leader: its disk was set back."""
+
+    peer: str
+    index: int
+    """It had acknowledged all up to there."""
+    term: int
+
+
 Action = (
     Send
     | Reply
@@ -121,4 +131,5 @@ Action = (
     | LoadChunk
     | Restore
     | TransferFailed
+    | Forgot
 )

@@ -9,7 +9,6 @@ from typing import Protocol
 
 from dledger.messages import VoteRequest, VoteResponse, VoteResult
 from dledger.raftlog import RaftLog
-from dledger.standing import Standing
 
 
 class Ballots:
@@ -59,8 +58,10 @@ class Voter(Protocol):
     voted_for: str | None
     leader_id: str | None
     election_due_ms: int
-    standing: Standing
     log: RaftLog
+
+    @property
+    def counts(self) -> bool: ...
 
     def leader_is_alive(self) -> bool: ...
 
@@ -78,7 +79,7 @@ def judged_vote(voter: Voter, candidate: str, request: VoteRequest) -> VoteResul
         return VoteResult.REJECT_ALREADY_HAS_LEADER
     if request.term > voter.term and not request.pre_vote:
         voter.become_follower(request.term, None)
-    if voter.standing.newcomer:
+    if not voter.counts:
         return VoteResult.REJECT_NEWCOMER
     if (refusal := refusal_of_log(request, voter.log)) is not None:
         return refusal

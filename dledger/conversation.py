@@ -42,6 +42,7 @@ from dledger.messages import (
     TransferResponse,
 )
 from dledger.settings import PUSHED_BYTES_MAX, DLedgerSettings
+from dledger.starts import Starts
 from mqruntime.clock import Clock
 from mqruntime.repeatedfailures import RepeatedFailures
 from mqruntime.tasks import Tasks
@@ -101,6 +102,7 @@ class Conversation:
         connection_lost: Callable[[str], None],
         hand_over: Callable[[str | None], Awaitable[ResultCode]],
         guard: MemberGuard,
+        starts: Starts,
         stand_back: Callable[[], None],
     ) -> None:
         self.group = group
@@ -122,6 +124,7 @@ class Conversation:
         self.reads_frames: set[str] = set()
         """The peers that said so last."""
         self.guard = guard
+        self.starts = starts
         self.stand_back = stand_back
         self.calls: Counter[tuple[str, MessageCode]] = Counter()
         self.last_ticket = 0
@@ -176,8 +179,7 @@ class Conversation:
         address = self.guard.address_of(to)
         if address is None:  # removed since
             return None
-        mine = self.guard.peer_list, self.frames, self.guard.members_index, self.guard.origin
-        envelope = Envelope(self.group, self.self_id, to, *mine)
+        envelope = self.envelope(self.group, self.self_id, to)
         framed = to in self.reads_frames
         body, *behind = framed_request(envelope, request) if framed else [encode_request(envelope, request)]
         command = RemotingCommand.request(code, body=body, behind=behind)
@@ -202,7 +204,14 @@ class Conversation:
             logger.warning("peer=%s request=%s refused with %s in group %s", to, code.name, why, self.group)
             return None
         refused = self.guard.judge_response(to, response, list_of(answered)) is not None
-        return None if refused or is_unknown_there(response) else response
+        if refused or not await self.starts.heed(to, answered.start_numbers):
+            return None
+        return None if is_unknown_there(response) else response
+
+    def envelope(self, group: str, sender: str, receiver: str) -> Envelope:
+        """As this member writes it."""
+        mine = self.guard.peer_list, self.frames, self.guard.members_index, self.guard.origin
+        return Envelope(group, sender, receiver, *mine, self.starts.text)
 
     async def on_request(self, peer: Peer, command: RemotingCommand) -> RemotingCommand | None:
         """Whatever comes, the answer has a JSON body: a Java caller would wait for ever without one."""
@@ -224,16 +233,16 @@ class Conversation:
         refusal = await self.guard.judge_request(envelope.sender, request, theirs, peer.remote_address)
         if refusal is Refusal.PEERS and isinstance(request, HeartBeatRequest | PushRequest):
             await self.judge_other_leader(envelope, peer)
-        mine = self.guard.peer_list, self.frames, self.guard.members_index, self.guard.origin
-        own = Envelope(envelope.group, envelope.sender, envelope.receiver, *mine)
+        mine = envelope.group, envelope.sender, envelope.receiver
         if refusal is not None:
-            return refuse(command, own, refusal.code)
+            return refuse(command, self.envelope(*mine), refusal.code)
+        await self.starts.heed(envelope.sender, envelope.start_numbers)
         self.spoke(peer, envelope.sender)
         self.told_of_frames(envelope.sender, envelope)
         response = await self.response_to(envelope.sender, request)
         if response is None:
             return None
-        return command.reply(HEADER_CODE, body=encode_response(own, response))
+        return command.reply(HEADER_CODE, body=encode_response(self.envelope(*mine), response))
 
     def say_once(self, who: str, what: str) -> None:
         if (who, what) in self.said or len(self.said) >= SAID_MAX:

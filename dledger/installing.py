@@ -17,7 +17,6 @@ from dledger.messages import InstallRequest, InstallResponse, PushRequest, Resul
 from dledger.raftlog import RaftLog
 from dledger.settings import DLedgerSettings
 from dledger.snapshot import Snapshot
-from dledger.standing import Standing
 from dledger.turn import Turn
 from dledger.unsynced import Unsynced
 
@@ -85,11 +84,13 @@ class Follower(Protocol):
     log: RaftLog
     disk: Unsynced
     turn: Turn
-    standing: Standing
     settings: DLedgerSettings
     committed_index: int
     arriving: Arriving
     membership: Membership
+
+    @property
+    def counts(self) -> bool: ...
 
     def members_changed(self) -> None: ...
 
@@ -102,7 +103,7 @@ def on_install(member: Follower, leader: str, request: InstallRequest, known: bo
     held = 0
     if code is ResultCode.SUCCESS:
         code, held = take(member, request)
-    return InstallResponse(member.term, code, request.index, held, request.session, member.standing.newcomer)
+    return InstallResponse(member.term, code, request.index, held, request.session, not member.counts)
 
 
 def take(member: Follower, request: InstallRequest) -> tuple[ResultCode, int]:

@@ -70,6 +70,8 @@ class Envelope:
     """The entry that the list comes from; NO_INDEX: a setting; UNTOLD: its writer knows no such entries."""
     origin: str = field(default="", compare=False)
     """What stands before the first entry of its writer's log; empty for nothing."""
+    start_numbers: str = field(default="", compare=False)
+    """What its writer has heard of the starts of all members (dledger.startnumbers); old members write none."""
 
 
 class MessageError(ValueError):

@@ -48,6 +48,7 @@ LATER_FIELDS = frozenset(
         "origin",
         "peers",
         "session",
+        "startNumbers",
     }
 )
 """Wire names of what members of the first versions do not send: absent means the default."""

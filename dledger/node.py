@@ -14,6 +14,7 @@ from dledger.actions import (
     Action,
     BecomeRole,
     Commit,
+    Forgot,
     Load,
     LoadChunk,
     PersistThenSend,
@@ -47,6 +48,7 @@ from dledger.settings import DLedgerSettings
 from dledger.snapshot import Begin, Snapshot
 from dledger.snapshotsender import SnapshotSender
 from dledger.standingnotice import StandingNotice
+from dledger.starts import Starts
 from dledger.store import FOLDER_PREFIX, Store
 from dledger.transferwaiters import TransferWaiters
 from dledger.unapplied import Unapplied
@@ -73,6 +75,8 @@ class DLedgerNode(Proposing):
     it leads on.
 
     `on_unreadable(index)` hears of each entry that a follower lacks and that cannot be read here.
+
+    `on_forgetful()` runs where this member starts as a newcomer, or its disk was set back: it may have forgotten what it said.
 
     `why_no_members(ids)` tells what keeps members from having these ids; None where nothing does.
 
@@ -106,6 +110,7 @@ class DLedgerNode(Proposing):
         on_hand_over: Callable[[bool], None] | None = None,
         on_unreadable: Callable[[int], None] = lambda index: None,
         why_no_members: Callable[[Collection[str]], str | None] = lambda ids: None,
+        on_forgetful: Callable[[], None] = lambda: None,
     ) -> None:
         if settings.same_positions and state_machine is not None:
             raise ValueError("the snapshots of a log with same_positions hold no state machine")
@@ -144,6 +149,16 @@ class DLedgerNode(Proposing):
             clock=self.clock,
             term=lambda: self.term,
         )
+        self._starts = Starts(
+            runtime.files,
+            f"{self.store.name}/starts",
+            self_id,
+            chance=runtime.random,
+            tasks=self._tasks,
+            members=lambda: self.peers,
+            take=self._take,
+            on_forgetful=on_forgetful,
+        )
         self._conversation = self.conversation_class(
             group=group,
             self_id=self_id,
@@ -157,6 +172,7 @@ class DLedgerNode(Proposing):
             connection_lost=self._connection_lost,
             hand_over=self.hand_over,
             guard=self.guard,
+            starts=self._starts,
             stand_back=lambda: self._stand_back(2 * settings.election_timeout_max_ms),
         )
         self._arrived: deque[Step] = deque()
@@ -237,6 +253,7 @@ class DLedgerNode(Proposing):
 
         Raises LogDamaged, LogOfAnother, MembersChanged, MembersUnknown, BadKeyValues, OSError."""
         recovered = await self.store.open()
+        await self._starts.open()
         log = self.store.log
         assert log is not None
         self.core = self.core_class(
@@ -247,6 +264,7 @@ class DLedgerNode(Proposing):
             vote=recovered.vote,
             log=recovered.log,
             committed_index=recovered.committed_index,
+            proven=False,
         )
         self._look_at_members()
         self._arrivals = Arrivals(self.last_index)
@@ -261,6 +279,7 @@ class DLedgerNode(Proposing):
         assert self.core is not None
         self._started = True
         self.core.begin(self.clock.monotonic_ms())
+        self._starts.begin(self.core)
         self._alarm.set(self.core.next_tick_ms)
 
     async def replayed(self) -> None:
@@ -329,6 +348,7 @@ class DLedgerNode(Proposing):
             self.peers.clear()
             self.peers.update(self._members.addresses)
             before = membership.before(self.core.committed_index)
+            self._starts.members_changed()
             self.guard.members_are(membership.index, membership.members, before)
 
     # Actions, in order
@@ -347,6 +367,7 @@ class DLedgerNode(Proposing):
             self._set_alarm()
             if not self._performing:
                 self._perform_arrived()
+            self._starts.look()
         except Exception as error:
             self._fail(error)
             raise
@@ -415,10 +436,13 @@ class DLedgerNode(Proposing):
             case PersistThenSend():
                 if action.snapshot is not None:
                     self._restarted()
+                if action.vote is not None:
+                    self._starts.persisted(action.vote)
                 for message in action.messages:
                     self._perform(message)
                 self._arrived.extend(self.core.persisted(self.clock.monotonic_ms()))
                 self._set_alarm()
+                self._starts.look()
                 self._look_at_readable()
             case Send():
                 self._conversation.ask(action.to, action.request)
@@ -444,6 +468,8 @@ class DLedgerNode(Proposing):
                 self._settle_placed()
                 if self.core.role is Role.LEADER and not self._hands_over and self._on_hand_over is not None:
                     self._on_hand_over(False)
+            case Forgot():
+                self._starts.contradicted(action)
             case SaveCheckpoint() | SaveSnapshot() | BeginAt():
                 pass
 
@@ -587,6 +613,7 @@ class DLedgerNode(Proposing):
         self._closed = True
         self._arrived.clear()
         self._alarm.cancel()
+        self._starts.close()
         self._checkpointing.close()
         self._applier.close()
         self._proposals.give_up("this member stopped")

@@ -64,6 +64,10 @@ class Progress:
     newcomer: bool = False
     session: int = NO_SESSION
     """Of the newcomer that asked for its standing last."""
+    promised_index: int = NO_INDEX
+    """What it had acknowledged when it was restarted last: it has that still."""
+    forgot: bool = False
+    """It has not: its disk was set back, and it gets and counts for nothing before its next life."""
     former_sessions: tuple[int, ...] = ()
     """Of earlier lives of that newcomer, the last ones: what comes late from them changes nothing."""
 
@@ -74,6 +78,15 @@ class Progress:
             return None
         former = known[-FORMER_SESSIONS_MAX:]
         return Progress(next_index, newcomer=True, session=session, former_sessions=former)
+
+    def restarted(self) -> None:
+        self.promised_index = self.held_index
+
+    def forgets(self) -> None:
+        """It has answered that it has not what it had promised."""
+        self.not_pushed()
+        self.forgot = self.newcomer = True
+        self.match_index = NO_INDEX
 
     def heard(self, now_ms: int) -> None:
         """The follower answered something."""
@@ -109,7 +122,7 @@ class Progress:
         if isinstance(loaded, Unreadable):
             self.held = True
             return None
-        if self.loading or self.held or (nothing_new and not self.probing):
+        if self.forgot or self.loading or self.held or (nothing_new and not self.probing):
             return None
         if self.in_flight and not self.may_add(log, limits, everywhere, now_ms):
             return None
@@ -186,6 +199,10 @@ class Progress:
         if response.code is ResultCode.SUCCESS and end <= log.last_index:
             self.holds(end, now_ms, newcomer=response.newcomer)
         elif self.in_flight.asked(response):
+            inconsistent = response.code is ResultCode.INCONSISTENT_STATE
+            if inconsistent and NO_INDEX < response.index - 1 <= self.promised_index:
+                self.forgets()
+                return False
             self.not_pushed()
             if response.code is not ResultCode.INCONSISTENT_STATE or response.index <= 0:
                 self.held = True
@@ -210,7 +227,7 @@ class Progress:
     def holds(self, end_index: int, now_ms: int, *, newcomer: bool) -> None:
         """The follower has answered that it holds all up to there."""
         self.held_index = max(self.held_index, end_index)
-        if not newcomer:
+        if not (newcomer or self.forgot):
             self.match_index = self.held_index
         self.in_flight.proven(self.held_index, now_ms)
         if not self.in_flight:
@@ -222,7 +239,7 @@ class Progress:
         self.heard(now_ms)
         if self.newcomer and not response.newcomer:
             self.commit_index_sent = NO_INDEX  # what it answers from now on counts
-        self.newcomer = response.newcomer
+        self.newcomer = response.newcomer or self.forgot
         if not self.in_flight and response.committed_index < self.commit_index_sent:
             self.commit_index_sent = response.committed_index  # it was restarted since, and has forgotten
         if response.newcomer or response.code is not ResultCode.SUCCESS or response.read_round > newest_round:

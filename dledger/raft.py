@@ -12,7 +12,8 @@ Invariants:
 - `term` never falls, and `voted_for` is set at most once in a term; both are durable before a message that tells them leaves;
 - committed_index <= log.last_index, and no entry at or below committed_index is ever cut;
 - a leader never cuts its own log; it counts itself only for what `persisted` confirmed;
-- what a newcomer says counts in no majority (dledger.standing), nor what a learner says; majorities are those of the newest
+- what a newcomer says counts in no majority (dledger.standing), nor what one that has just started says before others vouch for
+  its disk (dledger.proving), nor what a learner says; majorities are those of the newest
   configuration in the log, decided or not, and who does not vote in it opens no election (dledger.membership);
 - each request handed to `receive` is answered by exactly one Reply with its ticket.
 
@@ -23,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from dledger.actions import Action, BecomeRole, Load, LoadChunk, ReadReady, Reply, Role, Send, Vote
+from dledger.actions import Action, BecomeRole, Forgot, Load, LoadChunk, ReadReady, Reply, Role, Send, Vote
 from dledger.admission import ask_for_standing, heed_standing_answer, settle_standing, standing_answer
 from dledger.ballots import Ballots, judged_vote
 from dledger.blocks import Block, Entries, blocks_of
@@ -52,6 +53,7 @@ from dledger.messages import (
     answer_to_push,
 )
 from dledger.progress import Progress, joined
+from dledger.proving import Proving
 from dledger.pushing import push_what_it_lacks
 from dledger.raftlog import RaftLog
 from dledger.readindex import PendingReads, ask_for_reads, ask_round, finish_reads
@@ -78,9 +80,10 @@ class Raft:
         vote: Vote,
         log: RaftLog,
         committed_index: int,
+        proven: bool = True,
     ) -> None:
         """`vote`, `log`, `committed_index` and `membership` are what the disk holds; the log must contain every committed
-        entry."""
+        entry. Others must vouch for the disk of a member that is not `proven`, where there are others."""
         self.self_id = membership.self_id
         self.membership = membership
         self.acquainted: set[str] = set()
@@ -95,6 +98,9 @@ class Raft:
         session = draw(1, SESSION_MAX) if vote.newcomer else NO_SESSION
         self.standing = Standing(self.voters, newcomer=vote.newcomer, session=session)
         self.standing_due_ms = now_ms
+        self.proven = proven or not self.voters
+        """Others have vouched for the own disk."""
+        self.proving = Proving(now_ms, settings.election_timeout_min_ms)
         self.role = Role.FOLLOWER
         self.leader_id: str | None = None
         self.committed_index = committed_index
@@ -143,7 +149,8 @@ class Raft:
         if self.standing.newcomer:
             return self.standing_due_ms
         if self.role is not Role.LEADER:
-            return self.election_due_ms
+            due_ms = self.election_due_ms
+            return due_ms if self.proven else min(due_ms, self.proving.due_ms)
         due_ms = self.heartbeat_due_ms
         return min(due_ms, self.transfer.due_ms) if self.transfer.under_way else due_ms
 
@@ -157,6 +164,7 @@ class Raft:
     def begin(self, now_ms: int) -> None:
         """It takes part from now on; as long as it did not, no leader could be heard."""
         self.election_due_ms += now_ms - self.now_ms
+        self.proving.begin(now_ms)
         self.now_ms = now_ms
 
     def tick(self, now_ms: int) -> list[Action]:
@@ -178,6 +186,8 @@ class Raft:
                         self.hand_over(None)
         elif now_ms >= self.election_due_ms:
             self.start_pre_vote()
+        if not (self.proven or self.standing.newcomer):
+            self.ask_for_proof()
         return self.actions()
 
     def propose(self, bodies: Sequence[bytes | Block], now_ms: int) -> list[Action]:
@@ -244,7 +254,7 @@ class Raft:
                 self.reply(ticket, VoteResponse(self.term, message.term, result, message.pre_vote))
             case HeartBeatRequest():
                 code = self.follow(sender, message.term) if known else ResultCode.UNKNOWN_MEMBER
-                mine = self.standing.newcomer, self.committed_index
+                mine = not self.counts, self.committed_index
                 self.reply(ticket, HeartBeatResponse(self.term, code, message.read_round, *mine))
             case PushRequest():
                 self.reply(ticket, self.on_push(sender, message, known))
@@ -278,8 +288,10 @@ class Raft:
                 self.progress[peer].unsent(request)
             if isinstance(request, TransferRequest) and peer == self.transfer.target:
                 self.give_up_transfer()
-        elif isinstance(request, VoteRequest) and peer == self.leader_id:
-            self.leader_is_gone()
+        elif isinstance(request, VoteRequest):
+            self.proving.unreached(peer)
+            if peer == self.leader_id:
+                self.leader_is_gone()
         return self.actions()
 
     def connection_lost(self, peer: str, now_ms: int) -> list[Action]:
@@ -305,6 +317,60 @@ class Raft:
             self.become_follower(self.term, None)
         return self.actions()
 
+    # The own disk: dledger.proving and dledger.startnumbers have the rules
+
+    @property
+    def counts(self) -> bool:
+        """Whether it may vote, and what it acknowledges counts."""
+        return self.proven and not self.standing.newcomer
+
+    @property
+    def wants_proof(self) -> bool:
+        """Enough others have vouched for the disk; once its next number is durable it is to be `proved`."""
+        return not self.proven and self.proving.is_enough(self.voters, self.quorum, self.now_ms)
+
+    def ask_for_proof(self) -> None:
+        """Whatever others answer, what they know of this member's disk comes with it."""
+        if self.now_ms >= self.proving.due_ms:
+            self.proving.due_ms = self.now_ms + self.settings.heartbeat_interval_ms
+            for peer in self.voters:
+                self.send(peer, self.vote_request(pre_vote=True))
+
+    def vouched(self, peer: str, now_ms: int) -> list[Action]:
+        """`peer` has heard of no newer disk of this member."""
+        self.now_ms = now_ms
+        self.proving.heard(peer)
+        return self.actions()
+
+    def proved(self, now_ms: int) -> list[Action]:
+        """It counts from now on, unless it is a newcomer; others hear its number at once."""
+        self.now_ms = now_ms
+        self.proven = True
+        for peer in self.voters:
+            self.send(peer, self.vote_request(pre_vote=True))
+        return self.actions()
+
+    def set_back(self, now_ms: int) -> list[Action]:
+        """Others have heard of a newer disk than it has: what it voted and acknowledged is forgotten, as by one that was
+        emptied."""
+        self.now_ms = now_ms
+        if not self.standing.newcomer:
+            if self.role is not Role.FOLLOWER:
+                self.become_follower(self.term, None)
+            session = self.draw(1, SESSION_MAX)
+            self.standing = Standing(self.voters, newcomer=True, session=session, set_back=True)
+            self.standing_due_ms = now_ms
+            self.proven = False
+        return self.actions()
+
+    def restarted(self, peer: str, now_ms: int) -> list[Action]:
+        """`peer` has begun a new life: it still has what it acknowledged before."""
+        self.now_ms = now_ms
+        if peer in self.progress:
+            self.progress[peer].restarted()
+            self.push(peer)
+        return self.actions()
+
     # Standing: dledger.standing has the rules, dledger.admission what is done
 
     @property
@@ -322,7 +388,7 @@ class Raft:
     @property
     def may_stand(self) -> bool:
         """Whether it may open an election, by itself or at a leader's word."""
-        ready = not self.standing.newcomer and self.now_ms >= self.stands_back_until_ms
+        ready = self.counts and self.now_ms >= self.stands_back_until_ms
         return ready and self.membership.votes
 
     def draw_election_due(self) -> int:
@@ -345,7 +411,7 @@ class Raft:
 
     def start_election(self, *, transfer: bool = False) -> None:
         """Opens a term and votes for itself [3.4]."""
-        assert not self.standing.newcomer, "a newcomer does not vote, not for itself either"
+        assert self.counts, "who may not vote does not vote for itself either"
         self.role = Role.CANDIDATE
         self.leader_id = None
         self.adopt(self.term + 1)
@@ -450,10 +516,14 @@ class Raft:
         push_what_it_lacks(self, peer, loaded)
 
     def on_push_response(self, peer: str, response: PushResponse | InstallResponse) -> None:
-        if self.progress[peer].answered(response, self.log, self.now_ms):
+        progress = self.progress[peer]
+        was_whole = not progress.forgot
+        if progress.answered(response, self.log, self.now_ms):
             self.advance_commit()
             self.push(peer)
             self.ask_transferee()
+        elif progress.forgot and was_whole:
+            self.turn.forgot = Forgot(peer, progress.promised_index, self.term)
 
     def advance_commit(self) -> None:
         """Commits what a quorum holds, but counts replicas only for an entry of the current term [3.6.2]."""
@@ -521,7 +591,7 @@ class Raft:
                 code = ResultCode.INCONSISTENT_INDEX
             else:
                 code, hint = ResultCode.INCONSISTENT_STATE, self.log.term_and_its_first_index(prev)
-        return answer_to_push(request, self.term, code, self.log.last_index, hint, self.standing.newcomer)
+        return answer_to_push(request, self.term, code, self.log.last_index, hint, not self.counts)
 
     def accept_entries(self, request: PushRequest) -> ResultCode:
         conflict = self.log.find_conflict(request.entries)

@@ -14,7 +14,10 @@ who is not in it can win no term that is newer than its entry, for want of that 
 The leader forgets what an earlier life of the newcomer acknowledged: each life has a `session`, which pushes carry and their
 answers echo.
 
-Invariant: who may vote never becomes a newcomer again while it runs. Pure."""
+A member whose disk was set back to an earlier image of itself has forgotten the same (dledger.startnumbers says how that is
+known), and becomes a newcomer that has a log.
+
+Invariant: who may vote becomes a newcomer again by that alone. Pure."""
 
 from __future__ import annotations
 
@@ -29,8 +32,10 @@ NO_SESSION = 0
 class Standing:
     """`session` tells this life of a newcomer from others; `peers` are all others that vote."""
 
-    def __init__(self, peers: Iterable[str], *, newcomer: bool, session: int) -> None:
+    def __init__(self, peers: Iterable[str], *, newcomer: bool, session: int, set_back: bool = False) -> None:
         self.newcomer = newcomer
+        self.set_back = set_back
+        """Whether it has a past, and its disk was found to be an older one."""
         self.session = session
         self.heard: set[str] = set()
         self.unheard = set(peers)

@@ -37,4 +37,5 @@ def why(standing: Standing) -> str:
     else:
         waits_for = "a leader must catch it up first; where most members are as empty as this one there is none, and one that "
         waits_for += "kept its disk must be copied to them"
-    return f"its disk was empty, and {waits_for}"
+    was = "set back to an earlier image" if standing.set_back else "empty, or set back"
+    return f"its disk was {was}, and {waits_for}"

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from dledger.actions import (
     Action,
+    Forgot,
     Load,
     LoadChunk,
     PersistThenSend,
@@ -35,6 +36,7 @@ class Turn:
     reads: list[ReadReady] = field(default_factory=list)
     loads: list[Load | LoadChunk] = field(default_factory=list)
     transfer_failed: bool = False
+    forgot: Forgot | None = None
 
     def persists(self, vote: Vote | None) -> bool:
         """Whether something is to be made durable."""
@@ -51,5 +53,6 @@ class Turn:
             )
             messages = [*messages, step] if first else [step]
         restored = [] if self.snapshot is None else [Restore(self.snapshot)]
-        failed = [TransferFailed()] if self.transfer_failed else []
-        return [*messages, *restored, *told, *self.reads, *self.loads, *failed]
+        failed: list[Action] = [TransferFailed()] if self.transfer_failed else []
+        forgot = [] if self.forgot is None else [self.forgot]
+        return [*messages, *restored, *told, *self.reads, *self.loads, *failed, *forgot]

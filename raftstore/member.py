@@ -103,6 +103,7 @@ class Member:
         self._unreadable: Callable[[int], None] = lambda index: None
         self._role_changed: Callable[[], None] = lambda: None
         self._hands_over: Callable[[bool], None] = lambda begins: None
+        self._forgetful: Callable[[], None] = lambda: None
         self._clients_at: Callable[[], str | None] = lambda: None
         self._decided = DecidedLately()
         self.node = DLedgerNode(
@@ -122,6 +123,7 @@ class Member:
             on_unreadable=lambda index: self._unreadable(index),
             on_hand_over=lambda begins: self._hands_over(begins),
             why_no_members=why_no_members,
+            on_forgetful=lambda: self._forgetful(),
         )
         self.router = Router(on_fatal=on_fatal)
         self.node.register(self.router)
@@ -154,6 +156,10 @@ class Member:
         """`callback(True)` when this member, which leads, is about to hand over, whoever wants that; `callback(False)` when it
         leads on."""
         self._hands_over = callback
+
+    def on_forgetful(self, callback: Callable[[], None]) -> None:
+        """`callback` when what it said before may be forgotten: it starts as a newcomer, or its disk was set back."""
+        self._forgetful = callback
 
     def before_change(self, why_not: Callable[[], Awaitable[str | None]]) -> None:
         """`why_not()` is awaited before who votes is changed: None, and it is; else what is told."""
@@ -224,7 +230,7 @@ class Member:
     def counts(self) -> bool:
         """Whether what this member says is no newcomer's, who may have forgotten what it said before."""
         core = self.node.core
-        return core is not None and not core.standing.newcomer
+        return core is not None and core.counts
 
     def is_bound_to(self, term: int) -> bool:
         """Whether no leader of an older term is followed here any more, not after a restart either, and none of a newer one is

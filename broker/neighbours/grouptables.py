@@ -6,7 +6,7 @@ majority, in the term of whoever answered it: one of those that are asked has it
 
 Invariant: a member tells the leader of a term what it has only once its own disk has that term, and takes no copy of an older
 leader's from then on, not after a restart either. A newcomer, which may have forgotten both, counts for nothing, and one that
-has no tables only where all that vote were asked."""
+has no tables, or those of a disk that was set back, only where all that vote were asked."""
 
 from __future__ import annotations
 
@@ -67,6 +67,7 @@ class GroupTables:
         self._tables = tables
         self._clock = clock
         member.router.add(RequestCode.READ_TABLES, self._told)
+        member.on_forgetful(tables.stamp.lost)
 
     @property
     def _stamp(self) -> CopyStamp:

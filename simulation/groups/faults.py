@@ -245,6 +245,15 @@ class GroupFaults:
         self.restart_at_ms[node.name] = self.world.now_ms + WIPED_AFTER_MS + 100
         return True
 
+    @property
+    def may_lose_disk(self) -> bool:
+        """Whether every disk has what was decided, or will have."""
+        return self._to_wipe is None and self._wiped is None and not self._full_until_ms
+
+    def loses_disk(self, node: Node) -> None:
+        """No other may before all hold everything again."""
+        self._wiped = node
+
     def _jump(self) -> bool:
         self._one().skew_ms += self._random.randint(-CLOCK_JUMP_MS, CLOCK_JUMP_MS)
         return True

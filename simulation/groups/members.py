@@ -38,6 +38,8 @@ LAGS = 29, 22
 """Of so many seeds this one has followers that lack what rots at their leader, and any byte of an entry rots."""
 OVERTAKEN = 23, 17
 """Of so many seeds this one has followers that stand still for longer than the log is kept."""
+SET_BACK = 13, 3, 9
+"""Of so many seeds these ones have disks that are set back to earlier images."""
 MIXED = 7, 4
 """Of so many seeds this one goes on from a plain log."""
 HANDED_ON = 37, 7
@@ -78,6 +80,7 @@ class Kind:
     """Bits flip, in any byte, in files that are about to go."""
     copies: bool
     """Records rot just before they are copied, listed anew or cut behind, at the end; nothing else looks for that."""
+    sets_back: bool
     mixed: str
     """Empty: no plain log is before the DLedger log; else one member's is "equal" to the others', "empty" or "different"."""
 
@@ -135,6 +138,8 @@ def kind_of(seed: int) -> Kind:
         lags=lags,
         expires=expires,
         copies=copies,
+        sets_back=seed % SET_BACK[0] in SET_BACK[1:]
+        and not (rots or lags or expires or copies or is_mixed or overtaken),
         mixed=random.Random(f"{seed}/before").choice(("equal", "empty", "different")) if is_mixed else "",
     )
 

@@ -61,6 +61,7 @@ from simulation.groups.halvespast import HalvesPast
 from simulation.groups.handedon import HandedOn
 from simulation.groups.members import BROKER_PORT, BROKER_SET, HOSTS, Look, broker_on, kind_of
 from simulation.groups.mixed import BEFORE, Mixed
+from simulation.groups.olddisks import OldDisks
 from simulation.groups.retention import GroupRetention
 from simulation.groups.rot import Rot
 from simulation.kernel import seeds
@@ -124,6 +125,7 @@ class GroupWorld:
             segment_bytes=self.kind.segment_bytes, any_byte=self.kind.lags or self.kind.expires,
             end=lambda node, power_cut: self.faults.end(node, power_cut=power_cut),
         )  # fmt: skip
+        self.old_disks = self.made_old_disks() if self.kind.sets_back else None
         self.tables = self.table_clients() if self.kind.has_facts else None
         self.handed_on = self.made_handed_on() if self.kind.hands_on else None
         self.copied = self.made_copied() if self.kind.copies else None
@@ -226,6 +228,15 @@ class GroupWorld:
             self.judge()
         self.count()
 
+    def made_old_disks(self) -> OldDisks:
+        return OldDisks(
+            self.world,
+            self.nodes,
+            self.faults,
+            leader=self.leader,
+            level=lambda: self.serves() and self.level(None),
+        )
+
     def table_clients(self) -> TableClients:
         return TableClients(
             self.world,
@@ -315,6 +326,8 @@ class GroupWorld:
         self.looked_us = now_us
         self.faults.look_at_ends()
         self.watch()
+        if self.old_disks is not None:
+            self.old_disks.next_step()
         for node in self.faults.due():
             self.start(node)
 
@@ -360,6 +373,8 @@ class GroupWorld:
     def heal(self) -> None:
         """No faults any more: the set serves within the limit, and again when its leader is killed once more."""
         self.faults.heal()
+        if self.old_disks is not None:
+            self.old_disks.heal()
         if self.forger is not None:
             self.forger.heal()
         if self.dealers is not None:

@@ -50,12 +50,14 @@ from dledger.termfile import TermFile
 from dledger.termruns import TermRuns, runs_of
 from simulation.kernel.plants import Bugs
 from simulation.raft.membersbugs import plant_members_bugs
+from simulation.raft.olddisksbugs import plant_old_disks_bugs
 from simulation.raft.positionsbugs import plant_positions_bugs
 
 BUGS = Bugs()
 bug, planted = BUGS.bug, BUGS.planted
 plant_members_bugs(BUGS)
 plant_positions_bugs(BUGS)
+plant_old_disks_bugs(BUGS)
 
 
 # Votes

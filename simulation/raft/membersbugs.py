@@ -55,7 +55,7 @@ def plant_members_bugs(bugs: Bugs) -> None:
 
     @bug("removed-member-stands", Raft, "may_stand")
     def though_it_does_not_vote(self: Raft) -> bool:
-        return not self.standing.newcomer and self.now_ms >= self.stands_back_until_ms
+        return self.counts and self.now_ms >= self.stands_back_until_ms
 
     @bug("snapshot-forgets-members", Membership, "at")
     def none_said_so(self: Membership, index: int) -> tuple[Stated, ...]:

@@ -26,6 +26,7 @@ from simulation.raft.changes import Changes
 from simulation.raft.group import RaftGroup
 from simulation.raft.late import Post, forge
 from simulation.raft.member import MemberApp
+from simulation.raft.olddisks import OldDisks
 from simulation.raft.placedload import PlacedLoad
 from simulation.raft.stories import STORIES
 
@@ -109,12 +110,13 @@ class RaftWorld:
         self.check.on_vote = self.vote_told
         self.check.holders = self.holders
         self.changes = Changes(self, seed)
+        self.old_disks = OldDisks(self, seed)
         self.placed = PlacedLoad(self.group, positions)
         self.post = Post(self.group, self.random)
         self.stranger = self.world.node("stranger", "10.0.9.9")
         self.wiped: set[str] = set()
         self.nodes = self.group.nodes
-        self.kinds = self.random.sample(FAULTS, self.random.randint(1, 7))
+        self.kinds = self.old_disks.kinds(self.random.sample(FAULTS, self.random.randint(1, 7)))
         self.pause_ms = self.random.choice((100, 400, 1500))
         self.body_number = 0
         self.healed_at_ms: dict[str, int] = {}
@@ -155,6 +157,7 @@ class RaftWorld:
             readable=self.check.positions.readable,
             placed=self.placed.count,
             begun=self.placed.begun,
+            disks_set_back=self.old_disks.count,
         )
 
     def play(self, ms: int) -> None:
@@ -165,6 +168,7 @@ class RaftWorld:
             self.restart_some()
             self.propose()
             self.changes.turn()
+            self.old_disks.turn()
             self.placed.turn()
             if self.world.now_ms >= end_ms:
                 return
@@ -424,6 +428,7 @@ class RaftWorld:
     def heal(self) -> None:
         """A leader within a few election timeouts, all members at one point, and all vote (V1)."""
         self.calm()
+        self.old_disks.plays = False
 
         def agreed() -> bool:
             self.restart_some()

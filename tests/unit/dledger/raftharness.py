@@ -34,6 +34,7 @@ def core(
     committed_index: int = NO_INDEX,
     recent_bytes_max: int = UNLIMITED,
     stated: Sequence[Stated] = (),
+    proven: bool = True,
 ) -> Raft:
     """A member that draws the shortest timeout, started at `now_ms` with these on its disk; in memory are as many of them as
     may be."""
@@ -47,6 +48,7 @@ def core(
         vote=vote,
         log=held,
         committed_index=committed_index,
+        proven=proven,
     )
 
 

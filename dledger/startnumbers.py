@@ -1,0 +1,140 @@
+"""How often each member of a group has begun to take part, as one of them knows it: so a disk that was set back to an earlier
+image of itself is known by a number that others heard after the image was taken.
+
+Each start draws a greater number, and a member that runs draws another one every few seconds. With it goes a `life`, drawn at
+random by the start, so that a disk that was set back does not pass for its lost life when it draws the same number again. Every
+message carries what its sender knows of all members, its own number among it, so one member that heard of a number is enough.
+
+Invariant: the own number is durable before anybody hears it, so others know of no newer one, unless the disk was set back; what
+is known of others only grows. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+NUMBER_MAX = (1 << 53) - 1
+LIFE_MAX = (1 << 31) - 1
+TEXT_MAX = 8192
+BEYOND = 1_000
+"""What a leader adds that proved a disk to be set back: more than that member may have drawn meanwhile."""
+
+
+class Start(NamedTuple):
+    """`number` 0: none was drawn yet."""
+
+    number: int = 0
+    life: int = 0
+
+    def newer_than(self, other: Start) -> bool:
+        same_number = self.number == other.number
+        return self.number > other.number or (same_number and self.life != other.life)
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What was new in a message."""
+
+    sender_began: bool = False
+    """It is the first of a life of its sender."""
+    others: bool = False
+    """It knows more of another member."""
+
+
+class StartNumbers:
+    """`own` is the number on the own disk; None: there is none, as those before this version left it, and nobody is
+    contradicted. `known` are those of others."""
+
+    def __init__(self, self_id: str, own: Start | None, known: Mapping[str, Start], *, life: int) -> None:
+        self.self_id = self_id
+        self.life = life
+        self.own = own or Start()
+        self.is_there = own is not None
+        self.known = dict(known)
+        self.claimed = Start()
+        """The newest that others have heard of this member, where the disk does not have it."""
+        self.text = ""
+        """What each message carries."""
+        self._read: dict[str, str] = {}
+        """What each sender said last."""
+        self._tell()
+
+    @property
+    def set_back(self) -> bool:
+        """Whether others have heard of a number that the disk does not have."""
+        return self.is_there and self.claimed.newer_than(self.own)
+
+    def next(self, *, above_claimed: bool) -> Start:
+        """To be made durable, and then to be `drawn`."""
+        number = max(self.own.number, self.claimed.number if above_claimed else 0)
+        return Start(min(number, NUMBER_MAX - 1) + 1, self.life)
+
+    def drawn(self, own: Start) -> None:
+        self.own = own
+        self.is_there = True
+        self._tell()
+
+    def forget_senders(self) -> None:
+        """Other members count from now on."""
+        self._read.clear()
+
+    def hear(self, sender: str, text: str, members: Collection[str]) -> Heard:
+        """A message of `sender` carries `text`; only `members` are of interest."""
+        if self._read.get(sender) == text:
+            return Heard()
+        self._read[sender] = text
+        began = others = False
+        for member, start in decode(text).items():
+            if member == self.self_id:
+                if start.newer_than(self.own) and start.number >= self.claimed.number:
+                    self.claimed = start
+            elif member in members and start.number > self.known.get(member, Start()).number:
+                changed = start.life != self.known.get(member, Start()).life
+                began = began or (changed and member == sender)
+                others = True
+                self.known[member] = start
+        if others:
+            self._tell()
+        return Heard(began, others)
+
+    def is_of_former_life(self, sender: str, text: str) -> bool:
+        """Whether a message is of a life of its sender that is over, or of a disk that was set back."""
+        known = self.known.get(sender)
+        said = decode(text).get(sender) if known is not None else None
+        return said is not None and known is not None and said != known and said.life != known.life
+
+    def contradicted(self, member: str, life: int) -> None:
+        """It has lost what it acknowledged: what its disk has is not its newest state."""
+        known = self.known.get(member, Start())
+        self.known[member] = Start(min(known.number + BEYOND, NUMBER_MAX), life)
+        self._tell()
+
+    def _tell(self) -> None:
+        self.text = encode({self.self_id: self.own} | self.known)
+
+
+def encode(starts: Mapping[str, Start]) -> str:
+    return ";".join(f"{member}={start.number}:{start.life}" for member, start in sorted(starts.items()))
+
+
+def decode(text: str) -> dict[str, Start]:
+    """Nothing where no member wrote `text`."""
+    found: dict[str, Start] = {}
+    if not text or len(text) > TEXT_MAX:
+        return found
+    for row in text.split(";"):
+        member, _, rest = row.rpartition("=")
+        start = decode_start(rest)
+        if not member or start is None:
+            return {}
+        found[member] = start
+    return found
+
+
+def decode_start(text: str) -> Start | None:
+    number, _, life = text.partition(":")
+    if not all(part.isascii() and part.isdigit() and len(part) <= 16 for part in (number, life)):
+        return None
+    start = Start(int(number), int(life))
+    return start if start.number <= NUMBER_MAX and start.life <= LIFE_MAX else None

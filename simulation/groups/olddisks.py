@@ -1,0 +1,121 @@
+"""A Raft-mode broker whose disk is set back to an earlier image: all die, and it comes back first, with those that are missing
+what it had acknowledged.
+
+Invariant: all others have kept a newer number of its starts than the image has, and no other disk is lost before the set is
+level again; nothing is set back while a disk is full."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from simulation.groups.faults import GroupFaults
+from simulation.kernel.images import Image, image_of, restore
+from simulation.kernel.node import Node
+from simulation.kernel.world import World
+from simulation.raft.olddisks import starts_kept
+
+FIRST_MS = (2_000, 8_000)
+AGE_MS = (6_000, 12_000)
+AHEAD_MS = (100, 300, 800)
+ALONE_MS = (3_000, 6_000)
+SET_BACK = "disk set back"
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """An image of the disk of `node`, the number of its starts there, and how often it was emptied before."""
+
+    node: Node
+    image: Image
+    number: int
+    wipes: int
+
+
+class OldDisks:
+    """Of one set; its chances are its own."""
+
+    def __init__(
+        self,
+        world: World,
+        nodes: Sequence[Node],
+        faults: GroupFaults,
+        *,
+        leader: Callable[[], Node | None],
+        level: Callable[[], bool],
+    ) -> None:
+        """`level()`: all serve, and hold all that was decided."""
+        self.world = world
+        self.nodes = list(nodes)
+        self.faults = faults
+        self.random = random.Random(f"{world.seed}/old disks")
+        self.leader = leader
+        self.level = level
+        self.due_ms: float = world.now_ms + self.random.randint(*FIRST_MS)
+        self.kept: Kept | None = None
+        self.cut_off = False
+
+    def number(self, node: Node, of: Node) -> int:
+        return starts_kept(node, f"n{self.nodes.index(node)}", f"n{self.nodes.index(of)}")
+
+    def next_step(self) -> None:
+        if self.world.now_ms < self.due_ms:
+            return
+        kept = self.kept
+        if kept is None:
+            self.take(self.random.choice(self.nodes))
+        elif not self.cut_off:
+            self.cut(kept)
+        else:
+            self.strike(kept)
+
+    def take(self, node: Node) -> None:
+        if node.running and self.random.random() < 0.3:
+            self.faults.end(node)
+        number = self.number(node, node)
+        self.kept = Kept(node, image_of(node.disk), number, node.disk.wipes) if number else None
+        self.due_ms = self.world.now_ms + self.random.randint(*AGE_MS)
+
+    def cut(self, kept: Kept) -> None:
+        """For a moment a bare majority with it decides without the rest."""
+        leader = self.leader()
+        fit = self.level() and self.faults.may_lose_disk and kept.node.disk.wipes == kept.wipes
+        if leader is None or not fit:
+            self.due_ms = self.world.now_ms + 500
+            return
+        self.world.network.heal()
+        with_it = self.majority(kept.node, leader)
+        for node in with_it:
+            for other in self.nodes:
+                if other not in with_it:
+                    self.world.network.cut(node.host, other.host)
+        self.cut_off = True
+        self.due_ms = self.world.now_ms + self.random.choice(AHEAD_MS)
+
+    def majority(self, node: Node, leader: Node) -> list[Node]:
+        rest = [each for each in self.nodes if each not in (node, leader)]
+        first = [node] if node is leader else [node, leader]
+        return [*first, *rest][: len(self.nodes) // 2 + 1]
+
+    def strike(self, kept: Kept) -> None:
+        self.kept, self.cut_off = None, False
+        self.due_ms = self.world.now_ms + self.random.randint(*FIRST_MS)
+        if not self.faults.may_lose_disk:
+            return
+        leader = self.leader() or kept.node
+        holds = self.majority(kept.node, leader)
+        power_cut = self.random.random() < 0.5
+        for node in self.nodes:
+            self.faults.end(node, power_cut=power_cut)
+            away_ms = self.random.randint(*ALONE_MS) if node in holds else self.random.randint(0, 300)
+            self.faults.restart_at_ms[node.name] = self.world.now_ms + away_ms
+        self.world.network.heal()
+        if all(self.number(each, kept.node) > kept.number for each in self.nodes if each is not kept.node):
+            restore(kept.node.disk, kept.image)
+            self.faults.loses_disk(kept.node)
+            self.faults.restart_at_ms[kept.node.name] = self.world.now_ms
+            self.faults.done[SET_BACK] += 1
+
+    def heal(self) -> None:
+        self.due_ms = float("inf")

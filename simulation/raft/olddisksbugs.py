@@ -1,0 +1,38 @@
+"""Bugs of members whose disks are set back to earlier images, planted as those of simulation.raft.bugs are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dledger.actions import Vote
+from dledger.raft import Raft
+from dledger.startnumbers import Start, StartNumbers
+from dledger.starts import Starts
+from dledger.startsfile import StartsFile
+from dledger.termfile import TermFile
+from simulation.kernel.plants import Bugs
+
+
+def plant_old_disks_bugs(bugs: Bugs) -> None:
+    bug = bugs.bug
+    stored_starts = StartsFile.store
+    stored_vote = TermFile.store
+
+    @bug("old-number-ignored", StartNumbers, "set_back")
+    def whatever_others_heard(self: StartNumbers) -> bool:
+        return False
+
+    @bug("heard-number-not-kept", StartsFile, "store")
+    async def the_own_alone(self: StartsFile, own: Start, numbers: StartNumbers) -> None:
+        """What was heard of others the next start does not know."""
+        await stored_starts(self, own, StartNumbers(numbers.self_id, numbers.own, {}, life=numbers.life))
+
+    @bug("old-disk-votes-all-the-same", Starts, "_was_set_back")
+    def it_draws_a_newer_one(self: Starts, core: Raft, sender: str) -> None:
+        """And counts, as a member that has no number yet."""
+        self.numbers.is_there = False
+
+    @bug("old-disk-forgotten", TermFile, "store")
+    async def as_if_it_voted(self: TermFile, vote: Vote) -> None:
+        """That it is a newcomer is not kept: its next start, whose number is a new one, votes."""
+        await stored_vote(self, replace(vote, newcomer=False))

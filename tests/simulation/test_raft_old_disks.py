@@ -1,0 +1,141 @@
+"""Members of a Raft group whose disks are set back to earlier images of themselves, and what it costs those that are not."""
+
+from __future__ import annotations
+
+import pytest
+
+from simulation.kernel.images import image_of, restore
+from simulation.kernel.node import Node
+from simulation.kernel.world import World
+from simulation.raft.group import RaftGroup
+from tests.simulation.raftscene import decided, leader_of, others, proposing, started
+
+OLD_MS = 6_000
+"""Older than an image of a folder in use must be to be known as one (dledger.starts)."""
+
+
+def set_back_beside_those_that_lag(world: World, size: int) -> tuple[RaftGroup, Node]:
+    """A bare majority has decided `X`; all died, and one of it comes back first, with an older disk."""
+    group = started(world, size)
+    leader, member = leader_of(group)
+    old, *rest = others(group, leader)
+    near, far = rest[: size // 2 - 1], rest[size // 2 - 1 :]
+    decided(group, 3)
+    image = image_of(old.disk)
+    world.run_for_ms(OLD_MS)
+    for node in (leader, old, *near):
+        for other in far:
+            world.network.cut(node.host, other.host)
+    outcome = proposing(leader, member, b"X")
+    world.run_until(lambda: bool(outcome), 2_000)
+    assert not isinstance(outcome[0], Exception)
+    for node in group.nodes:
+        node.kill()
+    world.network.heal()
+    restore(old.disk, image)
+    group.check.emptied(old.name)
+    for node in (old, *far):
+        group.start(node)
+    return group, old
+
+
+@pytest.mark.parametrize(("size", "seed"), [(3, 1), (3, 2), (5, 3)])
+def test_a_member_with_an_older_disk_elects_nobody_who_is_missing_what_it_had(size: int, seed: int) -> None:
+    with World(seed) as world:
+        group, old = set_back_beside_those_that_lag(world, size)
+        world.run_for_ms(8_000)
+        assert not group.active(), "those that hold X are away"
+        for node in group.nodes:
+            if not node.running:
+                group.start(node)
+        world.run_until(group.agreed, 10_000)
+        assert b"X" in {entry.body for entry in group.check.decided}
+        world.run_until(lambda: counts(group, old), 3_000)
+        old.kill()
+        group.start(old)
+        world.run_until(lambda: counts(group, old), 1_000)
+
+
+def test_its_log_names_the_disk_and_the_cure(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "dledger")
+    with World(4) as world:
+        _, old = set_back_beside_those_that_lag(world, 3)
+        world.run_for_ms(1_000)
+    told = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert any(f"self={old.name} the disk of this member was set back" in line for line in told)
+    assert any(
+        "does not vote yet: its disk was set back to an earlier image" in line for line in caplog.messages
+    )
+
+
+def test_killed_again_before_it_is_caught_up_it_still_elects_nobody() -> None:
+    """Its second start draws a number above the one that others heard of its lost life."""
+    with World(5) as world:
+        group, old = set_back_beside_those_that_lag(world, 3)
+        for away_ms in (700, 40, 3_000):
+            world.run_for_ms(away_ms)
+            old.kill(power_cut=True)
+            group.start(old)
+        world.run_for_ms(8_000)
+        assert not group.active()
+
+
+def test_a_leader_finds_out_what_an_image_hides_that_is_a_moment_old(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with World(6) as world:
+        group = started(world)
+        leader, member = leader_of(group)
+        old = others(group, leader)[0]
+        world.run_for_ms(2_500)
+        image = image_of(old.disk)
+        decided(group, 2)
+        old.kill()
+        restore(old.disk, image)
+        group.check.emptied(old.name)
+        group.start(old)
+        world.run_until(lambda: "has lost what it acknowledged" in caplog.text, 3_000)
+        assert f"peer={old.name} has lost" in caplog.text and group.active() == [leader]
+        world.run_until(lambda: counts(group, old) and group.agreed(), 5_000)
+        assert member.core is not None and not member.core.progress[old.name].forgot
+
+
+@pytest.mark.parametrize("stays_away", [False, True])
+def test_whoever_has_its_newest_disk_elects_as_fast_as_ever(stays_away: bool) -> None:
+    """Within one election timeout, and the ways that a vote takes."""
+    for seed in range(1, 11):
+        with World(seed) as world:
+            group = started(world)
+            world.run_for_ms(3_000)
+            for node in group.nodes:
+                node.kill()
+            for node in group.nodes[stays_away:]:
+                group.start(node)
+            limit_ms = group.settings.election_timeout_max_ms + 500
+            world.run_until(lambda group=group: bool(group.active()), limit_ms)  # type: ignore[misc]
+
+
+def test_disks_without_numbers_or_with_a_copied_file_are_contradicted_by_nobody() -> None:
+    """As an operator leaves them who copies one member's log to the others, or a version of before."""
+    with World(7) as world:
+        group = started(world)
+        world.run_for_ms(3_000)
+        for node in group.nodes:
+            node.kill()
+        first, copied, without = group.nodes
+        other = image_of(first.disk)[f"dledger-{first.name}/starts"]
+        for node in (copied, without):
+            image = image_of(node.disk)
+            del image[f"dledger-{node.name}/starts"]
+            if node is copied:
+                image[f"dledger-{node.name}/starts"] = other
+            restore(node.disk, image)
+        group.start_all()
+        world.run_until(group.agreed, 5_000)
+        world.run_for_ms(3_000)
+        assert all(counts(group, node) for node in group.nodes)
+
+
+def counts(group: RaftGroup, node: Node) -> bool:
+    member = group.member(node)
+    return member is not None and member.core is not None and member.core.counts

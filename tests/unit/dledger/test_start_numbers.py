@@ -1,0 +1,222 @@
+"""Numbers of starts: what is drawn, kept and heard, who must vouch for a disk, and what a set-back one may not do."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from dledger.actions import Forgot, PersistThenSend, Role, Vote
+from dledger.messagejson import Envelope, decode_envelope, encode_request
+from dledger.messages import (
+    HeartBeatRequest,
+    HeartBeatResponse,
+    PushResponse,
+    ResultCode,
+    StandingRequest,
+    VoteRequest,
+    VoteResult,
+)
+from dledger.proving import Proving
+from dledger.raft import Raft
+from dledger.startnumbers import NUMBER_MAX, TEXT_MAX, Heard, Start, StartNumbers, decode, encode
+from dledger.startsfile import StartsFile
+from mqruntime.smallfiles import RealSmallFiles
+from tests.unit.dledger.raftharness import core, elected, entries, replies, sent
+
+MEMBERS = ("a", "b", "c")
+
+
+def numbers(own: Start | None = None, **known: Start) -> StartNumbers:
+    return StartNumbers("a", own, known, life=77)
+
+
+# What others have heard
+
+
+@pytest.mark.parametrize(
+    ("heard", "set_back"),
+    [
+        (Start(4, 9), False),
+        (Start(5, 9), False),
+        (Start(5, 8), True),
+        (Start(6, 8), True),
+        (Start(900, 9), True),
+    ],
+)
+def test_a_newer_number_or_another_life_with_the_same_is_a_disk_set_back(
+    heard: Start, set_back: bool
+) -> None:
+    mine = numbers(Start(5, 9))
+    mine.hear("b", encode({"a": heard, "b": Start(1, 1)}), MEMBERS)
+    assert mine.set_back is set_back
+
+
+def test_a_disk_without_a_number_is_contradicted_by_nobody_and_draws_a_greater_one() -> None:
+    mine = numbers()
+    mine.hear("b", encode({"a": Start(6, 3)}), MEMBERS)
+    assert not mine.set_back
+    assert mine.next(above_claimed=True) == Start(7, 77)
+    assert mine.next(above_claimed=False) == Start(1, 77)
+    mine.drawn(Start(7, 77))
+    assert mine.text == "a=7:77" and not mine.set_back
+
+
+def test_a_third_member_passes_on_what_it_has_heard() -> None:
+    b = StartNumbers("b", Start(1, 2), {}, life=3)
+    assert b.hear("c", "a=20:4;c=2:2", MEMBERS) == Heard(sender_began=True, others=True)
+    assert b.text == "a=20:4;b=1:2;c=2:2"
+    mine = numbers(Start(12, 4))
+    mine.hear("b", b.text, MEMBERS)
+    assert mine.set_back
+
+
+def test_what_is_known_of_others_only_grows_and_strangers_are_of_no_interest() -> None:
+    mine = numbers(Start(1, 1), b=Start(8, 5))
+    assert mine.hear("c", "b=7:6;x=3:3", MEMBERS) == Heard()
+    assert mine.known == {"b": Start(8, 5)}
+    assert mine.hear("b", "b=9:5", MEMBERS) == Heard(sender_began=False, others=True)
+    assert mine.hear("b", "b=10:6", MEMBERS) == Heard(sender_began=True, others=True)
+
+
+def test_what_a_former_life_or_an_older_disk_says_late_is_known_as_such() -> None:
+    mine = numbers(Start(1, 1), b=Start(8, 5))
+    late = {text: mine.is_of_former_life("b", text) for text in ("b=7:4", "b=7:5", "b=8:5", "b=8:4", "")}
+    assert late == {"b=7:4": True, "b=7:5": False, "b=8:5": False, "b=8:4": True, "": False}
+
+
+@pytest.mark.parametrize(
+    "text", ["a", "a=", "a=1", "a=1:x", "a=-1:2", "=1:2", "a=1:2;;", "a=9007199254740992:1"]
+)
+def test_what_no_member_writes_says_nothing(text: str) -> None:
+    assert decode(text) == {}
+
+
+def test_a_text_that_is_too_long_or_a_number_at_its_end_harm_nobody() -> None:
+    assert decode("a=1:1;" * TEXT_MAX) == {}
+    mine = numbers(Start(NUMBER_MAX, 1))
+    assert mine.next(above_claimed=True).number == NUMBER_MAX
+
+
+def test_the_numbers_travel_with_each_message_and_members_of_before_say_none() -> None:
+    request = HeartBeatRequest(3)
+    body = encode_request(Envelope("g", "a", "b", "a-h:1", start_numbers="a=2:3"), request)
+    assert decode_envelope(body)[0].start_numbers == "a=2:3"
+    body = encode_request(Envelope("g", "a", "b", "a-h:1"), request)
+    assert b"startNumbers" not in body and decode_envelope(body)[0].start_numbers == ""
+
+
+# The file
+
+
+def test_the_file_has_the_own_number_and_those_of_others(tmp_path: Path) -> None:
+    file = StartsFile(RealSmallFiles(tmp_path), "starts", "a")
+
+    async def story() -> None:
+        loaded = await file.load(life=5)
+        assert not loaded.is_there and loaded.own == Start()
+        loaded.hear("b", "b=4:2", MEMBERS)
+        await file.store(loaded.next(above_claimed=False), loaded)
+        again = await file.load(life=6)
+        assert (again.own, again.known, again.is_there) == (Start(1, 5), {"b": Start(4, 2)}, True)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"self=b\nown=3:3\n", b"self=a\nself=a\n", b"\xff\xfe", b"self=a\nown=3\n"]
+)
+def test_a_file_that_is_damaged_or_of_another_member_counts_as_absent(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "starts").write_bytes(content)
+    loaded = asyncio.run(StartsFile(RealSmallFiles(tmp_path), "starts", "a").load(life=5))
+    assert not loaded.is_there and loaded.own == Start() and loaded.known == {}
+
+
+# Who must vouch
+
+
+def test_who_can_be_reached_is_waited_for_and_a_majority_is_enough_after_that() -> None:
+    others = ("b", "c", "d", "e")
+    proving = Proving(0, wait_ms=600)
+    proving.heard("b")
+    assert not proving.is_enough(others, 3, 5_000)
+    proving.heard("c")
+    assert not proving.is_enough(others, 3, 599)
+    assert proving.is_enough(others, 3, 600)
+    proving.unreached("d")
+    proving.unreached("e")
+    assert proving.is_enough(others, 3, 0)
+    assert Proving(0, wait_ms=600).is_enough((), 1, 0)
+
+
+def test_before_others_vouched_it_neither_votes_nor_stands_nor_counts() -> None:
+    raft = core(vote=Vote(3), log=entries(3), proven=False)
+    assert [to for to, _ in sent(raft.tick(0))] == ["b", "c"], "it asks at once"
+    assert raft.on_vote_request("b", VoteRequest(4, 9, 3)) is VoteResult.REJECT_NEWCOMER
+    raft.tick(10_000)
+    assert raft.role is Role.FOLLOWER and not raft.wants_proof
+    (said,) = replies(raft.receive("b", HeartBeatRequest(5), 10_000, 1))
+    assert isinstance(said, HeartBeatResponse) and said.newcomer
+    raft.vouched("b", 10_000)
+    assert raft.wants_proof and not raft.counts, "its next number is to be durable first"
+    raft.proved(10_000)
+    assert raft.counts and not raft.wants_proof
+    (said,) = replies(raft.receive("b", HeartBeatRequest(5), 10_001, 2))
+    assert isinstance(said, HeartBeatResponse) and not said.newcomer
+
+
+def test_a_group_of_one_needs_nobody_to_vouch() -> None:
+    raft = core("a", ["a"], proven=False)
+    raft.tick(0)
+    assert raft.role is Role.LEADER
+
+
+def test_a_leader_whose_disk_was_set_back_leads_no_more_and_is_a_newcomer_for_good() -> None:
+    raft = elected(core())
+    steps = [step for step in raft.set_back(700) if isinstance(step, PersistThenSend)]
+    assert [step.vote for step in steps] == [Vote(1, "a", newcomer=True)]
+    assert raft.role is Role.FOLLOWER and not raft.counts and raft.standing.set_back
+    asked = [request for _, request in sent(raft.tick(700))]
+    assert asked and all(isinstance(request, StandingRequest) and request.session for request in asked)
+    raft.proved(710)
+    assert not raft.counts, "a leader must catch it up"
+    assert raft.set_back(720) == [], "once is enough"
+
+
+# What a leader finds out by itself
+
+
+def answered(index: int, code: ResultCode = ResultCode.SUCCESS, *, end: int = 0) -> PushResponse:
+    return PushResponse(1, code, index, 1 if code is ResultCode.SUCCESS else 0, end, 0, 0)
+
+
+def leader_with_follower() -> Raft:
+    """`b` has acknowledged entry 0, and nothing is under way to it but the word that this is decided."""
+    leader = elected(core())
+    for _ in range(2):  # its vote, and its entry
+        leader.persisted(600)
+    leader.receive("b", answered(0), 610)
+    assert leader.committed_index == 0
+    return leader
+
+
+def test_who_was_restarted_and_has_lost_what_it_acknowledged_counts_for_nothing() -> None:
+    leader = leader_with_follower()
+    leader.restarted("b", 620)
+    actions = leader.receive("b", answered(1, ResultCode.INCONSISTENT_STATE, end=-1), 630)
+    assert Forgot("b", 0, 1) in actions
+    progress = leader.progress["b"]
+    assert progress.match_index == -1 and progress.newcomer
+    leader.receive("b", HeartBeatResponse(1, ResultCode.SUCCESS), 640)
+    assert progress.newcomer and not progress.votes_since(0)
+    assert not any(to == "b" for to, _ in sent(leader.tick(690)) if not isinstance(_, HeartBeatRequest))
+    leader.receive("b", StandingRequest(1, 9), 700)
+    assert not leader.progress["b"].forgot, "its next life begins with nothing"
+
+
+def test_a_mismatch_of_who_was_not_restarted_proves_nothing() -> None:
+    leader = leader_with_follower()
+    actions = leader.receive("b", answered(1, ResultCode.INCONSISTENT_STATE, end=-1), 630)
+    assert not any(isinstance(action, Forgot) for action in actions)
+    assert leader.progress["b"].match_index == 0
