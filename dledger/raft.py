@@ -288,9 +288,9 @@ class Raft:
                 self.progress[peer].unsent(request)
             if isinstance(request, TransferRequest) and peer == self.transfer.target:
                 self.give_up_transfer()
-        elif isinstance(request, VoteRequest):
+        elif isinstance(request, VoteRequest | StandingRequest):
             self.proving.unreached(peer)
-            if peer == self.leader_id:
+            if isinstance(request, VoteRequest) and peer == self.leader_id:
                 self.leader_is_gone()
         return self.actions()
 

@@ -56,9 +56,9 @@ class StartNumbers:
         """The newest that others have heard of this member, where the disk does not have it."""
         self.text = ""
         """What each message carries."""
-        self._read: dict[str, str] = {}
-        """What each sender said last."""
-        self._tell()
+        self._read: dict[str, tuple[str, Start | None]] = {}
+        """What each sender said last, and its own number in that."""
+        self._encode()
 
     @property
     def set_back(self) -> bool:
@@ -73,7 +73,7 @@ class StartNumbers:
     def drawn(self, own: Start) -> None:
         self.own = own
         self.is_there = True
-        self._tell()
+        self._encode()
 
     def forget_senders(self) -> None:
         """Other members count from now on."""
@@ -81,11 +81,13 @@ class StartNumbers:
 
     def hear(self, sender: str, text: str, members: Collection[str]) -> Heard:
         """A message of `sender` carries `text`; only `members` are of interest."""
-        if self._read.get(sender) == text:
+        read = self._read.get(sender)
+        if read is not None and read[0] == text:
             return Heard()
-        self._read[sender] = text
+        said = decode(text)
+        self._read[sender] = text, said.get(sender)
         began = others = False
-        for member, start in decode(text).items():
+        for member, start in said.items():
             if member == self.self_id:
                 if start.newer_than(self.own) and start.number >= self.claimed.number:
                     self.claimed = start
@@ -95,22 +97,22 @@ class StartNumbers:
                 others = True
                 self.known[member] = start
         if others:
-            self._tell()
+            self._encode()
         return Heard(began, others)
 
-    def is_of_former_life(self, sender: str, text: str) -> bool:
-        """Whether a message is of a life of its sender that is over, or of a disk that was set back."""
+    def is_of_former_life(self, sender: str) -> bool:
+        """Whether what was heard of `sender` last is of a life of it that is over, or of a disk that was set back."""
+        _, said = self._read.get(sender, ("", None))
         known = self.known.get(sender)
-        said = decode(text).get(sender) if known is not None else None
-        return said is not None and known is not None and said != known and said.life != known.life
+        return said is not None and known is not None and said.life != known.life
 
     def contradicted(self, member: str, life: int) -> None:
         """It has lost what it acknowledged: what its disk has is not its newest state."""
         known = self.known.get(member, Start())
         self.known[member] = Start(min(known.number + BEYOND, NUMBER_MAX), life)
-        self._tell()
+        self._encode()
 
-    def _tell(self) -> None:
+    def _encode(self) -> None:
         self.text = encode({self.self_id: self.own} | self.known)
 
 

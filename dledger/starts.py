@@ -91,12 +91,13 @@ class Starts:
     # What others say
 
     async def heed(self, sender: str, text: str) -> bool:
-        """`sender`, which may be believed, has heard `text`. False: what it says with it is of a life of it that is over, or of
-        a disk that was set back, or this member has failed."""
-        core = self._core
-        if core is None:
+        """`sender` has heard `text`; a stranger changes nothing. False: what it says is of a life of it that is over, or of a
+        disk that was set back, or this member has failed."""
+        core, members = self._core, self._members()
+        if core is None or sender not in members:
             return True
-        heard = self.numbers.hear(sender, text, self._members())
+        heard = self.numbers.hear(sender, text, members)
+        of_former_life = self.numbers.is_of_former_life(sender)
         if self.numbers.set_back and not core.standing.newcomer:
             self._was_set_back(core, sender)
         elif not core.proven and not core.proving.has_heard(sender):
@@ -110,7 +111,7 @@ class Starts:
             except OSError as error:
                 self._tasks.fail(error)
                 return False
-        return not self.numbers.is_of_former_life(sender, text)
+        return not of_former_life
 
     def _was_set_back(self, core: Raft, sender: str) -> None:
         own, claimed = self.numbers.own, self.numbers.claimed

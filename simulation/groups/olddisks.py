@@ -2,7 +2,7 @@
 what it had acknowledged.
 
 Invariant: all others have kept a newer number of its starts than the image has, and no other disk is lost before the set is
-level again; nothing is set back while a disk is full."""
+whole again; nothing is set back while a disk is full."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from simulation.raft.olddisks import starts_kept
 
 FIRST_MS = (2_000, 8_000)
 AGE_MS = (6_000, 12_000)
-AHEAD_MS = (100, 300, 800)
+AHEAD_MS = (500, 1_000, 1_500)
 ALONE_MS = (3_000, 6_000)
 SET_BACK = "disk set back"
 
@@ -43,15 +43,15 @@ class OldDisks:
         faults: GroupFaults,
         *,
         leader: Callable[[], Node | None],
-        level: Callable[[], bool],
+        is_whole: Callable[[], bool],
     ) -> None:
-        """`level()`: all serve, and hold all that was decided."""
+        """`is_whole()`: all serve, and hold all that was decided."""
         self.world = world
         self.nodes = list(nodes)
         self.faults = faults
         self.random = random.Random(f"{world.seed}/old disks")
         self.leader = leader
-        self.level = level
+        self.is_whole = is_whole
         self.due_ms: float = world.now_ms + self.random.randint(*FIRST_MS)
         self.kept: Kept | None = None
         self.cut_off = False
@@ -80,7 +80,7 @@ class OldDisks:
     def cut(self, kept: Kept) -> None:
         """For a moment a bare majority with it decides without the rest."""
         leader = self.leader()
-        fit = self.level() and self.faults.may_lose_disk and kept.node.disk.wipes == kept.wipes
+        fit = self.is_whole() and self.faults.may_lose_disk and kept.node.disk.wipes == kept.wipes
         if leader is None or not fit:
             self.due_ms = self.world.now_ms + 500
             return

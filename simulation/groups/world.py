@@ -234,7 +234,7 @@ class GroupWorld:
             self.nodes,
             self.faults,
             leader=self.leader,
-            level=lambda: self.serves() and self.level(None),
+            is_whole=lambda: self.serves() and self.level(None),
         )
 
     def table_clients(self) -> TableClients:

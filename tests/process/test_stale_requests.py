@@ -117,7 +117,7 @@ async def successor(cluster: Cluster, before: SyncState) -> str:
 
 
 async def gets(locks: QueueLocks) -> bool:
-    """Whether it gets the queue from whoever leads, once clients know."""
+    """Whether it gets the queue from the master, once clients know."""
 
     async def asked() -> bool:
         try:

@@ -14,7 +14,7 @@ OLD_MS = 6_000
 """Older than an image of a folder in use must be to be known as one (dledger.starts)."""
 
 
-def set_back_beside_those_that_lag(world: World, size: int) -> tuple[RaftGroup, Node]:
+def set_back_with_those_that_lag(world: World, size: int) -> tuple[RaftGroup, Node]:
     """A bare majority has decided `X`; all died, and one of it comes back first, with an older disk."""
     group = started(world, size)
     leader, member = leader_of(group)
@@ -42,7 +42,7 @@ def set_back_beside_those_that_lag(world: World, size: int) -> tuple[RaftGroup, 
 @pytest.mark.parametrize(("size", "seed"), [(3, 1), (3, 2), (5, 3)])
 def test_a_member_with_an_older_disk_elects_nobody_who_is_missing_what_it_had(size: int, seed: int) -> None:
     with World(seed) as world:
-        group, old = set_back_beside_those_that_lag(world, size)
+        group, old = set_back_with_those_that_lag(world, size)
         world.run_for_ms(8_000)
         assert not group.active(), "those that hold X are away"
         for node in group.nodes:
@@ -59,10 +59,10 @@ def test_a_member_with_an_older_disk_elects_nobody_who_is_missing_what_it_had(si
 def test_its_log_names_the_disk_and_the_cure(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "dledger")
     with World(4) as world:
-        _, old = set_back_beside_those_that_lag(world, 3)
+        _, old = set_back_with_those_that_lag(world, 3)
         world.run_for_ms(1_000)
-    told = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
-    assert any(f"self={old.name} the disk of this member was set back" in line for line in told)
+    errors = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert any(f"self={old.name} the disk of this member was set back" in line for line in errors)
     assert any(
         "does not vote yet: its disk was set back to an earlier image" in line for line in caplog.messages
     )
@@ -71,7 +71,7 @@ def test_its_log_names_the_disk_and_the_cure(caplog: pytest.LogCaptureFixture) -
 def test_killed_again_before_it_is_caught_up_it_still_elects_nobody() -> None:
     """Its second start draws a number above the one that others heard of its lost life."""
     with World(5) as world:
-        group, old = set_back_beside_those_that_lag(world, 3)
+        group, old = set_back_with_those_that_lag(world, 3)
         for away_ms in (700, 40, 3_000):
             world.run_for_ms(away_ms)
             old.kill(power_cut=True)
@@ -101,7 +101,7 @@ def test_a_leader_finds_out_what_an_image_hides_that_is_a_moment_old(
 
 
 @pytest.mark.parametrize("stays_away", [False, True])
-def test_whoever_has_its_newest_disk_elects_as_fast_as_ever(stays_away: bool) -> None:
+def test_members_with_their_newest_disks_elect_as_fast_as_ever(stays_away: bool) -> None:
     """Within one election timeout, and the ways that a vote takes."""
     for seed in range(1, 11):
         with World(seed) as world:

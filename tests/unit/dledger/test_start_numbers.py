@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,9 +23,12 @@ from dledger.messages import (
 from dledger.proving import Proving
 from dledger.raft import Raft
 from dledger.startnumbers import NUMBER_MAX, TEXT_MAX, Heard, Start, StartNumbers, decode, encode
+from dledger.starts import Starts
 from dledger.startsfile import StartsFile
 from mqruntime.smallfiles import RealSmallFiles
+from mqruntime.tasks import Tasks
 from tests.unit.dledger.raftharness import core, elected, entries, replies, sent
+from tests.waits import WAIT_S
 
 MEMBERS = ("a", "b", "c")
 
@@ -82,8 +87,10 @@ def test_what_is_known_of_others_only_grows_and_strangers_are_of_no_interest() -
 
 def test_what_a_former_life_or_an_older_disk_says_late_is_known_as_such() -> None:
     mine = numbers(Start(1, 1), b=Start(8, 5))
-    late = {text: mine.is_of_former_life("b", text) for text in ("b=7:4", "b=7:5", "b=8:5", "b=8:4", "")}
-    assert late == {"b=7:4": True, "b=7:5": False, "b=8:5": False, "b=8:4": True, "": False}
+    for text, is_late in (("b=7:4", True), ("b=7:5", False), ("b=8:5", False), ("b=8:4", True), ("", False)):
+        mine.hear("b", text, MEMBERS)
+        assert mine.is_of_former_life("b") is is_late, text
+        assert mine.hear("b", text, MEMBERS) == Heard() and mine.is_of_former_life("b") is is_late
 
 
 @pytest.mark.parametrize(
@@ -182,6 +189,42 @@ def test_a_leader_whose_disk_was_set_back_leads_no_more_and_is_a_newcomer_for_go
     raft.proved(710)
     assert not raft.counts, "a leader must catch it up"
     assert raft.set_back(720) == [], "once is enough"
+
+
+def test_a_set_back_disk_draws_nothing_before_it_is_kept_that_it_does_not_vote(tmp_path: Path) -> None:
+    """And strangers set nobody's disk back."""
+    (tmp_path / "starts").write_text("self=a\nown=3:1\n")
+    raft, forgotten = core(vote=Vote(1), log=entries(1), proven=False), []
+
+    async def story() -> None:
+        proved = asyncio.Event()
+
+        def take(turn: Callable[[int], object]) -> None:
+            turn(0)
+            if raft.proven:
+                proved.set()
+
+        tasks = Tasks(lambda error: None)
+        starts = Starts(
+            RealSmallFiles(tmp_path), "starts", "a", chance=random.Random(1), tasks=tasks, members=lambda: MEMBERS,
+            take=take, on_forgetful=lambda: forgotten.append(True),
+        )  # fmt: skip
+        await starts.open()
+        starts.begin(raft)
+        await starts.heed("x", "a=9:9")
+        assert not raft.standing.newcomer and not forgotten
+        for member in ("b", "b", "c"):
+            await starts.heed(member, f"a=9:9;{member}=1:1")
+        assert raft.standing.newcomer and forgotten == [True] and raft.wants_proof
+        starts.look()
+        assert len(tasks) == 1, "only the clock runs"
+        starts.persisted(Vote(1, newcomer=True))
+        starts.look()
+        await proved.wait()
+        assert starts.numbers.own.number == 10 and not raft.counts
+        await tasks.stop()
+
+    asyncio.run(asyncio.wait_for(story(), WAIT_S))
 
 
 # What a leader finds out by itself
