@@ -54,7 +54,8 @@ class OldDisks:
         self.is_whole = is_whole
         self.due_ms: float = world.now_ms + self.random.randint(*FIRST_MS)
         self.kept: Kept | None = None
-        self.cut_off = False
+        self.holds: list[Node] = []
+        """The bare majority that decides without the rest."""
 
     def number(self, node: Node, of: Node) -> int:
         return starts_kept(node, f"n{self.nodes.index(node)}", f"n{self.nodes.index(of)}")
@@ -65,7 +66,7 @@ class OldDisks:
         kept = self.kept
         if kept is None:
             self.take(self.random.choice(self.nodes))
-        elif not self.cut_off:
+        elif not self.holds:
             self.cut(kept)
         else:
             self.strike(kept)
@@ -85,12 +86,11 @@ class OldDisks:
             self.due_ms = self.world.now_ms + 500
             return
         self.world.network.heal()
-        with_it = self.majority(kept.node, leader)
-        for node in with_it:
+        self.holds = self.majority(kept.node, leader)
+        for node in self.holds:
             for other in self.nodes:
-                if other not in with_it:
+                if other not in self.holds:
                     self.world.network.cut(node.host, other.host)
-        self.cut_off = True
         self.due_ms = self.world.now_ms + self.random.choice(AHEAD_MS)
 
     def majority(self, node: Node, leader: Node) -> list[Node]:
@@ -99,12 +99,10 @@ class OldDisks:
         return [*first, *rest][: len(self.nodes) // 2 + 1]
 
     def strike(self, kept: Kept) -> None:
-        self.kept, self.cut_off = None, False
+        holds, self.kept, self.holds = self.holds, None, []
         self.due_ms = self.world.now_ms + self.random.randint(*FIRST_MS)
         if not self.faults.may_lose_disk:
             return
-        leader = self.leader() or kept.node
-        holds = self.majority(kept.node, leader)
         power_cut = self.random.random() < 0.5
         for node in self.nodes:
             self.faults.end(node, power_cut=power_cut)

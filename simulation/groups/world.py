@@ -44,6 +44,7 @@ from simulation.groups import (  # noqa: F401  their bugs join the others
     linkbugs,
     members,
     mixedbugs,
+    olddisksbugs,
     rolebugs,
     transactionbugs,
 )
