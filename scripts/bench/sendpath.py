@@ -172,7 +172,7 @@ class Master:
         settings = BrokerSettings.load(CONFIGURATION, [f"storePathRootDir={root}", *chosen])
         runtime, tasks, controllers = real_runtime(root), Tasks(failed), Controllers()
         clock = runtime.clock
-        leading = Leading(cluster_name="DefaultCluster", broker_name="broker-a", poll_ms=5_000)
+        leading = Leading(cluster_name="DefaultCluster", broker_name="broker-a", poll_ms=5_000, nonce="")
         self.store = store = MessageStore(runtime, settings, on_fatal=failed)
         self.tables = tables = Tables(settings, runtime.files, clock, store)
         self.ha = controllers.ha = HAService(
