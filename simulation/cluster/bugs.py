@@ -35,7 +35,7 @@ from controller.elections import Waiting
 from controller.electpolicy import LiveReport
 from controller.heartbeats import BrokerKey, Liveness
 from controller.holdings import Held, Holdings, Report
-from controller.state import Replicas, ReplicasState, SyncState
+from controller.state import Replica, Replicas, ReplicasState, SyncState
 from controller.unelected import Unelected
 from dledger.actions import Vote
 from dledger.termfile import TermFile
@@ -367,7 +367,15 @@ def kept_for_whole(self: LogFound, *, marked: bool) -> None:
 
 @bug("emptied-store-elected", Holdings, "_shortfall")
 def nobody_lacks(self: Holdings, key: BrokerKey, own: Held, report: Report, *, exact: bool) -> None:
-    """The other half: controllers believe every member."""
+    """Another part: controllers believe every member."""
+
+
+@bug("emptied-store-elected", commands, "_why_not_numbered")
+def whoever_knows_the_id(
+    replica: Replica, live: Liveness, key: BrokerKey, process: commands.Process, known: int
+) -> str | None:
+    """And the last one: who lost the check code with its store is followed all the same."""
+    return None
 
 
 @bug("facts-answered-early", Agreement, "_agreed_at_the_end")

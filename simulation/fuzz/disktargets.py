@@ -24,7 +24,7 @@ from broker.tables.subscriptiongroups import SubscriptionGroups
 from broker.tables.topics import Topics
 from controller import events, statesnapshot
 from controller.state import ReplicasState
-from dledger import entry, membership, oldentries
+from dledger import entry, membership, oldentries, startnumbers
 from dledger.errors import MembersUnknown, SnapshotDamaged, SnapshotUnknown
 from dledger.keyvalues import BadKeyValues, parse_key_values
 from dledger.membership import Members
@@ -126,6 +126,12 @@ def raft_members(data: bytes) -> None:
 
 def key_values(data: bytes) -> None:
     parse_key_values("currterm", data)
+
+
+def members_starts(data: bytes) -> None:
+    """As a message carries them."""
+    found = startnumbers.decode(data.decode("latin-1"))
+    assert startnumbers.decode(startnumbers.encode(found)) == found
 
 
 def event(data: bytes) -> None:
@@ -343,6 +349,7 @@ DISK = [
         [vector("dledger/currterm"), vector("dledger/checkpoint")],
         (BadKeyValues,),
     ),
+    Target("start numbers of members", members_starts, [b"n0=17:1203;n1=18:77"]),
     Target("controller events", event, [*java_events()], (), JSON_TOKENS),
     Target(
         "divide",

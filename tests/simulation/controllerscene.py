@@ -17,10 +17,10 @@ from simulation.kernel.world import World
 
 
 @contextmanager
-def whole_cluster(seed: int) -> Iterator[ControllerWorld]:
-    """All brokers are in the SyncStateSet."""
+def whole_cluster(seed: int, **settings: object) -> Iterator[ControllerWorld]:
+    """All brokers are in the SyncStateSet. `settings` are the controllers' own."""
     with World(seed) as world:
-        cluster = ControllerWorld(world)
+        cluster = ControllerWorld(world, **settings)
         cluster.start_all()
         world.run_until(cluster.whole, limit_ms=30_000)
         yield cluster

@@ -6,14 +6,15 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from unittest.mock import patch
 
 import pytest
 
 from broker.role.identityfiles import LogFound
+from controller import commands
 from controller.holdings import Holdings
-from simulation.cluster.bugs import BUGS, kept_for_whole, nobody_lacks
+from simulation.cluster.bugs import BUGS, kept_for_whole, nobody_lacks, whoever_knows_the_id
 from simulation.cluster.losses import EmptiedMember
 from simulation.cluster.totals import Totals
 from simulation.cluster.world import (
@@ -173,6 +174,8 @@ LONG_SEEDS = [
 ]
 """With 5 to 13 of both each kind of contract and each shape but lulls (docs/proofs.md) is there."""
 
+WITHOUT_CODE = patch.object(commands, "_why_not_numbered", whoever_knows_the_id)
+
 DIGEST = """
 import sys
 from simulation.cluster.world import ClusterWorld
@@ -197,13 +200,20 @@ def test_a_cluster_keeps_its_promises_whatever_is_killed_cut_or_delayed(
 
 
 @pytest.mark.parametrize(
-    "guard",
-    [patch.object(LogFound, "why_lost", kept_for_whole), patch.object(Holdings, "_shortfall", nobody_lacks)],
+    "others",
+    [
+        [patch.object(LogFound, "why_lost", kept_for_whole), WITHOUT_CODE],
+        [patch.object(Holdings, "_shortfall", nobody_lacks), WITHOUT_CODE],
+    ],
     ids=["the controllers'", "the broker's"],
 )
-def test_one_guard_alone_keeps_an_emptied_store_from_leading(guard: AbstractContextManager[object]) -> None:
+def test_one_guard_alone_keeps_an_emptied_store_from_leading(
+    others: list[AbstractContextManager[object]],
+) -> None:
     """The seed that finds "emptied-store-elected" has unclean elections, in which no guard of the controllers counts."""
-    with guard:
+    with ExitStack() as stack:
+        for other in others:
+            stack.enter_context(other)
         cluster = ClusterWorld(LOST_MEMBERS)
         cluster.run()
     assert cluster.totals.faults[EmptiedMember.name] >= 1

@@ -139,18 +139,20 @@ def test_a_controller_that_was_cut_off_does_not_date_what_it_missed(cluster: Con
     "data", [b"", b"\0" * 100, b'{"electionsTable":{"a":7}}'], ids=["empty", "zeroes", "another shape"]
 )
 def test_a_damaged_file_costs_the_story_and_nothing_else(
-    cluster: ControllerWorld, data: bytes, caplog: pytest.LogCaptureFixture
+    data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    node = followers(cluster)[0]
-    cluster.world.run_for_ms(2 * SAVE_AFTER_MS)
-    node.kill()
-    cluster.world.run(node.runtime().files.replace(FILE, data))
-    cluster.start_controller(node)
-    cluster.world.run_for_ms(5_000)
-    assert f"{FILE} cannot be read" in caplog.text
-    assert told(cluster, node) == [Election(1, None, recorded(cluster).master_id, "first election")]
-    after_the_master_is_killed(cluster)
-    assert told(cluster, node)[-1].elected_ms is not None
+    """Why it was elected is in the log, and in no snapshot of that."""
+    with whole_cluster(crc32(data), snapshotEntries=1_000) as cluster:
+        node = followers(cluster)[0]
+        cluster.world.run_for_ms(2 * SAVE_AFTER_MS)
+        node.kill()
+        cluster.world.run(node.runtime().files.replace(FILE, data))
+        cluster.start_controller(node)
+        cluster.world.run_for_ms(5_000)
+        assert f"{FILE} cannot be read" in caplog.text
+        assert told(cluster, node) == [Election(1, None, recorded(cluster).master_id, "first election")]
+        after_the_master_is_killed(cluster)
+        assert told(cluster, node)[-1].elected_ms is not None
 
 
 def test_a_full_disk_costs_the_file_and_nothing_else(cluster: ControllerWorld) -> None:
