@@ -140,6 +140,7 @@ def test_what_waits_for_a_successor_that_dies_is_served_by_the_next_one(seed: in
                 electing.cancel()
 
         cluster.run(killed_at_once())
+        world.run_for_ms(100)  # what is acknowledged is listed a moment later
         assert [message.body for message in cluster.run(cluster.read_all())] == [b"waited"]
 
 

@@ -314,6 +314,7 @@ def test_a_member_that_lost_a_file_of_its_tables_leads_with_those_of_the_others(
     away.kill()
     world.run_for_ms(3_000)
     assert asked(group, "made", 5) == ResponseCode.SUCCESS
+    assert locked(group, "a")
     world.run_for_ms(3_000)
     for node in (group.brokers[0], other):
         node.kill()

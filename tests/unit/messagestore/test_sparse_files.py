@@ -124,10 +124,10 @@ def test_a_new_index_file_is_not_looked_at_before_it_has_blocks(
     with monkeypatch.context() as disk:
         disk.setattr(os, "posix_fallocate", full)
         with pytest.raises(OSError, match="No space left"):
-            index.put(0, facts, b"", b"k")
+            index.put(0, facts, b"", b"", b"k")
     assert list(blocks(memory).values()) == [0]
     again = table()
     asyncio.run(again.load(0, trusted=False))
     assert blocks(memory) == {}
-    index.put(0, facts, b"", b"k")
+    index.put(0, facts, b"", b"", b"k")
     assert list(index.find("T", "k", 0, 1 << 62)) == [0]
