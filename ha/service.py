@@ -30,7 +30,7 @@ from ha.slave.follower import Follower, cut_partial_record
 from ha.slave.link import LeftBehind, SlaveState, StayOut
 from ha.status import runtime_info
 from mqruntime.clock import Clock
-from mqruntime.listening import why_not_listening
+from mqruntime.listening import accepts_no_more, why_not_listening
 from mqruntime.log import fields
 from mqruntime.tasks import Tasks
 
@@ -118,6 +118,7 @@ class HAService:
 
     async def stop(self) -> None:
         if self._server is not None:
+            await accepts_no_more(self._server)
             self._server.close()
         async with self._change_of_role:
             await self._end_links("shutdown")

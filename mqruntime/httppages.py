@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from mqruntime.listening import why_not_listening
+from mqruntime.listening import accepts_no_more, why_not_listening
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +68,7 @@ class HttpPages:
     async def stop(self) -> None:
         """Stops accepting; requests under way are dropped."""
         if self._server is not None:
+            await accepts_no_more(self._server)
             self._server.close()
         for connection in list(self._connections):
             connection.cut()

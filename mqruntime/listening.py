@@ -1,9 +1,11 @@
 """The addresses that ports are opened on: which are within reach of strangers, and why one cannot be used.
 
-Invariant: only a loopback address is called private; a name is judged by what it says, never looked up."""
+Invariant: only a loopback address is called private; a name is judged by what it says, never looked up. And how a port that
+accepts is left."""
 
 from __future__ import annotations
 
+import asyncio
 import errno
 from ipaddress import ip_address
 
@@ -19,6 +21,21 @@ REASONS = {
 def why_not_listening(error: OSError) -> str:
     """What a failed bind means for the person who chose the address."""
     return REASONS.get(error.errno or 0) or f"cannot listen: {error.strerror or error}"
+
+
+HANDED_OVER_TURNS = 3
+"""After so many turns of asyncio's loop each connection that it has accepted has its transport."""
+
+
+async def accepts_no_more(server: asyncio.AbstractServer) -> None:
+    """To be awaited before `server` is closed. A connection that asyncio has accepted, and whose transport is made after that,
+    would stay open and be nobody's (`Server._attach` of Python 3.11); uvloop accepts in one step."""
+    loop = asyncio.get_running_loop()
+    if isinstance(loop, asyncio.SelectorEventLoop) and isinstance(server, asyncio.Server):
+        for each in server.sockets:
+            loop.remove_reader(each.fileno())
+        for _ in range(HANDED_OVER_TURNS):
+            await asyncio.sleep(0)
 
 
 def beyond_this_machine(host: str) -> str | None:

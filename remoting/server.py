@@ -10,7 +10,7 @@ import errno
 from collections.abc import Callable
 
 from mqruntime.clock import Clock
-from mqruntime.listening import why_not_listening
+from mqruntime.listening import accepts_no_more, why_not_listening
 from remoting.connections import Connections
 from remoting.errors import AddressInUse, CannotListen
 from remoting.limits import Limits
@@ -55,5 +55,6 @@ class RemotingServer:
     async def stop(self) -> None:
         """Stops accepting and closes what was accepted."""
         if self._server is not None:
+            await accepts_no_more(self._server)
             self._server.close()
         await self._connections.stop()
