@@ -55,7 +55,8 @@ class StartNumbers:
         self.claimed = Start()
         """The newest that others have heard of this member, where the disk does not have it."""
         self.text = ""
-        """What each message carries."""
+        """What each message carries: of those who are members now, however many were replaced."""
+        self._members: frozenset[str] | None = None
         self._read: dict[str, tuple[str, Start | None]] = {}
         """What each sender said last, and its own number in that."""
         self._encode()
@@ -75,9 +76,11 @@ class StartNumbers:
         self.is_there = True
         self._encode()
 
-    def forget_senders(self) -> None:
-        """Other members count from now on."""
+    def members_are(self, members: Collection[str]) -> None:
+        """These others count from now on."""
+        self._members = frozenset(members)
         self._read.clear()
+        self._encode()
 
     def hear(self, sender: str, text: str, members: Collection[str]) -> Heard:
         """A message of `sender` carries `text`; only `members` are of interest."""
@@ -113,7 +116,9 @@ class StartNumbers:
         self._encode()
 
     def _encode(self) -> None:
-        self.text = encode({self.self_id: self.own} | self.known)
+        members = self._members
+        known = {each: start for each, start in self.known.items() if members is None or each in members}
+        self.text = encode({self.self_id: self.own} | known)
 
 
 def encode(starts: Mapping[str, Start]) -> str:

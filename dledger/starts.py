@@ -78,7 +78,7 @@ class Starts:
         return self.numbers.text
 
     def members_changed(self) -> None:
-        self.numbers.forget_senders()
+        self.numbers.members_are(self._members())
 
     def persisted(self, vote: Vote) -> None:
         """It is durable."""

@@ -1,7 +1,6 @@
-"""The addresses that ports are opened on: which are within reach of strangers, and why one cannot be used.
+"""The ports of a server: which addresses are within reach of strangers, why one cannot be used, and how one is closed.
 
-Invariant: only a loopback address is called private; a name is judged by what it says, never looked up. And how a port that
-accepts is left."""
+Invariant: only a loopback address is called private; a name is judged by what it says, never looked up."""
 
 from __future__ import annotations
 

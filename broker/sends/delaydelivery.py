@@ -24,7 +24,7 @@ from broker.tables.delayoffsets import DelayOffsets
 from messagestore.errors import QueueDamaged, RecordDamaged
 from messagestore.messages import NEVER_STORED, Appended, MessageToStore, QueueEntry, QueueGrew
 from messagestore.queues.consumequeue import is_filler, listed_start
-from messagestore.record import RecordError, decode
+from messagestore.record import Message, RecordError, decode
 from messagestore.systemtopics import SCHEDULE_TOPIC
 from mqruntime.clock import Clock
 from mqruntime.log import fields
@@ -276,15 +276,14 @@ class DelayDelivery:
             return None
         if waiting is None:
             return None
-        key = waiting.topic, waiting.queue_id
-        listed = (
-            self._store.entries(*key, waiting.queue_offset, 1) if key != (SCHEDULE_TOPIC, queue_id) else []
-        )
-        if (
-            listed and listed[0].physical_offset == entry.physical_offset
-        ):  # else what it says of itself rotted
+        if (waiting.topic, waiting.queue_id) != (SCHEDULE_TOPIC, queue_id) and self._lists(waiting, entry):
             raise QueueDamaged(SCHEDULE_TOPIC, queue_id, entry.physical_offset, entry.size)
         return delivered(waiting)
+
+    def _lists(self, message: Message, entry: QueueEntry) -> bool:
+        """Whether the queue that the message names leads there, too; else what it says of itself is corrupt."""
+        listed = self._store.entries(message.topic, message.queue_id, message.queue_offset, 1)
+        return bool(listed) and listed[0].physical_offset == entry.physical_offset
 
     def _put(self, level: int, cursor: int, due: list[QueueEntry], found: list[MessageToStore | None]) -> int:
         """Appends the messages that were `found` of what is `due` from queue offset `cursor` on; ms until the level is to be

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+
 import pytest
 
 from simulation.kernel.images import image_of, restore
@@ -98,6 +101,23 @@ def test_a_leader_finds_out_what_an_image_hides_that_is_a_moment_old(
         assert f"peer={old.name} has lost" in caplog.text and group.active() == [leader]
         world.run_until(lambda: counts(group, old) and group.agreed(), 5_000)
         assert member.core is not None and not member.core.progress[old.name].forgot
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
+def test_who_cannot_keep_the_number_of_a_new_life_ends_unless_its_disk_is_full(error: int) -> None:
+    """Nothing is answered to that life by a member that would forget it with its next start."""
+    with World(7) as world:
+        group = started(world)
+        leader, _ = leader_of(group)
+        hears, begins = others(group, leader)
+        begins.kill()
+        hears.disk.fail_next("replace", OSError(error, os.strerror(error)), where="/starts")
+        group.start(begins)
+        world.run_until(lambda: counts(group, begins), 1_500)
+        world.run_for_ms(100)
+        assert hears.disk.failures["replace"] == 1
+        assert (group.member(hears) is not None) == (error == errno.ENOSPC)
+        assert group.active() == [leader] and counts(group, begins)
 
 
 @pytest.mark.parametrize("stays_away", [False, True])

@@ -28,6 +28,7 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.headers.admin import CreateTopicHeader, TopicHeader
 from remoting.headers.group import CopyTablesHeader, ReadTablesHeader
+from simulation.kernel.images import image_of, restore
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
 from tests.unit.broker.groupset import MEMBERS, GroupSet
@@ -162,16 +163,21 @@ def test_one_slow_member_holds_no_answer_up(world: World) -> None:
     assert world.now_ms < before_ms + 500
 
 
-def test_an_emptied_member_is_no_witness_of_tables_that_it_lost(world: World) -> None:
+@pytest.mark.parametrize("is_set_back", [False, True], ids=["emptied", "set back"])
+def test_a_member_whose_disk_lost_tables_is_no_witness_of_them(is_set_back: bool, world: World) -> None:
     """It votes once its log is level, and counts for tables once it has a copy; until then the others must have them."""
     group = started(world)
     leader = group.master
     away, emptied = others(group)
     away.kill()
-    world.run_for_ms(3_000)
+    image = image_of(emptied.disk)
+    world.run_for_ms(6_000)
     assert asked(group, "made", 5) == ResponseCode.SUCCESS
     emptied.kill()
-    emptied.disk.wipe()
+    if is_set_back:
+        restore(emptied.disk, image)
+    else:
+        emptied.disk.wipe()
     group.start(emptied)
     world.run_until(lambda: emptied.running and emptied.app is not None, 5_000)
     app = group.app(emptied)

@@ -58,6 +58,10 @@ def runner_of(member: Member, on_proposed: Callable[[str], None] = lambda status
     )
 
 
+async def hangs() -> None:
+    await asyncio.Event().wait()
+
+
 async def undecided() -> None:
     raise OutcomeUnknown("not decided")
 
@@ -169,10 +173,10 @@ def test_a_command_whose_turn_does_not_come_is_not_tried(monkeypatch: pytest.Mon
         commands = runner_of(member)
         hang = asyncio.Event()
 
-        async def hangs() -> None:
+        async def hangs_on() -> None:
             await hang.wait()
 
-        member.fate = hangs
+        member.fate = hangs_on
         first = asyncio.create_task(commands.run("a", lambda state, live: ELECT))
         await asyncio.sleep(0)
         with pytest.raises(Busy):
@@ -189,10 +193,10 @@ def test_commands_on_different_sets_do_not_wait_for_each_other() -> None:
         commands = runner_of(member)
         decided = asyncio.Event()
 
-        async def hangs() -> None:
+        async def hangs_on() -> None:
             await decided.wait()
 
-        member.fate = hangs
+        member.fate = hangs_on
         waiting = [
             asyncio.create_task(commands.run(name, lambda state, live: ELECT))
             for name in ("a", "b", "a", "c")
@@ -228,9 +232,6 @@ def test_a_proposal_that_nobody_waits_for_any_more_is_of_unknown_fate() -> None:
     async def scenario() -> None:
         member = Member()
         commands = runner_of(member)
-
-        async def hangs() -> None:
-            await asyncio.Event().wait()
 
         member.fate = hangs
         cancelled = asyncio.create_task(commands.run("a", lambda state, live: ELECT))
@@ -316,9 +317,6 @@ def test_where_one_connection_takes_all_room_there_is_some_for_others() -> None:
     async def scenario() -> None:
         member = Member()
         commands = runner_of(member)
-
-        async def hangs() -> None:
-            await asyncio.Event().wait()
 
         member.fate = hangs
         flood = Asker(Rank.ANYBODY, 7)

@@ -85,6 +85,14 @@ def test_what_is_known_of_others_only_grows_and_strangers_are_of_no_interest() -
     assert mine.hear("b", "b=10:6", MEMBERS) == Heard(sender_began=True, others=True)
 
 
+def test_messages_carry_the_numbers_of_those_who_are_members_now_and_none_is_forgotten() -> None:
+    mine = numbers(Start(1, 1), b=Start(8, 5), removed=Start(3, 3))
+    mine.members_are({"b"})
+    assert mine.text == "a=1:1;b=8:5"
+    mine.members_are({"b", "removed"})
+    assert mine.text == "a=1:1;b=8:5;removed=3:3"
+
+
 def test_what_a_former_life_or_an_older_disk_says_late_is_known_as_such() -> None:
     mine = numbers(Start(1, 1), b=Start(8, 5))
     for text, is_late in (("b=7:4", True), ("b=7:5", False), ("b=8:5", False), ("b=8:4", True), ("", False)):
