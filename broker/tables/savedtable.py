@@ -81,6 +81,7 @@ class SavedTable:
         self._fact_version = 0
         self._row_version = 0
         self._journal_version = 0
+        self._journal_record = 0
 
     def changed(self, *, fact: bool = True) -> None:
         """The table differs from the file now; by a fact that somebody may be told of, or by what can wait."""
@@ -97,9 +98,10 @@ class SavedTable:
     def version(self) -> int:
         return self._version
 
-    def in_journal(self, version: int) -> None:
-        """The journal on disk has the rows of this version."""
+    def in_journal(self, version: int, record: int) -> None:
+        """The journal on disk has the rows of this version, the last of them in that record."""
         self._journal_version = max(self._journal_version, version)
+        self._journal_record = record
 
     @property
     def wants_journal(self) -> bool:
@@ -113,7 +115,9 @@ class SavedTable:
 
     @property
     def dirty(self) -> bool:
-        return self._version != self._saved_version
+        """Whether the file differs, or does not say that it has a record: one that was written while the file was, which has
+        its row. The journal may be dropped up to what files say, and no further."""
+        return self._version != self._saved_version or (self.mark or 0) < self._journal_record
 
     @property
     def stands(self) -> bool:
@@ -185,7 +189,7 @@ class SavedTable:
     async def save_taken(self, taken: tuple[int, bytes] | None) -> None:
         """Write the content of an earlier moment, unless a later one was written meanwhile."""
         async with self._lock:
-            if taken is not None and taken[0] > self._saved_version:
+            if taken is not None and (taken[0], _mark_of(taken[1])) > (self._saved_version, self.mark or 0):
                 await self._write(*taken)
 
     @property
@@ -203,7 +207,11 @@ class SavedTable:
         await self._behind()
         await self._files.replace(self.name, data)
         self._stands = True
-        mark = MARK.match(data)
-        assert mark is not None, f"{self.name} is written with its mark"
-        self.mark = int(mark[1])
+        self.mark = _mark_of(data)
         self._saved_version = version
+
+
+def _mark_of(written: bytes) -> int:
+    mark = MARK.match(written)
+    assert mark is not None, "a table is written with its mark"
+    return int(mark[1])

@@ -480,7 +480,8 @@ class Tables:
         self._note_present()
 
     async def _append_to_journal(self, tables: list[SavedTable]) -> None:
-        rows, took, versions = self._unwritten, self._took, [table.version for table in tables]
+        rows, took = self._unwritten, self._took
+        written = [(table, table.version) for table in tables if table.wants_journal]
         self._unwritten, self._took = {}, []
         stamp = self.stamp.version if self._is_stamped else None
         record = JournalRecord(
@@ -491,8 +492,8 @@ class Tables:
         except BaseException:
             self._unwritten, self._took = rows | self._unwritten, took + self._took
             raise
-        for table, version in zip(tables, versions, strict=True):
-            table.in_journal(version)
+        for table, version in written:
+            table.in_journal(version, record.number)
 
     async def _save_fact_files(self) -> None:
         rows, took = self._unwritten, self._took

@@ -28,6 +28,7 @@ from broker.tables.deletions import Deletions
 from broker.tables.holders import TablesVersion
 from broker.tables.journal import Journal, JournalRecord
 from broker.tables.rowchanges import Row, RowChanges
+from broker.tables.savedtable import SavedTable
 from broker.tables.tables import Tables
 from controller import commands, elections
 from controller.decision import Decision
@@ -422,6 +423,12 @@ slice_taken = Slices.take
 async def by_and_by(self: Journal, record: JournalRecord) -> None:
     """A change counts as stored once it is to be written."""
     self.last = record.number
+
+
+@bug("dropped-before-a-file-says-so", SavedTable, "in_journal")
+def only_the_rows(self: SavedTable, version: int, record: int) -> None:  # noqa: ARG001 - as the original
+    """A file that has a record's rows by chance, and does not say so, lets the record be dropped."""
+    self._journal_version = max(self._journal_version, version)
 
 
 replay_record = Tables._replay_record  # noqa: SLF001 - to be wrapped

@@ -89,6 +89,8 @@ FOUND_BY_UNIT = {
     "applied-twice": "broker/test_table_journal.py"
     "::test_a_deletion_takes_offsets_away_once_and_not_what_was_committed_since",
     "journal-not-synced": "broker/test_table_journal.py::test_what_was_saved_is_there_whenever_the_process_ends",
+    "dropped-before-a-file-says-so": "broker/test_table_journal.py"
+    "::test_a_record_written_while_files_are_is_dropped_once_a_file_says_that_it_has_it",
     "taken-over-in-part": "broker/test_table_changes.py"
     "::test_all_comes_in_slices_and_what_changes_meanwhile_comes_too",
     "old-disk-leads-alone": "broker/test_set_back_disks.py::test_the_last_replicas_disk_is_set_back",

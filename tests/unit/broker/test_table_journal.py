@@ -148,6 +148,31 @@ def test_a_record_whose_write_failed_is_written_again_to_another_file() -> None:
 # -- upstream's brokers, and hands
 
 
+@pytest.mark.parametrize("steps", range(12))  # as many places as a save waits at
+def test_a_record_written_while_files_are_is_dropped_once_a_file_says_that_it_has_it(steps: int) -> None:
+    files = MemoryFiles()
+    table = tables(files)
+
+    async def write() -> None:
+        table.topics.put(TopicConfig("first", 8, 8))
+        table.groups.put(SubscriptionGroupConfig("first"))
+        await table.save()
+        table.topics.put(TopicConfig("before", 8, 8))
+        saving = asyncio.create_task(table.save())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        table.groups.put(SubscriptionGroupConfig("meanwhile"))
+        await asyncio.gather(saving, table.save_facts())
+        await table.save()
+        table.topics.put(TopicConfig("next", 8, 8))
+        await table.save_facts()
+
+    asyncio.run(write())
+    again = loaded(files)
+    assert again.groups.find("meanwhile") is not None
+    assert {"before", "next"} <= set(again.topics.names())
+
+
 def test_what_upstreams_broker_wrote_since_counts() -> None:
     """It reads and writes topics.json, and knows no journal."""
     files = written()
