@@ -12,7 +12,7 @@ from messagestore.record import BORN_HOST_IPV6, SYS_FLAG, SYS_FLAG_AT, store_tim
 from messagestore.walker import segment_name
 from simulation.cluster.damagedstores import LOG, Rot
 from simulation.cluster.fault import Fault
-from simulation.cluster.looks import broker_on
+from simulation.cluster.looks import broker_on, started_broker
 from simulation.cluster.machines import Machines
 from simulation.kernel.node import Node
 
@@ -38,10 +38,16 @@ class RottenStoreTime(Fault):
         self.kept_ms = kept_ms
         self.rotten: Node | None = None
         self.due_ms = INTERVAL_MS
+        machines.world.after_each_step(self.ends_with_the_role)
+
+    def ends_with_the_role(self) -> None:
+        """Between two looks a slave may be elected and send its log to others."""
+        if self.rotten is not None and not self.follows(self.rotten):
+            self.mend(self.rotten)
 
     def next_step(self) -> None:
         now_ms, node = self.world.now_ms, self.rotten
-        if node is not None and (now_ms >= self.due_ms or not self.follows(node)):
+        if node is not None and now_ms >= self.due_ms:
             self.mend(node)
         elif node is None and self.active and now_ms >= self.due_ms:
             self.due_ms = now_ms + INTERVAL_MS
@@ -64,8 +70,8 @@ class RottenStoreTime(Fault):
             self.count()
 
     def follows(self, node: Node) -> bool:
-        look = broker_on(node)
-        return look is not None and look.role is Role.SLAVE
+        app = started_broker(node)
+        return app is not None and app.membership.role is Role.SLAVE
 
     def place(self, node: Node) -> Rot | None:
         """A bit in the newest segment that a whole confirmed one stands behind, if its first record is too young for the one
