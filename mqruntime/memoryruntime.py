@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from mqruntime.clock import SystemClock
 from mqruntime.runtime import Runtime
-from mqruntime.segments import DiskSpace, check_component
+from mqruntime.segments import DiskSpace, SoleFile, check_component
 from mqruntime.smallfiles import check_name
 from mqruntime.storelock import StoreLocked
 
@@ -184,6 +184,9 @@ class MemoryDirectory:
         if path not in self._root.segments:
             raise FileNotFoundError(path)
         return MemorySegment(name, self._root.segments[path])
+
+    def sole_file(self) -> SoleFile | None:
+        return None
 
     def create(self, name: str, size_bytes: int, *, reserve: int | None = None) -> MemorySegment:
         path = self._prefix + check_component(name)

@@ -44,6 +44,7 @@ SYNCFS_REPORTS = 5, 8
 """From this version of Linux on syncfs reports what could not be written."""
 SHARE_OF_DESCRIPTORS = 2 * 4
 """A mapped file takes two descriptors; connections and logs need the most of what this process may have."""
+SOLE_HEAD_MAX = 64 << 10
 DISK_THREADS = 4  # one sync of the log, one of the queues, cold reads beside them
 
 
@@ -57,6 +58,15 @@ class DiskSpace(NamedTuple):
     def used(self) -> float:
         """The share in use, 0 to 1."""
         return self.used_bytes / (self.used_bytes + self.free_bytes) if self.used_bytes else 0.0
+
+
+class SoleFile(NamedTuple):
+    """`head` are the file's first bytes, behind which the file system sees nothing but holes; None where those are more than
+    SOLE_HEAD_MAX, or it does not tell. Some take for a hole what is on its way to the disk."""
+
+    name: str
+    size_bytes: int
+    head: bytes | None
 
 
 class SegmentFile(Protocol):
@@ -133,6 +143,11 @@ class SegmentDirectory(Protocol):
 
     def open(self, name: str) -> SegmentFile:
         """An existing file; FileNotFoundError otherwise."""
+        ...
+
+    def sole_file(self) -> SoleFile | None:
+        """The folder's only file, for a fraction of what it takes to open it; None where it holds none, or anything else. Like
+        `read_now`. OSError."""
         ...
 
     def create(self, name: str, size_bytes: int, *, reserve: int | None = None) -> SegmentFile:
@@ -307,16 +322,20 @@ class RealSegmentFile:
 
 
 class RealSegmentDirectory:
-    """A folder of the machine's file system; folders below share its threads."""
+    """A folder of the machine's file system; folders below share its threads. There may be a hundred thousand."""
 
-    def __init__(
-        self, path: Path, threads: Executor | None = None, folders: FolderTree | None = None
-    ) -> None:
-        self._path = path
+    __slots__ = ("_folders", "_place", "_threads", "open_max", "synced_alone_max")
+
+    def __init__(self, path: Path) -> None:
+        self._place = str(path)
         self.open_max = open_max()
         self.synced_alone_max = SYNCED_ALONE_MAX
-        self._threads = threads or ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="segments")
-        self._folders = folders or FolderTree(path)
+        self._threads: Executor = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="segments")
+        self._folders = FolderTree(path)
+
+    @property
+    def _path(self) -> Path:
+        return Path(self._place)
 
     def names(self) -> list[tuple[str, int]]:
         found: list[tuple[str, int]] = []
@@ -334,6 +353,23 @@ class RealSegmentDirectory:
         path = self._path / check_component(name)
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         return self._opened(path, descriptor, os.fstat(descriptor).st_size)
+
+    def sole_file(self) -> SoleFile | None:
+        try:
+            name, *others = os.listdir(self._place)
+        except (FileNotFoundError, ValueError):
+            return None
+        if others or name.endswith(UNFINISHED_SUFFIX):
+            return None
+        descriptor = os.open(f"{self._place}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                return None
+            end = written_end(descriptor, SOLE_HEAD_MAX)
+            return SoleFile(name, status.st_size, None if end is None else os.pread(descriptor, end, 0))
+        finally:
+            os.close(descriptor)
 
     def create(self, name: str, size_bytes: int, *, reserve: int | None = None) -> RealSegmentFile:
         path = self._path / check_component(name)
@@ -362,7 +398,11 @@ class RealSegmentDirectory:
         await asyncio.get_running_loop().run_in_executor(self._threads, _delete, path)
 
     def subdirectory(self, name: str) -> RealSegmentDirectory:
-        return RealSegmentDirectory(self._path / check_component(name), self._threads, self._folders)
+        below = object.__new__(RealSegmentDirectory)
+        below._place = f"{self._place}/{check_component(name)}"
+        below.open_max, below.synced_alone_max = self.open_max, self.synced_alone_max
+        below._threads, below._folders = self._threads, self._folders
+        return below
 
     async def sync_directory(self) -> None:
         await asyncio.get_running_loop().run_in_executor(self._threads, self._sync_folder)
@@ -371,7 +411,8 @@ class RealSegmentDirectory:
         await asyncio.get_running_loop().run_in_executor(self._threads, sync_all_below, self._path)
 
     def disk_space(self) -> DiskSpace:
-        space = os.statvfs(next(path for path in (self._path, *self._path.parents) if path.is_dir()))
+        path = self._path
+        space = os.statvfs(next(folder for folder in (path, *path.parents) if folder.is_dir()))
         used = space.f_blocks - space.f_bfree
         return DiskSpace(used * space.f_frsize, space.f_bavail * space.f_frsize)
 
@@ -388,7 +429,7 @@ class RealSegmentDirectory:
 
     def _entries(self) -> list[os.DirEntry[str]]:
         try:
-            with os.scandir(self._path) as entries:
+            with os.scandir(self._place) as entries:
                 return list(entries)
         except FileNotFoundError:
             return []
@@ -450,6 +491,21 @@ def written_ranges(descriptor: int, start: int, end: int) -> list[tuple[int, int
         at = min(os.lseek(descriptor, data, os.SEEK_HOLE), end)
         found.append((data, at))
     return found
+
+
+def written_end(descriptor: int, limit: int) -> int | None:
+    """Where the hole begins that is the rest of an open file, behind its first page at the earliest; None behind `limit`, and
+    where the file system does not tell holes."""
+    end = mmap.PAGESIZE
+    try:
+        while end <= limit and os.lseek(descriptor, end, os.SEEK_DATA) < limit:
+            end = os.lseek(descriptor, end, os.SEEK_HOLE)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            return end
+        if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+            raise
+    return None
 
 
 def sync_all_below(folder: Path) -> None:

@@ -449,7 +449,7 @@ def erase_pages(view: memoryview, start: int, content: bytes) -> None:
     at = 0
     while at < len(content):
         stop = min(at + PAGE_BYTES - (start + at) % PAGE_BYTES, len(content))
-        if content.count(0, at, stop) != stop - at:
+        if content[at:stop] != ZEROS[: stop - at]:
             erase(view, start + at, start + stop)
         at = stop
 

@@ -12,11 +12,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import chain
 from struct import Struct
+from sys import intern
 
 from messagestore.bulk.presence import NUMPY
-from messagestore.log.commitlog import erase_pages
+from messagestore.log.commitlog import ZEROS, erase_pages
 from messagestore.queues.openqueues import OpenQueues
-from messagestore.walker import check_names, check_size_set, order_segments, segment_name
+from messagestore.walker import NAME_DIGITS, check_names, check_size_set, order_segments, segment_name
 from mqruntime.segments import SegmentDirectory, SegmentFile
 
 ENTRY = Struct(
@@ -33,6 +34,7 @@ PLACE_MAX = 1 << 58  # file names are byte offsets of 63 bits
 RESERVE_STEP_BYTES = 64 << 10
 STEP_PLACES = RESERVE_STEP_BYTES // ENTRY.size
 SHORT_PLACES = 64
+NO_VIEW = memoryview(b"")
 
 
 def _steps(first: int, end: int) -> Iterator[tuple[int, int]]:
@@ -81,7 +83,13 @@ def file_size_for(wanted: int) -> int:
 
 
 class ConsumeQueue:
-    """Queue offsets count entries; `phy` are physical offsets of the commit log."""
+    """Queue offsets count entries; `phy` are physical offsets of the commit log. A store may have a hundred thousand."""
+
+    __slots__ = (
+        "_compared", "_deletions_synced", "_directory", "_erased_end", "_file_size", "_files", "_first", "_former", "_names",
+        "_opened", "_per_file", "_reserved_end", "_seen_end", "_synced", "_used", "hot_end", "hot_first", "hot_view",
+        "inherited_end", "max_queue_offset", "min_queue_offset", "phy_end", "queue_id", "topic",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -103,7 +111,7 @@ class ConsumeQueue:
         self._files: list[SegmentFile | None] = []  # opened when first needed
         self._names: list[str] = []
         self._reserved_end = 0  # queue offset up to which the last file has disk blocks
-        self.hot_view = memoryview(b"")
+        self.hot_view = NO_VIEW
         """The last file, which begins with entry `hot_first`: those from the end up to `hot_end` need nothing but writing."""
         self.hot_first = self.hot_end = 0
         self._synced = 0  # queue offset up to which entries are on disk
@@ -124,6 +132,8 @@ class ConsumeQueue:
 
         A trusted queue was synced at a clean stop: its end is searched for. Otherwise entries up to `phy_limit` are on
         disk but what follows may be torn: the file is read entry by entry up to the first that is not below it."""
+        if self._is_plain(log_min, phy_limit, trusted=trusted):
+            return
         folder, listed = self._folder, self._directory.names()
         for name, size in listed:
             if (
@@ -151,6 +161,33 @@ class ConsumeQueue:
         self.min_queue_offset = self._first
         self.inherited_end = self.max_queue_offset
         self.raise_min(log_min)
+
+    def _is_plain(self, log_min: int, phy_limit: int, *, trusted: bool) -> bool:
+        """Whether its only file begins with entries of the log and holds nothing else, as those of most queues do; then the
+        queue is loaded, and the file was not opened for that."""
+        found = self._directory.sole_file()
+        if found is None or found.head is None or found.size_bytes != self._file_size:
+            return False
+        name, head, end, last_end = found.name, found.head, 0, 0
+        if len(name) != NAME_DIGITS or not name.isdecimal() or int(name) % self._file_size:
+            return False
+        for phy, size, _ in ENTRY.iter_unpack(head[: len(head) - len(head) % ENTRY.size]):
+            if not size:
+                break
+            if not last_end <= phy <= phy + size <= phy_limit or not 0 < size < FILLER_SIZE:
+                return False
+            end, last_end = end + 1, phy + size
+        behind = head[end * ENTRY.size :]  # where nothing is, more may be on its way to the disk
+        if not end or len(behind) < ENTRY.size or behind != ZEROS[: len(behind)]:
+            return False
+        self._names, self._files, self._first = [intern(name)], [None], int(name) // ENTRY.size
+        self.min_queue_offset = self._first
+        self.max_queue_offset = self.inherited_end = self._synced = self._first + end
+        self.phy_end = last_end
+        self._erased_end = self.max_queue_offset if trusted else self._first + self._per_file
+        if int.from_bytes(head[:8]) < log_min:
+            self.raise_min(log_min)
+        return True
 
     def is_doubtful(self, queue_offset: int, end: int) -> bool:
         """Whether some entry of [queue_offset, end) may lead to another queue's record: its file may have rotted."""
@@ -310,6 +347,8 @@ class ConsumeQueue:
 
     def raise_min(self, log_min: int) -> None:
         """The log now starts at `log_min`: the queue starts at its first entry that is not below."""
+        if self.phy_end <= log_min:  # its file need not be opened
+            self.min_queue_offset = self.max_queue_offset
         places = range(self.min_queue_offset, self.max_queue_offset)
         if not places or listed_start(self._entry(places.start)) >= log_min:
             return
@@ -431,7 +470,7 @@ class ConsumeQueue:
                 file.close()
                 self._files[index] = None
         self.hot_end = 0
-        self.hot_view = memoryview(b"")
+        self.hot_view = NO_VIEW
 
     # Writing
 
@@ -556,7 +595,7 @@ class ConsumeQueue:
         else:
             end = self._first = self._erased_end = 0
         self._reserved_end = self.hot_end = 0
-        self.hot_view = memoryview(b"")
+        self.hot_view = NO_VIEW
         self._former = (0, 0)
         self.max_queue_offset = end
         self._synced = min(self._synced, end)

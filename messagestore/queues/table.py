@@ -16,7 +16,7 @@ from messagestore.record import TOPIC_BYTES_MAX
 from mqruntime.segments import BadSegmentName, SegmentDirectory, check_component
 
 FOLDER = "consumequeue"
-LOADED_IN_A_SLICE = 8
+LOADED_IN_A_SLICE = 32
 
 
 class QueueTable:
@@ -45,14 +45,14 @@ class QueueTable:
         refused: BadSegments | None = None
         opened = 0
         for topic in self.directory.subdirectories():
-            folder = self.directory.subdirectory(topic)
+            folder, encoded = self.directory.subdirectory(topic), topic.encode()
             for name in folder.subdirectories():
                 if not name.isdigit():
                     continue
                 queue = ConsumeQueue(
                     folder.subdirectory(name), self.file_size, topic, int(name), self._opened
                 )
-                self._queues[topic.encode(), int(name)] = queue
+                self._queues[encoded, int(name)] = queue
                 opened += 1
                 if opened % LOADED_IN_A_SLICE == 0:
                     await asyncio.sleep(0)
@@ -61,7 +61,7 @@ class QueueTable:
                 except BadSegments as damage:
                     refused = refused or damage
                     queue.leave_unopened()
-                    self.broken.add((topic.encode(), int(name)))
+                    self.broken.add((encoded, int(name)))
         if refused is not None and len(self.broken) == len(self._queues):
             raise refused
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from mqruntime.segments import DiskSpace, check_component
+from mqruntime.segments import SOLE_HEAD_MAX, DiskSpace, SoleFile, check_component
 from mqruntime.smallfiles import check_name
 from mqruntime.storelock import StoreLocked
 from simulation.kernel.inode import PAGE_BYTES, Inode
@@ -582,6 +582,16 @@ class SimulatedDirectory:
         if inode is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return SimulatedSegmentFile(self._disk, self._process, path, inode)
+
+    def sole_file(self) -> SoleFile | None:
+        below = self._below()
+        if len(below) != 1 or "/" in below[0][0]:
+            return None
+        ((name, inode),) = below
+        self._disk.check("read", self._prefix + name)
+        written = inode.written(PAGE_BYTES, len(inode.data))
+        end = written[-1][1] if written else PAGE_BYTES
+        return SoleFile(name, len(inode.data), bytes(inode.data[:end]) if end <= SOLE_HEAD_MAX else None)
 
     def create(self, name: str, size_bytes: int, *, reserve: int | None = None) -> SimulatedSegmentFile:
         path = self._prefix + check_component(name)

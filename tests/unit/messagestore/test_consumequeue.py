@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import mmap
+import random
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,9 @@ from typing import Any
 import pytest
 
 from messagestore.errors import BadSegments
-from messagestore.queues.consumequeue import PRE_BLANK, ConsumeQueue, file_size_for, filler
+from messagestore.queues.consumequeue import ENTRY, PRE_BLANK, ConsumeQueue, file_size_for, filler
+from messagestore.walker import segment_name
+from mqruntime import segments
 from mqruntime.segments import RealSegmentDirectory
 
 FILE_SIZE = 400
@@ -52,6 +56,90 @@ def test_entries_are_found_again_whatever_the_number_of_files(
     assert (again.min_queue_offset, again.max_queue_offset) == (0, count)
     assert list(again.entries(0, 1000)) == list(queue.entries(0, 1000))
     assert again.phy_end == count * 100
+
+
+FOUR_PAGES = 16_400
+
+
+def content(chance: random.Random) -> bytes:
+    """A file of FOUR_PAGES: entries, and perhaps one thing or two that no entry is followed by, or is."""
+    entries, phy = [], chance.choice([0, 0, 5_000])
+    for _ in range(chance.choice([0, 1, 3, 203, 204, 205, 820, chance.randrange(820)])):
+        entries.append((phy, 100, 7))
+        phy += chance.choice([100, 100, 250])
+    strange = [
+        PRE_BLANK,
+        filler(phy),
+        (phy, 0, 0),
+        (phy, -1, 0),
+        (-1, 100, 0),
+        (3, 100, 0),
+        (0, 0, 9),
+        (1 << 40, 5, 5),
+    ]
+    for _ in range(chance.choice([0, 0, 1, 2])):
+        entries.insert(
+            chance.choice([0, len(entries), chance.randrange(len(entries) + 1)]), chance.choice(strange)
+        )
+    held = bytearray(b"".join(ENTRY.pack(*entry) for entry in entries[:820]).ljust(FOUR_PAGES, b"\0"))
+    if chance.random() < 0.3:
+        held[chance.randrange(FOUR_PAGES)] ^= 1 << chance.randrange(8)
+    return bytes(held)
+
+
+def loaded(
+    folder: Path, name: str, held: bytes, *, limits: tuple[int, int], trusted: bool
+) -> dict[str, object]:
+    """All that a queue with this one file is after its start, and what is in the file then."""
+    folder.mkdir()
+    with (folder / name).open("wb") as file:  # as a queue leaves it: sparse behind what was written
+        file.write(held.rstrip(b"\0"))
+        file.truncate(FOUR_PAGES)
+    queue = ConsumeQueue(RealSegmentDirectory(folder), FOUR_PAGES, "T", 0)
+    run(queue.load(*limits, trusted=trusted))
+    state = {key: getattr(queue, key) for key in queue.__slots__}
+    shown = {key: value for key, value in state.items() if isinstance(value, int | list) and key != "_used"}
+    shown["_files"] = len(queue._files)
+    queue.close()
+    return shown | {"content": {path.name: path.read_bytes() for path in folder.iterdir()}}
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+@pytest.mark.parametrize("seed", range(40))
+def test_a_short_look_at_a_plain_queue_finds_what_a_long_one_finds(
+    tmp_path: Path, seed: int, trusted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance = random.Random(seed)
+    held = [content(chance) for _ in range(8)]
+    name = chance.choice([segment_name(0), segment_name(2 * FOUR_PAGES)])
+    limits = [(chance.choice([0, 0, 5_100, 90_000]), chance.choice([1 << 39, 1 << 39, 60_000])) for _ in held]
+
+    def found(where: str) -> list[dict[str, object]]:
+        (tmp_path / where).mkdir()
+        return [
+            loaded(tmp_path / where / str(number), name, each, limits=limit, trusted=trusted)
+            for number, (each, limit) in enumerate(zip(held, limits, strict=True))
+        ]
+
+    short = found("short")
+    monkeypatch.setattr(ConsumeQueue, "_is_plain", lambda *_, **__: False)
+    assert short == found("long")
+
+
+@pytest.mark.parametrize(("pages", "count"), [(1, 203), (1, 204), (1, 205), (1, 400), (4, 819), (4, 820)])
+def test_what_a_file_system_takes_for_a_hole_is_not_taken_for_the_end(
+    tmp_path: Path, pages: int, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = b"".join(ENTRY.pack(number * 100, 100, 7) for number in range(count))
+    monkeypatch.setattr(segments, "written_end", lambda descriptor, limit: pages * mmap.PAGESIZE)
+    found = loaded(tmp_path / "queue", segment_name(0), held, limits=(0, 1 << 39), trusted=False)
+    assert found["max_queue_offset"] == count
+
+
+def test_a_file_that_begins_between_two_is_refused(tmp_path: Path) -> None:
+    held = ENTRY.pack(0, 100, 7)
+    with pytest.raises(BadSegments, match="multiple"):
+        loaded(tmp_path / "queue", segment_name(400), held, limits=(0, 1 << 39), trusted=False)
 
 
 def test_the_same_record_is_indexed_once(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from messagestore.store import MessageStore
 from messagestore.trimming import Trimmed
 from mqruntime import segments
 from mqruntime.realruntime import real_runtime
+from mqruntime.segments import RealSegmentDirectory
 from tests.unit.messagestore.storehelp import (
     message,
     nothing_cached,
@@ -221,15 +222,15 @@ async def test_a_disk_that_refuses_to_delete_leaves_no_gap(
 ) -> None:
     store = await filled(tmp_path)
     directory, refused = store._log._directory, []
-    delete = directory.delete
+    delete = RealSegmentDirectory.delete
 
-    async def fails_once(name: str) -> None:
-        if not refused:
+    async def fails_once(self: RealSegmentDirectory, name: str) -> None:
+        if self is directory and not refused:
             refused.append(name)
             raise OSError(errno.EIO, "disk")
-        await delete(name)
+        await delete(self, name)
 
-    monkeypatch.setattr(directory, "delete", fails_once)
+    monkeypatch.setattr(RealSegmentDirectory, "delete", fails_once)
     with pytest.raises(OSError, match="disk"):
         await store.begin_at(3 * SEGMENT, always)
     assert names(tmp_path, "commitlog")[0] == 0, "a younger one would leave a gap"

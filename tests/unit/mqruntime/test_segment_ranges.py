@@ -37,6 +37,52 @@ def test_only_what_was_written_is_told_and_the_rest_reads_as_zeros(file: RealSeg
     assert bytes(file.read_now(3 * MIB, 3 * MIB + 10)) == bytes(10)
 
 
+def test_the_only_file_of_a_folder_is_read_up_to_its_last_hole(file: RealSegmentFile, tmp_path: Path) -> None:
+    directory = RealSegmentDirectory(tmp_path / "queue")
+    file.view()[5:8] = b"one"
+    name, size, head = directory.sole_file() or ("", 0, b"")
+    assert (name, size, head) == ("0", 4 * MIB, b"\0\0\0\0\0one" + bytes(4088))
+    file.view()[8_190:8_195] = b"three"
+    _, _, head = directory.sole_file() or ("", 0, b"")
+    assert head is not None
+    assert head[8_190:8_195] == b"three"
+    assert 8_195 <= len(head) <= 64 << 10
+    file.view()[2 * MIB] = 1
+    assert directory.sole_file() == ("0", 4 * MIB, None)
+    directory.close()
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.EOPNOTSUPP])
+def test_of_an_only_file_whose_holes_are_not_told_nothing_is_read(
+    file: RealSegmentFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refused(*_: int) -> int:
+        raise OSError(number, os.strerror(number))
+
+    directory = RealSegmentDirectory(tmp_path / "queue")
+    monkeypatch.setattr(os, "lseek", refused)
+    assert directory.sole_file() == ("0", 4 * MIB, None)
+    directory.close()
+
+
+def test_a_folder_with_anything_else_has_no_only_file(file: RealSegmentFile, tmp_path: Path) -> None:
+    folder = tmp_path / "queue"
+    directory, absent = RealSegmentDirectory(folder), RealSegmentDirectory(tmp_path / "absent")
+    assert absent.sole_file() is None
+    (folder / "1").write_bytes(b"")
+    assert directory.sole_file() is None
+    (folder / "0").rename(tmp_path / "0")
+    assert directory.sole_file() == ("1", 0, b"")
+    (folder / "1").rename(folder / "1.new")
+    assert directory.sole_file() is None
+    (folder / "1.new").unlink()
+    assert directory.sole_file() is None
+    (folder / "2").mkdir()
+    assert directory.sole_file() is None
+    directory.close()
+    absent.close()
+
+
 def test_a_read_takes_no_block(file: RealSegmentFile, tmp_path: Path) -> None:
     file.read_now(0, 4 * MIB)
     assert (tmp_path / "queue" / "0").stat().st_blocks == 0
