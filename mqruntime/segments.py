@@ -45,6 +45,8 @@ SYNCFS_REPORTS = 5, 8
 SHARE_OF_DESCRIPTORS = 2 * 4
 """A mapped file takes two descriptors; connections and logs need the most of what this process may have."""
 SOLE_HEAD_MAX = 64 << 10
+ZEROS = bytes(SOLE_HEAD_MAX)
+posix_fadvise = getattr(os, "posix_fadvise", None)
 DISK_THREADS = 4  # one sync of the log, one of the queues, cold reads beside them
 
 
@@ -61,8 +63,9 @@ class DiskSpace(NamedTuple):
 
 
 class SoleFile(NamedTuple):
-    """`head` are the file's first bytes, behind which the file system sees nothing but holes; None where those are more than
-    SOLE_HEAD_MAX, or it does not tell. Some take for a hole what is on its way to the disk."""
+    """`head` are the file's first bytes, a page and more, behind which there are only zeros and what the file system takes for
+    holes; None where those are more than SOLE_HEAD_MAX, or it does not tell. Some take for a hole what is on its way to the
+    disk."""
 
     name: str
     size_bytes: int
@@ -324,7 +327,7 @@ class RealSegmentFile:
 class RealSegmentDirectory:
     """A folder of the machine's file system; folders below share its threads. There may be a hundred thousand."""
 
-    __slots__ = ("_folders", "_place", "_threads", "open_max", "synced_alone_max")
+    __slots__ = ("_folders", "_place", "_scratch", "_threads", "open_max", "synced_alone_max")
 
     def __init__(self, path: Path) -> None:
         self._place = str(path)
@@ -332,6 +335,7 @@ class RealSegmentDirectory:
         self.synced_alone_max = SYNCED_ALONE_MAX
         self._threads: Executor = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="segments")
         self._folders = FolderTree(path)
+        self._scratch = bytearray(SOLE_HEAD_MAX)
 
     @property
     def _path(self) -> Path:
@@ -366,10 +370,23 @@ class RealSegmentDirectory:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
                 return None
-            end = written_end(descriptor, SOLE_HEAD_MAX)
-            return SoleFile(name, status.st_size, None if end is None else os.pread(descriptor, end, 0))
+            return SoleFile(name, status.st_size, self._head_of(descriptor))
         finally:
             os.close(descriptor)
+
+    def _head_of(self, descriptor: int) -> bytes | None:
+        """See SoleFile. What is read ahead of a page of holes counts as written from then on: so nothing is."""
+        end = written_end(descriptor, SOLE_HEAD_MAX)
+        if end is None:
+            return None
+        if posix_fadvise is not None:
+            posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
+        page = os.pread(descriptor, mmap.PAGESIZE, 0)
+        if end == mmap.PAGESIZE:
+            return page
+        with memoryview(self._scratch) as scratch, scratch[: end - mmap.PAGESIZE] as rest:
+            count = os.preadv(descriptor, [rest], mmap.PAGESIZE)
+            return page if ZEROS.startswith(rest[:count]) else page + rest[:count]
 
     def create(self, name: str, size_bytes: int, *, reserve: int | None = None) -> RealSegmentFile:
         path = self._path / check_component(name)
@@ -401,7 +418,7 @@ class RealSegmentDirectory:
         below = object.__new__(RealSegmentDirectory)
         below._place = f"{self._place}/{check_component(name)}"
         below.open_max, below.synced_alone_max = self.open_max, self.synced_alone_max
-        below._threads, below._folders = self._threads, self._folders
+        below._threads, below._folders, below._scratch = self._threads, self._folders, self._scratch
         return below
 
     async def sync_directory(self) -> None:
