@@ -17,93 +17,111 @@ INTERRUPTED = 130
 
 
 class CommandEntry(NamedTuple):
-    """Where a command lives: `module` of mqadmin.commands holds a click command named `command`."""
+    """Where a command lives: `place` is its module below mqadmin.commands, and its name there."""
 
-    module: str
+    place: str
     summary: str
 
 
 COMMANDS: dict[str, CommandEntry] = {
-    "updateTopic": CommandEntry("update_topic", "Update or create topic."),
-    "updateTopicList": CommandEntry("update_topic_list", "create or update topic in batch"),
-    "deleteTopic": CommandEntry("delete_topic", "Delete topic from broker and NameServer."),
-    "updateSubGroup": CommandEntry("update_sub_group", "Update or create subscription group."),
+    "updateTopic": CommandEntry("topics.update_topic", "Update or create topic."),
+    "updateTopicList": CommandEntry("topics.update_topic_list", "create or update topic in batch"),
+    "deleteTopic": CommandEntry("topics.delete_topic", "Delete topic from broker and NameServer."),
+    "updateSubGroup": CommandEntry("groups.update_sub_group", "Update or create subscription group."),
     "updateSubGroupList": CommandEntry(
-        "update_sub_group_list", "Update or create subscription group in batch"
+        "groups.update_sub_group_list", "Update or create subscription group in batch"
     ),
-    "deleteSubGroup": CommandEntry("delete_sub_group", "Delete subscription group from broker."),
-    "updateTopicPerm": CommandEntry("update_topic_perm", "Update topic perm."),
-    "topicRoute": CommandEntry("topic_route", "Examine topic route info."),
-    "topicStatus": CommandEntry("topic_status", "Examine topic Status info."),
-    "topicClusterList": CommandEntry("topic_clusters", "Get cluster info for topic."),
-    "topicList": CommandEntry("topic_list", "Fetch all topic list from name server."),
-    "clusterList": CommandEntry("cluster_list", "List cluster infos."),
-    "brokerStatus": CommandEntry("broker_status", "Fetch broker runtime status data."),
-    "getBrokerConfig": CommandEntry("broker_config", "Get broker config by cluster or special broker."),
-    "updateBrokerConfig": CommandEntry("update_broker_config", "Update broker's config."),
-    "queryMsgById": CommandEntry("query_by_id", "Query Message by Id."),
-    "queryMsgByKey": CommandEntry("query_by_key", "Query Message by Key."),
-    "queryMsgByUniqueKey": CommandEntry("query_by_unique_key", "Query Message by Unique key."),
-    "queryMsgByOffset": CommandEntry("query_by_offset", "Query Message by offset."),
-    "queryMsgTraceById": CommandEntry("query_trace", "Query a message trace."),
-    "printMsg": CommandEntry("print_msg", "Print Message Detail."),
-    "printMsgByQueue": CommandEntry("print_msg_by_queue", "Print Message Detail by queueId."),
-    "sendMsgStatus": CommandEntry("send_msg_status", "Send msg to broker."),
-    "brokerConsumeStats": CommandEntry("broker_consume_stats", "Fetch broker consume stats data."),
+    "deleteSubGroup": CommandEntry("groups.delete_sub_group", "Delete subscription group from broker."),
+    "updateTopicPerm": CommandEntry("topics.update_topic_perm", "Update topic perm."),
+    "topicRoute": CommandEntry("topics.topic_route", "Examine topic route info."),
+    "topicStatus": CommandEntry("topics.topic_status", "Examine topic Status info."),
+    "topicClusterList": CommandEntry("topics.topic_clusters", "Get cluster info for topic."),
+    "topicList": CommandEntry("topics.topic_list", "Fetch all topic list from name server."),
+    "clusterList": CommandEntry("brokers.cluster_list", "List cluster infos."),
+    "brokerStatus": CommandEntry("brokers.broker_status", "Fetch broker runtime status data."),
+    "getBrokerConfig": CommandEntry(
+        "brokers.broker_config", "Get broker config by cluster or special broker."
+    ),
+    "updateBrokerConfig": CommandEntry("brokers.update_broker_config", "Update broker's config."),
+    "queryMsgById": CommandEntry("messages.query_by_id", "Query Message by Id."),
+    "queryMsgByKey": CommandEntry("messages.query_by_key", "Query Message by Key."),
+    "queryMsgByUniqueKey": CommandEntry("messages.query_by_unique_key", "Query Message by Unique key."),
+    "queryMsgByOffset": CommandEntry("messages.query_by_offset", "Query Message by offset."),
+    "queryMsgTraceById": CommandEntry("messages.query_trace", "Query a message trace."),
+    "printMsg": CommandEntry("messages.print_msg", "Print Message Detail."),
+    "printMsgByQueue": CommandEntry("messages.print_msg_by_queue", "Print Message Detail by queueId."),
+    "sendMsgStatus": CommandEntry("sending.send_msg_status", "Send msg to broker."),
+    "brokerConsumeStats": CommandEntry("brokers.broker_consume_stats", "Fetch broker consume stats data."),
     "producerConnection": CommandEntry(
-        "producer_connection", "Query producer's socket connection and client version."
+        "groups.producer_connection", "Query producer's socket connection and client version."
     ),
     "consumerConnection": CommandEntry(
-        "consumer_connection", "Query consumer's socket connection, client version and subscription."
+        "groups.consumer_connection", "Query consumer's socket connection, client version and subscription."
     ),
-    "sendMessage": CommandEntry("send_message", "Send a message."),
-    "consumeMessage": CommandEntry("consume_message", "Consume message."),
-    "consumerProgress": CommandEntry("consumer_progress", "Query consumer's progress, speed."),
-    "consumerStatus": CommandEntry("consumer_status", "Query consumer's internal data structure."),
-    "cloneGroupOffset": CommandEntry("clone_group_offset", "Clone offset from other group."),
-    "producer": CommandEntry("producers", "Query producer's instances, connection, status, etc."),
-    "updateKvConfig": CommandEntry("update_kv_config", "Create or update KV config."),
-    "deleteKvConfig": CommandEntry("delete_kv_config", "Delete KV config."),
+    "sendMessage": CommandEntry("sending.send_message", "Send a message."),
+    "consumeMessage": CommandEntry("messages.consume_message", "Consume message."),
+    "consumerProgress": CommandEntry("groups.consumer_progress", "Query consumer's progress, speed."),
+    "consumerStatus": CommandEntry("groups.consumer_status", "Query consumer's internal data structure."),
+    "cloneGroupOffset": CommandEntry("offsets.clone_group_offset", "Clone offset from other group."),
+    "producer": CommandEntry("groups.producers", "Query producer's instances, connection, status, etc."),
+    "updateKvConfig": CommandEntry("nameservers.update_kv_config", "Create or update KV config."),
+    "deleteKvConfig": CommandEntry("nameservers.delete_kv_config", "Delete KV config."),
     "wipeWritePerm": CommandEntry(
-        "wipe_write_perm", "Wipe write perm of broker in all name server you defined in the -n param."
+        "nameservers.wipe_write_perm",
+        "Wipe write perm of broker in all name server you defined in the -n param.",
     ),
     "addWritePerm": CommandEntry(
-        "add_write_perm", "Add write perm of broker in all name server you defined in the -n param."
+        "nameservers.add_write_perm",
+        "Add write perm of broker in all name server you defined in the -n param.",
     ),
     "resetOffsetByTime": CommandEntry(
-        "reset_offset", "Reset consumer offset by timestamp(without client restart)."
+        "offsets.reset_offset", "Reset consumer offset by timestamp(without client restart)."
     ),
     "skipAccumulatedMessage": CommandEntry(
-        "skip_accumulated", "Skip all messages that are accumulated (not consumed) currently."
+        "offsets.skip_accumulated", "Skip all messages that are accumulated (not consumed) currently."
     ),
-    "updateOrderConf": CommandEntry("update_order_conf", "Create or update or delete order conf."),
-    "cleanExpiredCQ": CommandEntry("clean_expired_cq", "Clean expired ConsumeQueue on broker."),
-    "deleteExpiredCommitLog": CommandEntry("delete_expired_commit_log", "Delete expired CommitLog files."),
-    "startMonitoring": CommandEntry("start_monitoring", "Start Monitoring."),
-    "statsAll": CommandEntry("stats_all", "Topic and Consumer tps stats."),
-    "allocateMQ": CommandEntry("allocate_mq", "Allocate MQ."),
-    "checkMsgSendRT": CommandEntry("check_msg_send_rt", "Check message send response time."),
-    "clusterRT": CommandEntry("cluster_rt", "List All clusters Message Send RT."),
-    "getNamesrvConfig": CommandEntry("namesrv_config", "Get configs of name server."),
-    "updateNamesrvConfig": CommandEntry("update_namesrv_config", "Update configs of name server."),
-    "getConsumerConfig": CommandEntry("consumer_config", "Get consumer config by subscription group name."),
-    "queryCq": CommandEntry("query_cq", "Query cq command."),
-    "exportMetadata": CommandEntry("export_metadata", "Export metadata."),
-    "exportConfigs": CommandEntry("export_configs", "Export configs."),
-    "exportMetrics": CommandEntry("export_metrics", "Export metrics."),
-    "watch": CommandEntry("watch", "Live view of broker sets: master, epochs, lag, controllers, elections."),
-    "haStatus": CommandEntry("ha_status", "Fetch ha runtime status data."),
-    "getBrokerEpoch": CommandEntry("broker_epoch", "Fetch broker epoch entries."),
-    "getSyncStateSet": CommandEntry("sync_state_set", "Fetch syncStateSet for target brokers."),
-    "getControllerMetaData": CommandEntry("controller_metadata", "Get controller cluster's metadata."),
-    "getControllerConfig": CommandEntry("controller_config", "Get controller config."),
-    "updateControllerConfig": CommandEntry("update_controller_config", "Update controller config."),
-    "electMaster": CommandEntry("elect_master", "Re-elect the specified broker as master."),
-    "leadershipTransfer": CommandEntry("leadership_transfer", "Let another controller lead."),
-    "addController": CommandEntry("add_controller", "Take a controller into the group."),
-    "removeController": CommandEntry("remove_controller", "Take a controller out of the group."),
-    "resyncBroker": CommandEntry("resync_broker", "Let a replica begin anew with an empty store."),
-    "cleanBrokerMetadata": CommandEntry("clean_broker_metadata", "Clean metadata of broker on controller."),
+    "updateOrderConf": CommandEntry("topics.update_order_conf", "Create or update or delete order conf."),
+    "cleanExpiredCQ": CommandEntry("brokers.clean_expired_cq", "Clean expired ConsumeQueue on broker."),
+    "deleteExpiredCommitLog": CommandEntry(
+        "brokers.delete_expired_commit_log", "Delete expired CommitLog files."
+    ),
+    "startMonitoring": CommandEntry("groups.start_monitoring", "Start Monitoring."),
+    "statsAll": CommandEntry("brokers.stats_all", "Topic and Consumer tps stats."),
+    "allocateMQ": CommandEntry("topics.allocate_mq", "Allocate MQ."),
+    "checkMsgSendRT": CommandEntry("sending.check_msg_send_rt", "Check message send response time."),
+    "clusterRT": CommandEntry("sending.cluster_rt", "List All clusters Message Send RT."),
+    "getNamesrvConfig": CommandEntry("nameservers.namesrv_config", "Get configs of name server."),
+    "updateNamesrvConfig": CommandEntry(
+        "nameservers.update_namesrv_config", "Update configs of name server."
+    ),
+    "getConsumerConfig": CommandEntry(
+        "groups.consumer_config", "Get consumer config by subscription group name."
+    ),
+    "queryCq": CommandEntry("messages.query_cq", "Query cq command."),
+    "exportMetadata": CommandEntry("export.export_metadata", "Export metadata."),
+    "exportConfigs": CommandEntry("export.export_configs", "Export configs."),
+    "exportMetrics": CommandEntry("export.export_metrics", "Export metrics."),
+    "watch": CommandEntry(
+        "watch.watch", "Live view of broker sets: master, epochs, lag, controllers, elections."
+    ),
+    "haStatus": CommandEntry("brokers.ha_status", "Fetch ha runtime status data."),
+    "getBrokerEpoch": CommandEntry("brokers.broker_epoch", "Fetch broker epoch entries."),
+    "getSyncStateSet": CommandEntry("controllers.sync_state_set", "Fetch syncStateSet for target brokers."),
+    "getControllerMetaData": CommandEntry(
+        "controllers.controller_metadata", "Get controller cluster's metadata."
+    ),
+    "getControllerConfig": CommandEntry("controllers.controller_config", "Get controller config."),
+    "updateControllerConfig": CommandEntry(
+        "controllers.update_controller_config", "Update controller config."
+    ),
+    "electMaster": CommandEntry("controllers.elect_master", "Re-elect the specified broker as master."),
+    "leadershipTransfer": CommandEntry("controllers.leadership_transfer", "Let another controller lead."),
+    "addController": CommandEntry("controllers.add_controller", "Take a controller into the group."),
+    "removeController": CommandEntry("controllers.remove_controller", "Take a controller out of the group."),
+    "resyncBroker": CommandEntry("brokers.resync_broker", "Let a replica begin anew with an empty store."),
+    "cleanBrokerMetadata": CommandEntry(
+        "controllers.clean_broker_metadata", "Clean metadata of broker on controller."
+    ),
 }
 """Command name as upstream spells it -> where it is, in the order of upstream's list."""
 
@@ -121,7 +139,8 @@ class AdminGroup(click.Group):
         if name is None:
             return None
         entry = COMMANDS[name]
-        command: click.Command = import_module(f"mqadmin.commands.{entry.module}").command
+        module, attribute = entry.place.split(".")
+        command: click.Command = getattr(import_module(f"mqadmin.commands.{module}"), attribute)
         command.help = entry.summary  # a shell's completion shows it
         return command
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
 KEPT = ROOT / "scripts" / "dead_names.kept"
-USED_BY_DECORATOR = "@field_validator,@model_validator,@*.command"
+USED_BY_DECORATOR = "@field_validator,@model_validator,@*.command,@admin_command"
 FOUND = re.compile(r"(\S+?):\d+: unused (\w+) '(\w+)'")
 
 

@@ -1,4 +1,4 @@
-"""watch: a live view of broker sets, their controllers and their elections. Not a command of upstream's."""
+"""Live view of broker sets."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Watch:
     Argument("i", "interval", "seconds between two looks, 1 by default"),
     Argument("once", "once", "one look, for scripts (also with --json)", is_flag=True),
 )
-def command(
+def watch(
     namesrvaddr: str | None,
     controlleraddress: str | None,
     brokername: str | None,
@@ -54,6 +54,7 @@ def command(
     interval: str | None,
     once: bool,
 ) -> None:
+    """A live view of broker sets, their controllers and their elections. Not a command of upstream's."""
     seconds = interval_seconds(interval) or INTERVAL_SECONDS
     if not namesrvaddr and not (controlleraddress and brokername):
         raise UsageWanted("give -n (or NAMESRV_ADDR), or both -a and -b")

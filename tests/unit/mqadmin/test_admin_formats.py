@@ -10,15 +10,7 @@ from typing import Any
 import pytest
 
 from mqadmin.calls import configs
-from mqadmin.commands import (
-    broker_status,
-    clean_broker_metadata,
-    delete_topic,
-    topic_list,
-    topic_status,
-    update_broker_config,
-    update_controller_config,
-)
+from mqadmin.commands import brokers, controllers, topics
 from mqadmin.report import plain
 from mqadmin.times import format_time, read_time
 from mqruntime.properties import parse
@@ -45,19 +37,17 @@ def settings_in(body: bytes) -> dict[str, str]:
 def test_a_topics_offsets_read_as_upstreams() -> None:
     [body] = bodies("topicStatus")
     table = TopicStatsTable.decode(body)
-    printed = topic_status.format_offsets(table.offset_table, UTC) + topic_status.format_rate(
-        table.topic_put_tps
-    )
+    printed = topics.format_offsets(table.offset_table, UTC) + topics.format_rate(table.topic_put_tps)
     assert printed == upstream_printed("topicStatus")
 
 
 def test_the_list_of_topics_with_groups_reads_as_upstreams() -> None:
     printed = upstream_printed("topicList-c").splitlines(keepends=True)
-    assert printed[0] == topic_list.HEADING
-    assert printed[1] == topic_list.format_row(
+    assert printed[0] == topics.TOPIC_LIST_HEADING
+    assert printed[1] == topics.format_topic_row(
         "DefaultCluster", "RMQ_SYS_TRANS_HALF_TOPIC", "CID_RMQ_SYS_TRANS"
     )
-    assert printed[7].rstrip("\n") == topic_list.format_row(
+    assert printed[7].rstrip("\n") == topics.format_topic_row(
         "DefaultCluster", "BinTopic", "Bin_" + "LongGroup" * 10
     ).rstrip("\n")
 
@@ -66,7 +56,7 @@ def test_a_brokers_status_reads_as_upstreams() -> None:
     name = "brokerStatus"
     pairs = [line.split(": ", 1) for line in upstream_printed(name).splitlines()]
     table = {key.rstrip(): value for key, value in reversed(pairs)}
-    assert broker_status.format_status(table) == upstream_printed(name)
+    assert brokers.format_status(table) == upstream_printed(name)
 
 
 def test_settings_read_as_upstreams() -> None:
@@ -81,13 +71,13 @@ def test_settings_read_as_upstreams() -> None:
 
 
 def test_what_was_done_reads_as_upstreams() -> None:
-    assert delete_topic.format_deleted("AdmTopic", "DefaultCluster") == upstream_printed("deleteTopic")
-    assert update_broker_config.format_updated("127.0.0.1:24220") == upstream_printed("updateBrokerConfig")
-    updated = update_controller_config.format_updated(
+    assert topics.format_deleted("AdmTopic", "DefaultCluster") == upstream_printed("deleteTopic")
+    assert brokers.format_updated("127.0.0.1:24220") == upstream_printed("updateBrokerConfig")
+    updated = controllers.format_updated(
         ["127.0.0.1:24100", "127.0.0.1:24110"], "electMasterMaxRetryCount", "3"
     )
     assert updated == upstream_printed("updateControllerConfig")
-    assert clean_broker_metadata.format_cleaned("broker-a") == upstream_printed("cleanBrokerMetadata")
+    assert controllers.format_cleaned("broker-a") == upstream_printed("cleanBrokerMetadata")
 
 
 @pytest.mark.parametrize("text", ["1795256518544", "2026-11-21#10:21:58:544"])

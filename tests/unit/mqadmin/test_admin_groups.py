@@ -11,8 +11,8 @@ import orjson
 import pytest
 
 from mqadmin.calls.groups import Progress
-from mqadmin.commands import consumer_progress, delete_sub_group, reset_offset, update_sub_group
-from mqadmin.commands.consumer_progress import GroupRow
+from mqadmin.commands import groups, offsets
+from mqadmin.commands.groups import GroupRow
 from remoting.bodies.groups import SubscriptionGroupConfig
 from remoting.bodies.heartbeats import Connection, ConsumerConnection
 from remoting.bodies.queues import ConsumeStats, MessageQueue
@@ -41,39 +41,36 @@ def test_a_groups_progress_reads_as_upstreams() -> None:
     [reply] = json.loads((VECTORS / "replies.json").read_text())["consumerProgress"]
     stats = ConsumeStats.decode(reply["body"].encode())
     offsets = {queue: row for queue, row in stats.offset_table.items() if queue.topic == "VecTopic"}
-    assert consumer_progress.format_progress(Progress(offsets, 0.0), UTC) == upstream_printed(
-        "consumerProgress"
-    )
+    assert groups.format_progress(Progress(offsets, 0.0), UTC) == upstream_printed("consumerProgress")
 
 
 def test_the_list_of_groups_reads_as_upstreams() -> None:
     printed = upstream_printed("consumerProgress-all").splitlines(keepends=True)
-    assert printed[0] == consumer_progress.GROUP_HEADING
-    assert printed[1] == consumer_progress.format_group(GroupRow("Bin_PULL", None, 0.0, 25))
+    assert printed[0] == groups.GROUP_HEADING
+    assert printed[1] == groups.format_group_row(GroupRow("Bin_PULL", None, 0.0, 25))
 
 
 def test_a_connected_group_shows_its_oldest_version() -> None:
     members = [Connection("a", "1", "JAVA", 479), Connection("b", "2", "JAVA", 401)]
     connected = ConsumerConnection(members, {}, "CONSUME_PASSIVELY", "CLUSTERING", None)
-    line = consumer_progress.format_group(GroupRow("G", connected, 1.4, 3))
+    line = groups.format_group_row(GroupRow("G", connected, 1.4, 3))
     assert line.split() == ["G", "2", "V4_9_4", "PUSH", "CLUSTERING", "1", "3"]
 
 
 def test_a_reset_reads_as_upstreams() -> None:
     rows = [(3, 3), (2, 3), (1, 4), (0, 18)]
-    printed = reset_offset.format_start("Cd_CG", "CdTopic", True, "-1", -1) + reset_offset.HEADING
+    printed = offsets.format_start("Cd_CG", "CdTopic", True, "-1", -1) + offsets.RESET_HEADING
     printed += "".join(
-        reset_offset.format_queue(MessageQueue("CdTopic", "broker-a", queue), offset)
-        for queue, offset in rows
+        offsets.format_reset(MessageQueue("CdTopic", "broker-a", queue), offset) for queue, offset in rows
     )
     assert printed == upstream_printed("resetOffsetByTime")
 
 
 def test_a_created_and_a_deleted_group_read_as_upstreams() -> None:
     group = SubscriptionGroupConfig("AdmGroup", consume_from_min_enable=False, consume_broadcast_enable=False)
-    printed = update_sub_group.format_created("127.0.0.1:24220") + update_sub_group.format_group(group)
+    printed = groups.format_created("127.0.0.1:24220") + groups.format_group_config(group)
     assert printed == upstream_printed("updateSubGroup")
-    deleted = delete_sub_group.format_deleted("AdmGroup", "127.0.0.1:24220", "DefaultCluster")
+    deleted = groups.format_deleted("AdmGroup", "127.0.0.1:24220", "DefaultCluster")
     assert deleted == upstream_printed("deleteSubGroup")
 
 

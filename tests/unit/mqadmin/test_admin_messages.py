@@ -16,7 +16,7 @@ from mqadmin import bodyfiles, showmessage
 from mqadmin.bodyfiles import save_body
 from mqadmin.calls import messages
 from mqadmin.calls.tracks import NOT_ONLINE, Track
-from mqadmin.commands import consume_message, query_by_key
+from mqadmin.commands import messages as message_commands
 from mqadmin.errors import AdminError
 from mqclient.message import StoredMessage, decode_messages
 from mqclient.route import MessageQueue
@@ -73,13 +73,13 @@ def test_a_track_reads_as_upstreams() -> None:
 
 
 def test_messages_of_a_key_read_as_upstreams() -> None:
-    printed = query_by_key.HEADING + query_by_key.format_row(stored("queryMsgByKey"))
+    printed = message_commands.KEY_HEADING + message_commands.format_index_row(stored("queryMsgByKey"))
     assert printed == upstream_printed("queryMsgByKey")
 
 
 def test_a_consumed_message_reads_as_upstreams() -> None:
     expected = upstream_printed("printMsg").splitlines()
-    end = consume_message.format_end(MessageQueue("VecTopic", "broker-a", 3), 3)
+    end = message_commands.format_end(MessageQueue("VecTopic", "broker-a", 3), 3)
     assert end.startswith(
         expected[0].partition(", MessageQueue ")[2].join(("MessageQueue ", " print msg finished."))
     )

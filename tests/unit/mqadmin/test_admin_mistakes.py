@@ -8,14 +8,18 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner, Result
 
 import mqadmin.admin
+from mqadmin import commands
 from mqadmin.cli import COMMANDS, admin
+from mqadmin.command import AdminCommand
 from remoting.codes import RequestCode
 
 if TYPE_CHECKING:
@@ -147,9 +151,20 @@ def test_every_command_is_tried() -> None:
     assert {line.split()[0] for line in USES} == set(COMMANDS)
 
 
+def test_every_command_is_in_the_table_by_its_place_and_name() -> None:
+    modules = [import_module(f"mqadmin.commands.{each.name}") for each in iter_modules(commands.__path__)]
+    found = {
+        command.name: f"{module.__name__.rsplit('.', 1)[1]}.{name}"
+        for module in modules
+        for name, command in vars(module).items()
+        if isinstance(command, AdminCommand)
+    }
+    assert found == {name: entry.place for name, entry in COMMANDS.items()}
+
+
 @pytest.mark.parametrize("line", USES)
 def test_where_nobody_listens_the_address_is_named(line: str) -> None:
-    result = run(line.replace("ADDRESS", NOBODY))
+    result = run(line.replace("ADDRESS", NOBODY).replace("-t 20", "-t 20000"))
     said = complaint(result)
     assert "127.0.0.1:9 (cannot connect: Connection refused); is it running, is the address right?" in said
     assert result.stdout == "" or line.startswith("resetOffsetByTime")

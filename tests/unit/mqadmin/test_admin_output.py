@@ -9,16 +9,7 @@ from typing import Any
 
 import pytest
 
-from mqadmin.commands import (
-    broker_epoch,
-    cluster_list,
-    controller_metadata,
-    elect_master,
-    ha_status,
-    sync_state_set,
-    topic_route,
-    update_topic,
-)
+from mqadmin.commands import brokers, controllers, topics
 from mqadmin.errors import ReplyMalformed
 from mqadmin.replies import (
     BrokerEpochs,
@@ -46,12 +37,12 @@ def answers(name: str) -> list[tuple[str, dict[str, str], Any]]:
 
 def test_controller_metadata_reads_as_upstreams() -> None:
     [(_, ext, _)] = answers("getControllerMetaData")
-    printed = controller_metadata.format_metadata(ControllerMetadata.from_ext(ext))
+    printed = controllers.format_metadata(ControllerMetadata.from_ext(ext))
     assert printed == upstream_printed("getControllerMetaData")
 
 
 def test_a_controller_that_knows_no_leader_says_null() -> None:
-    printed = controller_metadata.format_metadata(ControllerMetadata.from_ext({"group": "g", "peers": ""}))
+    printed = controllers.format_metadata(ControllerMetadata.from_ext({"group": "g", "peers": ""}))
     assert printed == "\n#ControllerGroup\tg\n#ControllerLeaderId\tnull\n#ControllerLeaderAddress\tnull\n"
 
 
@@ -59,13 +50,13 @@ def test_a_controller_that_knows_no_leader_says_null() -> None:
 def test_a_sync_state_set_reads_as_upstreams(name: str) -> None:
     [(_, _, body)] = answers(name)
     states = SyncState.table_from_json(body)
-    assert sync_state_set.format_sync_state(states["broker-a"]) == upstream_printed(name)
+    assert controllers.format_sync_state(states["broker-a"]) == upstream_printed(name)
 
 
 def test_an_elected_master_reads_as_upstreams() -> None:
     [(_, ext, body)] = answers("electMaster")
     elected = ElectedMaster.from_reply(ext, body)
-    printed = elect_master.format_elected("DefaultCluster", "broker-a", elected)
+    printed = controllers.format_elected("DefaultCluster", "broker-a", elected)
     assert printed == upstream_printed("electMaster")
     assert elected.members[3] == "127.0.0.1:24210"
 
@@ -73,7 +64,7 @@ def test_an_elected_master_reads_as_upstreams() -> None:
 @pytest.mark.parametrize("name", ["getBrokerEpoch", "getBrokerEpoch-after-failover"])
 def test_broker_epochs_read_as_upstreams(name: str) -> None:
     printed = "".join(
-        broker_epoch.format_epochs(server, BrokerEpochs.from_json(body)) for server, _, body in answers(name)
+        brokers.format_epochs(server, BrokerEpochs.from_json(body)) for server, _, body in answers(name)
     )
     assert printed == upstream_printed(name)
 
@@ -81,7 +72,7 @@ def test_broker_epochs_read_as_upstreams(name: str) -> None:
 @pytest.mark.parametrize("name", ["haStatus-master", "haStatus-slave"])
 def test_replication_status_reads_as_upstreams(name: str) -> None:
     [(server, _, body)] = answers(name)
-    assert ha_status.format_ha_status(server, HAStatus.from_json(body), UTC) == upstream_printed(name)
+    assert brokers.format_ha_status(server, HAStatus.from_json(body), UTC) == upstream_printed(name)
 
 
 @pytest.mark.parametrize(
@@ -89,32 +80,32 @@ def test_replication_status_reads_as_upstreams(name: str) -> None:
 )
 def test_the_cluster_list_reads_as_upstreams(name: str, now_ms: int) -> None:
     rows = cluster_rows(name)
-    printed = cluster_list.HEADING + "".join(cluster_list.format_row(row, now_ms) for row in rows)
+    printed = brokers.CLUSTER_LIST_HEADING + "".join(brokers.format_broker_row(row, now_ms) for row in rows)
     assert printed == upstream_printed(name)
 
 
 def test_an_empty_cluster_list_is_its_heading() -> None:
-    assert upstream_printed("clusterList-none") == cluster_list.HEADING
+    assert upstream_printed("clusterList-none") == brokers.CLUSTER_LIST_HEADING
 
 
 def test_message_counts_of_the_cluster_list_read_as_upstreams() -> None:
     rows = cluster_rows("clusterList")
-    printed = cluster_list.HEADING_MORE + "".join(map(cluster_list.format_row_more, rows))
+    printed = brokers.HEADING_MORE + "".join(map(brokers.format_row_more, rows))
     assert printed == upstream_printed("clusterList-m")
 
 
 def test_a_broker_that_does_not_answer_still_has_a_row() -> None:
-    row = cluster_list.BrokerRow("DefaultCluster", "broker-a", 2, "127.0.0.1:1", {})
-    assert "127.0.0.1:1" in cluster_list.format_row(row, 5)
-    assert cluster_list.format_row(row, 5).endswith("     false\n")
+    row = brokers.BrokerRow("DefaultCluster", "broker-a", 2, "127.0.0.1:1", {})
+    assert "127.0.0.1:1" in brokers.format_broker_row(row, 5)
+    assert brokers.format_broker_row(row, 5).endswith("     false\n")
 
 
-def cluster_rows(name: str) -> list[cluster_list.BrokerRow]:
-    (_, _, cluster), *brokers = answers(name)
-    info = {server: body["table"] for server, _, body in brokers}
+def cluster_rows(name: str) -> list[brokers.BrokerRow]:
+    (_, _, cluster), *answered = answers(name)
+    info = {server: body["table"] for server, _, body in answered}
     [members] = ClusterInfo.from_json(cluster).sets_of("DefaultCluster")
     return [
-        cluster_list.BrokerRow(members.cluster, members.broker_name, broker_id, address, info[address])
+        brokers.BrokerRow(members.cluster, members.broker_name, broker_id, address, info[address])
         for broker_id, address in members.addresses.items()
     ]
 
@@ -122,18 +113,18 @@ def cluster_rows(name: str) -> list[cluster_list.BrokerRow]:
 @pytest.mark.parametrize(("vector", "topic"), [("updateTopic", "AdmTopic"), ("updateTopic-b", "AdmTopicB")])
 def test_a_created_topic_reads_as_upstreams(vector: str, topic: str) -> None:
     settings = TopicSettings(topic, read_queues=2, write_queues=2)
-    printed = update_topic.format_created("127.0.0.1:24220") + update_topic.format_topic(settings)
+    printed = topics.format_created("127.0.0.1:24220") + topics.format_topic(settings)
     assert printed == upstream_printed(vector)
 
 
 def test_a_route_reads_as_upstreams_json() -> None:
     [(_, _, route)] = answers("topicRoute")
-    assert topic_route.format_json(route) == upstream_printed("topicRoute")
+    assert topics.format_json(route) == upstream_printed("topicRoute")
 
 
 def test_a_route_reads_as_upstreams_list() -> None:
     [(_, _, route)] = answers("topicRoute")
-    assert topic_route.format_list(route) == upstream_printed("topicRoute-l")
+    assert topics.format_list(route) == upstream_printed("topicRoute-l")
 
 
 def test_an_answer_without_its_members_is_refused() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
-from mqadmin.commands import allocate_mq, broker_consume_stats, query_trace
+from mqadmin.commands import brokers, messages, topics
 from mqadmin.traces import Trace, traces_in
 from mqadmin.versions import version_name
 from remoting.bodies.queues import MessageQueue, OffsetWrapper
@@ -95,11 +95,11 @@ def test_the_clusters_of_a_topic_are_listed(server: ScriptedServer) -> None:
 
 def test_neighbouring_queues_go_to_one_consumer() -> None:
     queues = [MessageQueue("T", "broker-a", number) for number in range(8)]
-    shares = allocate_mq.shares(queues, ["a", "b", "c"])
+    shares = topics.shares(queues, ["a", "b", "c"])
     assert {name: [queue.queue_id for queue in of_one] for name, of_one in shares.items()} == {
         "a": [0, 1, 2], "b": [3, 4, 5], "c": [6, 7],
     }  # fmt: skip
-    assert allocate_mq.shares(queues[:1], ["a", "b"]) == {"a": queues[:1], "b": []}
+    assert topics.shares(queues[:1], ["a", "b"]) == {"a": queues[:1], "b": []}
 
 
 def test_queues_are_shared_out_without_asking_a_broker(server: ScriptedServer) -> None:
@@ -150,9 +150,7 @@ def test_what_every_group_of_a_broker_has_not_read_is_listed(server: ScriptedSer
     assert shown[1].split()[:7] == ["T", "G", "broker-a", "0", "9", "5", "4"]
     assert shown[-1] == "Diff Total: 4"
     assert len(server.run("brokerConsumeStats", "-b", server.address, "-l", "5").stdout.splitlines()) == 3
-    line = broker_consume_stats.format_queue(
-        "G", MessageQueue("T", "b", 0), OffsetWrapper(9, 5, 5, 1000), UTC
-    )
+    line = brokers.format_queue("G", MessageQueue("T", "b", 0), OffsetWrapper(9, 5, 5, 1000), UTC)
     assert line.rstrip().endswith("1970-01-01 00:00:01")
 
 
@@ -176,7 +174,7 @@ def test_traces_of_new_and_old_clients_are_read_and_others_left_out() -> None:
 
 def test_a_trace_is_shown_in_blocks() -> None:
     found = [(trace, "10.0.0.9") for trace in traces_in(f"{SENT}\x02{READ}", "KEY")]
-    lines = query_trace.format_traces(found, UTC).splitlines()
+    lines = messages.format_traces(found, UTC).splitlines()
     assert lines[0].split() == [
         "#Type",
         "#ProducerGroup",
