@@ -92,6 +92,29 @@ class SourceTree:
             f"{self.shown(module)}: {count} lines" for module, count in counts.items() if count > LINES_MAX
         ]
 
+    def folder_circles(self) -> set[tuple[str, str]]:
+        """Pairs of folders of one package, below it or the package itself, that import each other."""
+        folder = {
+            module: module if path.name == "__init__.py" else module.rpartition(".")[0]
+            for module, path in self.files.items()
+        }
+        pairs = {
+            (folder[module], folder[edge.module])
+            for module, edges in self.edges.items()
+            for edge in edges
+            if edge.module in folder and folder[module] != folder[edge.module]
+        }
+        return {(a, b) for a, b in pairs if a < b and (b, a) in pairs}
+
+    def classes_by_name(self) -> dict[str, list[str]]:
+        """Class name -> the modules that define one."""
+        found: dict[str, list[str]] = {}
+        for module, path in self.files.items():
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.ClassDef):
+                    found.setdefault(node.name, []).append(module)
+        return found
+
     def _reached(self, module: str) -> set[str]:
         reached, waiting = set[str](), [module]
         while waiting:

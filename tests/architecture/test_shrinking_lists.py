@@ -1,0 +1,69 @@
+"""What the house does not want and still has. Each list is exact: who mends one takes it off, and nothing is put on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.architecture.sourcetree import SourceTree
+from tests.architecture.test_import_direction import TREE
+
+KEPT = Path(__file__).with_name("class_names.kept")
+FOLDER_CIRCLES = {
+    ("broker", "broker.metrics"),
+    ("broker", "broker.role"),
+    ("broker.admin", "broker.clients"),
+    ("broker.admin", "broker.role"),
+    ("broker.clients", "broker.pulls"),
+    ("broker.clients", "broker.role"),
+    ("broker.metrics", "broker.sends"),
+    ("broker.neighbours", "broker.role"),
+    ("broker.role", "broker.sends"),
+    ("broker.sends", "broker.transactions"),
+    ("ha", "ha.classic"),
+    ("ha", "ha.master"),
+    ("ha", "ha.slave"),
+    ("messagestore", "messagestore.index"),
+    ("messagestore", "messagestore.log"),
+    ("messagestore", "messagestore.queues"),
+    ("messagestore", "messagestore.scrub"),
+    ("messagestore.bulk", "messagestore.index"),
+    ("messagestore.bulk", "messagestore.queues"),
+    ("messagestore.index", "messagestore.log"),
+    ("messagestore.index", "messagestore.queues"),
+    ("messagestore.log", "messagestore.queues"),
+    ("mqadmin", "mqadmin.calls"),
+    ("remoting", "remoting.headers"),
+    ("sparkreplay", "sparkreplay.engine"),
+    ("sparkreplay", "sparkreplay.read"),
+    ("sparkreplay", "sparkreplay.records"),
+    ("sparkreplay", "sparkreplay.stream"),
+    ("sparkreplay.records", "sparkreplay.store"),
+}
+"""Folders of one package that import each other."""
+
+
+def test_a_class_name_means_one_thing() -> None:
+    defined = {name: len(modules) for name, modules in TREE.classes_by_name().items() if len(modules) > 1}
+    lines = [line.split() for line in KEPT.read_text().splitlines() if not line.startswith("#")]
+    assert defined == {name: int(count) for name, count in lines}
+
+
+def test_no_two_folders_import_each_other() -> None:
+    assert TREE.folder_circles() == FOLDER_CIRCLES
+
+
+def test_the_rules_see_what_they_forbid(tmp_path: Path) -> None:
+    for name, text in {
+        "p/__init__.py": "",
+        "p/a/__init__.py": "",
+        "p/a/one.py": "from p.b.two import C\nclass B: ...\n",
+        "p/b/__init__.py": "",
+        "p/b/two.py": "class C: ...\n",
+        "p/b/three.py": "from p.a.one import B\nclass C:\n    class B: ...\n",
+        "p/top.py": "from p.b.two import C\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    tree = SourceTree(tmp_path, ["p"])
+    assert tree.folder_circles() == {("p.a", "p.b")}
+    assert tree.classes_by_name() == {"B": ["p.a.one", "p.b.three"], "C": ["p.b.three", "p.b.two"]}
