@@ -1,9 +1,9 @@
 """Puts ours together with every client and server of Apache RocketMQ that they have to work with, and prints the matrix.
 
-    scripts/interop [--only clients,sets] [--failovers 20] [--migrations 3] [--readme]
+    scripts/interop [--only clients,sets] [--failovers 20] [--migrations 3] [--page]
 
 Cells are run one after the other, each on processes of its own. Exits 1 when one fails or cannot be run; the folder of a
-fleet that failed is kept, and named. With --readme README.md's matrix is written anew."""
+fleet that failed is kept, and named. With --page the table of docs/compatibility.md is replaced."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.interop.migration import migrated
 from tests.interop.mixes import failovers
 
 ROOT = Path(__file__).resolve().parents[1]
-README = ROOT / "README.md"
+PAGE = ROOT / "docs" / "compatibility.md"
 MATRIX = re.compile(r"(?<=<!-- scripts/interop -->\n).*?(?=<!-- end -->)", re.DOTALL)
 TESTS = "tests/interop/"
 START_MS_MAX = 300_000
@@ -227,15 +227,15 @@ def main() -> int:
     parser.add_argument("--failovers", type=bounded(2, 200), default=20, help="of each fleet; half are kills")
     parser.add_argument("--migrations", type=bounded(1, 20), default=3)
     parser.add_argument(
-        "--readme", action="store_true", help="write the matrix of README.md; needs all cells"
+        "--page", action="store_true", help="write the table of docs/compatibility.md; needs all cells"
     )
     arguments = parser.parse_args()
     chosen = arguments.only.split(",")
     unknown = [name for name in chosen if name not in groups]
     if unknown:
         parser.error(f"no cells {unknown[0]!r}; there are {', '.join(groups)}")
-    if arguments.readme and set(chosen) != set(groups):
-        parser.error("--readme is of all cells; leave --only out")
+    if arguments.page and set(chosen) != set(groups):
+        parser.error("--page is of all cells; leave --only out")
     rows, failed = [], 0
     for cell in cells(arguments.failovers, arguments.migrations):
         if cell.group not in chosen:
@@ -252,8 +252,8 @@ def main() -> int:
     heading = ["| peer | what | result | counts |", "|---|---|---|---|"]
     table = "\n".join([*heading, *rows]) + "\n"
     print(f"\n{table}\n{len(rows)} cells, {failed} failed")
-    if arguments.readme:
-        README.write_text(MATRIX.sub(lambda _: table, README.read_text()))
+    if arguments.page:
+        PAGE.write_text(MATRIX.sub(lambda _: table, PAGE.read_text()))
     return int(failed > 0)
 
 

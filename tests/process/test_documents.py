@@ -102,7 +102,7 @@ COMMANDS: dict[str, Run | Elsewhere] = {
             "mqreplay verify STORE",
         )
     },
-    "scripts/interop --readme": Elsewhere("takes half an hour; tests/interop has what it does, in short"),
+    "scripts/interop --page": Elsewhere("takes half an hour; tests/interop has what it does, in short"),
     "scripts/interop --only migration": Elsewhere("tests/interop/test_java_fleets.py, once"),
     "python -m scripts.bench.handover": Run("--sets", "--help"),
     "python -m scripts.bench.handover --sets 1 --only elect --runs 17": Run("--runs", "--help"),
@@ -375,10 +375,11 @@ def as_run(command: str, how: Run, cluster: Cluster) -> str:
 def test_the_programs_for_python_do_what_they_say(folder: Path, cluster: Cluster, tmp_path: Path) -> None:
     programs = [
         body
-        for kind, body in BLOCK.findall((ROOT / "docs/clients.md").read_text())
+        for document in ("docs/clients.md", "README.md")
+        for kind, body in BLOCK.findall((ROOT / document).read_text())
         if kind == "python" and "mqclient" in body  # the others are run beside other peers' clients
     ]
-    assert len(programs) == 4
+    assert len(programs) == 5
     made = run(folder, TOPIC.replace("NAMESRV", cluster.layout.namesrv))
     assert made.returncode == 0, made.stderr
     said = []
@@ -388,13 +389,14 @@ def test_the_programs_for_python_do_what_they_say(folder: Path, cluster: Cluster
         done = run(folder, f"python {file}")
         assert (done.returncode, done.stderr) == (0, ""), done.stderr
         said.append(done.stdout.splitlines())
-    sent, read, replied, ended = said
+    sent, read, replied, ended, first = said
     assert [line.split()[-1] for line in sent] == ["SEND_OK"] * 10
     assert sorted(line.split(" ", 1)[1] for line in read) == sorted(f"order {number}" for number in range(10))
     assert replied == ["yes, is order 7 there?"]
     assert ended == [
         f"booking-{number} is {'rolled back' if number % 2 else 'committed'}" for number in range(4)
     ]
+    assert [line.split(" ", 1)[1] for line in first] == ["order 7"]
 
 
 def test_the_live_view_draws_on_a_terminal_until_it_is_interrupted(folder: Path, cluster: Cluster) -> None:
