@@ -85,6 +85,17 @@ class IdleWatch:
         return False
 
 
+def silence_py4j() -> None:
+    """What py4j logs it also raises, and nobody needs its errors of a session that is being ended. Some of it goes to the root
+    logger."""
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_is_not_of_py4j)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return os.path.basename(os.path.dirname(record.pathname)) != "py4j"
+
+
 class SparkEngine:
     """A Spark task a number. What each task found reaches the driver as the task ends. `report` takes what a user should know
     while it waits."""
@@ -95,8 +106,7 @@ class SparkEngine:
         conf: Mapping[str, str] = MappingProxyType({}),
         report: Callable[[str], None] = logger.warning,
     ) -> None:
-        # what it logs it raises, too, and of a session that is ended nobody wants to know
-        logging.getLogger("py4j").setLevel(logging.CRITICAL)
+        silence_py4j()
         self.master = master
         self.report = report
         self.served = TemporaryDirectory(

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from sparkreplay.engine.engine import REPORT_AGAIN_S, REPORT_FIRST_S, IdleWatch, LocalEngine, worker_python
+from sparkreplay.engine.engine import (
+    REPORT_AGAIN_S,
+    REPORT_FIRST_S,
+    IdleWatch,
+    LocalEngine,
+    silence_py4j,
+    worker_python,
+)
 from sparkreplay.errors import EngineFailed, LogCorrupted
 
 
@@ -91,3 +100,17 @@ def test_workers_of_a_cluster_run_the_python_that_the_user_names(
     master: str, conf: dict[str, str], environment: dict[str, str], expected: str
 ) -> None:
     assert worker_python(master, conf, environment) == expected
+
+
+def test_an_error_that_py4j_logs_by_the_root_logger_is_not_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "filters", [*root.filters])
+    silence_py4j()
+    for folder in ("py4j", "other"):
+        file = tmp_path / folder / "gateway.py"
+        file.parent.mkdir()
+        text = f"import logging\nlogging.exception('of {folder}')\n"
+        exec(compile(text, str(file), "exec"), {})
+    assert [record.message for record in caplog.records] == ["of other"]
