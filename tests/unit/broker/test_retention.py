@@ -10,13 +10,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from broker.retention.cleaner import Cleaner
 from broker.retention.leases import KEPT_AFTER_MS, Leases
 from broker.settings.broker import BrokerSettings
 from ha.service import HAService
 from messagestore.leases import LEASE_MS_MAX, Lease
 from messagestore.messages import PutStatus
-from mqruntime.segments import DiskSpace
+from mqruntime.segments import DiskSpace, RealSegmentDirectory
 from tests.unit.doubles import ManualClock, MemoryFiles
 from tests.unit.messagestore.storehelp import message
 from tests.unit.messagestore.test_trimming import SEGMENT, filled, names, saved
@@ -217,8 +219,8 @@ async def test_a_disk_that_fails_is_told_and_tried_again(s: Scene) -> None:
     async def fails(*ignored: Any) -> None:
         raise OSError(5, "disk")
 
-    delete, s.store._log._directory.delete = s.store._log._directory.delete, fails  # type: ignore[method-assign]
-    assert await s.clean() == 5 * SEGMENT
-    s.store._log._directory.delete = delete  # type: ignore[method-assign]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(RealSegmentDirectory, "delete", fails)
+        assert await s.clean() == 5 * SEGMENT
     await s.clean()
     assert names(s.root, "commitlog")[0] == 5 * SEGMENT
