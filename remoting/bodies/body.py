@@ -9,7 +9,7 @@ Invariant: a body that was read has the declared types, or BodyError named the m
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Self, get_args, get_origin
+from typing import Any, NamedTuple, Self, get_args, get_origin
 
 import orjson
 
@@ -43,9 +43,11 @@ class Body:
         if not isinstance(value, dict):
             raise BodyError(f"{where or cls.__name__} is not a JSON object")
         found: dict[str, Any] = {}
-        for row in wire_fields(cls):
+        for row, plain in _plan(cls):
             member = value.get(row.wire_name)
-            if member is not None:
+            if plain.holds(member):
+                found[row.attribute] = member
+            elif member is not None:
                 found[row.attribute] = _from_json(
                     row.kind, member, f"{where}.{row.wire_name}" if where else row.wire_name, row
                 )
@@ -157,6 +159,35 @@ def _bare_keys(table: dict[Any, Any]) -> Json:
         for key, member in table.items()
     )
     return orjson.Fragment(b"{%b}" % b",".join(rows))
+
+
+class Plain(NamedTuple):
+    """Values of this very type, from `low` to `high` where these are set, need no conversion; None for no type."""
+
+    kind: type[Any] | None = None
+    low: int | None = None
+    high: int = 0
+
+    def holds(self, value: Any) -> bool:
+        return type(value) is self.kind and (self.low is None or self.low <= value <= self.high)
+
+
+_PLANS: dict[type, tuple[tuple[WireField, Plain], ...]] = {}
+
+
+def _plan(cls: type) -> tuple[tuple[WireField, Plain], ...]:
+    """The fields of a body. Most members of most bodies are plain, and a table of topics has a hundred thousand."""
+    plan = _PLANS.get(cls)
+    if plan is None:
+        plan = _PLANS[cls] = tuple((row, _plain(row.kind)) for row in wire_fields(cls))
+    return plan
+
+
+def _plain(kind: Any) -> Plain:
+    allowed = integer_range(kind) or (I64_RANGE if kind is int else None)
+    if allowed is not None:
+        return Plain(int, allowed.low, allowed.high)
+    return Plain(kind) if kind in (str, bool, float) else Plain()
 
 
 def _from_json(kind: Any, value: Json, where: str, row: WireField | None = None) -> Any:
