@@ -359,18 +359,12 @@ class RealSegmentDirectory:
         return self._opened(path, descriptor, os.fstat(descriptor).st_size)
 
     def sole_file(self) -> SoleFile | None:
-        try:
-            name, *others = os.listdir(self._place)
-        except (FileNotFoundError, ValueError):
+        entries = self._entries()
+        if len(entries) != 1 or entries[0].name.endswith(UNFINISHED_SUFFIX) or not entries[0].is_file():
             return None
-        if others or name.endswith(UNFINISHED_SUFFIX):
-            return None
-        descriptor = os.open(f"{self._place}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(entries[0].path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                return None
-            return SoleFile(name, status.st_size, self._head_of(descriptor))
+            return SoleFile(entries[0].name, os.fstat(descriptor).st_size, self._head_of(descriptor))
         finally:
             os.close(descriptor)
 

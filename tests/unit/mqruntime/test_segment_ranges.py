@@ -81,6 +81,9 @@ def test_a_folder_with_anything_else_has_no_only_file(file: RealSegmentFile, tmp
     assert directory.sole_file() is None
     (folder / "2").mkdir()
     assert directory.sole_file() is None
+    (folder / "2").rmdir()
+    os.mkfifo(folder / "3")
+    assert directory.sole_file() is None, "a pipe is not opened, for nobody may ever write to it"
     directory.close()
     absent.close()
 
