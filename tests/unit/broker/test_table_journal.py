@@ -148,20 +148,30 @@ def test_a_record_whose_write_failed_is_written_again_to_another_file() -> None:
 # -- upstream's brokers, and hands
 
 
+@pytest.mark.parametrize("change", ["group", "deletion", "group and deletion"])
 @pytest.mark.parametrize("steps", range(12))  # as many places as a save waits at
-def test_a_record_written_while_files_are_is_dropped_once_a_file_says_that_it_has_it(steps: int) -> None:
+def test_a_record_written_while_files_are_is_dropped_once_a_file_says_that_it_has_it(
+    steps: int, change: str
+) -> None:
     files = MemoryFiles()
     table = tables(files)
 
     async def write() -> None:
         table.topics.put(TopicConfig("first", 8, 8))
         table.groups.put(SubscriptionGroupConfig("first"))
+        table.topics.put(TopicConfig("deleted", 8, 8))
+        await table.save_facts()
+        table.delete_group("first", clean_offset=False)
+        table.topics.put(TopicConfig("gone", 8, 8))
         await table.save()
         table.topics.put(TopicConfig("before", 8, 8))
         saving = asyncio.create_task(table.save())
         for _ in range(steps):
             await asyncio.sleep(0)
-        table.groups.put(SubscriptionGroupConfig("meanwhile"))
+        if "group" in change:
+            table.groups.put(SubscriptionGroupConfig("meanwhile"))
+        if "deletion" in change:
+            table.deletions.note("group", "other", 0)
         await asyncio.gather(saving, table.save_facts())
         await table.save()
         table.topics.put(TopicConfig("next", 8, 8))
@@ -169,7 +179,8 @@ def test_a_record_written_while_files_are_is_dropped_once_a_file_says_that_it_ha
 
     asyncio.run(write())
     again = loaded(files)
-    assert again.groups.find("meanwhile") is not None
+    assert (again.groups.find("meanwhile") is not None) == ("group" in change)
+    assert (again.deletions.find("group", "other") is not None) == ("deletion" in change)
     assert {"before", "next"} <= set(again.topics.names())
 
 
