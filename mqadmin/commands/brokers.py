@@ -56,7 +56,7 @@ class BrokerRow:
 
 
 def format_broker_row(row: BrokerRow, now_ms: int) -> str:
-    """A line under HEADING. Hour is the age of the oldest message at `now_ms`, 0 when there is none."""
+    """A line under CLUSTER_LIST_HEADING. Hour is the age of the oldest message at `now_ms`, 0 when there is none."""
     info = row.info
     into = (
         f"{_number(info, 'putTps'):9.2f}({_text(info, 'sendThreadPoolQueueSize')},"
@@ -271,7 +271,7 @@ CONSUME_STATS_HEADING = COLUMNS.format(
 
 
 def format_queue(group: str, queue: MessageQueue, row: OffsetWrapper, zone: tzinfo | None = None) -> str:
-    """A line under HEADING."""
+    """A line under CONSUME_STATS_HEADING."""
     return COLUMNS.format(
         queue.topic[:64],
         group,
@@ -336,7 +336,7 @@ class Flow(NamedTuple):
 
 
 def format_flow(row: Flow) -> str:
-    """A line under HEADING."""
+    """A line under STATS_HEADING."""
     out_tps, out_day = f"{row.out_tps:.2f}", str(row.out_day)
     if row.group is None:
         out_tps, out_day = "", "NO_CONSUMER"

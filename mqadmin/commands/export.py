@@ -10,6 +10,7 @@ from mqadmin.calls.brokerstats import TOPIC_PUT_NUMS, day_sum
 from mqadmin.command import Argument, UsageWanted, admin_command, one_wanted, required_namesrv, run
 from mqadmin.errors import AdminError
 from mqadmin.exports import write_json
+from mqadmin.replies import BrokerSet
 from mqadmin.report import Report
 from mqadmin.versions import version_name
 from remoting.command import VERSION
@@ -23,6 +24,14 @@ KEYS = (
 """Upstream's choice; a broker without such a key has none in the file."""
 
 
+async def _sets_with_masters(client: AdminClient, namesrv: str, cluster: str) -> list[BrokerSet]:
+    """The broker sets of a cluster that have a master. Raises `AdminError` where none has."""
+    sets = [row for row in (await client.cluster_info(namesrv)).sets_of(cluster) if 0 in row.addresses]
+    if not sets:
+        raise AdminError(f"{namesrv} knows no master of cluster {cluster}; clusterList shows what is there")
+    return sets
+
+
 @admin_command(
     "exportConfigs",
     Argument("c", "clusterName", "choose a cluster to export", required=True),
@@ -33,11 +42,7 @@ def export_configs(namesrvaddr: str | None, clustername: str, filepath: str | No
     namesrv, cluster = required_namesrv(namesrvaddr), clustername.strip()
 
     async def calls(client: AdminClient, report: Report) -> None:
-        sets = [row for row in (await client.cluster_info(namesrv)).sets_of(cluster) if 0 in row.addresses]
-        if not sets:
-            raise AdminError(
-                f"{namesrv} knows no master of cluster {cluster}; clusterList shows what is there"
-            )
+        sets = await _sets_with_masters(client, namesrv, cluster)
         found: dict[str, dict[str, str]] = {}
         for brokers in sets:
             settings = await configs.settings_of(client, configs.BROKERS, brokers.addresses[0])
@@ -136,11 +141,7 @@ def export_metrics(namesrvaddr: str | None, clustername: str, filepath: str | No
     namesrv, cluster = required_namesrv(namesrvaddr), clustername.strip()
 
     async def calls(client: AdminClient, report: Report) -> None:
-        sets = [row for row in (await client.cluster_info(namesrv)).sets_of(cluster) if 0 in row.addresses]
-        if not sets:
-            raise AdminError(
-                f"{namesrv} knows no master of cluster {cluster}; clusterList shows what is there"
-            )
+        sets = await _sets_with_masters(client, namesrv, cluster)
         brokers: dict[str, dict[str, Any]] = {}
         for row in sets:
             brokers[row.broker_name] = await _report_of(client, row.addresses[0])

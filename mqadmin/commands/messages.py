@@ -148,7 +148,7 @@ KEYS, TAGS = "K", "T"
 
 
 def format_index_row(message: StoredMessage) -> str:
-    """A line under HEADING."""
+    """A line under KEY_HEADING."""
     return (
         f"{message.message_id or messages.offset_id(message):<50} {message.queue_id:>4} "
         f"{message.queue_offset:>40}\n"

@@ -36,7 +36,7 @@ def format_start(group: str, topic: str, force: bool, text: str, timestamp_ms: i
 
 
 def format_reset(queue: MessageQueue, offset: int) -> str:
-    """A line under HEADING."""
+    """A line under RESET_HEADING."""
     return f"{queue.broker_name[:32]:<40}  {queue.queue_id:<40}  {offset:<40}\n"
 
 

@@ -21,7 +21,7 @@ SEND_MESSAGE_HEADING = COLUMNS.format("#Broker Name", "#QID", "#Send Result", "#
 
 
 def format_result(result: SendResult) -> str:
-    """A line under HEADING."""
+    """A line under SEND_MESSAGE_HEADING."""
     return COLUMNS.format(
         result.queue.broker_name, result.queue.queue_id, result.status.name, result.message_ids[0]
     )
@@ -116,7 +116,7 @@ SEND_RT_HEADING = COLUMNS.format("#Broker Name", "#QID", "#Send Result", "#RT")
 
 
 def format_send(send: Timed) -> str:
-    """A line under HEADING; where nobody answered the queue is not known."""
+    """A line under SEND_RT_HEADING; where nobody answered the queue is not known."""
     queue = send.result.queue if send.result is not None else None
     where = (queue.broker_name, queue.queue_id) if queue is not None else ("-", "-")
     return COLUMNS.format(*where, java_text(send.success), send.ms)
@@ -163,7 +163,7 @@ LOG_ZONE = timezone(timedelta(hours=8))
 
 
 def format_row(cluster: str, broker_name: str, sends: list[Timed]) -> str:
-    """A line under HEADING."""
+    """A line under CLUSTER_RT_HEADING."""
     done = sum(send.success for send in sends)
     rt = f"{mean_of_warm(sends):.2f}"
     return f"{cluster:<24}  {broker_name:<24}  {rt:<8}  {done:<16}  {len(sends) - done:<16}\n"

@@ -395,7 +395,7 @@ TOPIC_LIST_HEADING = "{:<20}  {:<48}  {:<48}\n".format("#Cluster Name", "#Topic"
 
 
 def format_topic_row(cluster: str, topic: str, group: str) -> str:
-    """A line under HEADING; names longer than 64 characters are cut, as upstream cuts them."""
+    """A line under TOPIC_LIST_HEADING; names longer than 64 characters are cut, as upstream cuts them."""
     return f"{cluster[:20]:<20}  {topic[:64]:<64}  {group[:64]:<64}\n"
 
 
