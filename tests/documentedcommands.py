@@ -1,7 +1,7 @@
 """The commands of README.md and docs/*.md, as they are written there, and how tests run each of them.
 
 A command is a line of a code block marked `sh`, or inline code that begins with a program of ours and goes on. Each must be
-in COMMANDS, which says how it is run or where else; whoever documents a new one adds it there."""
+in COMMANDS, which says how it is run or where else; a new one is added there with its page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 PROGRAM = re.compile(
     r"(?:\w+=\S+ )*(?:mq(?:admin|broker|controller|namesrv|replay)|scripts/[\w-]+|python -m|docker) +\S"
 )
-"""How inline code and unmarked blocks are told from commands: a program alone, as in `mqadmin`, is only its name."""
+"""What makes inline code or a line of an unmarked block a command; a program alone, as in `mqadmin`, is only its name."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ def test_every_documented_command_is_known_here() -> None:
     assert not unknown, "say in COMMANDS how these are run"
 
 
-def test_commands_stand_in_blocks_that_are_marked_as_such() -> None:
+def test_commands_are_in_blocks_that_are_marked_as_such() -> None:
     for document in DOCUMENTS:
         for kind, body in BLOCK.findall(document.read_text()):
             if kind != "sh":
