@@ -21,6 +21,10 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+from simulation.kernel.features import NOTHING_ASKED, Asked, FeatureError
+from simulation.kernel.seeds import described, features_options, options_of
+from simulation.worlds import features_of
+
 ROOT = Path(__file__).resolve().parents[1]
 SEED_S_MAX = 300
 SEEDS_OF_A_WORKER = 40
@@ -31,58 +35,58 @@ SEEDS_APART = 1 << 20
 Counts = Counter[str]
 
 
-def cluster(seed: int, bug: str | None) -> Counts:
+def cluster(seed: int, bug: str | None, asked: Asked) -> Counts:
     from simulation.cluster.totals import Totals
     from simulation.cluster.world import run_seed
 
     totals = Totals()
-    run_seed(seed, bug, totals)
+    run_seed(seed, bug, totals, asked)
     return totals.counts + Counter({"faults": totals.faults.total()})
 
 
-def raft(seed: int, bug: str | None) -> Counts:
+def raft(seed: int, bug: str | None, asked: Asked) -> Counts:
     from simulation.raft.world import Totals, run_seed
 
     totals = Totals()
-    run_seed(seed, bug, totals)
+    run_seed(seed, bug, totals, asked)
     return totals.counts
 
 
-def controllers(seed: int, bug: str | None) -> Counts:
+def controllers(seed: int, bug: str | None, asked: Asked) -> Counts:
     from simulation.controllers.world import Totals, run_seed
 
     totals = Totals()
-    run_seed(seed, bug, totals)
+    run_seed(seed, bug, totals, asked)
     return totals.counts + Counter({"faults": totals.faults.total()})
 
 
-def pairs(seed: int, bug: str | None) -> Counts:
+def pairs(seed: int, bug: str | None, asked: Asked) -> Counts:
     from simulation.cluster.totals import Totals
     from simulation.pairs.world import run_seed
 
     totals = Totals()
-    run_seed(seed, bug, totals)
+    run_seed(seed, bug, totals, asked)
     return totals.counts + Counter({"faults": totals.faults.total()})
 
 
-def groups(seed: int, bug: str | None) -> Counts:
+def groups(seed: int, bug: str | None, asked: Asked) -> Counts:
     from simulation.cluster.totals import Totals
     from simulation.groups.world import run_seed
 
     totals = Totals()
-    run_seed(seed, bug, totals)
+    run_seed(seed, bug, totals, asked)
     return totals.counts + Counter({"faults": totals.faults.total()})
 
 
-def registers(seed: int, bug: str | None) -> Counts:
+def registers(seed: int, bug: str | None, asked: Asked) -> Counts:
     from simulation.raft.registerworld import run_seed
 
     counts = Counts()
-    run_seed(seed, bug, counts)
+    run_seed(seed, bug, counts, asked)
     return counts
 
 
-def crash_images(seed: int, bug: str | None) -> Counts:
+def crash_images(seed: int, bug: str | None, asked: Asked) -> Counts:
     from tests.crash.test_store_crash_images import crash_everywhere
 
     if bug is not None:
@@ -90,7 +94,7 @@ def crash_images(seed: int, bug: str | None) -> Counts:
     return Counter(images=sum(crash_everywhere(seed, power_cut=power_cut) for power_cut in (False, True)))
 
 
-def ledger_images(seed: int, bug: str | None) -> Counts:
+def ledger_images(seed: int, bug: str | None, asked: Asked) -> Counts:
     from simulation.raft.bugs import planted
     from tests.crash.test_ledger_crash_images import crash_everywhere
 
@@ -98,7 +102,7 @@ def ledger_images(seed: int, bug: str | None) -> Counts:
         return Counter(images=sum(crash_everywhere(seed, power_cut=power_cut) for power_cut in (False, True)))
 
 
-WORLDS: dict[str, Callable[[int, str | None], Counts]] = {
+WORLDS: dict[str, Callable[[int, str | None, Asked], Counts]] = {
     "cluster": cluster,
     "raft": raft,
     "controllers": controllers,
@@ -112,20 +116,20 @@ WORLDS: dict[str, Callable[[int, str | None], Counts]] = {
 
 
 def serve(requests: Connection) -> None:
-    """One worker: (world, seed, bug) in, (error or None, counts, seconds of CPU) out."""
+    """One worker: (world, seed, bug, features asked for) in, (error or None, counts, seconds of CPU) out."""
     sys.path.insert(0, str(ROOT))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the seed is ended and counted
     logging.getLogger().addHandler(logging.NullHandler())  # what servers log is not what this prints
     while True:
         try:
-            name, seed, bug = requests.recv()
+            name, seed, bug, asked = requests.recv()
         except EOFError:
             return
         began, error, counts = time.process_time(), None, Counter[str]()
         try:
-            counts = WORLDS[name](seed, bug)
+            counts = WORLDS[name](seed, bug, asked)
         except Exception as found:  # noqa: BLE001 - told with its seed
-            error = " ".join(f"{type(found).__name__}: {found}".split())[:400]
+            error = described(found)
         requests.send((error, counts, time.process_time() - began))
 
 
@@ -159,11 +163,12 @@ class Proof:
     """Gives each world the same share of the CPU."""
 
     def __init__(
-        self, names: list[str], first: int, count: int | None, bug: str | None, end_s: float
+        self, names: list[str], first: int, count: int | None, bug: str | None, asked: Asked, end_s: float
     ) -> None:
         self.first = first
         self.count = count
         self.bug = bug
+        self.asked = asked
         self.end_s = end_s
         self.tallies = {name: Tally() for name in names}
         self.given: Counter[str] = Counter()
@@ -222,7 +227,7 @@ class Proof:
         worker.at = name, self.first + self.given[name]
         worker.began_s = time.monotonic()
         self.given[name] += 1
-        worker.pipe.send((*worker.at, self.bug))
+        worker.pipe.send((*worker.at, self.bug, self.asked))
 
     def take(self, worker: Worker) -> None:
         try:
@@ -244,6 +249,7 @@ class Proof:
             tally.failed += 1
             again = f"scripts/prove --only {name} --first {seed} --count 1"
             again += f" --bug {self.bug}" if self.bug else ""
+            again += options_of(self.asked)
             print(f"FAILED {name} seed {seed}: {error} | again: {again}", flush=True)
 
 
@@ -266,11 +272,19 @@ def main() -> int:
     parser.add_argument("--only", action="append", choices=sorted(WORLDS), help="this world; may be repeated")
     parser.add_argument("--bug", help="plant a bug of the world's, to see that it is found")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="default: one a core")
+    features_options(parser)
     asked = parser.parse_args()
+    features = Asked.to_play(asked.with_, without=asked.without)
+    if features != NOTHING_ASKED and len(asked.only or ()) != 1:
+        parser.error("features are of one world: name it with --only")
+    try:
+        features.check(features_of(asked.only[0]) if asked.only else ())
+    except FeatureError as error:
+        parser.error(str(error))
     first = first_of(asked.from_commit) if asked.first is None else asked.first
     names = asked.only or list(WORLDS)
     print(f"seeds from {first} on, of {' '.join(names)}, for {asked.minutes:g} minutes", flush=True)
-    proof = Proof(names, first, asked.count, asked.bug, time.monotonic() + asked.minutes * 60)
+    proof = Proof(names, first, asked.count, asked.bug, features, time.monotonic() + asked.minutes * 60)
     for asks_to_end in (signal.SIGINT, signal.SIGTERM):
         signal.signal(asks_to_end, lambda *_: proof.stop())
     failed = proof.run(asked.processes)

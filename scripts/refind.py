@@ -15,15 +15,18 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from scripts.prove import WORLDS
+from simulation.kernel.features import Asked
 from simulation.kernel.foundby import Honest, honest_find, record, recorded
-from simulation.kernel.seeds import Failure, first_failure
+from simulation.kernel.seeds import described, first_failure, options_of
+from simulation.worlds import bugs_of, features_of
 
 
 class Alone(NamedTuple):
-    """A seed of a world, to be run without a bug."""
+    """A seed of a world, to be run without a bug; `asked`: what bugs that it is recorded for need it to play."""
 
     world: str
     seed: int
+    asked: Asked
 
 
 class Search(NamedTuple):
@@ -32,6 +35,7 @@ class Search(NamedTuple):
     world: str
     bug: str
     seed: int
+    asked: Asked
     searched: int
     failing: frozenset[int]
 
@@ -39,15 +43,15 @@ class Search(NamedTuple):
 def alone(run: Alone) -> tuple[Alone, str | None]:
     """What that seed finds without a bug."""
     quiet()
-    failure = first_failure(lambda seed: run_one(run.world, seed, None), run.seed, 1)
-    return run, None if failure is None else told(failure)
+    failure = first_failure(lambda seed: WORLDS[run.world](seed, None, run.asked), run.seed, 1)
+    return run, None if failure is None else described(failure.error)
 
 
 def searched(search: Search) -> tuple[Search, Honest]:
     """The recorded seed while it or a neighbour finds the bug, or the first of all that does."""
     quiet()
     return search, honest_find(
-        lambda seed, bug: run_one(search.world, seed, bug),
+        lambda seed, bug: WORLDS[search.world](seed, bug, search.asked),
         search.bug,
         search.seed,
         search.searched,
@@ -55,23 +59,18 @@ def searched(search: Search) -> tuple[Search, Honest]:
     )
 
 
-def run_one(world: str, seed: int, bug: str | None) -> None:
-    WORLDS[world](seed, bug)
-
-
 def quiet() -> None:
     logging.getLogger().addHandler(logging.NullHandler())
 
 
-def told(failure: Failure) -> str:
-    return " ".join(f"{type(failure.error).__name__}: {failure.error}".split())[:400]
-
-
-def all_of(worlds: list[str], bugs: list[str]) -> Iterator[tuple[str, str, int]]:
+def all_of(worlds: list[str], bugs: list[str]) -> Iterator[tuple[str, str, int, Asked]]:
+    """World, planted bug, its recorded seed, and what that seed plays for it."""
     for world, seeds in recorded().items():
-        for bug, seed in seeds.items():
-            if world in worlds and (not bugs or bug in bugs):
-                yield world, bug, seed
+        if world in worlds:
+            features, planted = features_of(world), bugs_of(world)
+            for bug, seed in seeds.items():
+                if not bugs or bug in bugs:
+                    yield world, bug, seed, planted.asked(bug, features)
 
 
 class Alarms:
@@ -83,11 +82,11 @@ class Alarms:
     def found(self, run: Alone, error: str) -> None:
         if run not in self.seeds:
             self.seeds.add(run)
-            again = f"scripts/prove --only {run.world} --first {run.seed} --count 1"
+            again = f"scripts/prove --only {run.world} --first {run.seed} --count 1{options_of(run.asked)}"
             print(f"{run.world} seed {run.seed} fails WITHOUT A BUG: {error} | again: {again}", flush=True)
 
-    def of(self, world: str) -> frozenset[int]:
-        return frozenset(run.seed for run in self.seeds if run.world == world)
+    def of(self, world: str, asked: Asked) -> frozenset[int]:
+        return frozenset(run.seed for run in self.seeds if (run.world, run.asked) == (world, asked))
 
 
 def main() -> int:
@@ -99,19 +98,19 @@ def main() -> int:
     parser.add_argument("--bug", action="append", default=[], help="this bug; may be repeated")
     parser.add_argument("--searched", type=int, default=250, help="how many seeds to search (default: 250)")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="default: one a core")
-    asked = parser.parse_args()
+    given = parser.parse_args()
     lost, alarms = 0, Alarms()
-    planted = list(all_of(asked.only or list(record_of_all), asked.bug))
-    with multiprocessing.get_context("spawn").Pool(asked.processes, maxtasksperchild=10) as pool:
-        distinct = sorted({Alone(world, seed) for world, _, seed in planted})
+    planted = list(all_of(given.only or list(record_of_all), given.bug))
+    with multiprocessing.get_context("spawn").Pool(given.processes, maxtasksperchild=10) as pool:
+        distinct = list(dict.fromkeys(Alone(world, seed, asked) for world, _, seed, asked in planted))
         for run, error in pool.imap_unordered(alone, distinct):
             if error is not None:
                 alarms.found(run, error)
         print(f"{len(distinct)} recorded seeds, {len(alarms.seeds)} fail without a bug", flush=True)
-        searches = [Search(*each, asked.searched, alarms.of(each[0])) for each in planted]
+        searches = [Search(*each, given.searched, alarms.of(each[0], each[3])) for each in planted]
         for search, found in pool.imap_unordered(searched, searches):
             for failure in found.alarms:
-                alarms.found(Alone(search.world, failure.seed), told(failure))
+                alarms.found(Alone(search.world, failure.seed, search.asked), described(failure.error))
             if found.seed is None:
                 lost += 1
                 print(f"{search.world} {search.bug}: none of {search.searched} seeds finds it", flush=True)

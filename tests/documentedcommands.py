@@ -100,6 +100,9 @@ COMMANDS: dict[str, Run | Elsewhere] = {
     "scripts/test": Elsewhere("runs this test"),
     "scripts/test --long": Elsewhere("runs tests"),
     "scripts/test unit crash": Elsewhere("runs tests"),
+    "scripts/prove --only cluster --with learner --with transactions --minutes 5": Elsewhere(
+        "test_prove.py, for seeds that are shorter"
+    ),
     "scripts/prove --minutes 15": Elsewhere("tests/simulation/test_prove.py, for a seed of each kind"),
     "scripts/prove --only ledger-images --first 1 --count 40": Elsewhere(
         "tests/simulation/test_prove.py, for one seed"

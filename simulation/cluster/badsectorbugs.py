@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from messagestore.log.files import LogFiles
-from simulation.cluster.bugs import bug
+from simulation.cluster.bugs import BUGS
+
+bug = BUGS.playing("bad sectors")
 
 
 @bug("unread-reads-as-zeros", LogFiles, "read_file")

@@ -179,7 +179,7 @@ async def epochs_in_memory(self: KeptEpochs, history: EpochHistory) -> None:
     self.history = history
 
 
-@bug("foreign-epoch-file-trusted", KeptBinding, "check")
+@bug("foreign-epoch-file-trusted", KeptBinding, "check", plays=("foreign epoch file",))
 async def any_epoch_file(self: KeptBinding, log: ReplicatedLog, history: EpochHistory) -> None:
     """Upstream: an epoch file that can be read is this log's."""
     self._binding = Binding(Seal(entry) for entry in history)
@@ -312,7 +312,7 @@ async def bodies_unchecked(self: Recovery, position: int) -> int:
     return await walked(self, position)
 
 
-@bug("bad-bytes-served", QueueReader, "load")
+@bug("bad-bytes-served", QueueReader, "load", plays=("rotten segment",))
 async def loaded_as_it_is(self: QueueReader, result: GetResult) -> None:
     """Upstream: what stands on disk is handed out."""
     result.buffers = [memoryview(await self._log.read_cold(phy, size)) for phy, size in result.ranges]
@@ -322,7 +322,7 @@ async def loaded_as_it_is(self: QueueReader, result: GetResult) -> None:
 from_memory = QueueReader._buffers
 
 
-@bug("cached-bytes-served", QueueReader, "_buffers")
+@bug("cached-bytes-served", QueueReader, "_buffers", plays=("rotten segment",))
 def copied_as_it_is(
     self: QueueReader, found: list[tuple[int, int]], size_bytes: int
 ) -> list[memoryview] | None:
@@ -332,7 +332,7 @@ def copied_as_it_is(
     return from_memory(self, found, size_bytes)
 
 
-@bug("bad-bytes-copied", MessageStore, "check")
+@bug("bad-bytes-copied", MessageStore, "check", plays=("rotten segment",))
 async def sent_as_it_is(self: MessageStore, offset: int, size: int) -> None:
     """Upstream: what stands on disk is sent to every new replica."""
 
@@ -360,18 +360,18 @@ def whatever_stands_there(message: Message, name: str | None) -> bool:
     return True
 
 
-@bug("emptied-store-elected", LogFound, "why_lost")
+@bug("emptied-store-elected", LogFound, "why_lost", plays=("unclean", "emptied member"))
 def kept_for_whole(self: LogFound, *, marked: bool) -> None:
     """Upstream: who kept its id is a member of the set like any other, whatever became of its log. A broker never gives its id
     up."""
 
 
-@bug("emptied-store-elected", Holdings, "_shortfall")
+@bug("emptied-store-elected", Holdings, "_shortfall", plays=("unclean", "emptied member"))
 def nobody_lacks(self: Holdings, key: BrokerKey, own: Held, report: Report, *, exact: bool) -> None:
     """Another part: controllers believe every member."""
 
 
-@bug("emptied-store-elected", commands, "_why_not_numbered")
+@bug("emptied-store-elected", commands, "_why_not_numbered", plays=("unclean", "emptied member"))
 def whoever_knows_the_id(
     replica: Replica, live: Liveness, key: BrokerKey, process: commands.Process, known: int
 ) -> str | None:
@@ -447,7 +447,7 @@ async def whatever_became_of_the_machine(self: KeptMemoryMark) -> None:
     """A broker that comes back with what its disk held takes its log for whole."""
 
 
-@bug("abort-made-anew", MessageStore, "_mark_running")
+@bug("abort-made-anew", MessageStore, "_mark_running", plays=("full disk",))
 async def a_new_file(self: MessageStore, mark: bytes | None) -> None:
     """Upstream: a start makes the file that says that a store is in use, and a full disk has no room for it."""
     if was_closed(mark):
@@ -497,7 +497,7 @@ def any_grant_is_taken(self: Membership, reply: Reply, now_ms: int) -> list[Role
 ended = HAService.stop
 
 
-@bug("unconfirmed-taken-back", HAService, "stop")
+@bug("unconfirmed-taken-back", HAService, "stop", plays=("contract A",))
 async def stopped_where_all_agree(self: HAService) -> None:
     """A master that ends in order takes back what its slaves do not have: it was acknowledged where nothing waits for them."""
     led = self.may_confirm()
@@ -509,7 +509,7 @@ async def stopped_where_all_agree(self: HAService) -> None:
 greeted = SlaveProgress.greeted
 
 
-@bug("learner-counted", SlaveProgress, "greeted")
+@bug("learner-counted", SlaveProgress, "greeted", plays=("learner",))
 def like_any_other(self: SlaveProgress, *, barred: str | None) -> None:
     """What the handshake says of it is forgotten: a learner that caught up becomes a member."""
     greeted(self, barred=None)
@@ -537,25 +537,25 @@ def nobody_is_told(self: Unelected, waiting: dict[str, Waiting], now_ms: int) ->
 cleaned = commands.clean_broker_data
 
 
-@bug("living-forgotten", commands, "clean_broker_data")
+@bug("living-forgotten", commands, "clean_broker_data", plays=("operator",))
 def nobody_asked_who_lives(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
     """A broker that lives is forgotten without its being said."""
     return cleaned(state, live, **asked | {"living_too": True})
 
 
-@bug("remembered", commands, "clean_broker_data")
+@bug("remembered", commands, "clean_broker_data", plays=("operator",))
 def answered_and_not_done(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
     """A broker that was replaced is answered as forgotten, and stays."""
     return replace(cleaned(state, live, **asked), events=())
 
 
-@bug("never-yields", Fitness, "why_unfit")
+@bug("never-yields", Fitness, "why_unfit", plays=("disk stall",))
 def always_fit(self: Fitness, now_ms: int) -> str:
     """Upstream: a master whose disk hangs leads on while its process lives."""
     return ""
 
 
-@bug("acknowledges-from-memory", SlaveLink, "_held_end")
+@bug("acknowledges-from-memory", SlaveLink, "_held_end", plays=("contract D",))
 def all_that_came(self: SlaveLink) -> int:
     """Contract D's slave acknowledges what it has, on its disk or not."""
     return self._log_end

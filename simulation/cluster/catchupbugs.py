@@ -19,13 +19,13 @@ from remoting.command import RemotingCommand
 from simulation.cluster.bugs import bug
 
 
-@bug("limit-forgotten", Pace, "allowed")
+@bug("limit-forgotten", Pace, "allowed", plays=("catch-up limits",))
 def whatever_there_is(self: Pace, size: int, now_ms: int) -> int:
     """A replica that catches up takes all of the network, and of the master."""
     return size
 
 
-@bug("members-held-back", Mastership, "pace_of")
+@bug("members-held-back", Mastership, "pace_of", plays=("catch-up limits",))
 def for_everybody(self: Mastership, broker_id: int) -> int | None:
     """Upstream: the limit is for each link, and sends wait for it."""
     return self._catch_up_limit()
@@ -43,7 +43,7 @@ def whatever_it_had(self: Mastership, connection: MasterConnection, offset: int)
     connection.began_at = offset
 
 
-@bug("set-aside-unasked", Resync, "_refused")
+@bug("set-aside-unasked", Resync, "_refused", plays=("resync",))
 async def whatever_controllers_say(
     self: Resync, command: RemotingCommand, *, dry_run: bool
 ) -> RemotingCommand | None:
@@ -51,18 +51,18 @@ async def whatever_controllers_say(
     return None
 
 
-@bug("no-room-for-both", RoomForBoth, "check")
+@bug("no-room-for-both", RoomForBoth, "check", plays=("resync",))
 async def room_enough(self: RoomForBoth) -> None:
     """A replica gives its store up and cannot make the copy: it is one replica less until somebody makes room."""
 
 
-@bug("aside-removed-at-once", Membership, "in_sync")
+@bug("aside-removed-at-once", Membership, "in_sync", plays=("resync",))
 def always(self: Membership) -> bool:
     """The former store goes before there is another copy of what it held."""
     return True
 
 
-@bug("given-up-though-needed", givingup, "give_up_replica")
+@bug("given-up-though-needed", givingup, "give_up_replica", plays=("resync",))
 def whoever_asks(
     state: ReplicasState,
     live: Liveness,

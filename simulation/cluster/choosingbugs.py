@@ -7,7 +7,9 @@ from broker.tables.consumerfilters import ConsumerFilters
 from filters.sql92 import compiled
 from messagestore.messages import PropertyFilter
 from remoting.bodies.heartbeats import SubscriptionData
-from simulation.cluster.bugs import bug
+from simulation.cluster.bugs import BUGS
+
+bug = BUGS.playing("filters")
 
 
 @bug("unknown-is-enough", subscription, "compiled")

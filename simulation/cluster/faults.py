@@ -11,9 +11,6 @@ from simulation.cluster.crashes import Kill, KillAfterTruncation, PowerCut, Stop
 from simulation.cluster.damage import FlippedBit, WipedSlave
 from simulation.cluster.diskerrors import DiskError, DiskStall
 from simulation.cluster.fault import Fault, Moment, NotNow
-from simulation.cluster.foreignepochs import ForeignEpochFile
-from simulation.cluster.fulldisks import FullDisk
-from simulation.cluster.handovers import HandOverInTrouble
 from simulation.cluster.hindrances import BurstOfLoad, ClockJump, Pause
 from simulation.cluster.losses import EmptiedMember, MemberWithoutLog
 from simulation.cluster.machines import Machines
@@ -24,8 +21,8 @@ from simulation.cluster.replicationfaults import (
     HalfOpenSlave,
     MasterWithoutControllers,
 )
-from simulation.cluster.rot import RottenSegment
 from simulation.cluster.strangers import Stranger
+from simulation.kernel.features import Asked
 from simulation.kernel.node import Node
 
 KILL_MASTER = "kill master"
@@ -33,7 +30,7 @@ DELAYS_MS = (20, 200, 900)
 
 
 def every_kind(on: Machines) -> tuple[Fault, ...]:
-    """In the order in which a seed draws them."""
+    """All that a seed may draw."""
     network = on.world.network
 
     def delay(host: str, other: str) -> None:
@@ -81,25 +78,19 @@ def every_kind(on: Machines) -> tuple[Fault, ...]:
 class Faults:
     """Chooses and performs faults, and later undoes them."""
 
-    def __init__(self, machines: Machines, *besides: Fault) -> None:
+    def __init__(self, machines: Machines, asked: Asked, *besides: Fault) -> None:
         """`besides` are what this seed has more, and come of themselves."""
         self.machines = machines
         self.random = machines.random
         every = every_kind(machines)
-        names = {fault.name for fault in every if self.random.random() < fault.chance}
-        names |= {KILL_MASTER, *(self.random.choice(every).name for _ in range(3))}
+        seed = machines.world.seed
+        self.drawn_from = [fault.name for fault in every]
+        self.drawn = {fault.name for fault in every if asked.draws(seed, fault.name, fault.chance)}
         by_name = {fault.name: fault for fault in every}
-        self.kinds = [by_name[name] for name in sorted(names)]
         self.kill_master = by_name[KILL_MASTER]
+        self.kinds = [by_name[name] for name in sorted(self.drawn | {KILL_MASTER})]
         self.planned: list[Fault] = []
-        self.all = [
-            *every,
-            FullDisk(machines),
-            ForeignEpochFile(machines),
-            RottenSegment(machines),
-            HandOverInTrouble(machines),
-            *besides,
-        ]
+        self.all = [*every, *besides]
         self.going_on = [fault for fault in self.all if type(fault).next_step is not Fault.next_step]
 
     def plan(self) -> None:

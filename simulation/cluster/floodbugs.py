@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from controller import turns
 from remoting.turns import Share
-from simulation.cluster.bugs import bug
+from simulation.cluster.bugs import BUGS
+
+bug = BUGS.playing("floods")
 
 
 @bug("floods-hold-the-loop", Share, "is_used")

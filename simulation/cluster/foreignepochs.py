@@ -24,12 +24,11 @@ class ForeignEpochFile(Fault):
     """Comes of itself, from a generator of its own, so that it changes no other fault of a seed."""
 
     name = "foreign epoch file"
-    chance = 0.4
 
-    def __init__(self, machines: Machines) -> None:
+    def __init__(self, machines: Machines, *, on: bool) -> None:
         super().__init__(machines)
         self.random = random.Random(f"{machines.world.seed}/foreign epochs")
-        self.due_ms = self.random.randint(*FIRST_MS) if self.random.random() < self.chance else None
+        self.due_ms = self.random.randint(*FIRST_MS) if on else None
         self.deposed: Node | None = None
         self.until_ms = 0
 

@@ -30,11 +30,11 @@ class FullDisk(Fault):
 
     name = "full disk"
 
-    def __init__(self, machines: Machines) -> None:
+    def __init__(self, machines: Machines, *, on: bool) -> None:
         super().__init__(machines)
         self.random = random.Random(f"{machines.world.seed}/full disks")
         self.nodes = machines.servers
-        self.due_ms = self.random.randint(*FIRST_MS) if self.random.random() < self.chance else None
+        self.due_ms = self.random.randint(*FIRST_MS) if on else None
         self.meanwhile = random.Random(f"{machines.world.seed}/disks that fill meanwhile")
         self.down: dict[str, tuple[int, int, bool]] = {}
         """Node name -> its last process that was seen to have ended, how many syncs had failed by then, and whether it had

@@ -37,12 +37,11 @@ class HandOverInTrouble(Fault):
     generator of its own, so that it changes no other fault of a seed."""
 
     name = "hand-over in trouble"
-    chance = 0.4
 
-    def __init__(self, machines: Machines) -> None:
+    def __init__(self, machines: Machines, *, on: bool) -> None:
         super().__init__(machines)
         self.random = random.Random(f"{machines.world.seed}/hand-over in trouble")
-        self.due_ms = self.random.randint(*FIRST_MS) if self.random.random() < self.chance else None
+        self.due_ms = self.random.randint(*FIRST_MS) if on else None
 
     def next_step(self) -> None:
         now_ms, master = self.world.now_ms, self.machines.master()

@@ -11,19 +11,19 @@ from remoting.bodies.tables import QueueLock, QueueLockTable
 from simulation.cluster.bugs import bug
 
 
-@bug("locks-die-with-their-master", QueueLocks, "adopt")
+@bug("locks-die-with-their-master", QueueLocks, "adopt", plays=("ordered readers",))
 def knows_nothing(self: QueueLocks, table: QueueLockTable) -> bool:
     """As upstream's: no slave knows who holds a queue."""
     return False
 
 
-@bug("locks-die-with-their-master", QueueLocks, "apply")
+@bug("locks-die-with-their-master", QueueLocks, "apply", plays=("ordered readers",))
 def learns_nothing(self: QueueLocks, held: Iterable[QueueLock], gone: Iterable[QueueLock]) -> bool:
     """The rest of it: nor what changes."""
     return False
 
 
-@bug("locked-before-others-know", QueueLocks, "agreed")
+@bug("locked-before-others-know", QueueLocks, "agreed", plays=("ordered readers",))
 def at_once(self: QueueLocks, group: str, queues: Iterable[Queue], client_id: str) -> bool:
     """A client is told that it holds a queue while its master alone knows it."""
     return True
@@ -34,13 +34,13 @@ def as_they_were(self: QueueLocks) -> None:
     """A lease counts from when a slave heard of the holder: renewals since are forgotten."""
 
 
-@bug("locks-for-ever", queuelocks, "_is_over")
+@bug("locks-for-ever", queuelocks, "_is_over", plays=("ordered readers",))
 def never(lock: Lock, now_ms: int) -> bool:
     """Who fell silent keeps its queues."""
     return False
 
 
-@bug("restarts-forget-locks", QueueLocks, "decode")
+@bug("restarts-forget-locks", QueueLocks, "decode", plays=("facts",))
 def begins_anew(self: QueueLocks, data: bytes) -> None:
     """Holders are not read from disk."""
 
@@ -48,7 +48,7 @@ def begins_anew(self: QueueLocks, data: bytes) -> None:
 commit = ConsumerOffsets.commit
 
 
-@bug("commits-run-ahead", ConsumerOffsets, "commit")
+@bug("commits-run-ahead", ConsumerOffsets, "commit", plays=("handlers",))
 def one_further(self: ConsumerOffsets, group: str, topic: str, queue_id: int, offset: int) -> bool:
     """Who reads the queue next begins behind a message that nobody handled."""
     return commit(self, group, topic, queue_id, offset + 1)

@@ -10,7 +10,9 @@ from broker.tables.offsetlimits import Key, OffsetLimits
 from broker.tables.offsetresets import OffsetResets
 from broker.tables.tables import Tables
 from remoting.bodies.offsets import ConsumerOffsetWrapper, OffsetResetTable
-from simulation.cluster.bugs import bug
+from simulation.cluster.bugs import BUGS
+
+bug = BUGS.playing("filters")
 
 
 @bug("moves-die-with-their-master", OffsetResets, "adopt")

@@ -23,7 +23,7 @@ def whoever_says_so(replica: Replica, live: Liveness, key: BrokerKey, address: s
 BUGS["old-disk-elected"].append((Holdings, "_shortfall", nobody_lacks))
 
 
-@bug("copy-takes-over", commands, "why_not_this_process")
+@bug("copy-takes-over", commands, "why_not_this_process", plays=("copies",))
 def whoever_came_last(
     replica: Replica, live: Liveness, key: BrokerKey, address: str, process: Process
 ) -> Refusal | None:

@@ -11,7 +11,9 @@ from messagestore.queues.consumequeue import ConsumeQueue
 from messagestore.queues.endcheck import QueueCheck
 from messagestore.queues.ends import Key
 from messagestore.record import decode
-from simulation.cluster.bugs import bug
+from simulation.cluster.bugs import BUGS
+
+bug = BUGS.playing("lost queues")
 
 
 @bug("queue-end-believed", QueueCheck, "run")

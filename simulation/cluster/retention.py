@@ -26,7 +26,6 @@ from simulation.cluster.machines import Machines
 from simulation.cluster.violation import Violation
 from simulation.kernel.node import Node
 
-CHANCE = 0.3
 SEGMENT_BYTES = 16_384
 KEPT_S = (3, 10, 30)
 KEPT_OTHERWISE_MS = 72 * 3_600_000
@@ -37,16 +36,14 @@ PATIENCE_MS = 5_000  # of the operator
 
 
 class Retention(Fault):
-    """Of a generator of its own, so that it changes nothing in the other seeds."""
+    """It is `on` in seeds that lose nothing that was acknowledged, so all that goes can be judged."""
 
     name = "left behind by retention"
 
-    def __init__(self, machines: Machines, *, allowed: bool, always: bool = False) -> None:
-        """`allowed`: in this seed nothing is lost that was acknowledged, so all that goes can be judged; `always`: then files
-        go, whatever is drawn."""
+    def __init__(self, machines: Machines, *, on: bool) -> None:
         super().__init__(machines)
         self.random = random.Random(f"{machines.world.seed}/retention")
-        self.on = (self.random.random() < CHANCE or always) and allowed
+        self.on = on
         self.kept_s = self.random.choice(KEPT_S)
         self.reserve_bytes = self.random.choice(RESERVE_BYTES)
         self.violation: Violation | None = None

@@ -9,7 +9,9 @@ from messagestore.log.files import LogFiles
 from messagestore.queues.consumequeue import ConsumeQueue
 from messagestore.record import RECORD_SIZE_MIN, store_timestamp
 from messagestore.trimming import Trimming
-from simulation.cluster.bugs import bug
+from simulation.cluster.bugs import BUGS
+
+bug = BUGS.playing("retention")
 
 
 @bug("deletes-what-no-checkpoint-vouches-for", Trimming, "vouched_offset")
@@ -30,7 +32,7 @@ def all_delivered(self: DelayDelivery) -> int | None:
     return None
 
 
-@bug("store-times-are-believed", commitlog, "first_time")
+@BUGS.bug("store-times-are-believed", commitlog, "first_time", plays=("rotten store times",))
 async def whatever_it_says(log: LogFiles, offset: int, end: int) -> int | None:
     """A segment is as old as the record behind it reads."""
     if offset + RECORD_SIZE_MIN > end:

@@ -40,12 +40,11 @@ class RottenSegment(Fault):
     """Comes of itself, from a generator of its own, so that it changes no other fault of a seed."""
 
     name = "rotten segment"
-    chance = 0.7
 
-    def __init__(self, machines: Machines) -> None:
+    def __init__(self, machines: Machines, *, on: bool) -> None:
         super().__init__(machines)
         self.random = random.Random(f"{machines.world.seed}/rot")
-        self.active = self.random.random() < self.chance
+        self.active = on
         self.looked_at: dict[str, int] = {}
         """Node name -> the process whose end was taken for a chance."""
         self.fenced: Fenced | None = None

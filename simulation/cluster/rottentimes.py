@@ -29,12 +29,11 @@ class RottenStoreTime(Fault):
     """Comes of itself, from a generator of its own, so that it changes no other fault of a seed."""
 
     name = "rotten store time"
-    chance = 0.5
 
     def __init__(self, machines: Machines, *, kept_ms: int) -> None:
         super().__init__(machines)
         self.random = random.Random(f"{machines.world.seed}/rotten store time")
-        self.active = self.random.random() < self.chance
+        self.active = True
         self.kept_ms = kept_ms
         self.rotten: Node | None = None
         self.due_ms = INTERVAL_MS

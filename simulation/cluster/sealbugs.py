@@ -5,7 +5,9 @@ from __future__ import annotations
 from messagestore import record
 from messagestore.log import appender
 from messagestore.recordcrc import Buffer
-from simulation.cluster.bugs import bug
+from simulation.cluster.bugs import BUGS
+
+bug = BUGS.playing("record CRCs")
 
 
 @bug("record-crc-unchecked", record, "contradicts")

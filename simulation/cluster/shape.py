@@ -1,6 +1,4 @@
-"""What a seed's cluster has beside three brokers.
-
-Invariant: it follows from the seed's number alone, so what a shape adds changes nothing in a seed that has it not."""
+"""What a seed's cluster has beside three brokers, three controllers, a name server and a client."""
 
 from __future__ import annotations
 
@@ -8,141 +6,292 @@ import random
 from dataclasses import dataclass
 
 from simulation.cluster.contract import CONTRACT_A, CONTRACT_D, CONTRACTS, Contract
+from simulation.kernel.features import NOTHING_ASKED, Asked, Feature, Features
 
-ALONE = 9, 5
-"""Of so many seeds this one has contract A."""
-ON_DISK = 12, 0
-"""Of so many this one has contract D."""
-LEARNS = 11, 6
-"""Of so many seeds this one has a learner."""
-OPERATED = 12, 10
-"""Of so many this one has an operator at work."""
-UNCLEAN = 13, 8
-"""Of so many this one has the unclean elections switched on, and an operator."""
-HARSH = 10, 8
-"""Of so many this one meets hostile frames, great bursts and disks that are sick for good."""
-SEALED = 16, 13
-"""Of so many this one's masters end each record with its own CRC, which is checked wherever a body's is."""
+LOSES = frozenset({"unclean", "contract A"})
+"""Under these an election may cost what was acknowledged, so the checks that count on it are left out."""
 
-IN_STEPS = 16, 9
-"""Of so many this one's logs get their disk blocks a page at a time."""
 
-LIMITED = 9, 0
-"""Of so many this one limits what goes to replicas that catch up."""
+def feature(
+    name: str,
+    share: float,
+    plays: str,
+    checks: str = "",
+    *,
+    brings: tuple[str, ...] = (),
+    excludes: frozenset[str] = frozenset(),
+) -> Feature:
+    """One of `share` seeds draws it."""
+    return Feature(name, 1 / share, plays, checks, frozenset(brings), excludes)
 
-RESYNCED = 11, 5
-"""Of so many this one has an operator who lets replicas begin anew."""
 
-IN_ORDER = 8, 7
-"""Of so many this one has clients that consume in order."""
-
-HASTY = 40, 31
-"""Of so many, all of them with clients that consume in order, these give queues up one-way and lock at once."""
-
-TRANSACTED = 15, 0
-"""Of so many this one has producers of messages in transactions."""
-
-ABANDONS = 25, 24
-"""Of so many this one has those producers, too, some of whom never end a transaction, and old segments go."""
-
-CHOOSES = 20, 19
-"""Of so many this one has consumers that choose by SQL92 expressions, and are moved to other offsets."""
-
-UNREADABLE = 21, 0
-"""Of so many this one's brokers have sectors that cannot be read for a while."""
-
-HANDLES = 25, 22
-"""Of so many this one has readers in order who handle what they read."""
-
-COMMITS = 25, 0
-"""Of so many this one has groups whose rebalanced members say older offsets to former masters."""
-
-FLOODED = 25, 23
-"""Of so many this one's servers, whose requests cost CPU time then, meet floods once all is whole."""
-
-STRANGE = 20, 0
-"""Of so many this one has strangers who say what the tables of hostile bytes have."""
-
-FORGED = 19, 7
-"""Of so many this one has somebody who says of roles and sets what only controllers may say."""
-
-OLD_DISKS = 18, 16
-"""Of so many this one has brokers whose disks are set back to earlier images."""
-
-COPIED = 24, 11
-"""Of so many this one has copies of brokers' stores that are started, too."""
-
-LOSES_QUEUES = 14, 4
-"""Of so many this one's dead brokers lose files of their consume queues."""
-
-LULLS = 23, frozenset({0, 15, 17, 18, 19, 20, 21, 22})
-"""Of so many, those that leave these have a time without faults in the midst of their run."""
+FEATURES = Features(
+    feature(
+        "unclean",
+        13,
+        "Unclean elections are allowed, and an operator asks for them and lets replicas truncate.",
+        "All that holds elsewhere, up to the first unclean election. After it, what contract A promises, without what readers "
+        "saw and administrators were answered.",
+        brings=("operator",),
+    ),
+    feature(
+        "contract A",
+        9,
+        "A send waits for the master only. Whole sets die and the master comes back first, killed or stopped.",
+        "The first later epoch that began without an acknowledged message was another broker's. Nothing refused is there, "
+        "nothing is there twice, what was readable stays readable, logs are equal in the end.",
+    ),
+    feature(
+        "contract D",
+        12,
+        "What is counted is on disk. All brokers lose power at once while disks are slow.",
+        "What contract C promises.",
+        excludes=frozenset({"contract A"}),
+    ),
+    feature(
+        "learner",
+        11,
+        "A learner is killed, cut off, emptied, or left alone.",
+        "S6: it is never a member, eligible or counted, and holds nothing for contract C. In the end its log "
+        "and tables are the "
+        "master's.",
+    ),
+    feature(
+        "operator",
+        8,
+        "An operator elects masters, with and without a name, replaces and forgets brokers, and tries to forget living ones.",
+        "M4: the elected broker was in the SyncStateSet or eligible. B2: a living broker is not forgotten, a "
+        "forgotten one stays "
+        "forgotten.",
+    ),
+    feature(
+        "harsh",
+        10,
+        "Hostile frames reach every port, 400 sends come at once. When all is whole, a master's disk hangs "
+        "for good, and a slave "
+        "cannot write its epochs.",
+        "No process ends for what strangers send. Another master takes messages within 30 s.",
+    ),
+    feature(
+        "record CRCs",
+        16,
+        "Records end with a CRC of their own, which is verified. Any bit of an old record may flip.",
+        "L7: each confirmed record has the CRC and agrees with it; a damaged one is neither served nor copied.",
+    ),
+    feature(
+        "blocks in steps",
+        16,
+        "The log gets its disk blocks a page at a time.",
+        "L8, in every seed: a segment has blocks for all that was written into it.",
+    ),
+    feature(
+        "catch-up limits",
+        9,
+        "Replicas that catch up get a limited number of bytes a second until all is healed.",
+        "F: a replica outside the set gets no more, a member waits for no limit.",
+    ),
+    feature(
+        "resync",
+        11,
+        "An operator has replicas emptied, which are killed meanwhile, or whose disks are full.",
+        "Z: a replica that begins again cannot be elected, enough others are left, none begins whose disk cannot hold a second "
+        "copy, and the old store stays aside until the new copy was in the set.",
+        excludes=frozenset({"unclean"}),
+    ),
+    feature(
+        "lulls",
+        3,
+        "A time without faults in the midst of the run; a broker and a controller are down all the while.",
+        "V2 of [proofs](proofs.md): the set serves.",
+    ),
+    feature(
+        "retention",
+        3.3,
+        "Old segments, of 16 KiB, go after 3 to 30 s.",
+        "D: what goes is confirmed, old enough, on disk, not to be read by a connected slave, and no undelivered delayed "
+        "message.",
+        excludes=LOSES,
+    ),
+    feature(
+        "rotten store times",
+        7,
+        "A bit of a store time flips on a slave and flips back.",
+        "D.",
+        brings=("retention",),
+        excludes=LOSES,
+    ),
+    feature(
+        "full disk",
+        2,
+        "The disk of a server is full for a while.",
+        "V2: a full disk ends no broker that serves.",
+    ),
+    feature(
+        "foreign epoch file",
+        2.5,
+        "A deposed master comes back with its own log and its successor's epoch file.",
+        "The log is truncated where the two differ.",
+    ),
+    feature(
+        "rotten segment",
+        1.4,
+        "A bit of an old record flips while its broker is down.",
+        "L1: the damaged record is neither served nor copied, and is repaired from another replica.",
+    ),
+    feature(
+        "hand-over in trouble",
+        2.5,
+        "A slave is elected by hand, and a moment later it or the former master dies, hangs or is cut off.",
+        "All that holds elsewhere.",
+    ),
+    feature(
+        "ordered readers",
+        8,
+        "Clients lock queues, renew, unlock and fall silent. A master dies now and then as one of them gets a lock.",
+        "O1: two clients never trust that they hold one queue. O2: a lock that nobody renews is free after its lease.",
+        excludes=frozenset({"unclean"}),
+    ),
+    feature(
+        "hasty readers",
+        40,
+        "Those clients unlock one-way and lock again at once, as Java's do. Their master is paused as they do, until its "
+        "successor leads.",
+        "O1 and O2: a request that waited in the paused master's socket takes no queue from its new holder.",
+        brings=("ordered readers",),
+        excludes=frozenset({"unclean"}),
+    ),
+    feature(
+        "transactions",
+        10,
+        "Producers of messages in transactions die at every step, masters die behind halves and ends, ends "
+        "come twice, late, to "
+        "every broker, and with the opposite of what was answered.",
+        "E1: a transaction is committed at most once. E2: an answered end stays. E3: nothing else can be read. E4: once all is "
+        "whole, none waits for ever. E5: none is given up before it is as old as the log is kept or was checked 15 times.",
+        excludes=LOSES,
+    ),
+    feature(
+        "abandoned transactions",
+        20,
+        "Other producers begin a transaction and never come back, or answer checks with UNKNOWN for ever.",
+        "E4: what nobody ends is given up, and is in `TRANS_CHECK_MAX_TIME_TOPIC` as it was sent.",
+        brings=("transactions", "retention"),
+        excludes=LOSES,
+    ),
+    feature(
+        "filters",
+        18,
+        "Consumers filter by drawn SQL92 expressions. Administrators reset their offsets by offset, by time and by clone while "
+        "they and others commit late. Masters die behind a reset.",
+        "F1: each pull gives exactly the confirmed messages that the expression takes, by the check's own evaluation. F2: the "
+        "master keeps each expression. V1: a consumer whose reset was answered stays there until it goes on. V2: it is given "
+        "nothing else.",
+        excludes=LOSES,
+    ),
+    feature(
+        "handlers",
+        20,
+        "Two readers of one group lock queues, exchange them every 4 s, and handle what they read from the "
+        "committed offset on.",
+        "O3: each confirmed message of a queue is handled, none before the one in front of it, and only by the present holder.",
+        excludes=LOSES | {"retention"},
+    ),
+    feature(
+        "committers",
+        20,
+        "Groups commit rising offsets to the master or to the broker that their route names, and query them. Members that were "
+        "rebalanced away send older ones to former masters, one-way. A master is paused before a commit now and then.",
+        "O4: within a master epoch an answered offset never goes back. O5: an offset that was answered 15 s before a hand-over "
+        "of a whole cluster is there under the next master, and on all brokers in the end. In a failover a group may go back "
+        "by the slaves' last poll (5 s here).",
+    ),
+    feature(
+        "bad sectors",
+        18,
+        "Segments on the disk of any broker cannot be read for up to 8 s, every few seconds.",
+        "A reader gets an error that says so; the broker goes on with the rest and reads again.",
+    ),
+    feature(
+        "floods",
+        22,
+        "Once all is whole, twelve connections send 7,000 small one-way requests each to the master, the "
+        "leading controller and "
+        "the name server in turn. A request costs its process 100 us of virtual time meanwhile.",
+        "W1: another client is answered within 1 s, and the master keeps its epoch.",
+    ),
+    feature(
+        "strangers",
+        18,
+        "Strangers send what `simulation/hostile` has to every port, 250 to 420 times a seed.",
+        "No process ends for it, answers with a bug of its own, or keeps more than its tables have names. No "
+        "member believes what "
+        "no member said (R11).",
+    ),
+    feature(
+        "forger",
+        15,
+        "Somebody sends brokers forged notifications (1008) with living ids and addresses, present, next and far epochs and "
+        "smaller sets, up to 300 at once; asks masters to hold sends back (290022); and sends controllers forged registrations "
+        "(1003).",
+        "M1, M2, S and C: the master and the set follow from the controllers alone.",
+    ),
+    feature(
+        "old disks",
+        15,
+        "A broker's disk is set back to an image that is 6 s old or older, of an open store or of a killed "
+        "one. Half of the time "
+        "all brokers die then, and that one comes back first.",
+        "What was acknowledged is there, and the set becomes whole without an operator.",
+        excludes=LOSES,
+    ),
+    feature(
+        "copies",
+        20,
+        "A copy of a broker's store is started at another address for 6 to 15 s while that broker runs.",
+        "B2: while the registered process lives, its copy is not registered and has no role.",
+        excludes=frozenset({"unclean"}),
+    ),
+    feature(
+        "lost queues",
+        14,
+        "Files of consume queues of a dead broker are emptied, cut, deleted, zeroed or overwritten; or a queue's or a topic's "
+        "folder is gone.",
+        "Q3: once started, the broker lists what its log holds, at the same queue offsets.",
+    ),
+    feature(
+        "bulk",
+        2,
+        "Stores list all records in bulk, however few there are, and without the compiled module.",
+        "All that holds elsewhere.",
+    ),
+)
 
 
 @dataclass(frozen=True)
 class Shape:
     contract: Contract
-    has_learner: bool = False
-    has_operator: bool = False
-    is_unclean: bool = False
-    is_harsh: bool = False
-    is_sealed: bool = False
-    reserves_pages: bool = False
-    is_limited: bool = False
-    has_resyncs: bool = False
-    has_lulls: bool = False
-    reads_in_order: bool = False
-    are_hasty: bool = False
-    has_transactions: bool = False
-    some_abandon: bool = False
-    has_choosers: bool = False
-    has_strangers: bool = False
-    has_bad_sectors: bool = False
-    has_handlers: bool = False
-    has_committers: bool = False
-    is_flooded: bool = False
-    has_forger: bool = False
-    has_old_disks: bool = False
-    has_copies: bool = False
-    loses_queues: bool = False
+    played: frozenset[str]
+    """Names of FEATURES."""
 
     @staticmethod
-    def of(seed: int) -> Shape:
-        """By the remainder of the seed."""
+    def of(seed: int, asked: Asked = NOTHING_ASKED) -> Shape:
+        """Raises FeatureError."""
+        played = FEATURES.of(seed, asked)
         drawn = random.Random(f"{seed}/contract").choice(CONTRACTS)
-        is_unclean = of(UNCLEAN, seed)
-        return Shape(
-            contract=CONTRACT_A if of(ALONE, seed) else CONTRACT_D if of(ON_DISK, seed) else drawn,
-            has_learner=of(LEARNS, seed),
-            has_operator=of(OPERATED, seed) or is_unclean,
-            is_unclean=is_unclean,
-            is_harsh=of(HARSH, seed),
-            is_sealed=of(SEALED, seed),
-            reserves_pages=of(IN_STEPS, seed),
-            is_limited=of(LIMITED, seed),
-            has_resyncs=of(RESYNCED, seed) and not is_unclean,
-            has_lulls=seed % LULLS[0] in LULLS[1],
-            reads_in_order=of(IN_ORDER, seed) and not is_unclean,
-            are_hasty=of(HASTY, seed) and not is_unclean,
-            has_transactions=(of(TRANSACTED, seed) or of(ABANDONS, seed)) and not is_unclean,
-            some_abandon=of(ABANDONS, seed) and not is_unclean,
-            has_choosers=of(CHOOSES, seed) and not is_unclean,
-            has_strangers=of(STRANGE, seed),
-            has_bad_sectors=of(UNREADABLE, seed),
-            has_handlers=of(HANDLES, seed) and not is_unclean,
-            has_committers=of(COMMITS, seed),
-            is_flooded=of(FLOODED, seed),
-            has_forger=of(FORGED, seed),
-            has_old_disks=of(OLD_DISKS, seed) and not is_unclean,
-            has_copies=of(COPIED, seed) and not is_unclean,
-            loses_queues=of(LOSES_QUEUES, seed),
-        )
+        others = {"contract A": CONTRACT_A, "contract D": CONTRACT_D}
+        return Shape(next((others[name] for name in others if name in played), drawn), played)
+
+    def has(self, name: str) -> bool:
+        """Raises KeyError for what is no feature."""
+        if name not in FEATURES:
+            raise KeyError(name)
+        return name in self.played
+
+    @property
+    def may_lose(self) -> bool:
+        """Whether an election may cost what was acknowledged."""
+        return bool(self.played & LOSES)
 
     def settings(self) -> dict[str, object]:
         """What brokers are told besides."""
-        return {"enabledAppendPropCRC": True, "forceVerifyPropCRC": True} if self.is_sealed else {}
-
-
-def of(kind: tuple[int, int], seed: int) -> bool:
-    each, this = kind
-    return seed % each == this
+        return {"enabledAppendPropCRC": True, "forceVerifyPropCRC": True} if self.has("record CRCs") else {}

@@ -9,9 +9,11 @@ from broker.tables.consumeroffsets import ConsumerOffsets
 from broker.tables.queuelocks import Queue, QueueLocks
 from remoting.bodies.offsets import ConsumerOffsetWrapper
 from remoting.peer import Peer
-from simulation.cluster.bugs import bug
+from simulation.cluster.bugs import BUGS
 
 unlock, commit = QueueLocks.unlock, ConsumerOffsets.commit
+
+bug = BUGS.playing("committers")
 
 
 @bug("stale-unlock-forwarded", QueueLocks, "unlock")

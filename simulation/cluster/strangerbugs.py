@@ -22,20 +22,20 @@ from remoting.wirefields import IntegerRange
 from simulation.cluster.bugs import bug
 
 
-@bug("numbers-are-believed", header, "parse_integer")
+@bug("numbers-are-believed", header, "parse_integer", plays=("strangers",))
 def whatever_it_is(text: str, allowed: IntegerRange) -> int | None:
     """A field that is no number is a failure of the server that was asked."""
     return int(text)
 
 
-@bug("strangers-move-terms", MemberGuard, "judge_request")
+@bug("strangers-move-terms", MemberGuard, "judge_request", plays=("strangers",))
 async def whoever_it_is(
     self: MemberGuard, sender: str, request: Message, theirs: TheirList, remote_address: str
 ) -> None:
     """R11: who names a member is taken for it, wherever it speaks from and whatever term it names."""
 
 
-@bug("notification-believed", Membership, "notified")
+@bug("notification-believed", Membership, "notified", plays=("forger",))
 def as_the_controllers_do(self: Membership, grant: Grant, now_ms: int) -> list[Action]:
     """Upstream: whatever a 1008 says of master and set is taken, whoever sent it."""
     return self.decided(grant, now_ms) if self._is_current else []

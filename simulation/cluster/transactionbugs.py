@@ -14,9 +14,11 @@ from messagestore.messages import Appended, MessageToStore
 from messagestore.record import Message
 from remoting.command import RemotingCommand
 from remoting.peer import Peer
-from simulation.cluster.bugs import bug
+from simulation.cluster.bugs import BUGS
 
 half_stored = Transactions.half_stored
+
+bug = BUGS.playing("transactions")
 
 
 @bug("commits-not-looked-for", Rebuild, "_read_commits")
@@ -67,13 +69,13 @@ def all_of_it(self: Transactions) -> int:
     return self._store.max_offset()
 
 
-@bug("retention-forgets-open-halves", Transactions, "first_open")
+@BUGS.bug("retention-forgets-open-halves", Transactions, "first_open", plays=("abandoned transactions",))
 def nothing_is_open(self: Transactions) -> int | None:
     """As upstream's: a half goes with its segment, ended or not."""
     return None
 
 
-@bug("given-up-in-silence", CheckBack, "_give_up")
+@BUGS.bug("given-up-in-silence", CheckBack, "_give_up", plays=("abandoned transactions",))
 def forgotten(self: CheckBack, half: Half, found: Message) -> None:
     """What nobody ended is dropped, and stands nowhere else."""
     self._transactions.ended(half, None)
@@ -85,7 +87,7 @@ def old_already(self: CheckBack, half: Half, now_ms: int) -> bool:
     return True
 
 
-@bug("put-back-uncounted", checkback, "put_back")
+@BUGS.bug("put-back-uncounted", checkback, "put_back", plays=("abandoned transactions",))
 def as_if_not_asked(half: Message, *, root: int, asks: bool) -> MessageToStore:
     """A half is asked for again and again."""
     return put_back(half, root=root, asks=False)

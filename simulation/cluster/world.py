@@ -71,10 +71,12 @@ from simulation.cluster.factcheck import FactCheck
 from simulation.cluster.fault import Fault
 from simulation.cluster.faults import Faults
 from simulation.cluster.floods import Floods
+from simulation.cluster.foreignepochs import ForeignEpochFile
 from simulation.cluster.forgers import Forger
+from simulation.cluster.fulldisks import FullDisk
 from simulation.cluster.handlers import Handlers
 from simulation.cluster.handoverbugs import BUGS, planted
-from simulation.cluster.handovers import CleanHandOvers
+from simulation.cluster.handovers import CleanHandOvers, HandOverInTrouble
 from simulation.cluster.hindrances import GreatBurst
 from simulation.cluster.hostileframes import HostileFrames
 from simulation.cluster.hostiletables import HostileTables
@@ -91,18 +93,20 @@ from simulation.cluster.orderedreaders import OrderedReaders
 from simulation.cluster.pacing import Pacing
 from simulation.cluster.resyncs import Resyncs
 from simulation.cluster.retention import Retention
+from simulation.cluster.rot import RottenSegment
 from simulation.cluster.rottenqueues import RottenQueueFiles
 from simulation.cluster.rottentimes import RottenStoreTime
 from simulation.cluster.seals import all_sealed
 from simulation.cluster.service import Service
 from simulation.cluster.shadow import deleted_messages
-from simulation.cluster.shape import Shape
+from simulation.cluster.shape import FEATURES, Shape
 from simulation.cluster.sickdisks import SickDisks
 from simulation.cluster.totals import Totals
 from simulation.cluster.transactors import Transactors
 from simulation.cluster.violation import Violation
 from simulation.cluster.votes import VotesOnDisk
 from simulation.kernel import seeds
+from simulation.kernel.features import NOTHING_ASKED, Asked, named
 from simulation.kernel.garbage import seldom_collected
 from simulation.kernel.inode import PAGE_BYTES
 from simulation.kernel.node import Node
@@ -129,7 +133,8 @@ FAULT_KINDS_MIN = 3
 class ClusterWorld:
     """One seed: its timers, segment size, faults and load are all drawn from it."""
 
-    def __init__(self, seed: int, totals: Totals | None = None) -> None:
+    def __init__(self, seed: int, totals: Totals | None = None, asked: Asked = NOTHING_ASKED) -> None:
+        """Raises FeatureError."""
         self.world = World(seed)
         self.random = random.Random(f"{seed}/cluster")
         self.totals = totals or Totals()
@@ -139,16 +144,16 @@ class ClusterWorld:
         self.timers = self.random.choice((FAST, FAST, Timers()))
         self.raft_slowness = self.random.choice((1, 2, 2))
         self.segment_bytes = self.random.choice((16_384, 65_536, 1 << 20))
-        self.shape = Shape.of(seed)
+        self.shape = Shape.of(seed, asked)
         self.contract = self.shape.contract
-        self.in_bulk = random.Random(f"{seed}/bulk").random() < 0.5
+        self.in_bulk = self.shape.has("bulk")
         self.appends = Appends(lacked=self.check.grants.lacked)
         self.check.members_min = self.contract.members_min
         self.check.grants.acks_wait = self.contract.waits
         self.check.holders.on_disk = self.contract.on_disk
-        self.check.grants.unclean_allowed = self.shape.is_unclean
+        self.check.grants.unclean_allowed = self.shape.has("unclean")
         self.operator: Operator | None = None
-        self.machines = Machines(self.world, self.random, self.check, has_learner=self.shape.has_learner)
+        self.machines = Machines(self.world, self.random, self.check, has_learner=self.shape.has("learner"))
         self.check.grants.lacks = self.machines.elected_for_want_of_better
         self.check.grants.may_have_lost_memory = self.machines.may_have_lost_memory
         self.fact_check = FactCheck(self.machines.facts)
@@ -157,8 +162,8 @@ class ClusterWorld:
         self.service = Service(self.machines, self.timers, self.contract.members_min)
         self.client = ClientJudge(self.world, self.machines.client)
         self.votes = VotesOnDisk({f"n{i}": node for i, node in enumerate(self.machines.controllers)})
-        self.retention = Retention(self.machines, allowed=not self.may_lose, always=self.shape.some_abandon)
-        self.pacing = Pacing(self.machines, on=self.shape.is_limited)
+        self.retention = Retention(self.machines, on=self.shape.has("retention"))
+        self.pacing = Pacing(self.machines, on=self.shape.has("catch-up limits"))
         self.resyncs: Resyncs | None = None
         self.readers: OrderedReaders | None = None
         self.transactors: Transactors | None = None
@@ -166,7 +171,10 @@ class ClusterWorld:
         self.handlers: Handlers | None = None
         self.committers: Committers | None = None
         self.lost_for_good = LostForGood(self.machines)
-        self.faults = Faults(self.machines, *self.besides())
+        self.faults = Faults(self.machines, asked, *self.besides())
+        self.features = frozenset([*FEATURES, *self.faults.drawn_from])
+        asked.check(self.features)
+        self.played = self.shape.played | self.faults.drawn
         self.hand_overs = CleanHandOvers(self.machines, seed)
         self.send_interval_ms = self.random.choice((250, 300, 400))
         self.pace_ms = self.random.choice((2_000, 5_000, 9_000))
@@ -225,7 +233,7 @@ class ClusterWorld:
                     members.controller_app,
                     number,
                     raft_slowness=self.raft_slowness,
-                    unclean=self.shape.is_unclean,
+                    unclean=self.shape.has("unclean"),
                 )
             )
         else:
@@ -250,7 +258,7 @@ class ClusterWorld:
     @contextmanager
     def appended(self) -> Iterator[None]:
         """What elections may cost is noted while it is written."""
-        if not self.may_lose:
+        if not self.shape.may_lose:
             yield
             return
         appending = patch.object(MessageStore, "append", self.appends.noting(self.machines.brokers))
@@ -269,68 +277,70 @@ class ClusterWorld:
 
     @property
     def reserve_step_bytes(self) -> int:
-        return PAGE_BYTES if self.shape.reserves_pages else RESERVE_STEP_BYTES
-
-    @property
-    def may_lose(self) -> bool:
-        """Whether an election may cost what was acknowledged."""
-        return self.shape.is_unclean or not self.contract.waits
+        return PAGE_BYTES if self.shape.has("blocks in steps") else RESERVE_STEP_BYTES
 
     def besides(self) -> Iterator[Fault]:
         """The faults that the shape of this seed brings."""
+        yield FullDisk(self.machines, on=self.shape.has("full disk"))
+        yield ForeignEpochFile(self.machines, on=self.shape.has("foreign epoch file"))
+        yield RottenSegment(self.machines, on=self.shape.has("rotten segment"))
+        yield HandOverInTrouble(self.machines, on=self.shape.has("hand-over in trouble"))
         yield self.retention
         yield self.lost_for_good
-        if self.retention.on:
+        if self.shape.has("rotten store times"):
             yield RottenStoreTime(self.machines, kept_ms=self.retention.kept_ms)
-        if self.shape.is_limited:
+        if self.shape.has("catch-up limits"):
             yield self.pacing
         if not self.contract.waits:
             yield MasterFirst(self.machines)
         if self.contract.on_disk:
             yield AllLosePower(self.machines)
-        if self.shape.has_learner:
+        if self.shape.has("learner"):
             yield LearnerTrouble(self.machines)
-        if self.shape.is_harsh:
+        if self.shape.has("harsh"):
             yield HostileFrames(self.machines, self.world.node("hostile", members.HOSTILE_HOST))
             yield GreatBurst(self.machines)
-        if self.shape.has_copies:
+        if self.shape.has("copies"):
             yield Copies(self.machines, self.world.node("copy", members.COPY_HOST), self.broker_at)
-        if self.shape.has_old_disks and self.contract.waits:
+        if self.shape.has("old disks"):
             yield OldDisks(self.machines)
-        if self.shape.has_strangers:
+        if self.shape.has("strangers"):
             yield HostileTables(self.machines, self.world.node("strangers", members.HOSTILE_TABLES_HOST))
-        if self.shape.has_forger:
+        if self.shape.has("forger"):
             yield Forger(self.machines, self.world.node("forger", members.FORGER_HOST))
-        if self.shape.has_bad_sectors:
+        if self.shape.has("bad sectors"):
             yield BadSectors(self.machines)
-        if self.shape.loses_queues:
+        if self.shape.has("lost queues"):
             yield RottenQueueFiles(self.machines)
-        if self.shape.has_resyncs:
+        if self.shape.has("resync"):
             self.resyncs = Resyncs(self.machines, self.world.node("resyncs", members.RESYNC_HOST))
             yield self.resyncs
-        if self.shape.reads_in_order:
+        if self.shape.has("ordered readers"):
             node = self.world.node("readers", members.READERS_HOST)
-            self.readers = OrderedReaders(self.machines, node, is_hasty=self.shape.are_hasty)
+            self.readers = OrderedReaders(self.machines, node, is_hasty=self.shape.has("hasty readers"))
             yield self.readers
-        if self.shape.has_transactions and self.contract.waits:
+        if self.shape.has("transactions"):
             node = self.world.node("transactors", members.TRANSACTIONS_HOST)
             self.transactors = Transactors(
-                self.machines, node, kept_ms=self.retention.kept_ms, some_abandon=self.shape.some_abandon
+                self.machines,
+                node,
+                kept_ms=self.retention.kept_ms,
+                some_abandon=self.shape.has("abandoned transactions"),
             )
             yield self.transactors
-        if self.shape.has_choosers and self.contract.waits:
+        if self.shape.has("filters"):
             node = self.world.node("choosers", members.CHOOSERS_HOST)
             self.choosers = Choosers(self.machines, node)
             yield self.choosers
-        if self.shape.has_handlers and self.contract.waits and not self.retention.on:
+        if self.shape.has("handlers"):
             self.handlers = Handlers(self.machines, self.world.node("handlers", members.HANDLERS_HOST))
             yield self.handlers
-        if self.shape.has_committers:
+        if self.shape.has("committers"):
             self.committers = Committers(
                 self.machines, self.world.node("committers", members.COMMITTERS_HOST)
             )
             yield self.committers
-        if self.shape.has_operator:
+        if self.shape.has("operator"):
             self.operator = Operator(self.machines, self.world.node("operator", members.OPERATOR_HOST))
             yield self.operator
 
@@ -368,7 +378,7 @@ class ClusterWorld:
 
     def under_faults(self) -> None:
         end_ms = self.world.now_ms + RUN_MS
-        lull_ms = end_ms - RUN_MS // 2 if self.shape.has_lulls else end_ms
+        lull_ms = end_ms - RUN_MS // 2 if self.shape.has("lulls") else end_ms
         self.faults.plan()
         while self.world.now_ms < end_ms:
             self.world.run_for_ms(self.random.randint(self.pace_ms // 3, self.pace_ms))
@@ -415,9 +425,9 @@ class ClusterWorld:
                 self.faults.strike(self.faults.kill_master)
                 self.faults.heal()
             self.become_whole()
-        if self.shape.is_harsh:
+        if self.shape.has("harsh"):
             SickDisks(self.machines, self.become_whole).run()
-        if self.shape.is_flooded:
+        if self.shape.has("floods"):
             Floods(self.machines, self.world.node("floods", members.FLOODS_HOST), self.become_whole).run()
 
     def become_whole(self) -> None:
@@ -472,7 +482,7 @@ class ClusterWorld:
         self.watch()
         brokers = machines.broker_looks()
         self.check.at_the_end(brokers)
-        if self.shape.is_sealed and not self.check.forked:
+        if self.shape.has("record CRCs") and not self.check.forked:
             sealed = all_sealed(self.check.confirmed, brokers[0].store.segment_size_bytes)
             self.totals.counts["records with their own CRC"] += sealed
         if self.transactors is not None:
@@ -552,10 +562,17 @@ class ClusterWorld:
         )
 
 
-def run_seed(seed: int, bug: str | None, totals: Totals) -> None:
-    """One run, with `bug` planted if there is one."""
+def features() -> frozenset[str]:
+    """Names of all that a seed may play."""
+    return ClusterWorld(0).features
+
+
+def run_seed(seed: int, bug: str | None, totals: Totals, asked: Asked = NOTHING_ASKED) -> None:
+    """One run, with `bug` planted if there is one. Raises FeatureError, and what the run finds."""
     with seldom_collected(), planted(bug):
-        ClusterWorld(seed, totals).run()
+        world = ClusterWorld(seed, totals, asked)
+        with named(world.played):
+            world.run()
 
 
 def main() -> int:
@@ -568,7 +585,7 @@ def main() -> int:
         speed = f"{simulated_s / max(seconds, 0.001):.0f} x real time"
         return [*totals.lines(), f"{simulated_s:.0f} simulated s in {seconds:.1f} s of CPU: {speed}"]
 
-    return seeds.main(__doc__, BUGS, 20, lambda seed, bug: run_seed(seed, bug, totals), told)
+    return seeds.main(__doc__, BUGS, 20, lambda seed, bug, asked: run_seed(seed, bug, totals, asked), told)
 
 
 if __name__ == "__main__":

@@ -245,7 +245,7 @@ def the_dead_say_what_they_said(
 BUGS["dead-elected"].append((elections, "_choose", as_if_there_had_been_no_master))
 
 
-@bug("learner-elected", elections, "_reports")
+@bug("learner-elected", elections, "_reports", plays=("learner",))
 def learners_lead(broker_name: str, replicas: Replicas, live: Liveness) -> dict[int, LiveReport]:
     """M4: the first election takes a learner that asks for one."""
     return live.reports(replicas.cluster_name, broker_name, replicas.by_id)

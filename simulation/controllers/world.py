@@ -27,6 +27,7 @@ from simulation.controllers.scriptedbroker import BROKER_NAME, BROKER_PORT, Part
 from simulation.controllers.taps import Taps
 from simulation.controllers.violation import Violation
 from simulation.kernel import seeds
+from simulation.kernel.features import NOTHING_ASKED, Asked, Feature, Features, named
 from simulation.kernel.garbage import seldom_collected
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
@@ -61,26 +62,41 @@ class Shape:
     operator: Manners | None = None
 
     @staticmethod
-    def drawn(draw: random.Random) -> Shape:
-        """Every other one has one set, one in twenty has fifty."""
-        sets = draw.choice((*(1,) * 10, *(2,) * 5, 3, 4, 4, 8, 50))
-        many = sets > 8
-        unclean = draw.random() < 0.15
+    def drawn(played: frozenset[str], draw: random.Random) -> Shape:
+        """Of what is `played`, and drawn besides."""
+        many = "fifty sets" in played
+        sets = 50 if many else draw.choice((*(1,) * 10, *(2,) * 5, 3, 4, 4, 8))
         sync_ms = draw.choice((None, None, None, (5, 15), (30, 80), (100, 350)))
         if many and sync_ms is not None:
             sync_ms = (5, 15)
         return Shape(
             controllers=draw.choice((1, 3, 3, 3, 3, 3, 5)),
             sets=sets,
-            learner=not unclean and not many and draw.random() < 0.3,
-            unclean=unclean,
+            learner="learner" in played,
+            unclean="unclean" in played,
             sync_ms=sync_ms,
             raft_slowness=draw.choice((1, 2, 4)) if sync_ms is None or sync_ms[1] < 100 else 4,
             step_ms=6_000 if many else draw.choice((300, 500, 900)) * (1 + sets // 2),
             beat_ms=3_000 if sets > 2 else draw.choice((1_000, 1_000, 3_000)),
             members_min=draw.choice(((0,), (1,), (2,), (2,), (2, 2, 0))),
-            operator=Manners(draw.choice((150, 300, 500)), elects=draw.random() < 0.6),
+            operator=Manners(draw.choice((150, 300, 500)), elects="elections" in played),
         )
+
+
+FEATURES = Features(
+    Feature(
+        "fifty sets", 1 / 20, "Fifty sets of slow brokers, of which an operator elects others meanwhile."
+    ),
+    Feature("unclean", 0.15, "Unclean elections are allowed.", "M4, without its demand of the set."),
+    Feature(
+        "learner",
+        0.3,
+        "A replica of the first set is a learner.",
+        "M4: it is never elected.",
+        excludes=frozenset({"unclean", "fifty sets"}),
+    ),
+    Feature("elections", 0.6, "The operator elects masters, and not only forgets brokers."),
+)
 
 
 @dataclass
@@ -304,11 +320,23 @@ class ControllerWorld:
         self.around.restless = False
 
 
-def run_seed(seed: int, bug: str | None = None, totals: Totals | None = None, run_ms: int = RUN_MS) -> None:
-    """Raises Violation, or what the world raises for a bug."""
-    totals = totals or Totals()
-    with seldom_collected(), planted(bug), World(seed) as world:
-        shape = Shape.drawn(random.Random(f"{seed}/controllers"))
+def features() -> frozenset[str]:
+    """Names of all that a seed may play."""
+    return frozenset(FEATURES)
+
+
+def run_seed(
+    seed: int,
+    bug: str | None = None,
+    totals: Totals | None = None,
+    asked: Asked = NOTHING_ASKED,
+    run_ms: int = RUN_MS,
+) -> None:
+    """Raises FeatureError, Violation, or what the world raises for a bug."""
+    asked.check(FEATURES)
+    totals, played = totals or Totals(), FEATURES.of(seed, asked)
+    with named(played), seldom_collected(), planted(bug), World(seed) as world:
+        shape = Shape.drawn(played, random.Random(f"{seed}/controllers"))
         cluster = ControllerWorld(world, shape)
         cluster.start_all()
         cluster.become_whole(FORM_LIMIT_MS)
@@ -331,7 +359,7 @@ def main() -> int:
         speed = totals.simulated_ms / 1000 / max(seconds, 0.001)
         return [*totals.lines(), f"{totals.simulated_ms / 1000:.0f} s simulated, {speed:.0f} x real time"]
 
-    return seeds.main(__doc__, BUGS, 50, lambda seed, bug: run_seed(seed, bug, totals), told)
+    return seeds.main(__doc__, BUGS, 50, lambda seed, bug, asked: run_seed(seed, bug, totals, asked), told)
 
 
 if __name__ == "__main__":

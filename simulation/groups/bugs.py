@@ -95,7 +95,7 @@ def appends_on(self: RoleSwitch) -> None:
     """The rest of it: it keeps the queue offsets that it would give next."""
 
 
-@bug("preferred-never-lead", preference, "level_among")
+@bug("preferred-never-lead", preference, "level_among", plays=("preferred",))
 def nobody(
     preferred: Collection[str], progress: Mapping[str, Progress], held_index: int, heard_since_ms: int
 ) -> None: ...
@@ -104,7 +104,7 @@ def nobody(
 registered_soon = Registration.soon
 
 
-@bug("registered-by-and-by", Registration, "soon")
+@bug("registered-by-and-by", Registration, "soon", plays=("handed on",))
 def when_it_is_time(self: Registration) -> None:
     """After half a minute name servers hear of a new master when it would have registered anyway."""
     if asyncio.get_running_loop().time() < 30:
@@ -174,7 +174,7 @@ async def where_the_cut_entry_stood(self: EntryLog, count: int) -> None:
     await self.index.erase(count * INDEX_UNIT.size, units_end)
 
 
-@bug("deletes-what-is-young", LedgerLog, "_first_time")
+@bug("deletes-what-is-young", LedgerLog, "_first_time", plays=("retention",))
 async def in_the_year_1970(self: LedgerLog, position: int) -> int | None:
     """The next file's first message is taken for old."""
     return 1
@@ -188,7 +188,7 @@ async def whatever_the_member_knows(self: LedgerLog) -> list[object]:
     return []
 
 
-@bug("ends-for-what-a-follower-lacks", FollowersReads, "read")
+@bug("ends-for-what-a-follower-lacks", FollowersReads, "read", plays=("rot where a follower needs it",))
 async def or_end(self: FollowersReads, log: EntryLog, load: Load, bytes_max: int) -> list[Entry]:
     """A leader that cannot read what a follower lacks ends."""
     return await read_entries(log, load.first_index, load.entries_max, bytes_max)
@@ -197,7 +197,7 @@ async def or_end(self: FollowersReads, log: EntryLog, load: Load, bytes_max: int
 judged_entry = chain.judged
 
 
-@bug("scrub-compares-no-check-values", chain, "judged")
+@bug("scrub-compares-no-check-values", chain, "judged", plays=("rot where a follower needs it",))
 def for_itself(
     entry: memoryview, position: int, before: chain.Checks, verify_record: bool
 ) -> tuple[str, chain.Checks]:
@@ -217,7 +217,7 @@ def nothing_proves_it(self: Around, check: int) -> bool:
     return False
 
 
-@bug("mended-with-anothers-checks", repair, "mended")
+@bug("mended-with-anothers-checks", repair, "mended", plays=("rot",))
 def as_it_stands_there(own: bytes, theirs: bytes, unit: IndexUnit, around: Around) -> bytes:
     """What rotted is replaced by the other member's entry, with the check values of that disk."""
     return theirs

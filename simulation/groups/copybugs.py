@@ -16,7 +16,9 @@ from messagestore.record import Message
 from raftstore.ledgerstore import LedgerStore
 from remoting.command import RemotingCommand
 from remoting.headers.messages import ConsumerSendMsgBackHeader
-from simulation.groups.bugs import bug
+from simulation.groups.bugs import BUGS
+
+bug = BUGS.playing("rot that is copied")
 
 
 class AsItReads:

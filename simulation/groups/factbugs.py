@@ -15,18 +15,18 @@ from remoting.bodies.tables import TableChanges, TablesCopy
 from simulation.groups.bugs import bug
 
 
-@bug("leads-with-its-own-tables", GroupTables, "read_majority")
+@bug("leads-with-its-own-tables", GroupTables, "read_majority", plays=("handed on",))
 async def whatever_it_has(self: GroupTables, term: int) -> None:
     """Who is elected for its log asks nobody what was answered before."""
 
 
-@bug("answered-by-the-leader-alone", GroupReplication, "agreed_without")
+@bug("answered-by-the-leader-alone", GroupReplication, "agreed_without", plays=("handed on",))
 def own_disk_is_enough(self: GroupReplication, lacking: Collection[int], epoch: int) -> bool:
     """A change is answered before others have it."""
     return self._member.leads
 
 
-@bug("former-leader-names-versions", CopyStamp, "leads_no_more")
+@bug("former-leader-names-versions", CopyStamp, "leads_no_more", plays=("handed on",))
 def goes_on(self: CopyStamp) -> None:
     """What a former leader has counts as a version of the term that it follows in, newer than that leader's own."""
 
@@ -49,12 +49,12 @@ def of_unknown_age(self: CopyStamp) -> bytes:
     return Stamp(str(OLDEST), ";".join(self._files())).encode()
 
 
-@bug("leases-go-on-under-the-next-leader", QueueLocks, "led")
+@bug("leases-go-on-under-the-next-leader", QueueLocks, "led", plays=("handed on",))
 def as_they_were(self: QueueLocks) -> None:
     """A lease counts from when a follower heard of the holder."""
 
 
-@bug("deletions-come-back", Tables, "adopt")
+@bug("deletions-come-back", Tables, "adopt", plays=("facts",))
 def nothing_goes(self: Tables, copy: TablesCopy, version: TablesVersion | None = None, life: int = 0) -> None:
     """What a member has and its leader has not stays."""
     former = self.topics.wrapper().topic_config_table
@@ -63,7 +63,7 @@ def nothing_goes(self: Tables, copy: TablesCopy, version: TablesVersion | None =
         self.topics._table.setdefault(topic.topic_name, topic)
 
 
-@bug("deletions-come-back", Tables, "adopt_changes")
+@bug("deletions-come-back", Tables, "adopt_changes", plays=("facts",))
 def none_goes(self: Tables, changes: TableChanges, named: Named) -> None:
     """The rest of it: nor where changes come alone."""
     changes.topics_gone = []

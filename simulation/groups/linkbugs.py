@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dledger.conversation import Conversation
 from remoting.peer import Peer
-from simulation.groups.bugs import bug
+from simulation.groups.bugs import BUGS
+
+bug = BUGS.playing("handed on")
 
 
 @bug("former-links-kept", Conversation, "spoke")

@@ -19,6 +19,7 @@ from namesrv.settings import NamesrvSettings
 from raftstore.ledgerstore import LedgerStore
 from raftstore.member import ledger_settings
 from simulation.cluster.dealers import SETTINGS
+from simulation.kernel.features import NOTHING_ASKED, Asked, Feature, Features
 from simulation.kernel.node import Node
 
 NAMESRV_HOST = "10.0.0.1"
@@ -30,34 +31,119 @@ CLIENT_HOST = "10.0.3.1"
 FORGER_HOST = "10.0.4.4"
 DEALERS_HOST = "10.0.3.2"
 FORMER_CLIENT_HOST = "10.0.3.3"
-DEALT = 8, 3
-"""Of so many seeds this one has producers of messages in transactions."""
 NAME_SERVER_MS = 30_000
 INDEX_FILE_BYTES = 32 * 256
-LAGS = 29, 22
-"""Of so many seeds this one has followers that lack what rots at their leader, and any byte of an entry rots."""
-OVERTAKEN = 23, 17
-"""Of so many seeds this one has followers that stand still for longer than the log is kept."""
-SET_BACK = 13, 3, 9
-"""Of so many seeds these ones have disks that are set back to earlier images."""
-MIXED = 7, 4
-"""Of so many seeds this one goes on from a plain log."""
-HANDED_ON = 37, 7
-"""Of so many seeds this one plays what simulation.groups.handedon says."""
-EXPIRES = 31, 12
-"""Of so many seeds this one has files go while bits flip in them."""
-COPIES = 43, 20
-"""Of so many seeds this one has what rots copied, listed anew and cut behind."""
-FORGED = 13, 6
-"""Of so many seeds this one has somebody who says of its roles what only controllers may say, though it has none."""
-FACTS = 5, 3
-"""Of so many seeds this one has administrators and clients that lock queues."""
+ROTS = frozenset({"rot", "rot where a follower needs it", "rot that expires", "rot that is copied"})
+"""What these check counts on nothing else that takes entries away."""
+ALONE = frozenset({"rot that expires", "rot that is copied"})
+
+FEATURES = Features(
+    Feature(
+        "rot that expires",
+        1 / 31,
+        "Bits flip in files that are about to go, in any byte, often of the first or last entry of a file.",
+        "G8: the record is repaired or went with its file. G11: old files go all the same. G12: where a log begins, its first "
+        "entry goes on from what is remembered there. P5.",
+        frozenset({"retention"}),
+    ),
+    Feature(
+        "rot that is copied",
+        1 / 43,
+        "Records rot just before they are copied, listed again or truncated behind.",
+        "G10: what is delivered late, committed or sent back is what was sent; queues list what was committed; a log is "
+        "truncated behind what is proven, or its member says that it is to be emptied.",
+        excludes=frozenset({"rot that expires", "retention"}),
+    ),
+    Feature(
+        "rot where a follower needs it",
+        1 / 29,
+        "Bits flip in any byte of an entry, also of one that a follower is missing at that moment.",
+        "G9: the leader goes on, and the follower gets the entry.",
+        excludes=ALONE | {"retention"},
+    ),
+    Feature(
+        "overtaken",
+        1 / 20,
+        "Followers are paused for longer than the log is kept, and get another member's log while they dispatch.",
+        "G1.",
+        frozenset({"retention"}),
+        ROTS - {"rot"},
+    ),
+    Feature(
+        "handed on",
+        1 / 25,
+        "Once all is whole, leaders change where tables are hardest to hand on: a former leader that hears no Raft still gives "
+        "copies, the member with the newest tables restarts beside one with older ones, a lease is old when its leader dies. "
+        "Members lose their connections five times in a row.",
+        "T1, O1 and N2.",
+        excludes=ALONE | {"overtaken", "retention", "preferred"},
+    ),
+    Feature(
+        "plain log before",
+        1 / 7,
+        "The set goes on from a plain log: all members have it, or one does not, or one is missing its end.",
+        "O1: each of its records stays on each disk, in queues and for readers. O2: it goes in whole files "
+        "that are old enough. "
+        "O3: nobody leads while one member has another log.",
+        excludes=ROTS - {"rot"} | {"overtaken"},
+    ),
+    Feature(
+        "rot",
+        1 / 11,
+        "Once all is whole, bits flip on one disk after the other, but not in the last two entries that a "
+        "checkpoint has sealed. "
+        "Members die meanwhile. The log is scrubbed.",
+        "G8: the record is there again, on disk, as it was written.",
+        excludes=ROTS - {"rot"} | {"plain log before"},
+    ),
+    Feature(
+        "old disks",
+        1 / 6,
+        "A disk is set back to an earlier image, and its broker comes back first.",
+        "G1.",
+        excludes=ROTS | {"plain log before", "overtaken"},
+    ),
+    Feature("retention", 0.4, "Old files go after seconds.", "P5: what goes is old enough."),
+    Feature(
+        "preferred", 0.3, "One or two members are preferred leaders.", "G6: one of them leads in the end."
+    ),
+    Feature(
+        "transactions",
+        1 / 8,
+        "Producers of messages in transactions, as in the cluster.",
+        "E1 to E4, and E6: no member's table is past a half that the log does not say is done, because a later master may have "
+        "an older table.",
+        excludes=ALONE,
+    ),
+    Feature(
+        "facts",
+        1 / 5,
+        "Administrators change tables, and clients lock queues.",
+        "T1: the leader of the newest term has what administrators were answered, deletions too. T2: in the end all members "
+        "have it. O1 and O2 of locks, as in the cluster.",
+        excludes=ALONE | {"handed on"},
+    ),
+    Feature(
+        "forger",
+        1 / 10,
+        "Somebody sends forged notifications (1008), though there are no controllers.",
+        "G2: the roles follow from Raft alone.",
+    ),
+    Feature(
+        "five brokers",
+        1 / 4,
+        "Five members instead of three.",
+        excludes=frozenset({"overtaken", "handed on"}),
+    ),
+)
 
 
 @dataclass(frozen=True)
 class Kind:
     """What one seed plays. `kept_s` None: nothing is old enough to go."""
 
+    played: frozenset[str]
+    """Names of FEATURES."""
     brokers: int
     segment_bytes: int
     preferred: tuple[str, ...]
@@ -97,50 +183,38 @@ class Kind:
         return self.brokers // 2 + 1
 
 
-def kind_of(seed: int) -> Kind:
+def kind_of(seed: int, asked: Asked = NOTHING_ASKED) -> Kind:
+    """Raises FeatureError."""
+    played = FEATURES.of(seed, asked)
     drawn = random.Random(f"{seed}/group")
-    brokers = drawn.choice((3, 3, 3, 5))
-    kept_s = drawn.choice((3, 6)) if drawn.random() < 0.4 else None
-    prefers = drawn.random() < 0.3
-    rots = seed % 11 == 10
-    overtaken = seed % OVERTAKEN[0] == OVERTAKEN[1]
-    if overtaken:
-        brokers, kept_s = 3, 3
-    lags = seed % LAGS[0] == LAGS[1]
-    if lags:
-        kept_s = None
-    hands_on = seed % HANDED_ON[0] == HANDED_ON[1]
-    if hands_on:
-        brokers, kept_s, prefers = 3, None, False
-    expires = seed % EXPIRES[0] == EXPIRES[1]
-    copies = seed % COPIES[0] == COPIES[1] and not expires
-    if expires or copies:
-        kept_s = (kept_s or 6) if expires else None
-        rots = overtaken = lags = hands_on = False
-    is_mixed = seed % MIXED[0] == MIXED[1] and not lags and not overtaken
-    is_mixed = is_mixed and not expires and not copies
-    rots = rots and not is_mixed
-    segment_bytes = 16_384 if kept_s else drawn.choice((16_384, 65_536))
+    kept_s = drawn.choice((3, 6)) if "retention" in played else None
+    if "overtaken" in played:
+        kept_s = 3
+    rots = "rot" in played
+    lags = "rot where a follower needs it" in played
+    copies = "rot that is copied" in played
+    segment_bytes = 16_384 if kept_s or rots or lags or copies else drawn.choice((16_384, 65_536))
+    preferred = tuple(sorted(drawn.sample(["n0", "n1", "n2"], drawn.choice((1, 2)))))
     return Kind(
-        brokers=brokers,
-        segment_bytes=16_384 if rots or lags or copies else segment_bytes,
-        preferred=tuple(sorted(drawn.sample(["n0", "n1", "n2"], drawn.choice((1, 2))))) if prefers else (),
+        played=played,
+        brokers=5 if "five brokers" in played else 3,
+        segment_bytes=segment_bytes,
+        preferred=preferred if "preferred" in played else (),
         kept_s=kept_s,
         recent_bytes=10_000 if lags else drawn.choice((10_000, 4 << 20)),
         push_bytes=drawn.choice((8_000, 1 << 20)),
         pushes=drawn.choice((1, 8)),
         rots=rots,
-        has_facts=seed % FACTS[0] == FACTS[1] and not hands_on and not expires and not copies,
-        hands_on=hands_on,
-        has_deals=seed % DEALT[0] == DEALT[1] and not expires and not copies,
-        has_forger=seed % FORGED[0] == FORGED[1],
-        overtaken=overtaken and not lags,
+        has_facts="facts" in played,
+        hands_on="handed on" in played,
+        has_deals="transactions" in played,
+        has_forger="forger" in played,
+        overtaken="overtaken" in played,
         lags=lags,
-        expires=expires,
+        expires="rot that expires" in played,
         copies=copies,
-        sets_back=seed % SET_BACK[0] in SET_BACK[1:]
-        and not (rots or lags or expires or copies or is_mixed or overtaken),
-        mixed=random.Random(f"{seed}/before").choice(("equal", "empty", "different")) if is_mixed else "",
+        sets_back="old disks" in played,
+        mixed=drawn.choice(("equal", "empty", "different")) if "plain log before" in played else "",
     )
 
 

@@ -6,7 +6,9 @@ from mqruntime.segments import SegmentFile
 from raftstore.divide import Divide
 from raftstore.formerlog import FormerLog, Piece
 from raftstore.oldlog import OldLog
-from simulation.groups.bugs import bug
+from simulation.groups.bugs import BUGS
+
+bug = BUGS.playing("plain log before")
 
 
 @bug("any-plain-log-will-do", Divide, "told")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dledger.startnumbers import StartNumbers
-from simulation.groups.bugs import bug
+from simulation.groups.bugs import BUGS
+
+bug = BUGS.playing("old disks")
 
 
 @bug("old-number-ignored", StartNumbers, "set_back")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from broker.transactions.donequeue import DoneQueue
-from simulation.groups.bugs import bug
+from simulation.groups.bugs import BUGS
+
+bug = BUGS.playing("transactions")
 
 
 @bug("past-before-it-is-told", DoneQueue, "first_waiting")

@@ -60,12 +60,13 @@ from simulation.groups.expiring import Expiring
 from simulation.groups.faults import GroupFaults
 from simulation.groups.halvespast import HalvesPast
 from simulation.groups.handedon import HandedOn
-from simulation.groups.members import BROKER_PORT, BROKER_SET, HOSTS, Look, broker_on, kind_of
+from simulation.groups.members import BROKER_PORT, BROKER_SET, FEATURES, HOSTS, Look, broker_on, kind_of
 from simulation.groups.mixed import BEFORE, Mixed
 from simulation.groups.olddisks import OldDisks
 from simulation.groups.retention import GroupRetention
 from simulation.groups.rot import Rot
 from simulation.kernel import seeds
+from simulation.kernel.features import NOTHING_ASKED, Asked, named
 from simulation.kernel.garbage import seldom_collected
 from simulation.kernel.node import Node, SimulatedClock
 from simulation.kernel.world import World
@@ -96,10 +97,12 @@ CLOCKS_MS = 40_000
 class GroupWorld:
     """One seed: its kind, faults and load are all drawn from it."""
 
-    def __init__(self, seed: int, totals: Totals | None = None) -> None:
+    def __init__(self, seed: int, totals: Totals | None = None, asked: Asked = NOTHING_ASKED) -> None:
+        """Raises FeatureError."""
+        asked.check(FEATURES)
         self.world = World(seed)
         self.random = random.Random(f"{seed}/groups")
-        self.kind = kind_of(seed)
+        self.kind = kind_of(seed, asked)
         self.totals = totals or Totals()
         self.errors = LoggedBugs()
         self.namesrv = self.world.node("namesrv", members.NAMESRV_HOST)
@@ -556,10 +559,17 @@ def broker_of(number: int, kind: members.Kind, runtime: Any) -> BrokerApp:
     return members.broker_app(number, kind, runtime)
 
 
-def run_seed(seed: int, bug: str | None, totals: Totals) -> None:
-    """One run, with `bug` planted if there is one."""
+def features() -> frozenset[str]:
+    """Names of all that a seed may play."""
+    return frozenset(FEATURES)
+
+
+def run_seed(seed: int, bug: str | None, totals: Totals, asked: Asked = NOTHING_ASKED) -> None:
+    """One run, with `bug` planted if there is one. Raises FeatureError, and what the run finds."""
     with planted(bug):
-        GroupWorld(seed, totals).run()
+        world = GroupWorld(seed, totals, asked)
+        with named(world.kind.played):
+            world.run()
 
 
 def main() -> int:
@@ -572,7 +582,7 @@ def main() -> int:
         speed = f"{simulated_s / max(seconds, 0.001):.0f} x real time"
         return [*totals.lines(), f"{simulated_s:.0f} simulated s in {seconds:.1f} s of CPU: {speed}"]
 
-    return seeds.main(__doc__, BUGS, 20, lambda seed, bug: run_seed(seed, bug, totals), told)
+    return seeds.main(__doc__, BUGS, 20, lambda seed, bug, asked: run_seed(seed, bug, totals, asked), told)
 
 
 if __name__ == "__main__":

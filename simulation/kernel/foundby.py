@@ -59,7 +59,7 @@ def record(found: Mapping[str, Mapping[str, int]]) -> None:
     RECORD.write_text(json.dumps(found, indent=2, sort_keys=True) + "\n")
 
 
-def find(run: Callable[[int], None], seed: int) -> Find:
+def find(run: Callable[[int], object], seed: int) -> Find:
     """What `seed` finds, or one of the next. Raises NotFoundAnyMore."""
     failure = first_failure(run, seed, FOUND_WITHIN)
     if failure is None:
@@ -68,7 +68,7 @@ def find(run: Callable[[int], None], seed: int) -> Find:
 
 
 def honest_find(
-    run: Callable[[int, str | None], None], bug: str, seed: int, searched: int, failing: frozenset[int]
+    run: Callable[[int, str | None], object], bug: str, seed: int, searched: int, failing: frozenset[int]
 ) -> Honest:
     """Tries `seed`, which is known to fail without a bug if it is among `failing`, the next ones, and then the first `searched`
     of all. A seed counts that fails with `bug` and does not without it."""

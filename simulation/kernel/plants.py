@@ -4,10 +4,12 @@ Invariant: nothing is left of a bug when its context ends. What stands in for a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from unittest.mock import patch
+
+from simulation.kernel.features import Asked
 
 Wrong = TypeVar("Wrong", bound=Callable[..., object])
 
@@ -15,15 +17,35 @@ Wrong = TypeVar("Wrong", bound=Callable[..., object])
 class Bugs(dict[str, list[tuple[object, str, Any]]]):
     """Name of a bug -> what is replaced, where, and by what; a bug may have several."""
 
-    def bug(self, name: str, owner: object, attribute: str) -> Callable[[Wrong], Wrong]:
-        """The decorated function stands in for `owner`'s while the bug is planted. AttributeError: it has none."""
+    def __init__(self) -> None:
+        super().__init__()
+        self._plays: dict[str, frozenset[str]] = {}
+
+    def bug(
+        self, name: str, owner: object, attribute: str, *, plays: tuple[str, ...] = ()
+    ) -> Callable[[Wrong], Wrong]:
+        """The decorated function stands in for `owner`'s while the bug is planted. `plays`: features without which no seed
+        finds it.
+
+        Raises:
+            AttributeError: `owner` does not have it.
+        """
         getattr(owner, attribute)  # a run that fails for want of it would count as having found the bug
 
         def noted(wrong: Wrong) -> Wrong:
             self.setdefault(name, []).append((owner, attribute, wrong))
+            self._plays[name] = self._plays.get(name, frozenset()) | frozenset(plays)
             return wrong
 
         return noted
+
+    def playing(self, *plays: str) -> Planting:
+        """For bugs that all need the same features."""
+        return Planting(self, plays)
+
+    def asked(self, name: str, features: Iterable[str]) -> Asked:
+        """What a seed of a world that has `features` plays so that it may find the bug."""
+        return Asked(self._plays[name] & frozenset(features))
 
     @contextmanager
     def planted(self, name: str | None) -> Iterator[None]:
@@ -34,3 +56,13 @@ class Bugs(dict[str, list[tuple[object, str, Any]]]):
                 stand_in = property(wrong) if is_property else wrong
                 patches.enter_context(patch.object(owner, attribute, stand_in))
             yield
+
+
+class Planting(NamedTuple):
+    """`Bugs.bug` for bugs that need the same features."""
+
+    bugs: Bugs
+    plays: tuple[str, ...]
+
+    def __call__(self, name: str, owner: object, attribute: str) -> Callable[[Wrong], Wrong]:
+        return self.bugs.bug(name, owner, attribute, plays=self.plays)

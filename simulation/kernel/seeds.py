@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
+
+from simulation.kernel.features import Asked, FeatureError
 
 
 class Failure(NamedTuple):
@@ -15,21 +18,47 @@ class Failure(NamedTuple):
     error: Exception
 
 
-def first_failure(run: Callable[[int], None], first: int, count: int) -> Failure | None:
+def first_failure(run: Callable[[int], object], first: int, count: int) -> Failure | None:
     """Runs `count` seeds from `first` on, up to the one that fails."""
     for seed in range(first, first + count):
         try:
             run(seed)
+        except FeatureError:
+            raise
         except Exception as error:  # noqa: BLE001 - reported with its seed
             return Failure(seed, error)
     return None
+
+
+def described(error: Exception) -> str:
+    """Its type, text and notes in one line."""
+    words = " ".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", [])]).split()
+    return " ".join(words)[:400]
+
+
+def features_options(parser: argparse.ArgumentParser) -> None:
+    """`--with` and `--without`: arguments.with_ and arguments.without are lists of names."""
+    for option, destination, help_ in (
+        ("--with", "with_", "a feature that each seed plays, whatever it draws; may be repeated"),
+        ("--without", "without", "a feature that none plays; may be repeated"),
+    ):
+        parser.add_argument(
+            option, dest=destination, metavar="FEATURE", action="append", default=[], help=help_
+        )
+
+
+def options_of(asked: Asked) -> str:
+    """The options that ask for it, as a shell reads them, each after a blank."""
+    pairs = [("--with", name) for name in sorted(asked.added)]
+    pairs += [("--without", name) for name in sorted(asked.left_out)]
+    return "".join(f" {option} {shlex.quote(name)}" for option, name in pairs)
 
 
 def main(
     about: str | None,
     bugs: Iterable[str],
     count: int,
-    run: Callable[[int, str | None], None],
+    run: Callable[[int, str | None, Asked], None],
     told: Callable[[], Iterable[str]],
 ) -> int:
     """A command that runs `count` seeds, if not told otherwise, with a bug of `bugs` planted, if it is told to, and says
@@ -39,11 +68,13 @@ def main(
     parser.add_argument("--seeds", type=int, default=count, help="how many")
     parser.add_argument("--first", type=int, default=1, help="the first of them")
     parser.add_argument("--bug", choices=sorted(bugs), help="plant this bug; succeeds when a seed finds it")
+    features_options(parser)
     arguments = parser.parse_args()
-    failure = first_failure(lambda seed: run(seed, arguments.bug), arguments.first, arguments.seeds)
+    asked = Asked.to_play(arguments.with_, without=arguments.without)
+    failure = first_failure(lambda seed: run(seed, arguments.bug, asked), arguments.first, arguments.seeds)
     print("\n".join(told()))
     if failure is not None:
-        print(f"seed {failure.seed}: {type(failure.error).__name__}: {failure.error}", file=sys.stderr)
+        print(f"seed {failure.seed}: {described(failure.error)}", file=sys.stderr)
         if arguments.bug is None:
             raise failure.error
     return int((failure is None) != (arguments.bug is None))

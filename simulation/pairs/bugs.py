@@ -4,11 +4,6 @@ Invariant: what is planted is gone when `planted` ends."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from typing import TypeVar
-from unittest.mock import patch
-
 from broker.sends.pairacknowledgement import PairAcknowledgement
 from broker.tables.queuelocks import QueueLocks
 from broker.tables.tables import Tables
@@ -19,29 +14,10 @@ from ha.classic.mastership import PairMastership
 from ha.classic.slave import ClassicSlaveLink
 from ha.slave.link import Action, Advance, Confirm
 from messagestore.store import MessageStore
+from simulation.kernel.plants import Bugs
 
-Wrong = TypeVar("Wrong", bound=Callable[..., object])
-
-BUGS: dict[str, list[tuple[object, str, object]]] = {}
-"""Name of a bug -> what is replaced, where, and by what."""
-
-
-def bug(name: str, owner: object, attribute: str) -> Callable[[Wrong], Wrong]:
-    """The function stands in for `owner`'s while the bug is planted; a bug may have several."""
-
-    def noted(wrong: Wrong) -> Wrong:
-        BUGS.setdefault(name, []).append((owner, attribute, wrong))
-        return wrong
-
-    return noted
-
-
-@contextmanager
-def planted(name: str) -> Iterator[None]:
-    with ExitStack() as patches:
-        for owner, attribute, wrong in BUGS[name]:
-            patches.enter_context(patch.object(owner, attribute, wrong))
-        yield
+BUGS = Bugs()
+bug, planted = BUGS.bug, BUGS.planted
 
 
 @bug("logs-not-compared", PairSlave, "_prepare")
@@ -85,7 +61,7 @@ def by_the_furthest_report(self: PairAcks, waiting_end: int) -> int:
     return self._counted_end
 
 
-@bug("deletes-under-a-slave", PairMastership, "read_from")
+@bug("deletes-under-a-slave", PairMastership, "read_from", plays=("retention",))
 def nobody_reads(self: PairMastership) -> int | None:
     """Upstream: age and disk alone decide, and the slave waits for ever for what is gone."""
     return None
@@ -120,6 +96,6 @@ def begins_anew(self: QueueLocks, data: bytes) -> None:
     """Upstream: who holds a queue dies with the process that knew it."""
 
 
-@bug("facts-answered-before-the-disk", Tables, "save_facts")
+@bug("facts-answered-before-the-disk", Tables, "save_facts", plays=("facts",))
 async def by_and_by(self: Tables) -> None:
     """Administrators and clients hear of a change that its master writes when it is time."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from broker.app import BrokerApp
 from broker.settings.broker import BrokerSettings
@@ -22,6 +22,7 @@ from mqruntime.runtime import Runtime
 from namesrv.server import NamesrvApp
 from namesrv.settings import NamesrvSettings
 from simulation.cluster.dealers import SETTINGS
+from simulation.kernel.features import NOTHING_ASKED, Asked, Feature, Features
 
 NAMESRV_HOST = "10.0.0.1"
 NAMESRV = f"{NAMESRV_HOST}:9876"
@@ -32,18 +33,6 @@ FORGER_HOST = "10.0.4.4"
 TOPIC = "pairs"
 QUEUES = 3
 SEND_TIMEOUT_MS = 2_500
-FACTS = 10, 7
-"""Of so many seeds this one has administrators and clients that lock queues."""
-DEALT = 8, 5
-"""Of so many this one has producers of messages in transactions."""
-DELAYED = 9, 4
-"""Of so many this one has a producer of delayed messages."""
-LOSES_MASTERS = 18, 4
-"""Of those, in these a slave takes the place of a master that loses its memory."""
-GOES_ON = 36, 31
-"""Of those, in these the master that loses its memory leads on, but where administrators are at work."""
-FORGED = 11, 3
-"""Of so many this one has somebody who says of its roles what only controllers may say, though it has none."""
 BROKER_SET = "broker-a"
 
 
@@ -57,6 +46,8 @@ class Kind:
     gap_max: int
     flush: str
     ha_heartbeat_ms: int
+    played: frozenset[str]
+    """Names of FEATURES."""
     has_facts: bool
     """Administrators and clients that consume in order are at work."""
     has_deals: bool
@@ -64,31 +55,87 @@ class Kind:
     has_forger: bool
     goes_on: bool
     """A master that loses what it has not synced leads on, with slaves that are emptied."""
-    keeps: bool | None
-    """Whether the log is kept; None is for the seed to say."""
+    has_retention: bool
+    """Old segments go."""
 
 
-def kind_of(seed: int) -> Kind:
+FEATURES = Features(
+    Feature(
+        "lost masters",
+        1 / 15,
+        "A master dies as slaves copy its offsets of delayed messages, loses its memory, and a slave takes its place.",
+        "D1 to D3.",
+        frozenset({"SYNC_MASTER", "delayed messages"}),
+    ),
+    Feature(
+        "lost memory",
+        1 / 20,
+        "A master that loses what it had not synced leads on, with slaves that are emptied.",
+        "What it had answered may be gone; what is left is delivered.",
+        frozenset({"delayed messages"}),
+        frozenset({"SYNC_MASTER", "facts"}),
+    ),
+    Feature(
+        "SYNC_MASTER",
+        0.8,
+        "The master waits for a slave; an operator puts a slave in the place of a master that lost its memory.",
+        "P2: a message that was answered OK is at a slave.",
+    ),
+    Feature(
+        "facts",
+        1 / 10,
+        "Administrators change tables, and clients lock queues.",
+        "T1, O1 and O2 of what a master said, while it is the master: a slave in its place has what it copied last.",
+    ),
+    Feature(
+        "transactions",
+        1 / 8,
+        "Producers of messages in transactions, as in the cluster.",
+        "E1 to E4 of the history that is left in the end; what any broker shows a consumer was committed.",
+    ),
+    Feature(
+        "delayed messages",
+        1 / 9,
+        "A producer of delayed messages; the log reaches slaves late, and masters die behind deliveries.",
+        "D1 to D3 of the history that is left, and all that waited in it is delivered.",
+    ),
+    Feature(
+        "forger",
+        1 / 10,
+        "Somebody sends forged notifications (1008), though there are no controllers.",
+        "Nobody in a pair believes them.",
+    ),
+    Feature(
+        "retention",
+        0.35,
+        "Old segments go after seconds, and an operator empties a slave that was left behind.",
+        "P5: nothing goes that a connected slave has still to read.",
+        excludes=frozenset({"lost masters", "lost memory"}),
+    ),
+)
+
+
+def kind_of(seed: int, asked: Asked = NOTHING_ASKED) -> Kind:
+    """Raises FeatureError."""
+    played = FEATURES.of(seed, asked)
     drawn = random.Random(f"{seed}/pair")
-    kind = Kind(
-        sync=drawn.random() < 0.8,
+    flush = drawn.choice(("ASYNC_FLUSH", "ASYNC_FLUSH", "SYNC_FLUSH"))
+    gap_max = drawn.choice((4_000, 1 << 20))
+    return Kind(
+        played=played,
+        sync="SYNC_MASTER" in played,
         slaves=drawn.choice((1, 1, 2)),
         segment_bytes=drawn.choice((16_384, 65_536, 1 << 20)),
-        gap_max=drawn.choice((4_000, 1 << 20)),
-        flush=drawn.choice(("ASYNC_FLUSH", "ASYNC_FLUSH", "SYNC_FLUSH")),
+        gap_max=1 << 20 if "lost masters" in played else gap_max,
+        flush="ASYNC_FLUSH" if "lost memory" in played else flush,
         ha_heartbeat_ms=drawn.choice((500, 5_000)),
-        has_facts=seed % FACTS[0] == FACTS[1],
-        has_deals=seed % DEALT[0] == DEALT[1],
-        has_delays=seed % DELAYED[0] == DELAYED[1],
-        has_forger=seed % FORGED[0] == FORGED[1],
-        goes_on=False,
-        keeps=None,
+        has_facts="facts" in played,
+        has_deals="transactions" in played,
+        has_delays="delayed messages" in played,
+        has_forger="forger" in played,
+        goes_on="lost memory" in played,
+        has_retention="retention" in played,
     )
-    if seed % LOSES_MASTERS[0] == LOSES_MASTERS[1]:
-        return replace(kind, sync=True, gap_max=1 << 20, keeps=True)
-    if seed % GOES_ON[0] == GOES_ON[1] and not kind.has_facts:
-        return replace(kind, sync=False, flush="ASYNC_FLUSH", goes_on=True, keeps=True)
-    return kind
 
 
 def namesrv_app(runtime: Runtime) -> NamesrvApp:

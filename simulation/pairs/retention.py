@@ -18,7 +18,6 @@ from messagestore.log.commitlog import CommitLog
 from simulation.cluster.violation import Violation
 from simulation.kernel.node import Node
 
-CHANCE = 0.35
 KEPT_S = (2, 5)
 RESERVE_BYTES = (20_000, 1 << 20)
 SEGMENT_BYTES = 16_384
@@ -27,14 +26,11 @@ PATIENCE_MS = 2_000
 
 
 class PairRetention:
-    """Of a generator of its own, so that it changes nothing in the other seeds. `empty` kills and empties a slave, if it can be
-    now; `keeps`: not in this seed."""
+    """`empty` kills and empties a slave, if it can be now; `on`: files go in this seed."""
 
-    def __init__(
-        self, seed: int, nodes: list[Node], empty: Callable[[Node], bool], *, keeps: bool | None
-    ) -> None:
+    def __init__(self, seed: int, nodes: list[Node], empty: Callable[[Node], bool], *, on: bool) -> None:
         chance = random.Random(f"{seed}/pair-retention")
-        self.on = chance.random() < CHANCE and not keeps
+        self.on = on
         self.kept_s = chance.choice(KEPT_S)
         self.reserve_bytes = chance.choice(RESERVE_BYTES)
         self.nodes = nodes

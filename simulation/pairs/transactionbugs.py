@@ -11,7 +11,9 @@ from broker.transactions.records import half_of
 from messagestore.messages import MessageToStore
 from remoting.command import RemotingCommand
 from remoting.peer import Peer
-from simulation.pairs.bugs import bug
+from simulation.pairs.bugs import BUGS
+
+bug = BUGS.playing("transactions")
 
 
 @bug("asks-nobody", CheckBack, "_ask")

@@ -36,6 +36,7 @@ from simulation.cluster.tableclients import TableClients, look_at
 from simulation.cluster.totals import Totals
 from simulation.cluster.violation import Violation
 from simulation.kernel import seeds
+from simulation.kernel.features import NOTHING_ASKED, Asked, named
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
 from simulation.pairs import (  # noqa: F401  their bugs join the others
@@ -49,7 +50,16 @@ from simulation.pairs.check import PairCheck
 from simulation.pairs.dealing import PairDealing
 from simulation.pairs.delaying import PairDelaying
 from simulation.pairs.faults import PairFaults
-from simulation.pairs.members import BROKER_HOSTS, BROKER_PORT, BROKER_SET, QUEUES, TOPIC, ClientApp, kind_of
+from simulation.pairs.members import (
+    BROKER_HOSTS,
+    BROKER_PORT,
+    BROKER_SET,
+    FEATURES,
+    QUEUES,
+    TOPIC,
+    ClientApp,
+    kind_of,
+)
 from simulation.pairs.retention import PairRetention
 
 T = TypeVar("T")
@@ -70,9 +80,11 @@ READ_LIMIT_MS = 60_000
 class PairWorld:
     """One seed: its kind, faults and load are all drawn from it."""
 
-    def __init__(self, seed: int, totals: Totals | None = None) -> None:
+    def __init__(self, seed: int, totals: Totals | None = None, asked: Asked = NOTHING_ASKED) -> None:
+        """Raises FeatureError."""
+        asked.check(FEATURES)
         self.world = World(seed)
-        self.kind = kind_of(seed)
+        self.kind = kind_of(seed, asked)
         self.totals = totals or Totals()
         self.check = PairCheck()
         self.errors = LoggedBugs()
@@ -81,7 +93,7 @@ class PairWorld:
         self.nodes = [self.world.node(f"broker-{number}", host) for number, host in enumerate(hosts)]
         self.client_node = self.world.node("client", members.CLIENT_HOST)
         self.retention = PairRetention(
-            seed, self.nodes, lambda slave: self.faults.empty(slave), keeps=self.kind.keeps
+            seed, self.nodes, lambda slave: self.faults.empty(slave), on=self.kind.has_retention
         )
         self.faults = PairFaults(
             self.world,
@@ -404,10 +416,17 @@ def broker_of(
     return members.broker_app(host, broker_id, runtime, kind, retention)
 
 
-def run_seed(seed: int, bug: str | None, totals: Totals) -> None:
-    """One run, with `bug` planted if there is one."""
-    with planted(bug) if bug else nullcontext():
-        PairWorld(seed, totals).run()
+def features() -> frozenset[str]:
+    """Names of all that a seed may play."""
+    return frozenset(FEATURES)
+
+
+def run_seed(seed: int, bug: str | None, totals: Totals, asked: Asked = NOTHING_ASKED) -> None:
+    """One run, with `bug` planted if there is one. Raises FeatureError, and what the run finds."""
+    with planted(bug):
+        world = PairWorld(seed, totals, asked)
+        with named(world.kind.played):
+            world.run()
 
 
 def main() -> int:
@@ -420,7 +439,7 @@ def main() -> int:
         speed = f"{simulated_s / max(seconds, 0.001):.0f} x real time"
         return [*totals.lines(), f"{simulated_s:.0f} simulated s in {seconds:.1f} s of CPU: {speed}"]
 
-    return seeds.main(__doc__, BUGS, 20, lambda seed, bug: run_seed(seed, bug, totals), told)
+    return seeds.main(__doc__, BUGS, 20, lambda seed, bug, asked: run_seed(seed, bug, totals, asked), told)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ EXCUSED = {
 
 
 def plant_members_bugs(bugs: Bugs) -> None:
-    bug = bugs.bug
+    bug = bugs.playing("changes")
 
     changed = Membership._changed
     turned = Raft.actions

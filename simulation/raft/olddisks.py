@@ -38,12 +38,12 @@ class Kept:
 
 
 class OldDisks:
-    """Of the world of one seed; two of ten have them."""
+    """Of the world of one seed that `plays` them, or not."""
 
-    def __init__(self, raft: OldDiskStage, seed: int) -> None:
+    def __init__(self, raft: OldDiskStage, seed: int, *, plays: bool) -> None:
         self.raft = raft
         self.random = random.Random(f"{seed}/old disks")
-        self.plays = seed % 10 in (3, 6)
+        self.plays = plays
         self.next_ms: float = self.random.randint(*FIRST_MS)
         self.kept: Kept | None = None
         self.count = 0

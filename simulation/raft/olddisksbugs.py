@@ -14,7 +14,7 @@ from simulation.kernel.plants import Bugs
 
 
 def plant_old_disks_bugs(bugs: Bugs) -> None:
-    bug = bugs.bug
+    bug = bugs.playing("old disks")
     stored_starts = StartsFile.store
     stored_vote = TermFile.store
 

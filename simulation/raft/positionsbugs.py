@@ -27,7 +27,7 @@ def moved(bodies: Sequence[bytes] | Block, term: int) -> Sequence[bytes] | Block
 
 
 def plant_positions_bugs(bugs: Bugs) -> None:
-    bug = bugs.bug
+    bug = bugs.playing("positions")
 
     cut = EntryLog.cut
     stored_snapshot = SnapshotFile.store

@@ -21,6 +21,7 @@ from dledger.preference import BACK_OFF_MS_MAX
 from mqruntime.runtime import Runtime
 from remoting.client import RemotingClient
 from simulation.kernel import seeds
+from simulation.kernel.features import NOTHING_ASKED, Asked
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
 from simulation.raft.bugs import BUGS, planted
@@ -234,7 +235,14 @@ def member(
     return ledger
 
 
-def run_seed(seed: int, bug: str | None, counts: Counter[str]) -> None:
+def features() -> frozenset[str]:
+    """It has none."""
+    return frozenset()
+
+
+def run_seed(seed: int, bug: str | None, counts: Counter[str], asked: Asked = NOTHING_ASKED) -> None:
+    """Raises FeatureError: it has no features; and what the run finds."""
+    asked.check(features())
     with planted(bug):
         RegisterWorld(seed, counts).run()
 
@@ -245,7 +253,7 @@ def main() -> int:
         __doc__,
         BUGS,
         50,
-        lambda seed, bug: run_seed(seed, bug, counts),
+        lambda seed, bug, asked: run_seed(seed, bug, counts, asked),
         lambda: [" ".join(f"{name}={count}" for name, count in sorted(counts.items()))],
     )
 

@@ -19,6 +19,7 @@ from dledger.errors import EntryMisplaced, LogDamaged, NotLeader, OutcomeUnknown
 from dledger.node import DLedgerNode
 from dledger.settings import DLedgerSettings
 from simulation.kernel import seeds
+from simulation.kernel.features import NOTHING_ASKED, Asked, Feature, Features, named
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
 from simulation.raft.bugs import BUGS, planted
@@ -58,8 +59,32 @@ FAULTS = (
 )
 RUN_MS = 15_000
 HEAL_LIMIT_MS = 15_000
-POSITIONS_SHARE = 0.15
-"""Of the seeds, whose logs have each entry at one position everywhere."""
+KIND_OF_FAULT = "A kind of fault."
+FEATURES = Features(
+    Feature(
+        "changes",
+        1 / 5,
+        "Members are added and removed all the while, and emptied ones come back.",
+        "M1 to M4 of members (`simulation/raft/memberscheck.py`).",
+    ),
+    Feature(
+        "old disks",
+        1 / 5,
+        "A disk is set back to an image that is 5 s old or older, all members die, and it comes back first, "
+        "with those that are "
+        "behind.",
+        "R1 to R17.",
+        excludes=frozenset({"changes"}),
+    ),
+    Feature(
+        "positions",
+        0.15,
+        "The log keeps each entry at one position on all members.",
+        "R18: the position is the one that the entry's body says, and what is readable is committed, on disk, and does not "
+        "shrink (`simulation/raft/positions.py`).",
+    ),
+    *(Feature(kind, 1 / 7, KIND_OF_FAULT) for kind in FAULTS),
+)
 
 
 @dataclass
@@ -75,7 +100,10 @@ class Totals:
 class RaftWorld:
     """One seed: its size, its settings, the kinds of fault it uses and how often, all drawn from it."""
 
-    def __init__(self, seed: int, totals: Totals | None = None) -> None:
+    def __init__(self, seed: int, totals: Totals | None = None, asked: Asked = NOTHING_ASKED) -> None:
+        """Raises FeatureError."""
+        asked.check(FEATURES)
+        self.played = FEATURES.of(seed, asked)
         self.world = World(seed)
         self.random = random.Random(f"{seed}/raft")
         self.totals = totals or Totals()
@@ -100,7 +128,7 @@ class RaftWorld:
             recent_bytes_max=random.Random(f"{seed}/memory").choice((0, 2000, 1 << 20)),
         )
         positions = random.Random(f"{seed}/layout")
-        settings = replace(settings, same_positions=positions.random() < POSITIONS_SHARE)
+        settings = replace(settings, same_positions="positions" in self.played)
         self.group = RaftGroup(self.world, self.random.choice((3, 3, 5)), settings=settings)
         versions = random.Random(f"{seed}/versions")
         self.group.old.update(name for name in self.group.peers if versions.random() < 0.1)
@@ -109,14 +137,14 @@ class RaftWorld:
         self.check = self.group.check
         self.check.on_vote = self.vote_told
         self.check.holders = self.holders
-        self.changes = Changes(self, seed)
-        self.old_disks = OldDisks(self, seed)
+        self.changes = Changes(self, seed, plays="changes" in self.played)
+        self.old_disks = OldDisks(self, seed, plays="old disks" in self.played)
         self.placed = PlacedLoad(self.group, positions)
         self.post = Post(self.group, self.random)
         self.stranger = self.world.node("stranger", "10.0.9.9")
         self.wiped: set[str] = set()
         self.nodes = self.group.nodes
-        self.kinds = self.old_disks.kinds(self.random.sample(FAULTS, self.random.randint(1, 7)))
+        self.kinds = self.old_disks.kinds([kind for kind in FAULTS if kind in self.played] or ["kill"])
         self.pause_ms = self.random.choice((100, 400, 1500))
         self.body_number = 0
         self.healed_at_ms: dict[str, int] = {}
@@ -438,9 +466,17 @@ class RaftWorld:
         self.check.logs_match(self.group.members())
 
 
-def run_seed(seed: int, bug: str | None, totals: Totals) -> None:
+def features() -> frozenset[str]:
+    """Names of all that a seed may play."""
+    return frozenset(FEATURES)
+
+
+def run_seed(seed: int, bug: str | None, totals: Totals, asked: Asked = NOTHING_ASKED) -> None:
+    """Raises FeatureError, and what the run finds."""
     with planted(bug):
-        RaftWorld(seed, totals).run()
+        world = RaftWorld(seed, totals, asked)
+        with named(world.played):
+            world.run()
 
 
 def main() -> int:
@@ -449,7 +485,7 @@ def main() -> int:
         __doc__,
         BUGS,
         50,
-        lambda seed, bug: run_seed(seed, bug, totals),
+        lambda seed, bug, asked: run_seed(seed, bug, totals, asked),
         lambda: [totals.line()],
     )
 

@@ -10,6 +10,7 @@ from messagestore.brokerstore import BrokerStore
 from simulation.cluster.totals import Totals
 from simulation.cluster.world import ClusterWorld
 from simulation.groups.world import GroupWorld
+from simulation.kernel.features import Asked
 
 
 class Played(NamedTuple):
@@ -21,8 +22,26 @@ class Played(NamedTuple):
     appended_plainly: int
 
 
+class Scenario(NamedTuple):
+    """A seed, and features that it plays whatever it draws."""
+
+    seed: int
+    features: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return " ".join([str(self.seed), *self.features])
+
+    @property
+    def asked(self) -> Asked:
+        return Asked.to_play(self.features)
+
+
+def scenario(seed: int, *features: str) -> Scenario:
+    return Scenario(seed, features)
+
+
 @cache
-def played(kind: type[ClusterWorld | GroupWorld], seed: int) -> Played:
+def played(kind: type[ClusterWorld | GroupWorld], scenario: Scenario) -> Played:
     appended = 0
     append_plain = BrokerStore.append_plain
 
@@ -32,7 +51,7 @@ def played(kind: type[ClusterWorld | GroupWorld], seed: int) -> Played:
         appended += placed is not None
         return placed
 
-    made = kind(seed)
+    made = kind(scenario.seed, asked=scenario.asked)
     with patch.object(BrokerStore, "append_plain", counted):
         made.run()
     return Played(made.world.trace.events, made.world.trace.digest, made.totals, appended)

@@ -16,6 +16,7 @@ from controller import commands
 from controller.holdings import Holdings
 from simulation.cluster.bugs import BUGS, kept_for_whole, nobody_lacks, whoever_knows_the_id
 from simulation.cluster.losses import EmptiedMember
+from simulation.cluster.shape import FEATURES, Shape
 from simulation.cluster.totals import Totals
 from simulation.cluster.world import (
     ACKNOWLEDGED_MIN,
@@ -23,11 +24,12 @@ from simulation.cluster.world import (
     ROLE_CHANGES_MIN,
     RUN_MS_MIN,
     ClusterWorld,
+    features,
     run_seed,
 )
 from simulation.kernel.foundby import find, found_by
 from tests.longtests import long
-from tests.simulation.played import played
+from tests.simulation.played import Scenario, played, scenario
 from tests.simulation.unitfind import assert_found
 
 FOUND_BY = found_by("cluster")
@@ -137,61 +139,54 @@ FOUND_BY_UNIT = {
 }
 """Planted bug -> the unit test that finds it; of seeds hardly one in a hundred does."""
 
-TRANSACTED = 15
-"""A seed with producers of messages in transactions."""
-ABANDONED = 24
-"""A seed with transactions that nobody ends, while old segments go."""
-CHOOSING = 19
-"""A seed with consumers that choose by expressions, and are moved."""
-STRANGERS = 20
-"""A seed with strangers who say what the tables of hostile bytes have."""
-HANDLES = 22
-"""A seed with readers in order who handle what they read."""
-BAD_SECTORS = 21
-"""A seed with sectors that cannot be read for a while."""
-OLD_DISKS = 52
-"""A seed in which disks of brokers are set back to earlier images."""
-COPIES = 11
-"""A seed with copies of brokers' stores that are started, too."""
-FLOODED = 23
-"""A seed whose servers meet floods of small requests."""
-COMMITS = 25
-"""A seed with groups whose rebalanced members say older offsets to former masters."""
-LOST_MEMBERS = 27
-"""A seed in which members of the set lose whole stores and log folders while all brokers are down, several times."""
-SEEDS = [5, 6, 7, 8, 12, TRANSACTED, HANDLES]
-LONG_SEEDS = [
-    9,
-    10,
-    13,
-    ABANDONED,
-    CHOOSING,
-    STRANGERS,
-    BAD_SECTORS,
-    OLD_DISKS,
-    COPIES,
-    COMMITS,
-    FLOODED,
+HANDLES = scenario(22, "handlers")
+UNCLEAN = scenario(8, "unclean", "harsh")
+LOST_MEMBERS = scenario(27, "emptied member", "member without its log")
+"""Members of the set lose whole stores and log folders while all brokers are down, several times."""
+SCENARIOS = [
+    scenario(5, "contract A", "resync"),
+    scenario(8, "learner"),
+    scenario(14, "ordered readers", "forger"),
+    UNCLEAN,
+    scenario(12, "contract D", "retention"),
+    scenario(15, "transactions"),
+    HANDLES,
+]
+LONG_SCENARIOS = [
+    scenario(9, "catch-up limits", "blocks in steps"),
+    scenario(10, "operator"),
+    scenario(11, "copies"),
+    scenario(13, "record CRCs"),
+    scenario(19, "filters"),
+    scenario(20, "strangers", "lulls"),
+    scenario(1, "bad sectors"),
+    scenario(23, "floods"),
+    scenario(24, "abandoned transactions"),
+    scenario(1, "committers"),
+    scenario(31, "hasty readers"),
+    scenario(44, "lost queues"),
+    scenario(52, "old disks"),
+    scenario(56, "rotten store times"),
     LOST_MEMBERS,
 ]
-"""With 5 to 13 of both each kind of contract and each shape but lulls (docs/proofs.md) is there."""
 
 WITHOUT_CODE = patch.object(commands, "_why_not_numbered", whoever_knows_the_id)
 
 DIGEST = """
 import sys
 from simulation.cluster.world import ClusterWorld
-cluster = ClusterWorld(int(sys.argv[1]))
+from simulation.kernel.features import Asked
+cluster = ClusterWorld(int(sys.argv[1]), asked=Asked.to_play(sys.argv[2:]))
 cluster.run()
 print(cluster.world.trace.events, cluster.world.trace.digest)
 """
 
 
-@pytest.mark.parametrize("seed", [*SEEDS, *long(LONG_SEEDS)])
+@pytest.mark.parametrize("scenario", [*SCENARIOS, *long(LONG_SCENARIOS)], ids=str)
 def test_a_cluster_keeps_its_promises_whatever_is_killed_cut_or_delayed(
-    seed: int, tally: Callable[[str, int], None]
+    scenario: Scenario, tally: Callable[[str, int], None]
 ) -> None:
-    totals = played(ClusterWorld, seed).totals
+    totals = played(ClusterWorld, scenario).totals
     assert totals.simulated_ms >= RUN_MS_MIN
     assert totals.counts["role changes"] >= ROLE_CHANGES_MIN
     assert totals.counts["acknowledged"] >= ACKNOWLEDGED_MIN
@@ -199,6 +194,12 @@ def test_a_cluster_keeps_its_promises_whatever_is_killed_cut_or_delayed(
     tally("seeds", 1)
     tally("faults", totals.faults.total())
     tally("role changes", totals.counts["role changes"])
+
+
+def test_each_feature_is_played_by_a_scenario() -> None:
+    shapes = [Shape.of(scenario.seed, scenario.asked) for scenario in (*SCENARIOS, *LONG_SCENARIOS)]
+    assert frozenset().union(*(shape.played for shape in shapes)) == frozenset(FEATURES)
+    assert {shape.contract.name[0] for shape in shapes} == set("ABCD")
 
 
 @pytest.mark.parametrize(
@@ -216,7 +217,7 @@ def test_one_guard_alone_keeps_an_emptied_store_from_leading(
     with ExitStack() as stack:
         for other in others:
             stack.enter_context(other)
-        cluster = ClusterWorld(LOST_MEMBERS)
+        cluster = ClusterWorld(LOST_MEMBERS.seed, asked=LOST_MEMBERS.asked)
         cluster.run()
     assert cluster.totals.faults[EmptiedMember.name] >= 1
 
@@ -233,18 +234,18 @@ def test_a_planted_bug_is_found_by_its_unit_test(bug: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("bug", sorted(FOUND_BY))
 def test_a_planted_bug_is_found(bug: str, tally: Callable[[str, int], None]) -> None:
-    totals = Totals()
-    found = find(lambda seed: run_seed(seed, bug, totals), FOUND_BY[bug])
+    totals, asked = Totals(), BUGS.asked(bug, features())
+    found = find(lambda seed: run_seed(seed, bug, totals, asked), FOUND_BY[bug])
     tally("seeds", found.tried)
 
 
-@pytest.mark.parametrize("seed", [HANDLES, *long([8])])
-def test_a_seed_gives_the_same_events_in_every_process(seed: int) -> None:
+@pytest.mark.parametrize("scenario", [HANDLES, *long([UNCLEAN])], ids=str)
+def test_a_seed_gives_the_same_events_in_every_process(scenario: Scenario) -> None:
     """Hashes of strings differ between this one and the others, so that two queues of a set are in either order."""
-    here = played(ClusterWorld, seed)
+    here = played(ClusterWorld, scenario)
     for hash_seed in "13":
         ended = subprocess.run(
-            [sys.executable, "-c", DIGEST, str(seed)],
+            [sys.executable, "-c", DIGEST, str(scenario.seed), *scenario.features],
             env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)},
             capture_output=True,
             text=True,

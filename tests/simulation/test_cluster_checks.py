@@ -36,15 +36,12 @@ from simulation.cluster.members import BROKER_SET
 from simulation.cluster.rot import old_bytes
 from simulation.cluster.violation import Violation
 from simulation.cluster.world import ClusterWorld
+from simulation.kernel.features import Asked
 from simulation.kernel.node import Node
 
-RESYNCED = 5
-"""A seed with an operator who lets replicas begin anew."""
 SEGMENT_BYTES = 16_384
 STORED_MS = 1_000
 DRAWS = 40
-UNCLEAN = 8
-"""A seed with unclean elections."""
 
 
 @dataclass
@@ -287,7 +284,7 @@ def test_a_member_that_lost_memory_is_elected_uncleanly_where_that_is_switched_o
 
 def test_a_bit_flips_where_a_body_is_and_not_where_the_head_has_the_same_byte() -> None:
     """What stands in the head of a record without a CRC of its own rots unseen, and nobody is asked to see it."""
-    cluster = ClusterWorld(RESYNCED)
+    cluster = ClusterWorld(5)
     node = cluster.machines.brokers[0]
     flipped = FlippedBit(cluster.machines)
     record = record_bytes(short_message(physical_offset=0))
@@ -335,7 +332,7 @@ def put_store(node: Node, record: bytes, *, confirmed: int) -> None:
 def test_who_lost_memory_is_elected_for_want_of_a_better_one_or_at_an_operators_word(
     heard: set[int], asked_for: bool, excused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    machines = ClusterWorld(UNCLEAN).machines
+    machines = ClusterWorld(8, asked=Asked.to_play(["unclean"])).machines
     leading = ControllerLook(
         cast(DLedgerNode, SimpleNamespace(is_active=True)),
         None,

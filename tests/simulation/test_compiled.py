@@ -9,22 +9,25 @@ import pytest
 from nativepath import presence
 from simulation.cluster.world import ClusterWorld
 from simulation.groups.world import GroupWorld
-from tests.simulation.played import played
+from tests.simulation.played import Scenario, played, scenario
 
 pytestmark = pytest.mark.skipif(presence.native is None, reason=f"the compiled module is {presence.why_not}")
 
 
 @pytest.mark.parametrize(
-    ("kind", "seed"),
+    ("kind", "scenario"),
     [
-        (ClusterWorld, 6),
-        (GroupWorld, 2),
-        pytest.param(ClusterWorld, 7, marks=pytest.mark.long),
-        pytest.param(GroupWorld, 1, marks=pytest.mark.long),
+        (ClusterWorld, scenario(8, "learner")),
+        (GroupWorld, scenario(2, "retention", "preferred")),
+        pytest.param(ClusterWorld, scenario(14, "ordered readers", "forger"), marks=pytest.mark.long),
+        pytest.param(GroupWorld, scenario(1, "facts"), marks=pytest.mark.long),
     ],
+    ids=str,
 )
-def test_a_seed_has_the_same_trace_either_way(kind: type[ClusterWorld | GroupWorld], seed: int) -> None:
-    pure, compiled = kind(seed), played(kind, seed)
+def test_a_seed_has_the_same_trace_either_way(
+    kind: type[ClusterWorld | GroupWorld], scenario: Scenario
+) -> None:
+    pure, compiled = kind(scenario.seed, asked=scenario.asked), played(kind, scenario)
     assert not (isinstance(pure, ClusterWorld) and pure.in_bulk), "another seed"
     with patch.object(presence, "native", None):
         pure.run()

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from simulation.controllers.bugs import BUGS
-from simulation.controllers.world import Totals, run_seed
+from simulation.controllers.world import FEATURES, Totals, run_seed
 from simulation.kernel.foundby import find, found_by
+from tests.simulation.played import Scenario, scenario
 from tests.simulation.unitfind import assert_found
 
 FOUND_BY = found_by("controllers")
@@ -34,12 +35,21 @@ FOUND_BY_UNIT = {
 TABLE = Path(__file__).parents[2] / "docs" / "proofs.md"
 
 
-@pytest.mark.parametrize("seed", [10, 13, 17, 157, 1417070283588186])
+SCENARIOS = [
+    scenario(10),
+    scenario(13, "elections"),
+    scenario(17, "learner"),
+    scenario(157, "unclean"),
+    scenario(18, "fifty sets"),
+]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
 def test_controllers_keep_their_promises_whatever_is_asked_killed_or_late(
-    seed: int, tally: Callable[[str, int], None]
+    scenario: Scenario, tally: Callable[[str, int], None]
 ) -> None:
     totals = Totals()
-    run_seed(seed, totals=totals)
+    run_seed(scenario.seed, totals=totals, asked=scenario.asked)
     assert totals.counts["asks"] > 100
     assert totals.counts["elections"] > 1
     tally("seeds", 1)
@@ -64,5 +74,6 @@ def test_a_planted_bug_is_found_by_its_unit_test(bug: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("bug", sorted(FOUND_BY))
 def test_a_planted_bug_is_found(bug: str, tally: Callable[[str, int], None]) -> None:
-    found = find(lambda seed: run_seed(seed, bug), FOUND_BY[bug])
+    asked = BUGS.asked(bug, FEATURES)
+    found = find(lambda seed: run_seed(seed, bug, asked=asked), FOUND_BY[bug])
     tally("seeds", found.tried)

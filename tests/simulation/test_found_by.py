@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scripts import refind
+from simulation.kernel.features import NOTHING_ASKED, Asked
 from simulation.kernel.foundby import NEAR, honest_find
 from simulation.kernel.plants import Bugs
 
@@ -17,7 +18,7 @@ class Toy:
         self.always = always
         self.runs: list[tuple[int, str | None]] = []
 
-    def __call__(self, seed: int, bug: str | None) -> None:
+    def __call__(self, seed: int, bug: str | None, asked: Asked = NOTHING_ASKED) -> None:
         self.runs.append((seed, bug))
         if seed in self.always or (bug and seed in self.find):
             raise AssertionError(f"seed {seed}")
@@ -56,10 +57,10 @@ def test_a_seed_that_fails_without_a_bug_is_told_once_with_what_repeats_it(
     monkeypatch.setitem(refind.WORLDS, "groups", toy)
     alarms = refind.Alarms()
     for seed in (5, 7, 5):
-        run, error = refind.alone(refind.Alone("groups", seed))
+        run, error = refind.alone(refind.Alone("groups", seed, NOTHING_ASKED))
         if error is not None:
             alarms.found(run, error)
-    assert alarms.of("groups") == {5} and not alarms.of("pairs")
+    assert alarms.of("groups", NOTHING_ASKED) == {5} and not alarms.of("pairs", NOTHING_ASKED)
     assert capsys.readouterr().out == (
         "groups seed 5 fails WITHOUT A BUG: AssertionError: seed 5"
         " | again: scripts/prove --only groups --first 5 --count 1\n"

@@ -8,10 +8,11 @@ import pytest
 
 from simulation.cluster.totals import Totals
 from simulation.groups.bugs import BUGS
+from simulation.groups.members import FEATURES, kind_of
 from simulation.groups.world import ACKNOWLEDGED_MIN, GroupWorld, run_seed
 from simulation.kernel.foundby import find, found_by
 from tests.longtests import long
-from tests.simulation.played import played
+from tests.simulation.played import Scenario, played, scenario
 from tests.simulation.unitfind import assert_found
 
 FOUND_BY = found_by("groups")
@@ -30,14 +31,37 @@ FOUND_BY_UNIT = {
 """Planted bug -> the unit test that finds it; of seeds hardly one in a hundred does."""
 
 
-@pytest.mark.parametrize("seed", [1, 2, 15, 47, *long([3, 6, 9, 18, 21, 30, 76, 7810006])])
+FIRST = scenario(1, "facts")
+SCENARIOS = [
+    FIRST,
+    scenario(2, "retention", "preferred"),
+    scenario(3, "old disks", "transactions"),
+    scenario(47, "plain log before"),
+]
+LONG_SCENARIOS = [
+    scenario(4, "five brokers", "forger"),
+    scenario(5, "rot"),
+    scenario(6, "rot where a follower needs it"),
+    scenario(7, "handed on"),
+    scenario(12, "rot that expires"),
+    scenario(17, "overtaken"),
+    scenario(20, "rot that is copied"),
+]
+
+
+@pytest.mark.parametrize("scenario", [*SCENARIOS, *long(LONG_SCENARIOS)], ids=str)
 def test_a_raft_mode_set_keeps_its_promises_whatever_is_killed_cut_or_emptied(
-    seed: int, tally: Callable[[str, int], None]
+    scenario: Scenario, tally: Callable[[str, int], None]
 ) -> None:
-    totals = played(GroupWorld, seed).totals
+    totals = played(GroupWorld, scenario).totals
     assert totals.counts["acknowledged"] >= ACKNOWLEDGED_MIN
     tally("seeds", 1)
     tally("faults", totals.faults.total())
+
+
+def test_each_feature_is_played_by_a_scenario() -> None:
+    kinds = [kind_of(scenario.seed, scenario.asked) for scenario in (*SCENARIOS, *LONG_SCENARIOS)]
+    assert frozenset().union(*(kind.played for kind in kinds)) == frozenset(FEATURES)
 
 
 def test_every_planted_bug_has_a_seed_that_finds_it() -> None:
@@ -52,13 +76,13 @@ def test_a_planted_bug_is_found_by_its_unit_test(bug: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("bug", sorted(FOUND_BY))
 def test_a_planted_bug_is_found(bug: str, tally: Callable[[str, int], None]) -> None:
-    totals = Totals()
-    found = find(lambda seed: run_seed(seed, bug, totals), FOUND_BY[bug])
+    totals, asked = Totals(), BUGS.asked(bug, FEATURES)
+    found = find(lambda seed: run_seed(seed, bug, totals, asked), FOUND_BY[bug])
     tally("seeds", found.tried)
 
 
 def test_a_seed_gives_the_same_run_again() -> None:
-    group = GroupWorld(1)
+    group = GroupWorld(FIRST.seed, asked=FIRST.asked)
     group.run()
-    before = played(GroupWorld, 1)
+    before = played(GroupWorld, FIRST)
     assert (group.world.trace.events, group.world.trace.digest) == (before.events, before.digest)

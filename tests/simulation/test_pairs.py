@@ -9,17 +9,42 @@ import pytest
 from simulation.cluster.totals import Totals
 from simulation.kernel.foundby import find, found_by
 from simulation.pairs.bugs import BUGS
+from simulation.pairs.members import FEATURES, kind_of
 from simulation.pairs.world import ACKNOWLEDGED_MIN, PairWorld, run_seed
 from tests.longtests import long
+from tests.simulation.played import Scenario, scenario
 
 FOUND_BY = found_by("pairs")
 
 
-@pytest.mark.parametrize("seed", [*range(1, 7), 31, 33, 130, *long([*range(7, 13), 158, 224, 312, 437])])
+SCENARIOS = [
+    *map(scenario, range(1, 5)),
+    scenario(5, "transactions"),
+    scenario(7, "facts"),
+    scenario(31, "lost memory"),
+    scenario(40, "lost masters"),
+    scenario(86, "SYNC_MASTER", "retention"),
+]
+LONG_SCENARIOS = [
+    *map(scenario, range(8, 13)),
+    scenario(3, "forger"),
+    scenario(158, "lost masters"),
+    scenario(224, "delayed messages"),
+    scenario(312, "facts", "retention"),
+    scenario(437, "transactions", "retention"),
+]
+
+
+def test_each_feature_is_played_by_a_scenario() -> None:
+    kinds = [kind_of(scenario.seed, scenario.asked) for scenario in (*SCENARIOS, *LONG_SCENARIOS)]
+    assert frozenset().union(*(kind.played for kind in kinds)) == frozenset(FEATURES)
+
+
+@pytest.mark.parametrize("scenario", [*SCENARIOS, *long(LONG_SCENARIOS)], ids=str)
 def test_a_pair_keeps_its_promises_whatever_is_killed_cut_or_emptied(
-    seed: int, tally: Callable[[str, int], None]
+    scenario: Scenario, tally: Callable[[str, int], None]
 ) -> None:
-    pair = PairWorld(seed)
+    pair = PairWorld(scenario.seed, asked=scenario.asked)
     pair.run()
     assert pair.totals.counts["acknowledged"] >= ACKNOWLEDGED_MIN
     tally("seeds", 1)
@@ -33,8 +58,8 @@ def test_every_planted_bug_has_a_seed_that_finds_it() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("bug", sorted(FOUND_BY))
 def test_a_planted_bug_is_found(bug: str, tally: Callable[[str, int], None]) -> None:
-    totals = Totals()
-    found = find(lambda seed: run_seed(seed, bug, totals), FOUND_BY[bug])
+    totals, asked = Totals(), BUGS.asked(bug, FEATURES)
+    found = find(lambda seed: run_seed(seed, bug, totals, asked), FOUND_BY[bug])
     tally("seeds", found.tried)
 
 

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def proved(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "scripts/prove.py", "--processes", "1", "--count", "1", *arguments]
+    command = [sys.executable, "-m", "scripts.prove", "--processes", "1", "--count", "1", *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
@@ -34,6 +34,23 @@ def test_a_failure_is_told_with_the_command_that_repeats_it() -> None:
     (told,) = [line for line in ended.stdout.splitlines() if line.startswith("FAILED")]
     assert told.startswith("FAILED controllers seed 1: Violation: S2")
     assert told.endswith("again: scripts/prove --only controllers --first 1 --count 1 --bug empty-set")
+
+
+def test_a_failure_is_told_with_its_features_and_those_that_were_asked_for() -> None:
+    ended = proved("--only", "controllers", "--first", "1", "--bug", "empty-set", "--with", "fifty sets")
+    assert ended.returncode == 1
+    (told,) = [line for line in ended.stdout.splitlines() if line.startswith("FAILED")]
+    assert "it plays" in told and "fifty sets" in told.partition(" | again: ")[0]
+    assert told.endswith("--bug empty-set --with 'fifty sets'")
+
+
+def test_a_feature_that_a_world_does_not_have_is_refused() -> None:
+    ended = proved("--only", "controllers", "--with", "rain")
+    assert ended.returncode == 2
+    assert "no such feature: rain; this world has: elections, fifty sets, learner, unclean" in ended.stderr
+    ended = proved("--with", "learner")
+    assert ended.returncode == 2
+    assert "features are of one world: name it with --only" in ended.stderr
 
 
 def test_every_world_is_proved() -> None:

@@ -8,21 +8,26 @@ import pytest
 
 from simulation.kernel.foundby import find, found_by
 from simulation.raft.bugs import BUGS
-from simulation.raft.world import RaftWorld, Totals, run_seed
+from simulation.raft.world import FEATURES, RaftWorld, Totals, run_seed
 from tests.longtests import long
+from tests.simulation.played import Scenario, scenario
 from tests.simulation.test_register_seeds import FOUND_BY as FOUND_BY_REGISTERS
 from tests.simulation.unitfind import assert_found
 
-SEEDS = [
-    *range(1, 6),
-    24,
-    38,
-    201,
-    3833194175529110,
-    *long([*range(6, 11), 3833194175529075, 20365285785812]),
+PLACES = scenario(38, "positions", "kill")
+SCENARIOS = [
+    *map(scenario, range(1, 5)),
+    scenario(5, "changes", "empty"),
+    scenario(6, "old disks", "kill"),
+    scenario(24, "positions", "power"),
+    PLACES,
+    scenario(201, "disk-error", "power"),
 ]
-"""24 and 38 have each entry at one position. The large ones and 201: pages that failed to reach the disk twice, a failed sync
-of an index, an answer that came after its entries had been compared, and a snapshot that came while entries were to be read."""
+LONG_SCENARIOS = [
+    *map(scenario, range(7, 11)),
+    scenario(29, "late", "disk-error"),
+    scenario(85, "positions", "disk-error", "power-all"),
+]
 
 FOUND_BY = found_by("raft")
 FOUND_BY_SCENARIO = {
@@ -47,10 +52,12 @@ FOUND_BY_CRASH_IMAGES = {"cut-in-the-page-cache", "cut-keeps-the-blank", "void-f
 """In tests/crash/test_ledger_crash_images.py: they need a crash at one of few moments."""
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_group_keeps_its_promises_under_faults(seed: int, tally: Callable[[str, int], None]) -> None:
+@pytest.mark.parametrize("scenario", [*SCENARIOS, *long(LONG_SCENARIOS)], ids=str)
+def test_a_group_keeps_its_promises_under_faults(
+    scenario: Scenario, tally: Callable[[str, int], None]
+) -> None:
     totals = Totals()
-    RaftWorld(seed, totals=totals).run(10_000)
+    RaftWorld(scenario.seed, totals, scenario.asked).run(10_000)
     for name in ("seeds", "elections", "commits"):
         tally(f"raft {name}", totals.counts[name])
 
@@ -62,9 +69,9 @@ def test_seeds_have_several_pushes_under_way_to_a_follower_and_apply_batches() -
     assert totals.counts["pipelined"] > 100 and totals.counts["batched"] > 100
 
 
-def test_a_share_of_the_seeds_has_places_and_lets_the_beginning_of_its_logs_go() -> None:
+def test_a_log_with_places_lets_the_beginning_of_its_logs_go() -> None:
     totals = Totals()
-    RaftWorld(38, totals=totals).run(5_000)
+    RaftWorld(PLACES.seed, totals, PLACES.asked).run(5_000)
     assert totals.counts["placed"] > 100 and totals.counts["readable"] > 300 and totals.counts["begun"] > 3
 
 
@@ -92,6 +99,7 @@ def test_a_planted_bug_is_found_by_its_unit_test(bug: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("bug", sorted(FOUND_BY))
 def test_a_planted_bug_is_found(bug: str) -> None:
-    found = find(lambda seed: run_seed(seed, bug, Totals()), FOUND_BY[bug])
+    asked = BUGS.asked(bug, FEATURES)
+    found = find(lambda seed: run_seed(seed, bug, Totals(), asked), FOUND_BY[bug])
     error = found.failure.error
     assert type(error).__name__ in ("Violation", "SimulationError", "NotReached", "Livelock"), error

@@ -1,0 +1,141 @@
+"""Writes the pages of docs/ that are made from the code; with --check only says which ones are out of date."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from broker.settings.broker import BrokerSettings
+from controller.settings import ControllerSettings
+from mqruntime.settingstable import markdown_table
+from namesrv.settings import NamesrvSettings
+from simulation.cluster import shape
+from simulation.controllers import world as controllers
+from simulation.groups import members as groups
+from simulation.kernel.features import Feature, Features
+from simulation.pairs import members as pairs
+from simulation.raft import world as raft
+
+DOCS = Path(__file__).parent.parent / "docs"
+
+CONFIGURATION = """# Configuration
+
+Written by `scripts/pages` from the settings classes; a test fails when it is out of date.
+
+The servers take RocketMQ's properties files with `-c FILE`, and `KEY=VALUE` after it, which counts more. `-p` prints what is in
+force and ends. A key or value that is not understood is warned of with its file and line and the nearest key; with `--strict`
+it is refused. Keys of upstream that have no meaning here are taken without a word. Sizes are in bytes, times in milliseconds
+unless the key says otherwise.
+
+The third column shows upstream's default where it is another one.
+"""
+
+SIMULATION = """# What simulated seeds play
+
+Written by `scripts/pages` from the worlds; a test fails when it is out of date. How simulations fit with the other tests is in
+[proofs](proofs.md).
+
+A seed draws each feature of its world by itself, with the chance below. So any two features can meet in a seed, and a new
+feature changes no other's seeds. `--with NAME` plays a feature in each seed, `--without NAME` in none:
+
+```sh
+scripts/prove --only cluster --with learner --with transactions --minutes 5
+```
+
+A failure names what its seed played and the command that runs it again. Letters with numbers are the names of invariants.
+"""
+
+KINDS = "Each kind of fault is a feature, too, with a chance of its own: {}."
+
+WORLDS: tuple[tuple[str, str, Features], ...] = (
+    (
+        "cluster",
+        "Three controllers, three brokers, a name server and clients under load: what was acknowledged, what can be read, and "
+        "the logs are judged at each step.",
+        shape.FEATURES,
+    ),
+    (
+        "pairs",
+        "A master, one or two slaves, a name server and a client; kills, cuts, lost memory and an operator. P1: there is one "
+        "log. P2: an answer OK means that a slave has the message. P3: what is shown is at a slave. P4: what can be read.",
+        pairs.FEATURES,
+    ),
+    (
+        "groups",
+        "A Raft-mode set, a name server, and a client that sends messages, batches and delayed ones; kills, power cuts, "
+        "pauses, cuts, slow, full and lost disks, clocks that jump. The check keeps its own copy of what was committed. G1: "
+        "what was acknowledged is there, as the answer said, in each member's queues and for readers. G2: there is one leader "
+        "a term, and it alone answers. G3: equal entries are at equal places, queue offsets have no gap and no double. G4: "
+        "nothing is shown or answered that a majority of disks, and the own one, may lose. G5: the leader has everything. G6: "
+        "store times never go back, a set without faults serves. G7: name servers have id 0 at the leader. V2: a full disk "
+        "ends no member that serves. N1 to N4 of [proofs](proofs.md), D1 to D3 of delayed messages.",
+        groups.FEATURES,
+    ),
+    (
+        "raft",
+        "A Raft group and its disks. R1 to R17 of Raft, snapshots and reclaimed logs among them. V2 to V4: what a leader waits "
+        "for is under way, within its limits, one push behind the other, with windows of one to eight pushes, calls that "
+        "overtake each other, and state machines that take batches (`simulation/raft/check.py`).",
+        raft.FEATURES,
+    ),
+    (
+        "controllers",
+        "Controllers under 1 to 50 sets of scripted brokers, operators and strangers: who asked what with which epochs, and "
+        "what came of it.",
+        controllers.FEATURES,
+    ),
+)
+
+
+def configuration() -> str:
+    parts = [CONFIGURATION]
+    for command, settings_class in (
+        ("mqbroker", BrokerSettings),
+        ("mqcontroller", ControllerSettings),
+        ("mqnamesrv", NamesrvSettings),
+    ):
+        parts.append(f"## {command}\n\n{markdown_table(settings_class)}")
+    return "\n".join(parts)
+
+
+def simulation() -> str:
+    return "\n".join([SIMULATION, *(section(*world) for world in WORLDS)])
+
+
+def section(world: str, about: str, features: Features) -> str:
+    """One world: a list of its features, and a line of those that are only kinds of fault."""
+    lines = [f"## {world}", "", about, ""]
+    told = [feature for feature in features.all() if feature.plays != raft.KIND_OF_FAULT]
+    lines += [entry(feature) for feature in told]
+    if kinds := [f"`{feature.name}`" for feature in features.all() if feature not in told]:
+        lines += ["", KINDS.format(", ".join(kinds))]
+    return "\n".join([*lines, ""])
+
+
+def entry(feature: Feature) -> str:
+    checks = f" *Checks:* {feature.checks}" if feature.checks else ""
+    return f"- **{feature.name}** ({feature.chance:.0%}). {feature.plays}{checks}{beside(feature)}"
+
+
+def beside(feature: Feature) -> str:
+    brings = f" Brings {', '.join(sorted(feature.brings))}." if feature.brings else ""
+    return brings + (f" Not beside {', '.join(sorted(feature.excludes))}." if feature.excludes else "")
+
+
+PAGES: dict[str, Callable[[], str]] = {"configuration.md": configuration, "simulation.md": simulation}
+
+
+def main(arguments: list[str]) -> int:
+    written = {DOCS / name: page() for name, page in PAGES.items()}
+    if arguments == ["--check"]:
+        old = [page.name for page, text in written.items() if not page.exists() or page.read_text() != text]
+        print(f"out of date: {', '.join(old)}; run scripts/pages" if old else "all pages are up to date")
+        return 1 if old else 0
+    for page, text in written.items():
+        page.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
