@@ -10,12 +10,13 @@ from pathlib import Path
 
 from controller.events import decode
 from controller.settings import ControllerSettings
-from dledger.checkpoint import CheckpointFile
-from dledger.entry import NO_INDEX, index_header, stored_check
-from dledger.errors import LogDamaged
-from dledger.inspection import inspect
-from dledger.memberfolder import PREFIX, read_store
-from dledger.snapshotfile import java_snapshots
+from dledger.raft.entries import NO_INDEX
+from dledger.raft.errors import LogDamaged
+from dledger.storage.checkpoint import CheckpointFile
+from dledger.storage.entry import index_header, stored_check
+from dledger.storage.inspection import inspect
+from dledger.storage.memberfolder import PREFIX, read_store
+from dledger.storage.snapshotfile import java_snapshots
 from mqruntime.log import fields
 from mqruntime.runtime import Runtime
 from mqruntime.segments import SegmentDirectory

@@ -8,7 +8,7 @@ import asyncio
 import logging
 
 from controller.livebrokers import LiveBrokers
-from dledger.node import DLedgerNode
+from dledger.node.node import DLedgerNode
 from mqruntime.log import fields
 
 logger = logging.getLogger(__name__)

@@ -25,8 +25,8 @@ from controller.settings import ControllerSettings
 from controller.state import ReplicasState, SyncState
 from controller.turns import ITSELF, Asker
 from controller.unelected import Unelected
-from dledger.actions import Role
-from dledger.errors import NotLeader, OutcomeUnknown, TooManyProposals
+from dledger.raft.actions import Role
+from dledger.raft.errors import NotLeader, OutcomeUnknown, TooManyProposals
 from mqruntime.clock import Clock
 from mqruntime.log import fields
 from mqruntime.tasks import Tasks

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from dledger.node import DLedgerNode
+from dledger.node.node import DLedgerNode
 from mqruntime.clock import Clock
 from mqruntime.log import fields
 from mqruntime.repeatedfailure import RepeatedFailure

@@ -14,8 +14,8 @@ from controller.counts import Counts
 from controller.heartbeats import Liveness
 from controller.settings import ControllerSettings
 from controller.state import ReplicasState
-from dledger.actions import Role
-from dledger.node import DLedgerNode
+from dledger.node.node import DLedgerNode
+from dledger.raft.actions import Role
 from mqruntime.figures import Families
 
 ROLE_NUMBERS = {Role.CANDIDATE: 1, Role.FOLLOWER: 2, Role.LEADER: 3}

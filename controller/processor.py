@@ -24,9 +24,9 @@ from controller.runner import Busy, CommandRunner
 from controller.settings import ControllerSettings
 from controller.state import ReplicasState
 from controller.turns import Asker, Rank
-from dledger.actions import Role
-from dledger.errors import NotLeader, OutcomeUnknown, TooManyProposals
-from dledger.node import DLedgerNode
+from dledger.node.node import DLedgerNode
+from dledger.raft.actions import Role
+from dledger.raft.errors import NotLeader, OutcomeUnknown, TooManyProposals
 from mqruntime.log import fields
 from remoting.bodies.replicas import BrokerReplicasInfo
 from remoting.codes import RequestCode, ResponseCode

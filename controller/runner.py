@@ -16,8 +16,8 @@ from controller.events import encode
 from controller.heartbeats import Liveness
 from controller.state import ReplicasState
 from controller.turns import SOMEBODY, Asker, Rank, TurnNotCome, Turns
-from dledger.errors import NotLeader, OutcomeUnknown
-from dledger.node import DLedgerNode
+from dledger.node.node import DLedgerNode
+from dledger.raft.errors import NotLeader, OutcomeUnknown
 
 WAITING_MAX = 1024
 TIMEOUT_MS = 2400

@@ -30,12 +30,12 @@ from controller.runner import CommandRunner
 from controller.settings import ControllerSettings
 from controller.state import ReplicasState
 from controller.statemachine import ReplicasStateMachine
-from dledger.actions import Role
-from dledger.entry import ENTRY_HEADER_BYTES
-from dledger.memberservice import MemberService
-from dledger.messages import ResultCode
-from dledger.node import DLedgerNode
-from dledger.settings import INDEX_UNIT_BYTES, DLedgerSettings
+from dledger.node.memberservice import MemberService
+from dledger.node.node import DLedgerNode
+from dledger.raft.actions import Role
+from dledger.raft.messages import ResultCode
+from dledger.raft.settings import INDEX_UNIT_BYTES, DLedgerSettings
+from dledger.storage.entry import ENTRY_HEADER_BYTES
 from mqruntime.httppages import HttpPages
 from mqruntime.log import fields
 from mqruntime.runtime import Runtime

@@ -9,8 +9,8 @@ from typing import ClassVar, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from dledger.peerlist import parsed_peers
-from dledger.settings import DLedgerSettings
+from dledger.node.peerlist import parsed_peers
+from dledger.raft.settings import DLedgerSettings
 from mqruntime.hostports import check_host
 from mqruntime.metricsettings import MetricsSettings
 from mqruntime.nettykeys import NETTY_SERVER_KEYS

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from controller.events import Event, decode
 from controller.state import ReplicasState
 from controller.statesnapshot import decoded, encoded
-from dledger.actions import Role
+from dledger.raft.actions import Role
 from mqruntime.log import fields
 
 logger = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from itertools import chain, islice
 from typing import Any
 
 from controller.state import Replica, Replicas, ReplicasState, SyncState
-from dledger.errors import SnapshotUnknown
+from dledger.raft.errors import SnapshotUnknown
 
 VERSION = 1
 SLICE_BYTES = 64 << 10

@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
-from dledger.actions import Role
-from dledger.entry import Entry
-from dledger.errors import (
+from dledger.ledger import Appended, DLedger, Metadata
+from dledger.raft.actions import Role
+from dledger.raft.entries import Entry
+from dledger.raft.errors import (
     CallbackFailed,
     EntryRefused,
     IndexOutOfRange,
@@ -14,8 +15,7 @@ from dledger.errors import (
     OutcomeUnknown,
     TooManyProposals,
 )
-from dledger.ledger import Appended, DLedger, Metadata
-from dledger.settings import DLedgerSettings
+from dledger.raft.settings import DLedgerSettings
 
 __all__ = [
     "Appended",

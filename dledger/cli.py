@@ -15,16 +15,16 @@ from typing import TypeVar
 import click
 
 from dledger.client import CALL_MS, DLedgerClient, Refused
-from dledger.errors import NotLeader, OutcomeUnknown, SnapshotDamaged, SnapshotUnknown
-from dledger.inspection import Inspection, differences, inspect
-from dledger.keyvalues import BadKeyValues
 from dledger.ledger import DLedger
-from dledger.memberfolder import NoMember, read_folder
-from dledger.membership import Change, Step
-from dledger.messagejson import Fields, MessageError
-from dledger.peerlist import parsed_peers, peer_list
+from dledger.node.messagejson import Fields, MessageError
+from dledger.node.peerlist import parsed_peers, peer_list
+from dledger.raft.errors import NotLeader, OutcomeUnknown, SnapshotDamaged, SnapshotUnknown
+from dledger.raft.membership import Change, Step
+from dledger.raft.settings import DLedgerSettings
 from dledger.service import ClientService
-from dledger.settings import DLedgerSettings
+from dledger.storage.inspection import Inspection, differences, inspect
+from dledger.storage.keyvalues import BadKeyValues
+from dledger.storage.memberfolder import NoMember, read_folder
 from mqruntime import log, serve
 from mqruntime.clock import SystemClock
 from mqruntime.realruntime import real_runtime

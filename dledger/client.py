@@ -9,19 +9,13 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from dledger.clientjson import (
-    ClientCode,
-    ClientEnvelope,
-    append_fields,
-    encode,
-    entry_of,
-)
-from dledger.entry import NO_INDEX, NO_TERM, Entry
-from dledger.errors import EntryRefused, NotLeader, OutcomeUnknown, Why
-from dledger.memberservice import SHOW
-from dledger.membership import Change, Step
-from dledger.messagejson import Envelope, Fields, MessageError, decode_fields, encode_request, number
-from dledger.messages import MessageCode, ResultCode, TransferRequest
+from dledger.node.clientjson import ClientCode, ClientEnvelope, append_fields, encode, entry_of
+from dledger.node.memberservice import SHOW
+from dledger.node.messagejson import Envelope, Fields, MessageError, decode_fields, encode_request, number
+from dledger.raft.entries import NO_INDEX, NO_TERM, Entry
+from dledger.raft.errors import EntryRefused, NotLeader, OutcomeUnknown, Why
+from dledger.raft.membership import Change, Step
+from dledger.raft.messages import MessageCode, ResultCode, TransferRequest
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
@@ -56,7 +50,7 @@ class Refused(Exception):
         self.code = code
         self.remark = remark
         self.why = why
-        """One of dledger.errors.Why, where a change of the members was refused."""
+        """One of dledger.raft.errors.Why, where a change of the members was refused."""
 
 
 class Answer(NamedTuple):

@@ -16,19 +16,19 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from dledger.actions import Role
-from dledger.applying import AnyStateMachine, Snapshots
-from dledger.callbacks import calling, not_awaited, usable_machine
-from dledger.entry import NO_INDEX, Entry
-from dledger.errors import EntryRefused, IndexOutOfRange, NotLeader, OutcomeUnknown, TooManyProposals
-from dledger.memberservice import MemberService
-from dledger.messages import ResultCode
-from dledger.node import DLedgerNode
-from dledger.oldentries import read_entries
-from dledger.positions import Positions
+from dledger.node.applying import AnyStateMachine, Snapshots
+from dledger.node.callbacks import calling, not_awaited, usable_machine
+from dledger.node.memberservice import MemberService
+from dledger.node.node import DLedgerNode
+from dledger.node.positions import Positions
 from dledger.preference import give_way
-from dledger.settings import DLedgerSettings
-from dledger.snapshotcounts import SnapshotCounts
+from dledger.raft.actions import Role
+from dledger.raft.entries import NO_INDEX, Entry
+from dledger.raft.errors import EntryRefused, IndexOutOfRange, NotLeader, OutcomeUnknown, TooManyProposals
+from dledger.raft.messages import ResultCode
+from dledger.raft.settings import DLedgerSettings
+from dledger.storage.oldentries import read_entries
+from dledger.storage.snapshotcounts import SnapshotCounts
 from mqruntime.runtime import Runtime
 from mqruntime.tasks import Tasks
 from remoting.client import RemotingClient

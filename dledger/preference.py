@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
-from dledger.node import DLedgerNode
-from dledger.progress import Progress
-from dledger.transfer import fittest
+from dledger.node.node import DLedgerNode
+from dledger.raft.progress import Progress
+from dledger.raft.transfer import fittest
 
 logger = logging.getLogger(__name__)
 

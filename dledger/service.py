@@ -8,8 +8,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 
-from dledger.badrequests import BadRequests
-from dledger.clientjson import (
+from dledger.ledger import DLedger
+from dledger.node.badrequests import BadRequests
+from dledger.node.clientjson import (
     ClientCode,
     ClientEnvelope,
     bodies_of,
@@ -18,11 +19,10 @@ from dledger.clientjson import (
     envelope_of,
     index_of,
 )
-from dledger.conversation import HEADER_CODE
-from dledger.errors import EntryRefused, IndexOutOfRange, NotLeader, OutcomeUnknown, TooManyProposals
-from dledger.ledger import DLedger
-from dledger.messagejson import Fields, MessageError, decode_fields
-from dledger.messages import ResultCode
+from dledger.node.conversation import HEADER_CODE
+from dledger.node.messagejson import Fields, MessageError, decode_fields
+from dledger.raft.errors import EntryRefused, IndexOutOfRange, NotLeader, OutcomeUnknown, TooManyProposals
+from dledger.raft.messages import ResultCode
 from remoting.command import RemotingCommand
 from remoting.peer import Peer
 

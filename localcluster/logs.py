@@ -17,7 +17,7 @@ FIELD = re.compile(r'(?:^| )(\w+)=("(?:[^"\\]|\\.)*"|\S*)')
 
 LOST_BROKER = re.compile(r"broker (connection ended|silent)\b")
 
-MEMBER = "dledger.node"
+MEMBER = "dledger.node.node"
 """Where a Raft-mode broker logs what it is in its group."""
 
 DETECTED, ELECTED, NOTIFIED, WRITABLE = "detected", "elected", "notified", "writable"

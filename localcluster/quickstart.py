@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dledger.peerlist import peer_list
+from dledger.node.peerlist import peer_list
 from localcluster.cli import electors
 from localcluster.cluster import Cluster
 from localcluster.drill import DrillResult, Kind, drill_once

@@ -5,7 +5,7 @@ Invariant: nothing here asks a controller."""
 from __future__ import annotations
 
 from dledger.client import DLedgerClient, Refused
-from dledger.errors import NotLeader, OutcomeUnknown
+from dledger.raft.errors import NotLeader, OutcomeUnknown
 from localcluster.layout import BROKER_SET, Layout
 from localcluster.waiting import NotYet
 from mqadmin.admin import AdminClient

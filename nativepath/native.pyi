@@ -69,7 +69,7 @@ def put_entries(
     batch_position: int,
     check: int,
 ) -> tuple[bytes, int]:
-    """As dledger.entry.put_entries. ValueError where the room is too small, or the block ends before one of `ends`."""
+    """As dledger.storage.entry.put_entries. ValueError where the room is too small, or the block ends before one of `ends`."""
 
 class Queue(Protocol):
     """See messagestore.queues.consumequeue."""

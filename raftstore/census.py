@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from dledger.inspection import Inspection
+from dledger.storage.inspection import Inspection
 from messagestore.record import QueueFacts, counts_in_queue
 
 OLD_LOG = "commitlog"

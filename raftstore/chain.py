@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from dledger.entry import ENTRY_HEADER_BYTES, check_of, stored_check
+from dledger.storage.entry import ENTRY_HEADER_BYTES, check_of, stored_check
 from messagestore import record
 from messagestore.scrub.walk import RECORDS_MAX, Walked
 from raftstore.entrywalk import CLOSED, entry_at, is_message

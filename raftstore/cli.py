@@ -18,10 +18,10 @@ import click
 from pydantic import Field
 
 from dledger.cli import conclude, described
-from dledger.entry import BLANK, ENTRY_HEADER_BYTES
-from dledger.inspection import Inspection, differences
-from dledger.keyvalues import BadKeyValues
-from dledger.memberfolder import NoMember
+from dledger.storage.entry import BLANK, ENTRY_HEADER_BYTES
+from dledger.storage.inspection import Inspection, differences
+from dledger.storage.keyvalues import BadKeyValues
+from dledger.storage.memberfolder import NoMember
 from epochfile.file import DEFAULT_NAME as EPOCH_FILE
 from messagestore.errors import StoreError
 from messagestore.settings import StoreSettings

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import deque
 from itertools import islice
 
-from dledger.entry import NO_INDEX
+from dledger.raft.entries import NO_INDEX
 
 LATELY_MS = 1_000
 APART_MS = 50

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dledger.keyvalues import parse_key_values, whole_number
+from dledger.storage.keyvalues import parse_key_values, whole_number
 from raftstore.queueends import QueueEnd, decode_queue_ends, encode_queue_ends
 
 FILE = "divide"

@@ -9,9 +9,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Self
 
-from dledger.entry import BLANK, BLANK_MAGIC, ENTRY_HEADER, ENTRY_HEADER_BYTES, MAGIC
-from dledger.membership import MAGIC as MEMBERS
-from dledger.membership import is_members
+from dledger.raft.membership import MAGIC as MEMBERS
+from dledger.raft.membership import is_members
+from dledger.storage.entry import BLANK, BLANK_MAGIC, ENTRY_HEADER, ENTRY_HEADER_BYTES, MAGIC
 from messagestore import record
 from messagestore.errors import StoreCorrupted
 from messagestore.index.table import IndexTable

@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from dledger.entry import NO_INDEX
-from dledger.keyvalues import BadKeyValues
+from dledger.raft.entries import NO_INDEX
+from dledger.storage.keyvalues import BadKeyValues
 from messagestore.errors import StoreError
 from mqruntime.clock import Clock
 from mqruntime.log import fields

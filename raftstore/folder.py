@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from dledger.memberfolder import mapped, read_folder, small
+from dledger.storage.memberfolder import mapped, read_folder, small
 from messagestore.brokerstore import ABORT_FILE, was_closed
 from messagestore.checkpoint import FILE as CHECKPOINT
 from messagestore.checkpoint import decode_checkpoint

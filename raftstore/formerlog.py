@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from dledger.entry import ENTRY_HEADER_BYTES, NO_INDEX, index_header
-from dledger.store import FOLDER_PREFIX
+from dledger.raft.entries import NO_INDEX
+from dledger.storage.entry import ENTRY_HEADER_BYTES, index_header
+from dledger.storage.store import FOLDER_PREFIX
 from messagestore.errors import BadSegments, LogsPart, StoreError
 from messagestore.log.commitlog import FOLDER
 from messagestore.settings import StoreSettings

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dledger.entry import ENTRY_HEADER_BYTES
-from dledger.membership import is_members
+from dledger.raft.membership import is_members
+from dledger.storage.entry import ENTRY_HEADER_BYTES
 from messagestore.record import (
     PHYSICAL_OFFSET,
     PHYSICAL_OFFSET_AT,

@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 
-from dledger.actions import Vote
-from dledger.checkpoint import Checkpoint, CheckpointFile
-from dledger.entry import ENTRY_HEADER_BYTES, Entry
-from dledger.log import EntryLog
-from dledger.settings import DLedgerSettings
-from dledger.store import FOLDER_PREFIX
-from dledger.termfile import TermFile
+from dledger.raft.actions import Vote
+from dledger.raft.entries import Entry
+from dledger.raft.settings import DLedgerSettings
+from dledger.storage.checkpoint import Checkpoint, CheckpointFile
+from dledger.storage.entry import ENTRY_HEADER_BYTES
+from dledger.storage.entrylog import EntryLog
+from dledger.storage.store import FOLDER_PREFIX
+from dledger.storage.termfile import TermFile
 from messagestore.brokerstore import ABORT_FILE
 from mqruntime.runtime import Runtime
 from raftstore.framing import StoredMessage, moved, physical_offset

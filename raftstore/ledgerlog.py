@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from dledger.blocks import HEAD, Block, block_to_fill
-from dledger.entry import BLANK, BLANK_MAGIC, ENTRY_HEADER_BYTES, decode_entry, index_header
-from dledger.errors import LogDamaged, NotLeader, TooManyProposals
-from dledger.node import DLedgerNode
+from dledger.node.node import DLedgerNode
+from dledger.raft.entries import HEAD, Block, block_to_fill
+from dledger.raft.errors import LogDamaged, NotLeader, TooManyProposals
+from dledger.storage.entry import BLANK, BLANK_MAGIC, ENTRY_HEADER_BYTES, decode_entry, index_header
 from messagestore.errors import LogReplaced, LogTakesNothing, OffsetOutOfRange
 from messagestore.log.commitlog import plain_boundary
 from messagestore.log.files import LogFiles, Place, Room

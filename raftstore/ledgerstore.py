@@ -11,8 +11,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from dledger.entry import ENTRY_HEADER_BYTES, check_of, index_header, stored_check
-from dledger.errors import (
+from dledger.raft.errors import (
     LogDamaged,
     LogOfAnother,
     MembersChanged,
@@ -20,7 +19,8 @@ from dledger.errors import (
     SnapshotDamaged,
     SnapshotUnknown,
 )
-from dledger.keyvalues import BadKeyValues
+from dledger.storage.entry import ENTRY_HEADER_BYTES, check_of, index_header, stored_check
+from dledger.storage.keyvalues import BadKeyValues
 from messagestore.brokerstore import BrokerStore
 from messagestore.checkpoint import Checkpoint
 from messagestore.errors import (

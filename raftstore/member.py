@@ -9,13 +9,13 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import NamedTuple
 
-from dledger.actions import Role
-from dledger.errors import NotLeader
-from dledger.memberservice import MemberService
-from dledger.messages import ResultCode
-from dledger.node import DLedgerNode
+from dledger.node.memberservice import MemberService
+from dledger.node.node import DLedgerNode
 from dledger.preference import give_way
-from dledger.settings import DLedgerSettings
+from dledger.raft.actions import Role
+from dledger.raft.errors import NotLeader
+from dledger.raft.messages import ResultCode
+from dledger.raft.settings import DLedgerSettings
 from messagestore.settings import StoreSettings
 from mqruntime.clock import Clock
 from mqruntime.runtime import Runtime

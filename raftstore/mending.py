@@ -10,7 +10,8 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from dledger.entry import (
+from dledger.raft.membership import is_members
+from dledger.storage.entry import (
     BLANK,
     BLANK_MAGIC,
     CHECK_END,
@@ -21,7 +22,6 @@ from dledger.entry import (
     index_header,
     stored_check,
 )
-from dledger.membership import is_members
 from messagestore.record import END_OF_SEGMENT, PREFIX, check, encode_blank
 from raftstore.framing import facts_of
 

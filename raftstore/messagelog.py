@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from dledger.entry import NO_INDEX, index_header
-from dledger.errors import MembersUnknown, SnapshotDamaged, SnapshotUnknown
-from dledger.inspection import (
+from dledger.raft.entries import NO_INDEX
+from dledger.raft.errors import MembersUnknown, SnapshotDamaged, SnapshotUnknown
+from dledger.raft.membership import is_members
+from dledger.raft.snapshot import Begin, Snapshot
+from dledger.storage.entry import index_header
+from dledger.storage.inspection import (
     Inspection,
     MemberFiles,
     NamedFile,
@@ -20,8 +23,7 @@ from dledger.inspection import (
     check_held,
     entries_in,
 )
-from dledger.membership import is_members
-from dledger.snapshot import Begin, Snapshot, decode_snapshot, position_in
+from dledger.storage.snapshot import decode_snapshot, position_in
 from messagestore.errors import BadSegments, StoreCorrupted
 from mqruntime.slices import at_once
 from raftstore.census import OLD_LOG, Census

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
-from dledger.entry import IndexUnit, synced_before
-from dledger.errors import LogDamaged
-from dledger.log import EntryLog
-from dledger.node import DLedgerNode
+from dledger.node.node import DLedgerNode
+from dledger.raft.errors import LogDamaged
+from dledger.storage.entry import IndexUnit, synced_before
+from dledger.storage.entrylog import EntryLog
 from raftstore.mending import Around
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from dledger.inspection import NamedFile
+from dledger.storage.inspection import NamedFile
 from messagestore.record import queue_facts
 from messagestore.walker import order_segments, walk
 from raftstore.census import OLD_LOG

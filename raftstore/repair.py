@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from dledger.entry import BLANK, ENTRY_HEADER_BYTES
-from dledger.errors import LogDamaged
-from dledger.keyvalues import BadKeyValues
+from dledger.raft.errors import LogDamaged
+from dledger.storage.entry import BLANK, ENTRY_HEADER_BYTES
+from dledger.storage.keyvalues import BadKeyValues
 from messagestore.errors import OffsetOutOfRange, RecordDamaged
 from messagestore.record import PREFIX
 from messagestore.scrub.soundness import Damage

@@ -5,7 +5,7 @@ member, for one leader made all entries of a term."""
 
 from __future__ import annotations
 
-from dledger.node import DLedgerNode
+from dledger.node.node import DLedgerNode
 from epochfile.entry import EpochEntry
 from epochfile.history import EpochHistory
 

@@ -42,7 +42,7 @@ class Changed(NamedTuple):
 
 
 class ChangeRefused(RequestRefused):
-    """`reason` is one of dledger.errors.Why."""
+    """`reason` is one of dledger.raft.errors.Why."""
 
     def __init__(self, leader: str, answer: dict[str, Any]) -> None:
         code = answer["code"]

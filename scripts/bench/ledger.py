@@ -19,9 +19,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from zlib import crc32
 
-from dledger.entry import BLANK, BLANK_MAGIC, ENTRY_HEADER_BYTES, Entry, encode_index_unit, header_of
-from dledger.node import DLedgerNode
-from dledger.settings import DLedgerSettings
+from dledger.node.node import DLedgerNode
+from dledger.raft.entries import Entry
+from dledger.raft.settings import DLedgerSettings
+from dledger.storage.entry import BLANK, BLANK_MAGIC, ENTRY_HEADER_BYTES, encode_index_unit, header_of
 from mqruntime.collector import Collector
 from mqruntime.realruntime import real_runtime
 from remoting.client import RemotingClient

@@ -30,8 +30,8 @@ from controller.formerstate import let_go
 from controller.state import Replica, Replicas, ReplicasState, SyncState
 from controller.statemachine import ReplicasStateMachine
 from dledger import DLedger, DLedgerSettings
-from dledger.errors import NotLeader
-from dledger.snapshotcounts import Origin
+from dledger.raft.errors import NotLeader
+from dledger.storage.snapshotcounts import Origin
 from mqruntime.collector import Collector
 from mqruntime.realruntime import real_runtime
 from scripts.bench.ledger import longest_turn

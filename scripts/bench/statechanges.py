@@ -23,8 +23,8 @@ from controller.events import AlterSyncStateSet, ApplyBrokerId, ElectMaster, enc
 from controller.server import dledger_settings
 from controller.settings import ControllerSettings
 from controller.statemachine import ReplicasStateMachine
-from dledger.actions import Role
-from dledger.node import DLedgerNode
+from dledger.node.node import DLedgerNode
+from dledger.raft.actions import Role
 from mqruntime.collector import Collector
 from mqruntime.realruntime import real_runtime
 from remoting.client import RemotingClient

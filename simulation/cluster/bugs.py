@@ -38,8 +38,8 @@ from controller.heartbeats import BrokerKey, Liveness
 from controller.holdings import Held, Holdings, Report
 from controller.state import Replica, Replicas, ReplicasState, SyncState
 from controller.unelected import Unelected
-from dledger.actions import Vote
-from dledger.termfile import TermFile
+from dledger.raft.actions import Vote
+from dledger.storage.termfile import TermFile
 from epochfile.binding import Binding, Seal
 from epochfile.history import NO_EPOCH, EpochHistory
 from ha import confirm

@@ -16,7 +16,7 @@ from broker.tables.delayoffsets import DelayOffsets
 from broker.tables.tables import Tables
 from controller.server import ControllerApp
 from controller.state import ReplicasState, SyncState
-from dledger.node import DLedgerNode
+from dledger.node.node import DLedgerNode
 from epochfile.history import EpochHistory
 from ha.slave.link import LeftBehind, StayOut
 from messagestore.brokerstore import BrokerStore

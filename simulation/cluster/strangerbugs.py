@@ -11,8 +11,8 @@ from controller import commands
 from controller.commands import Process, Refusal
 from controller.heartbeats import BrokerKey, Liveness
 from controller.state import Replica
-from dledger.memberguard import MemberGuard, TheirList
-from dledger.messages import Message
+from dledger.node.memberguard import MemberGuard, TheirList
+from dledger.raft.messages import Message
 from ha.slave.link import SlaveLink
 from ha.syncstateset import Alter, Fate, SyncStateSet
 from namesrv.server import NamesrvApp

@@ -5,7 +5,7 @@ Invariant: as RaftCheck's; besides, a vote that reached a candidate stands in th
 
 from __future__ import annotations
 
-from dledger.keyvalues import parse_key_values
+from dledger.storage.keyvalues import parse_key_values
 from simulation.cluster.looks import controller_app
 from simulation.kernel.node import Node
 from simulation.raft.check import RaftCheck

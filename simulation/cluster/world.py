@@ -21,8 +21,8 @@ from broker.app import BrokerApp
 from controller.state import SyncState
 from controller.statemachine import ReplicasStateMachine
 from controller.unelected import Unelected
-from dledger.node import DLedgerNode
-from dledger.raft import Raft
+from dledger.node.node import DLedgerNode
+from dledger.raft.raft import Raft
 from ha.epochs import KeptEpochs
 from ha.errors import HAError
 from ha.master.mastership import Mastership

@@ -6,8 +6,8 @@ from __future__ import annotations
 import asyncio
 
 from controller.heartbeats import BrokerKey, Heartbeats, _Entry
-from dledger.conversation import Conversation
-from dledger.messages import Request, Response
+from dledger.node.conversation import Conversation
+from dledger.raft.messages import Request, Response
 from simulation.controllers.bugs import BUGS, bug, planted
 
 __all__ = ["BUGS", "planted"]

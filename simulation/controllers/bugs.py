@@ -20,8 +20,8 @@ from controller.holdings import Held, Holdings, Report
 from controller.livebrokers import LiveBrokers
 from controller.runner import Busy, CommandRunner
 from controller.state import Replicas, ReplicasState, SyncState
-from dledger.errors import NotLeader, OutcomeUnknown
-from dledger.node import DLedgerNode
+from dledger.node.node import DLedgerNode
+from dledger.raft.errors import NotLeader, OutcomeUnknown
 from remoting.codes import ResponseCode
 from simulation.controllers.asks import FENCED
 from simulation.controllers.scriptedbroker import ScriptedBroker

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from controller.server import ControllerApp
 from controller.state import ReplicasState
 from controller.statemachine import ReplicasStateMachine
-from dledger.actions import Role
-from dledger.applying import Applier
-from dledger.entry import NO_INDEX, NO_TERM
-from dledger.proposals import Decided
-from dledger.snapshot import Snapshot
+from dledger.node.applying import Applier
+from dledger.node.proposals import Decided
+from dledger.raft.actions import Role
+from dledger.raft.entries import NO_INDEX, NO_TERM
+from dledger.raft.snapshot import Snapshot
 from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
 from remoting.peer import Peer

@@ -24,11 +24,13 @@ from broker.tables.subscriptiongroups import SubscriptionGroups
 from broker.tables.topics import Topics
 from controller import events, statesnapshot
 from controller.state import ReplicasState
-from dledger import entry, membership, oldentries, startnumbers
-from dledger.errors import MembersUnknown, SnapshotDamaged, SnapshotUnknown
-from dledger.keyvalues import BadKeyValues, parse_key_values
-from dledger.membership import Members
-from dledger.snapshot import Begin, Snapshot, decode_snapshot, encode_snapshot
+from dledger.raft import membership, startnumbers
+from dledger.raft.errors import MembersUnknown, SnapshotDamaged, SnapshotUnknown
+from dledger.raft.membership import Members
+from dledger.raft.snapshot import Begin, Snapshot
+from dledger.storage import entry, oldentries
+from dledger.storage.keyvalues import BadKeyValues, parse_key_values
+from dledger.storage.snapshot import decode_snapshot, encode_snapshot
 from epochfile import format as epochs
 from epochfile.binding import Binding, BindingDamaged, Seal, decode_binding
 from epochfile.entry import EpochEntry

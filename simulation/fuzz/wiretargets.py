@@ -17,11 +17,13 @@ from broker.clients.subscription import tag_filter
 from broker.sends.request import asked_retries_max, read_send_request
 from broker.tables.holders import TablesVersion
 from broker.tables.rowchanges import Named
-from dledger import clientjson, memberaddresses, messagejson, messages
-from dledger.entry import Entry
-from dledger.messageframe import MessageFrameDamaged, entries_in, entry_parts
-from dledger.messagejson import Envelope
-from dledger.messages import (
+from dledger.node import clientjson, memberaddresses, messagejson
+from dledger.node.messageframe import MessageFrameDamaged, entries_in, entry_parts
+from dledger.node.messagejson import Envelope
+from dledger.node.peerlist import parsed_peers
+from dledger.raft import messages
+from dledger.raft.entries import Entry
+from dledger.raft.messages import (
     KINDS,
     HeartBeatRequest,
     HeartBeatResponse,
@@ -41,7 +43,6 @@ from dledger.messages import (
     VoteResponse,
     VoteResult,
 )
-from dledger.peerlist import parsed_peers
 from filters.errors import FilterError
 from filters.kept import KeptFilters
 from ha import frames

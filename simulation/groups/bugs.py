@@ -15,16 +15,17 @@ from broker.sends.groupacknowledgement import GroupAcknowledgement
 from broker.sends.pending import PendingSends
 from broker.settings.raft import broker_id_of
 from dledger import preference
-from dledger.actions import Load
-from dledger.entry import ENTRY_HEADER_BYTES, INDEX_UNIT, Entry, IndexUnit
-from dledger.log import EntryLog
-from dledger.messages import VoteRequest, VoteResult
-from dledger.node import DLedgerNode
-from dledger.oldentries import read_entries
-from dledger.progress import Progress
-from dledger.raft import Raft
-from dledger.store import Store
-from dledger.unreadable import FollowersReads
+from dledger.node.node import DLedgerNode
+from dledger.node.unreadable import FollowersReads
+from dledger.raft.actions import Load
+from dledger.raft.entries import Entry
+from dledger.raft.messages import VoteRequest, VoteResult
+from dledger.raft.progress import Progress
+from dledger.raft.raft import Raft
+from dledger.storage.entry import ENTRY_HEADER_BYTES, INDEX_UNIT, IndexUnit
+from dledger.storage.entrylog import EntryLog
+from dledger.storage.oldentries import read_entries
+from dledger.storage.store import Store
 from messagestore.log.appender import Appender
 from raftstore import chain, repair
 from raftstore.ledgerlog import LedgerLog

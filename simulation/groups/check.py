@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from broker.role.membership import Role
-from dledger.actions import Role as RaftRole
+from dledger.raft.actions import Role as RaftRole
 from messagestore.systemtopics import SCHEDULE_TOPIC
 from simulation.cluster.violation import Violation
 from simulation.groups.decided import HEADER, Decided, Entry, entry_in

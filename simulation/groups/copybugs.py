@@ -8,8 +8,8 @@ from typing import Any
 from broker.sends.delaydelivery import DelayDelivery
 from broker.sends.sendback import HandedBack, SendBack
 from broker.transactions.ending import EndTransaction
-from dledger.entry import stored_check
-from dledger.log import EntryLog
+from dledger.storage.entry import stored_check
+from dledger.storage.entrylog import EntryLog
 from messagestore.brokerstore import BrokerStore
 from messagestore.messages import MessageToStore, QueueEntry
 from messagestore.record import Message

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dledger.conversation import Conversation
+from dledger.node.conversation import Conversation
 from remoting.peer import Peer
 from simulation.groups.bugs import BUGS
 

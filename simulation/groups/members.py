@@ -11,8 +11,8 @@ from typing import Any
 
 from broker.app import BrokerApp
 from broker.settings.broker import BrokerSettings
-from dledger.node import DLedgerNode
-from dledger.settings import DLedgerSettings
+from dledger.node.node import DLedgerNode
+from dledger.raft.settings import DLedgerSettings
 from mqruntime.runtime import Runtime
 from namesrv.server import NamesrvApp
 from namesrv.settings import NamesrvSettings

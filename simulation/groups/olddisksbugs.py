@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dledger.startnumbers import StartNumbers
+from dledger.raft.startnumbers import StartNumbers
 from simulation.groups.bugs import BUGS
 
 bug = BUGS.playing("old disks")

@@ -20,8 +20,8 @@ from unittest.mock import patch
 from broker.app import BrokerApp
 from broker.role.membership import Role
 from broker.sends.pending import PendingSends, Waiting
-from dledger.actions import Role as RaftRole
 from dledger.preference import BACK_OFF_MS_MAX
+from dledger.raft.actions import Role as RaftRole
 from localcluster.history import Found, Outcome, Place, judge
 from messagestore.queues import dispatchloop
 from mqclient.errors import PullFailed

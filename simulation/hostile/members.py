@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dledger.messages import TERM_MAX, MessageCode
+from dledger.raft.messages import TERM_MAX, MessageCode
 from remoting.bodies.replicas import SyncStateSet
 from remoting.codes import RequestCode
 from remoting.command import RemotingCommand

@@ -33,7 +33,7 @@ def first_failure(run: Callable[[int], object], first: int, count: int) -> Failu
 def described(error: Exception) -> str:
     """Its type, text and notes in one line."""
     words = " ".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", [])]).split()
-    return " ".join(words)[:400]
+    return " ".join(words)[:1000]
 
 
 def features_options(parser: argparse.ArgumentParser) -> None:

@@ -8,17 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from dledger import preference, recovery
-from dledger.actions import Action, LoadChunk, PersistThenSend, ReadReady, Reply, Role, Vote
-from dledger.applying import Applier
-from dledger.ballots import Ballots
-from dledger.disklane import DiskLane, Step
-from dledger.entry import Entry
-from dledger.inflight import InFlight
-from dledger.installing import Chunk
-from dledger.log import EntryLog
-from dledger.memberaddresses import MemberAddresses
-from dledger.messages import (
+from dledger import preference
+from dledger.node.applying import Applier
+from dledger.node.disklane import DiskLane, Step
+from dledger.node.memberaddresses import MemberAddresses
+from dledger.node.node import DLedgerNode
+from dledger.node.snapshotsender import SnapshotSender
+from dledger.raft.actions import Action, LoadChunk, PersistThenSend, ReadReady, Reply, Role, Vote
+from dledger.raft.ballots import Ballots
+from dledger.raft.entries import Entry
+from dledger.raft.inflight import InFlight
+from dledger.raft.installing import Chunk
+from dledger.raft.log import RaftLog
+from dledger.raft.messages import (
     TERM_MAX,
     HeartBeatResponse,
     InstallResponse,
@@ -34,20 +36,19 @@ from dledger.messages import (
     VoteResponse,
     VoteResult,
 )
-from dledger.node import DLedgerNode
-from dledger.progress import Progress
-from dledger.raft import Raft
-from dledger.raftlog import RaftLog
-from dledger.readindex import PendingReads
-from dledger.reclaiming import begin_up_to
-from dledger.settings import DLedgerSettings
-from dledger.snapshot import Begin, Snapshot
-from dledger.snapshotsender import SnapshotSender
-from dledger.standing import Standing
-from dledger.store import Store
-from dledger.termbound import TermBound
-from dledger.termfile import TermFile
-from dledger.termruns import TermRuns, runs_of
+from dledger.raft.progress import Progress
+from dledger.raft.raft import Raft
+from dledger.raft.readindex import PendingReads
+from dledger.raft.settings import DLedgerSettings
+from dledger.raft.snapshot import Begin, Snapshot
+from dledger.raft.standing import Standing
+from dledger.raft.termbound import TermBound
+from dledger.raft.termruns import TermRuns, runs_of
+from dledger.storage import recovery
+from dledger.storage.entrylog import EntryLog
+from dledger.storage.reclaiming import begin_up_to
+from dledger.storage.store import Store
+from dledger.storage.termfile import TermFile
 from simulation.kernel.plants import Bugs
 from simulation.raft.membersbugs import plant_members_bugs
 from simulation.raft.olddisksbugs import plant_old_disks_bugs

@@ -9,10 +9,10 @@ import random
 from collections import Counter
 from typing import Protocol
 
-from dledger.actions import Role
-from dledger.errors import ChangeRefused, NotLeader, OutcomeUnknown
-from dledger.membership import Change, Members, Step
-from dledger.node import DLedgerNode
+from dledger.node.node import DLedgerNode
+from dledger.raft.actions import Role
+from dledger.raft.errors import ChangeRefused, NotLeader, OutcomeUnknown
+from dledger.raft.membership import Change, Members, Step
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
 from simulation.raft.group import RaftGroup

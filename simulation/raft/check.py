@@ -17,10 +17,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from zlib import crc32
 
-from dledger.actions import Role
-from dledger.entry import ENTRY_HEADER_BYTES, NO_INDEX, Entry
-from dledger.errors import LogDamaged
-from dledger.messages import (
+from dledger.node.node import DLedgerNode
+from dledger.raft.actions import Role
+from dledger.raft.entries import NO_INDEX, Entry
+from dledger.raft.errors import LogDamaged
+from dledger.raft.messages import (
     HeartBeatResponse,
     InstallRequest,
     InstallResponse,
@@ -35,8 +36,8 @@ from dledger.messages import (
     VoteResponse,
     VoteResult,
 )
-from dledger.node import DLedgerNode
-from dledger.raft import Raft
+from dledger.raft.raft import Raft
+from dledger.storage.entry import ENTRY_HEADER_BYTES
 from simulation.raft.memberscheck import MembersCheck
 from simulation.raft.positions import PositionsCheck
 

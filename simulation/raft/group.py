@@ -6,12 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dledger.conversation import Conversation
-from dledger.entry import INDEX_UNIT, NO_INDEX, read_index_unit
-from dledger.keyvalues import parse_key_values
-from dledger.node import DLedgerNode
-from dledger.raft import Raft
-from dledger.settings import DLedgerSettings
+from dledger.node.conversation import Conversation
+from dledger.node.node import DLedgerNode
+from dledger.raft.entries import NO_INDEX
+from dledger.raft.raft import Raft
+from dledger.raft.settings import DLedgerSettings
+from dledger.storage.entry import INDEX_UNIT, read_index_unit
+from dledger.storage.keyvalues import parse_key_values
 from mqruntime.runtime import Runtime
 from simulation.kernel.node import Node
 from simulation.kernel.world import World

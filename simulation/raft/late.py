@@ -7,8 +7,8 @@ from __future__ import annotations
 import random
 from collections import deque
 
-from dledger.messagejson import Envelope, encode_request
-from dledger.messages import (
+from dledger.node.messagejson import Envelope, encode_request
+from dledger.raft.messages import (
     CODE_OF,
     HeartBeatRequest,
     Message,
@@ -19,7 +19,7 @@ from dledger.messages import (
     ResultCode,
     VoteRequest,
 )
-from dledger.termbound import TERM_JUMP_MAX
+from dledger.raft.termbound import TERM_JUMP_MAX
 from remoting.client import RemotingClient
 from remoting.command import RemotingCommand
 from remoting.errors import RemotingError

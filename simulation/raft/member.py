@@ -9,13 +9,13 @@ import random
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 
-from dledger.actions import Action, Role
-from dledger.conversation import Conversation
-from dledger.entry import NO_INDEX, Entry
-from dledger.messages import Message, Request, Response, TransferRequest, VoteRequest
-from dledger.node import DLedgerNode
-from dledger.raft import Raft
-from dledger.settings import DLedgerSettings
+from dledger.node.conversation import Conversation
+from dledger.node.node import DLedgerNode
+from dledger.raft.actions import Action, Role
+from dledger.raft.entries import NO_INDEX, Entry
+from dledger.raft.messages import Message, Request, Response, TransferRequest, VoteRequest
+from dledger.raft.raft import Raft
+from dledger.raft.settings import DLedgerSettings
 from mqruntime.runtime import Runtime
 from remoting.client import RemotingClient
 from remoting.command import RemotingCommand

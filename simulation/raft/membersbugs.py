@@ -4,13 +4,13 @@ Invariant: each takes one rule away, and what the product asserts of that rule w
 
 from __future__ import annotations
 
-from dledger.actions import Action, Role
-from dledger.changing import next_members
-from dledger.errors import ChangeRefused, NotLeader, Why
-from dledger.membership import Change, History, Members, Membership, Stated, encode_members
-from dledger.node import DLedgerNode
-from dledger.progress import Progress
-from dledger.raft import Raft
+from dledger.node.node import DLedgerNode
+from dledger.raft.actions import Action, Role
+from dledger.raft.changing import next_members
+from dledger.raft.errors import ChangeRefused, NotLeader, Why
+from dledger.raft.membership import Change, History, Members, Membership, Stated, encode_members
+from dledger.raft.progress import Progress
+from dledger.raft.raft import Raft
 from simulation.kernel.plants import Bugs
 
 EXCUSED = {

@@ -12,9 +12,9 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dledger.actions import Role
-from dledger.entry import NO_INDEX, Entry
-from dledger.raft import Raft
+from dledger.raft.actions import Role
+from dledger.raft.entries import NO_INDEX, Entry
+from dledger.raft.raft import Raft
 
 BEGINS = b"\x00dledger members\x00\x01"
 

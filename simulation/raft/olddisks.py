@@ -17,7 +17,7 @@ from simulation.raft.stories import Cast, Stage, begun, cut_between
 FIRST_MS = (1_500, 3_000)
 AGE_MS = (300, 2_000)
 HEARD_MS = 4_600
-"""An image may be of a folder in use: by then members have drawn a number again, said and kept it (dledger.starts)."""
+"""An image may be of a folder in use: by then members have drawn a number again, said and kept it (dledger.node.starts)."""
 AWAY_MS = 4_500
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dledger.actions import Vote
-from dledger.raft import Raft
-from dledger.startnumbers import Start, StartNumbers
-from dledger.starts import Starts
-from dledger.startsfile import StartsFile
-from dledger.termfile import TermFile
+from dledger.node.starts import Starts
+from dledger.raft.actions import Vote
+from dledger.raft.raft import Raft
+from dledger.raft.startnumbers import Start, StartNumbers
+from dledger.storage.startsfile import StartsFile
+from dledger.storage.termfile import TermFile
 from simulation.kernel.plants import Bugs
 
 

@@ -4,10 +4,10 @@ Invariant: nothing else about it is another's."""
 
 from __future__ import annotations
 
-from dledger.conversation import HEADER_CODE, Conversation
-from dledger.messageframe import is_framed
-from dledger.messagejson import Envelope, encode_refusal
-from dledger.messages import ResultCode
+from dledger.node.conversation import HEADER_CODE, Conversation
+from dledger.node.messageframe import is_framed
+from dledger.node.messagejson import Envelope, encode_refusal
+from dledger.raft.messages import ResultCode
 from remoting.command import RemotingCommand
 from remoting.peer import Peer
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import random
 
-from dledger.entry import ENTRY_HEADER_BYTES
-from dledger.errors import NotLeader, OutcomeUnknown, TooManyProposals
-from dledger.node import DLedgerNode
+from dledger.node.node import DLedgerNode
+from dledger.raft.errors import NotLeader, OutcomeUnknown, TooManyProposals
+from dledger.storage.entry import ENTRY_HEADER_BYTES
 from simulation.kernel.node import Node
 from simulation.raft.group import RaftGroup
 from simulation.raft.member import MemberApp

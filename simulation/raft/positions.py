@@ -8,10 +8,11 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from dledger.entry import ENTRY_HEADER_BYTES, NO_INDEX
-from dledger.errors import LogDamaged
-from dledger.membership import is_members
-from dledger.node import DLedgerNode
+from dledger.node.node import DLedgerNode
+from dledger.raft.entries import NO_INDEX
+from dledger.raft.errors import LogDamaged
+from dledger.raft.membership import is_members
+from dledger.storage.entry import ENTRY_HEADER_BYTES
 
 MARK = b"@"
 DIGITS = 10

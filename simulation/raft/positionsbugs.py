@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dledger.blocks import Block, block_of
-from dledger.log import EntryLog
-from dledger.node import DLedgerNode
-from dledger.proposals import Proposals
-from dledger.snapshot import Snapshot
-from dledger.snapshotcounts import Origin
-from dledger.snapshotfile import SnapshotFile
-from dledger.store import Store
+from dledger.node.node import DLedgerNode
+from dledger.node.proposals import Proposals
+from dledger.raft.entries import Block, block_of
+from dledger.raft.snapshot import Snapshot
+from dledger.storage.entrylog import EntryLog
+from dledger.storage.snapshotcounts import Origin
+from dledger.storage.snapshotfile import SnapshotFile
+from dledger.storage.store import Store
 from simulation.kernel.plants import Bugs
 
 

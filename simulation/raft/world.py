@@ -15,9 +15,9 @@ import sys
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from dledger.errors import EntryMisplaced, LogDamaged, NotLeader, OutcomeUnknown, TooManyProposals
-from dledger.node import DLedgerNode
-from dledger.settings import DLedgerSettings
+from dledger.node.node import DLedgerNode
+from dledger.raft.errors import EntryMisplaced, LogDamaged, NotLeader, OutcomeUnknown, TooManyProposals
+from dledger.raft.settings import DLedgerSettings
 from simulation.kernel import seeds
 from simulation.kernel.features import NOTHING_ASKED, Asked, Feature, Features, named
 from simulation.kernel.node import Node

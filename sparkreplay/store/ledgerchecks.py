@@ -1,5 +1,5 @@
 """The check values of a ledger's entries: a CRC-32 of all other bytes of the entry, continued from the entry before
-(dledger.entry). Java writes 0, which is not compared.
+(dledger.storage.entry). Java writes 0, which is not compared.
 
 Invariant: an entry is judged by its own bytes and by the check of the one before, as it stands there; so each that is told
 changed, or stands behind one whose check did. Where the one before cannot be told, an entry is not judged."""

@@ -40,7 +40,7 @@ MAGIC, BLANK_MAGIC = 1, 0xFFFFFFFF
 OWN_AT, OWN_END = 32, 44
 CHECK_AT, CHECK_END = 36, 40
 MEMBERS = b"\x00dledger members\x00"
-"""What the body of an entry that changes the group begins with (dledger.membership)."""
+"""What the body of an entry that changes the group begins with (dledger.raft.membership)."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import pytest
 
-from dledger.messages import MessageCode
+from dledger.raft.messages import MessageCode
 from remoting.codes import RequestCode
 from remoting.router import Router
 from remoting.server import RemotingServer

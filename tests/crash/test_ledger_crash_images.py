@@ -12,16 +12,17 @@ from unittest.mock import patch
 
 import pytest
 
-from dledger import recovery
-from dledger.actions import PersistThenSend, Vote
-from dledger.entry import NO_INDEX, NO_TERM, Entry
-from dledger.inspection import inspect
-from dledger.memberfolder import read_store
-from dledger.oldentries import read_entries
-from dledger.reclaiming import begin_with_file
-from dledger.settings import DLedgerSettings
-from dledger.snapshot import PLACE, PLACE_MAGIC, Snapshot, position_in, snapshot_at
-from dledger.store import Recovered, Store
+from dledger.raft.actions import PersistThenSend, Vote
+from dledger.raft.entries import NO_INDEX, NO_TERM, Entry
+from dledger.raft.settings import DLedgerSettings
+from dledger.raft.snapshot import Snapshot
+from dledger.storage import recovery
+from dledger.storage.inspection import inspect
+from dledger.storage.memberfolder import read_store
+from dledger.storage.oldentries import read_entries
+from dledger.storage.reclaiming import begin_with_file
+from dledger.storage.snapshot import PLACE, PLACE_MAGIC, position_in, snapshot_at
+from dledger.storage.store import Recovered, Store
 from mqruntime.runtime import Runtime
 from mqruntime.slices import whole
 from simulation.kernel.loop import SimulationError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dledger.errors import NotLeader, OutcomeUnknown, TooManyProposals
-from dledger.node import DLedgerNode
+from dledger.node.node import DLedgerNode
+from dledger.raft.errors import NotLeader, OutcomeUnknown, TooManyProposals
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
 from simulation.raft.group import RaftGroup

@@ -16,7 +16,7 @@ from broker.tables.delayoffsets import DelayOffsets
 from controller.events import AlterSyncStateSet, ApplyBrokerId, ElectMaster, Event, encode
 from controller.state import SyncState
 from controller.statemachine import ReplicasStateMachine
-from dledger.node import DLedgerNode
+from dledger.node.node import DLedgerNode
 from epochfile.history import EpochHistory
 from messagestore import checkpoint
 from messagestore.log.commitlog import FOLDER as LOG

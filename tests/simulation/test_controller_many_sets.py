@@ -15,7 +15,7 @@ from controller.heartbeats import Liveness
 from controller.server import ControllerApp
 from controller.settings import ControllerSettings
 from controller.state import ReplicasState
-from dledger.actions import PersistThenSend
+from dledger.raft.actions import PersistThenSend
 from remoting.bodies.replicas import SyncStateSet
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode

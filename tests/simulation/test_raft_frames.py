@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from dledger.conversation import Conversation
-from dledger.messageframe import is_framed
-from dledger.messages import MessageCode
-from dledger.node import DLedgerNode
+from dledger.node.conversation import Conversation
+from dledger.node.messageframe import is_framed
+from dledger.node.node import DLedgerNode
+from dledger.raft.messages import MessageCode
 from remoting.client import RemotingClient
 from remoting.command import RemotingCommand
 from simulation.kernel.node import Node

@@ -11,21 +11,11 @@ from itertools import pairwise
 
 import pytest
 
-from dledger.actions import PersistThenSend, Role
-from dledger.applying import APPLIED_A_TURN
-from dledger.errors import NotLeader, OutcomeUnknown
-from dledger.messagejson import (
-    Envelope,
-    encode_request,
-)
-from dledger.messages import (
-    PushRequest,
-    PushType,
-    Request,
-    ResultCode,
-    TransferRequest,
-    VoteRequest,
-)
+from dledger.node.applying import APPLIED_A_TURN
+from dledger.node.messagejson import Envelope, encode_request
+from dledger.raft.actions import PersistThenSend, Role
+from dledger.raft.errors import NotLeader, OutcomeUnknown
+from dledger.raft.messages import PushRequest, PushType, Request, ResultCode, TransferRequest, VoteRequest
 from remoting.client import RemotingClient
 from remoting.command import RemotingCommand
 from simulation.kernel.node import SimulatedClock

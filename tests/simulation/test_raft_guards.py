@@ -7,10 +7,18 @@ from dataclasses import replace
 
 import pytest
 
-from dledger.errors import MembersChanged
-from dledger.messagejson import Envelope, encode_request
-from dledger.messages import CODE_OF, TERM_MAX, HeartBeatRequest, PushRequest, PushType, Request, VoteRequest
-from dledger.node import DLedgerNode
+from dledger.node.messagejson import Envelope, encode_request
+from dledger.node.node import DLedgerNode
+from dledger.raft.errors import MembersChanged
+from dledger.raft.messages import (
+    CODE_OF,
+    TERM_MAX,
+    HeartBeatRequest,
+    PushRequest,
+    PushType,
+    Request,
+    VoteRequest,
+)
 from remoting.client import RemotingClient
 from remoting.command import RemotingCommand
 from simulation.kernel.node import Node, SimulatedClock

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dledger.errors import TooManyProposals
+from dledger.raft.errors import TooManyProposals
 from simulation.kernel.world import World
 from simulation.raft.group import SETTINGS, RaftGroup
 from tests.simulation.raftscene import decided, leader_of, others, proposing, started

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from dledger.actions import Role
-from dledger.errors import NotLeader, OutcomeUnknown
+from dledger.raft.actions import Role
+from dledger.raft.errors import NotLeader, OutcomeUnknown
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
 from simulation.raft.group import RaftGroup

@@ -14,7 +14,7 @@ from simulation.raft.group import RaftGroup
 from tests.simulation.raftscene import decided, leader_of, others, proposing, started
 
 OLD_MS = 6_000
-"""Older than an image of a folder in use must be to be known as one (dledger.starts)."""
+"""Older than an image of a folder in use must be to be known as one (dledger.node.starts)."""
 
 
 def set_back_with_those_that_lag(world: World, size: int) -> tuple[RaftGroup, Node]:

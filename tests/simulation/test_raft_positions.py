@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 
 import pytest
 
-from dledger.actions import Role
-from dledger.blocks import block_of
-from dledger.entry import ENTRY_HEADER_BYTES
-from dledger.errors import EntryMisplaced, NotLeader, OutcomeUnknown, TooManyProposals
-from dledger.messages import PushRequest, Request
-from dledger.node import DLedgerNode
-from dledger.proposals import Proposals
+from dledger.node.node import DLedgerNode
+from dledger.node.proposals import Proposals
+from dledger.raft.actions import Role
+from dledger.raft.entries import block_of
+from dledger.raft.errors import EntryMisplaced, NotLeader, OutcomeUnknown, TooManyProposals
+from dledger.raft.messages import PushRequest, Request
+from dledger.storage.entry import ENTRY_HEADER_BYTES
 from simulation.kernel.node import Node
 from simulation.kernel.world import World
 from simulation.raft.bugs import planted

@@ -7,12 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from dledger.messages import (
-    MessageCode,
-    PushRequest,
-    Request,
-    Response,
-)
+from dledger.raft.messages import MessageCode, PushRequest, Request, Response
 from simulation.kernel.world import NotReached, World
 from simulation.raft.bugs import planted
 from simulation.raft.group import SETTINGS, RaftGroup

@@ -9,7 +9,7 @@ from typing import Any
 
 from broker.app import BrokerApp
 from broker.settings.broker import BrokerSettings
-from dledger.settings import DLedgerSettings
+from dledger.raft.settings import DLedgerSettings
 from mqclient.errors import SendOutcomeUnknown, SendRefused
 from raftstore import member
 from simulation.kernel.node import Node

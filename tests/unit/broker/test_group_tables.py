@@ -19,7 +19,7 @@ from broker.tables.holders import TablesVersion
 from broker.tables.queuelocks import LEASE_MS
 from broker.tables.stamp import STAMP_FILE, CopyStamp
 from dledger.client import DLedgerClient, Refused
-from dledger.errors import NotLeader
+from dledger.raft.errors import NotLeader
 from mqclient.errors import LockFailed
 from mqclient.queuelocks import TRUST_MS
 from mqclient.route import MessageQueue

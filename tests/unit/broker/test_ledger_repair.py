@@ -7,7 +7,7 @@ from zlib import crc32
 
 import pytest
 
-from dledger.entry import ENTRY_HEADER, ENTRY_HEADER_BYTES
+from dledger.storage.entry import ENTRY_HEADER, ENTRY_HEADER_BYTES
 from messagestore.queues.ends import FILE as ENDS_FILE
 from raftstore.mending import closed
 from remoting.errors import NotSent

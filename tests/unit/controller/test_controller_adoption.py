@@ -13,13 +13,13 @@ from controller.events import decode
 from controller.server import ControllerApp
 from controller.settings import ControllerSettings
 from controller.state import ReplicasState
-from dledger.entry import ENTRY_HEADER, ENTRY_HEADER_BYTES
-from dledger.errors import LogDamaged
-from dledger.inspection import inspect
-from dledger.memberfolder import read_folder
-from dledger.snapshot import Snapshot
-from dledger.snapshotcounts import Origin
-from dledger.snapshotfile import SnapshotFile
+from dledger.raft.errors import LogDamaged
+from dledger.raft.snapshot import Snapshot
+from dledger.storage.entry import ENTRY_HEADER, ENTRY_HEADER_BYTES
+from dledger.storage.inspection import inspect
+from dledger.storage.memberfolder import read_folder
+from dledger.storage.snapshotcounts import Origin
+from dledger.storage.snapshotfile import SnapshotFile
 from mqruntime.realruntime import real_runtime
 from mqruntime.settings import SettingsError
 from mqruntime.slices import whole

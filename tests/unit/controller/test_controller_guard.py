@@ -18,8 +18,8 @@ from controller.notify import Notifier
 from controller.runner import CommandRunner
 from controller.settings import ControllerSettings
 from controller.state import ReplicasState
-from dledger.actions import Role
-from dledger.node import DLedgerNode
+from dledger.node.node import DLedgerNode
+from dledger.raft.actions import Role
 from mqruntime.tasks import Tasks
 from remoting.client import RemotingClient
 from tests.unit.doubles import ManualClock

@@ -16,8 +16,8 @@ from controller.heartbeats import Heartbeats, Liveness
 from controller.runner import WAITING_MAX, Busy, CommandRunner
 from controller.state import ReplicasState
 from controller.turns import ITSELF, Asker, Rank, TurnNotCome, Turns
-from dledger.errors import NotLeader, OutcomeUnknown
-from dledger.node import DLedgerNode
+from dledger.node.node import DLedgerNode
+from dledger.raft.errors import NotLeader, OutcomeUnknown
 from tests.waits import WAIT_S
 
 ELECT = Decision(events=(ElectMaster("a", 1),))

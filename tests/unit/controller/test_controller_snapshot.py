@@ -25,7 +25,7 @@ from controller.formerstate import let_go
 from controller.state import Replica, Replicas, ReplicasState, SyncState
 from controller.statemachine import ReplicasStateMachine
 from controller.statesnapshot import NAMES_AT_ONCE, SLICE_BYTES
-from dledger.errors import SnapshotUnknown
+from dledger.raft.errors import SnapshotUnknown
 from remoting.bodies.elections import Election
 
 NAMES = st.sampled_from(["a", "b", "broker \u2028\ud800\n"])

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from dledger import DLedger, DLedgerSettings
-from dledger.applying import StateMachine
+from dledger.node.applying import StateMachine
 from mqruntime.memoryruntime import MemoryFiles
 from tests.waits import WAIT_S
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from dledger.actions import Action, Commit, PersistThenSend, ReadReady, Reply, Role, Send, Vote
-from dledger.entry import NO_INDEX, Entry
-from dledger.membership import Members, Membership, Stated
-from dledger.messages import Message, VoteRequest, VoteResponse, VoteResult
-from dledger.raft import Raft
-from dledger.raftlog import UNLIMITED, RaftLog
-from dledger.settings import DLedgerSettings
+from dledger.raft.actions import Action, Commit, PersistThenSend, ReadReady, Reply, Role, Send, Vote
+from dledger.raft.entries import NO_INDEX, Entry
+from dledger.raft.log import UNLIMITED, RaftLog
+from dledger.raft.membership import Members, Membership, Stated
+from dledger.raft.messages import Message, VoteRequest, VoteResponse, VoteResult
+from dledger.raft.raft import Raft
+from dledger.raft.settings import DLedgerSettings
 
 SETTINGS = DLedgerSettings(
     heartbeat_interval_ms=150, election_timeout_min_ms=600, election_timeout_max_ms=1200, push_timeout_ms=400

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from dledger.actions import PersistThenSend, Vote
-from dledger.applying import APPLIED_A_TURN, TURN_MS_MAX, Applier
-from dledger.entry import Entry
-from dledger.errors import EntryRefused
-from dledger.settings import DLedgerSettings
-from dledger.store import Store
+from dledger.node.applying import APPLIED_A_TURN, TURN_MS_MAX, Applier
+from dledger.raft.actions import PersistThenSend, Vote
+from dledger.raft.entries import Entry
+from dledger.raft.errors import EntryRefused
+from dledger.raft.settings import DLedgerSettings
+from dledger.storage.store import Store
 from mqruntime.segments import RealSegmentDirectory
 from mqruntime.smallfiles import RealSmallFiles
 from mqruntime.tasks import Tasks

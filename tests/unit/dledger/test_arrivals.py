@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dledger.arrivals import Arrivals
-from dledger.entry import Entry
-from dledger.messages import HeartBeatRequest, Message, PushRequest, PushType
+from dledger.node.arrivals import Arrivals
+from dledger.raft.entries import Entry
+from dledger.raft.messages import HeartBeatRequest, Message, PushRequest, PushType
 from tests.unit.dledger.raftharness import core, entries
 
 

@@ -7,9 +7,9 @@ import logging
 
 import pytest
 
-from dledger.badrequests import HOSTS_MAX, REASON_LENGTH_MAX, REMIND_MS, BadRequests
-from dledger.messagejson import MessageError
-from dledger.messages import MessageCode
+from dledger.node.badrequests import HOSTS_MAX, REASON_LENGTH_MAX, REMIND_MS, BadRequests
+from dledger.node.messagejson import MessageError
+from dledger.raft.messages import MessageCode
 from tests.unit.dledger.test_ledger_clients import Clients, ServedGroup, played
 from tests.unit.doubles import ManualClock
 
@@ -52,7 +52,7 @@ def test_both_services_tell_of_bad_requests_so(caplog: pytest.LogCaptureFixture)
 
     played(story)
     told = [record for record in caplog.records if "refused, told once a minute" in record.getMessage()]
-    assert sorted(record.name for record in told) == ["dledger.memberservice", "dledger.service"]
+    assert sorted(record.name for record in told) == ["dledger.node.memberservice", "dledger.service"]
     assert MessageError.__name__ not in told[0].getMessage()
 
 
@@ -68,6 +68,6 @@ def test_what_members_cannot_read_is_told_of_as_seldom(caplog: pytest.LogCapture
                     assert (await clients.raw(leader, code, json.dumps(body)))["code"] == 411
 
     played(story)
-    told = [record for record in caplog.records if record.name == "dledger.conversation"]
+    told = [record for record in caplog.records if record.name == "dledger.node.conversation"]
     assert len(told) < 3
     assert sum(len(record.getMessage()) for record in told) < 1_000

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dledger.blocks import HEAD, Block, Entries, block_of, block_to_fill, blocks_of
-from dledger.entry import ENTRY_HEADER_BYTES, Entry, decode_entry, encode_index_unit, put_entries
-from dledger.membership import MAGIC
+from dledger.raft.entries import HEAD, Block, Entries, Entry, block_of, block_to_fill, blocks_of
+from dledger.raft.membership import MAGIC
+from dledger.storage.entry import ENTRY_HEADER_BYTES, decode_entry, encode_index_unit, put_entries
 from nativepath import presence
 
 BODIES = [b"", b"a", MAGIC, b"x" + MAGIC, MAGIC[:-1], MAGIC + b"more", b"body" * 50]

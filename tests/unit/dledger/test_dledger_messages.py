@@ -8,10 +8,9 @@ from zlib import crc32
 
 import pytest
 
-from dledger import messageframe, messagejson
-from dledger.entry import Entry
-from dledger.messageframe import framed
-from dledger.messagejson import (
+from dledger.node import messageframe, messagejson
+from dledger.node.messageframe import framed
+from dledger.node.messagejson import (
     Envelope,
     MessageError,
     decode_envelope,
@@ -22,7 +21,8 @@ from dledger.messagejson import (
     encode_response,
     framed_request,
 )
-from dledger.messages import (
+from dledger.raft.entries import Entry
+from dledger.raft.messages import (
     CODE_OF,
     LATER_FIELDS,
     HeartBeatRequest,

@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 
-from dledger.actions import PersistThenSend, Vote
-from dledger.entry import CHECK_START, Entry, decode_entry, encode_index_unit
-from dledger.errors import LogDamaged, LogOfAnother, MembersChanged
-from dledger.keyvalues import BadKeyValues
-from dledger.oldentries import read_entries
-from dledger.settings import DLedgerSettings
-from dledger.store import Store
+from dledger.raft.actions import PersistThenSend, Vote
+from dledger.raft.entries import Entry
+from dledger.raft.errors import LogDamaged, LogOfAnother, MembersChanged
+from dledger.raft.settings import DLedgerSettings
+from dledger.storage.entry import CHECK_START, decode_entry, encode_index_unit
+from dledger.storage.keyvalues import BadKeyValues
+from dledger.storage.oldentries import read_entries
+from dledger.storage.store import Store
 from mqruntime.segments import RealSegmentDirectory
 from mqruntime.smallfiles import RealSmallFiles
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from dledger.actions import PersistThenSend, Vote
-from dledger.entry import Entry
-from dledger.filelist import FileList
-from dledger.oldentries import read_entries
-from dledger.settings import DLedgerSettings
-from dledger.store import Store
+from dledger.raft.actions import PersistThenSend, Vote
+from dledger.raft.entries import Entry
+from dledger.raft.settings import DLedgerSettings
+from dledger.storage.filelist import FileList
+from dledger.storage.oldentries import read_entries
+from dledger.storage.store import Store
 from simulation.kernel.disk import SimulatedDisk
 from simulation.kernel.node import Node
 from simulation.kernel.world import World

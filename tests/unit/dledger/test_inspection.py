@@ -10,15 +10,16 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from dledger.actions import PersistThenSend, Vote
 from dledger.cli import dledger
-from dledger.entry import ENTRY_HEADER, INDEX_UNIT, Entry
-from dledger.errors import LogDamaged
-from dledger.inspection import Inspection, differences, inspect
-from dledger.keyvalues import BadKeyValues
-from dledger.memberfolder import NoMember, read_folder
-from dledger.settings import DLedgerSettings
-from dledger.store import Store
+from dledger.raft.actions import PersistThenSend, Vote
+from dledger.raft.entries import Entry
+from dledger.raft.errors import LogDamaged
+from dledger.raft.settings import DLedgerSettings
+from dledger.storage.entry import ENTRY_HEADER, INDEX_UNIT
+from dledger.storage.inspection import Inspection, differences, inspect
+from dledger.storage.keyvalues import BadKeyValues
+from dledger.storage.memberfolder import NoMember, read_folder
+from dledger.storage.store import Store
 from mqruntime.segments import RealSegmentDirectory
 from mqruntime.slices import whole
 from mqruntime.smallfiles import RealSmallFiles

@@ -12,18 +12,10 @@ from typing import Any
 
 import pytest
 
-from dledger import (
-    DLedger,
-    EntryRefused,
-    IndexOutOfRange,
-    NotLeader,
-    OutcomeUnknown,
-    Role,
-    TooManyProposals,
-)
-from dledger.entry import ENTRY_HEADER_BYTES
-from dledger.messages import ResultCode
-from dledger.settings import PUSHED_BYTES_MAX
+from dledger import DLedger, EntryRefused, IndexOutOfRange, NotLeader, OutcomeUnknown, Role, TooManyProposals
+from dledger.raft.messages import ResultCode
+from dledger.raft.settings import PUSHED_BYTES_MAX
+from dledger.storage.entry import ENTRY_HEADER_BYTES
 from mqruntime.memoryruntime import MemoryFiles
 from mqruntime.realruntime import real_runtime
 from mqruntime.storelock import StoreLocked

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from dledger.conversation import Conversation
-from dledger.entry import Entry
-from dledger.messages import (
+from dledger.node.conversation import Conversation
+from dledger.raft.entries import Entry
+from dledger.raft.messages import (
     HeartBeatRequest,
     MessageCode,
     PushRequest,
@@ -22,7 +22,7 @@ from dledger.messages import (
     VoteResponse,
     VoteResult,
 )
-from dledger.settings import PUSHED_BYTES_MAX
+from dledger.raft.settings import PUSHED_BYTES_MAX
 from remoting.command import RemotingCommand
 from tests.unit.dledger.ledgergroup import LedgerGroup
 from tests.waits import WAIT_S
@@ -69,7 +69,7 @@ def answers(bodies: Sequence[dict[str, Any] | list[int]], request: Request) -> l
 def test_a_refusal_that_is_not_whole_is_told_of_and_no_answer(
     fields: dict[str, Any], told: str, request_: Request, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.DEBUG, "dledger.conversation"):
+    with caplog.at_level(logging.DEBUG, "dledger.node.conversation"):
         assert answers([TO_US | fields, TO_US | fields], request_) == [None, None]
     assert told in caplog.text
 

@@ -9,8 +9,8 @@ import pytest
 
 from dledger import DLedger, OutcomeUnknown
 from dledger.client import DLedgerClient, Refused
-from dledger.errors import MembersChanged, NotLeader
-from dledger.membership import Change, Members, Step, encode_members
+from dledger.raft.errors import MembersChanged, NotLeader
+from dledger.raft.membership import Change, Members, Step, encode_members
 from dledger.service import ClientService
 from mqruntime.memoryruntime import MemoryFiles
 from tests.unit.dledger.ledgergroup import SETTINGS, free_ports, until

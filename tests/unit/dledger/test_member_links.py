@@ -7,8 +7,8 @@ import logging
 
 import pytest
 
-from dledger.messagejson import Envelope, encode_request
-from dledger.messages import HeartBeatRequest, MessageCode
+from dledger.node.messagejson import Envelope, encode_request
+from dledger.raft.messages import HeartBeatRequest, MessageCode
 from raftstore import member
 from remoting.client import RemotingClient
 from remoting.command import RemotingCommand

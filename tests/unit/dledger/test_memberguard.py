@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from dledger.memberguard import MemberGuard, Refusal, TheirList
-from dledger.membership import Members
-from dledger.messages import HeartBeatRequest, HeartBeatResponse, ResultCode
+from dledger.node.memberguard import MemberGuard, Refusal, TheirList
+from dledger.raft.membership import Members
+from dledger.raft.messages import HeartBeatRequest, HeartBeatResponse, ResultCode
 from tests.unit.doubles import ManualClock
 
 PEERS = {"n0": "10.0.0.1:1", "n1": "10.0.0.2:1", "n2": "10.0.0.3:1"}

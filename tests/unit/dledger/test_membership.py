@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dledger.entry import Entry
-from dledger.errors import ChangeRefused, MembersUnknown, Why
-from dledger.membership import (
+from dledger.raft.entries import Entry
+from dledger.raft.errors import ChangeRefused, MembersUnknown, Why
+from dledger.raft.membership import (
     Change,
     History,
     Members,

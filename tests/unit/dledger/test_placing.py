@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dledger.actions import PersistThenSend
-from dledger.blocks import Block
-from dledger.entry import ENTRY_HEADER_BYTES, Entry
-from dledger.placing import Placing
-from dledger.snapshot import Begin, Snapshot, snapshot_at
+from dledger.node.placing import Placing
+from dledger.raft.actions import PersistThenSend
+from dledger.raft.entries import Block, Entry
+from dledger.raft.snapshot import Begin, Snapshot
+from dledger.storage.entry import ENTRY_HEADER_BYTES
+from dledger.storage.snapshot import snapshot_at
 
 FILE = 1000
 

@@ -10,7 +10,7 @@ import pytest
 
 from dledger import preference
 from dledger.preference import BACK_OFF_MS_MAX, BACK_OFF_MS_MIN, LED_MS, Trials, give_way
-from dledger.progress import Progress
+from dledger.raft.progress import Progress
 from tests.unit.doubles import ManualClock
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from dledger.actions import (
+from dledger.raft.actions import (
     Action,
     BecomeRole,
     Commit,
@@ -17,8 +17,8 @@ from dledger.actions import (
     TransferFailed,
     Vote,
 )
-from dledger.entry import Entry
-from dledger.messages import (
+from dledger.raft.entries import Entry
+from dledger.raft.messages import (
     HeartBeatRequest,
     HeartBeatResponse,
     PushRequest,
@@ -31,7 +31,7 @@ from dledger.messages import (
     VoteResponse,
     VoteResult,
 )
-from dledger.raft import Raft
+from dledger.raft.raft import Raft
 from tests.unit.dledger.raftharness import SETTINGS, core, entries, group, replies, sent
 
 

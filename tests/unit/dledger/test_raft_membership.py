@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from dledger.actions import PersistThenSend, Role, Vote
-from dledger.changing import next_members
-from dledger.entry import Entry
-from dledger.errors import ChangeRefused, Why
-from dledger.membership import Change, Members, Step, encode_members
-from dledger.messages import (
+from dledger.raft.actions import PersistThenSend, Role, Vote
+from dledger.raft.changing import next_members
+from dledger.raft.entries import Entry
+from dledger.raft.errors import ChangeRefused, Why
+from dledger.raft.membership import Change, Members, Step, encode_members
+from dledger.raft.messages import (
     HeartBeatRequest,
     HeartBeatResponse,
     InstallRequest,
@@ -23,8 +23,8 @@ from dledger.messages import (
     VoteResponse,
     VoteResult,
 )
-from dledger.raft import Raft
-from dledger.standing import SESSION_MAX
+from dledger.raft.raft import Raft
+from dledger.raft.standing import SESSION_MAX
 from tests.unit.dledger.raftharness import Group, core, entries, group, replies, sent
 
 ABC = Members(dict.fromkeys("abc", ""))

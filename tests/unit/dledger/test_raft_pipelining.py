@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dledger.actions import Action, Commit
-from dledger.messages import (
+from dledger.raft.actions import Action, Commit
+from dledger.raft.messages import (
     HeartBeatRequest,
     HeartBeatResponse,
     PushRequest,
@@ -14,7 +14,7 @@ from dledger.messages import (
     PushType,
     ResultCode,
 )
-from dledger.raft import Raft
+from dledger.raft.raft import Raft
 from tests.unit.dledger.raftharness import SETTINGS, elected, group, sent
 
 NOW_MS = 700

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from dledger.actions import Action, Commit, Load, PersistThenSend, ReadReady, Reply, Role, Send, Vote
-from dledger.entry import Entry
-from dledger.messageframe import entries_in, entry_parts
-from dledger.messages import (
+from dledger.node.messageframe import entries_in, entry_parts
+from dledger.raft.actions import Action, Commit, Load, PersistThenSend, ReadReady, Reply, Role, Send, Vote
+from dledger.raft.entries import Entry
+from dledger.raft.messages import (
     HeartBeatRequest,
     HeartBeatResponse,
     PushRequest,
@@ -15,7 +15,7 @@ from dledger.messages import (
     PushType,
     ResultCode,
 )
-from dledger.raft import Raft
+from dledger.raft.raft import Raft
 from tests.unit.dledger.raftharness import SETTINGS, core, elected, entries, group, held, replies, sent
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dledger.actions import PersistThenSend, Reply, Role, Send, TransferFailed, Vote
-from dledger.disklane import DiskLane
-from dledger.messages import (
+from dledger.node.disklane import DiskLane
+from dledger.raft.actions import PersistThenSend, Reply, Role, Send, TransferFailed, Vote
+from dledger.raft.messages import (
     HeartBeatRequest,
     HeartBeatResponse,
     PushRequest,
@@ -19,8 +19,8 @@ from dledger.messages import (
     VoteRequest,
     VoteResult,
 )
-from dledger.progress import FORMER_SESSIONS_MAX
-from dledger.raft import Raft
+from dledger.raft.progress import FORMER_SESSIONS_MAX
+from dledger.raft.raft import Raft
 from tests.unit.dledger.raftharness import NAMES, SETTINGS, core, elected, entries, replies, sent
 
 NEW = Vote(newcomer=True)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from dledger.actions import PersistThenSend, Vote
-from dledger.entry import Entry
-from dledger.settings import DLedgerSettings
-from dledger.snapshot import position_in
-from dledger.store import Store
+from dledger.raft.actions import PersistThenSend, Vote
+from dledger.raft.entries import Entry
+from dledger.raft.settings import DLedgerSettings
+from dledger.storage.snapshot import position_in
+from dledger.storage.store import Store
 from mqruntime.segments import RealSegmentDirectory
 from mqruntime.smallfiles import RealSmallFiles
 from tests.unit.dledger.ledgergroup import until

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from dledger import DLedger
 from dledger.cli import dledger
-from dledger.settings import DLedgerSettings
+from dledger.raft.settings import DLedgerSettings
 from mqruntime import serve
 
 PEERS = "n0-127.0.0.1:1;n1-127.0.0.1:2;n2-127.0.0.1:3"

@@ -13,21 +13,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dledger import DLedger
-from dledger.actions import Commit, LoadChunk, PersistThenSend, Restore, Vote
-from dledger.applying import Applier
-from dledger.entry import Entry
-from dledger.errors import LogDamaged, SnapshotDamaged, SnapshotUnknown
-from dledger.installing import Arriving, Chunk
-from dledger.messages import InstallRequest, InstallResponse, PushRequest, PushResponse, PushType, ResultCode
-from dledger.oldentries import read_entries
-from dledger.raft import Raft
-from dledger.raftlog import RaftLog
-from dledger.settings import DLedgerSettings
-from dledger.snapshot import Begin, Snapshot, decode_snapshot, encode_snapshot
-from dledger.snapshotcounts import Origin
-from dledger.snapshotsender import SnapshotSender
-from dledger.store import Store
-from dledger.termruns import TermRuns
+from dledger.node.applying import Applier
+from dledger.node.snapshotsender import SnapshotSender
+from dledger.raft.actions import Commit, LoadChunk, PersistThenSend, Restore, Vote
+from dledger.raft.entries import Entry
+from dledger.raft.errors import LogDamaged, SnapshotDamaged, SnapshotUnknown
+from dledger.raft.installing import Arriving, Chunk
+from dledger.raft.log import RaftLog
+from dledger.raft.messages import (
+    InstallRequest,
+    InstallResponse,
+    PushRequest,
+    PushResponse,
+    PushType,
+    ResultCode,
+)
+from dledger.raft.raft import Raft
+from dledger.raft.settings import DLedgerSettings
+from dledger.raft.snapshot import Begin, Snapshot
+from dledger.raft.termruns import TermRuns
+from dledger.storage.oldentries import read_entries
+from dledger.storage.snapshot import decode_snapshot, encode_snapshot
+from dledger.storage.snapshotcounts import Origin
+from dledger.storage.store import Store
 from mqruntime.segments import RealSegmentDirectory
 from mqruntime.slices import at_once
 from mqruntime.smallfiles import RealSmallFiles

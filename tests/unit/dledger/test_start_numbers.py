@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from dledger.actions import Forgot, PersistThenSend, Role, Vote
-from dledger.messagejson import Envelope, decode_envelope, encode_request
-from dledger.messages import (
+from dledger.node.messagejson import Envelope, decode_envelope, encode_request
+from dledger.node.starts import Starts
+from dledger.raft.actions import Forgot, PersistThenSend, Role, Vote
+from dledger.raft.messages import (
     HeartBeatRequest,
     HeartBeatResponse,
     PushResponse,
@@ -20,11 +21,10 @@ from dledger.messages import (
     VoteRequest,
     VoteResult,
 )
-from dledger.proving import Proving
-from dledger.raft import Raft
-from dledger.startnumbers import NUMBER_MAX, TEXT_MAX, Heard, Start, StartNumbers, decode, encode
-from dledger.starts import Starts
-from dledger.startsfile import StartsFile
+from dledger.raft.proving import Proving
+from dledger.raft.raft import Raft
+from dledger.raft.startnumbers import NUMBER_MAX, TEXT_MAX, Heard, Start, StartNumbers, decode, encode
+from dledger.storage.startsfile import StartsFile
 from mqruntime.smallfiles import RealSmallFiles
 from mqruntime.tasks import Tasks
 from tests.unit.dledger.raftharness import core, elected, entries, replies, sent

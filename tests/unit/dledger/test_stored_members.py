@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from dledger.actions import PersistThenSend, Vote
-from dledger.entry import Entry
-from dledger.errors import MembersChanged
-from dledger.membership import Members, Stated, encode_members
-from dledger.snapshot import Begin, Snapshot, decode_snapshot, encode_snapshot
+from dledger.raft.actions import PersistThenSend, Vote
+from dledger.raft.entries import Entry
+from dledger.raft.errors import MembersChanged
+from dledger.raft.membership import Members, Stated, encode_members
+from dledger.raft.snapshot import Begin, Snapshot
+from dledger.storage.snapshot import decode_snapshot, encode_snapshot
 from mqruntime.slices import at_once
 from tests.unit.dledger.test_dledger_store import entries, step, store
 

@@ -8,16 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from dledger.actions import Load, PersistThenSend, Vote
-from dledger.beginnings import Beginnings
-from dledger.entry import INDEX_UNIT, Entry
-from dledger.errors import EntryUnreadable, LogDamaged
-from dledger.installing import Unreadable
-from dledger.messages import HeartBeatResponse, ResultCode
-from dledger.oldentries import read_entries
-from dledger.settings import DLedgerSettings
-from dledger.store import Store
-from dledger.unreadable import FollowersReads
+from dledger.node.beginnings import Beginnings
+from dledger.node.unreadable import FollowersReads
+from dledger.raft.actions import Load, PersistThenSend, Vote
+from dledger.raft.entries import Entry
+from dledger.raft.errors import EntryUnreadable, LogDamaged
+from dledger.raft.installing import Unreadable
+from dledger.raft.messages import HeartBeatResponse, ResultCode
+from dledger.raft.settings import DLedgerSettings
+from dledger.storage.entry import INDEX_UNIT
+from dledger.storage.oldentries import read_entries
+from dledger.storage.store import Store
 from mqruntime.segments import RealSegmentDirectory
 from mqruntime.smallfiles import RealSmallFiles
 from tests.unit.dledger.raftharness import core, elected, entries

@@ -71,9 +71,9 @@ def test_what_happened_before_the_fault_or_in_an_old_epoch_is_no_step_of_it() ->
 
 def test_in_raft_mode_the_brokers_logs_tell_of_the_election() -> None:
     text = """\
-2026-11-21T13:24:03.050Z INFO dledger.node role=LEADER term=3 leader=n0 self=n0
-2026-11-21T13:24:03.110Z INFO dledger.node role=CANDIDATE term=3 leader=None self=n1
-2026-11-21T13:24:03.140Z INFO dledger.node role=LEADER term=4 leader=n1 self=n1
+2026-11-21T13:24:03.050Z INFO dledger.node.node role=LEADER term=3 leader=n0 self=n0
+2026-11-21T13:24:03.110Z INFO dledger.node.node role=CANDIDATE term=3 leader=None self=n1
+2026-11-21T13:24:03.140Z INFO dledger.node.node role=LEADER term=4 leader=n1 self=n1
 2026-11-21T13:24:03.150Z INFO broker.replicasmanager role announced epoch=4 master=127.0.0.1:2
 2026-11-21T13:24:03.160Z INFO broker.replicasmanager role taken role=master epoch=4 master=127.0.0.1:2
 """

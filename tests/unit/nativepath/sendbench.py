@@ -16,12 +16,12 @@ from broker.sends.writegate import WriteGate
 from broker.settings.transactions import TransactionSettings
 from broker.tables.subscriptiongroups import SubscriptionGroups
 from broker.tables.topics import Topics, system_topics
-from dledger.actions import PersistThenSend
-from dledger.blocks import Block, Entries
-from dledger.entry import BLANK, ENTRY_HEADER_BYTES, NO_INDEX, header_of
-from dledger.errors import TooManyProposals
-from dledger.log import outermost_told
-from dledger.placing import Placing
+from dledger.node.placing import Placing
+from dledger.raft.actions import PersistThenSend
+from dledger.raft.entries import NO_INDEX, Block, Entries
+from dledger.raft.errors import TooManyProposals
+from dledger.storage.entry import BLANK, ENTRY_HEADER_BYTES, header_of
+from dledger.storage.entrylog import outermost_told
 from messagestore.log.appender import Appender
 from messagestore.log.commitlog import CommitLog
 from messagestore.messages import Appended, MessageToStore, PlainAppended, ReplyForm

@@ -6,7 +6,8 @@ import gzip
 from collections.abc import Sequence
 from pathlib import Path
 
-from dledger.entry import BLANK, BLANK_MAGIC, CHECK_END, CHECK_START, Entry, header_of
+from dledger.raft.entries import Entry
+from dledger.storage.entry import BLANK, BLANK_MAGIC, CHECK_END, CHECK_START, header_of
 from messagestore.record import Message, encode
 from messagestore.recordcrc import seal, with_room
 from raftstore.folder import read_log

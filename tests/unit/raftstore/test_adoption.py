@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from dledger.memberfolder import read_folder
+from dledger.storage.memberfolder import read_folder
 from epochfile.file import EpochFile
 from epochfile.history import EpochHistory
 from messagestore.messages import RecoveryReport

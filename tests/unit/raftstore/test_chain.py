@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dledger.entry import Entry, header_of, stored_check
+from dledger.raft.entries import Entry
+from dledger.storage.entry import header_of, stored_check
 from messagestore.record import encode
 from raftstore.chain import ENDS_MAX, Chain, walk_entries
 from tests.unit.raftstore.raftstores import message

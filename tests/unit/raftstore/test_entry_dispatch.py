@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dledger.entry import BLANK, BLANK_MAGIC, ENTRY_HEADER_BYTES, Entry, header_of
-from dledger.membership import Members, encode_members
+from dledger.raft.entries import Entry
+from dledger.raft.membership import Members, encode_members
+from dledger.storage.entry import BLANK, BLANK_MAGIC, ENTRY_HEADER_BYTES, header_of
 from messagestore.record import Message, encode
 from nativepath import presence
 from raftstore.entrywalk import EntryDispatcher

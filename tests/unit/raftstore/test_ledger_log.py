@@ -10,8 +10,9 @@ from typing import Any, cast
 
 import pytest
 
-from dledger.entry import BLANK, BLANK_MAGIC, Entry, header_of
-from dledger.node import DLedgerNode
+from dledger.node.node import DLedgerNode
+from dledger.raft.entries import Entry
+from dledger.storage.entry import BLANK, BLANK_MAGIC, header_of
 from messagestore.errors import LogReplaced, OffsetOutOfRange
 from messagestore.record import encode
 from raftstore.ledgerlog import LedgerLog

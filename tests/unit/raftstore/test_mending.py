@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dledger.entry import CHECK_END, CHECK_START, Entry, IndexUnit, header_of, stored_check
+from dledger.raft.entries import Entry
+from dledger.storage.entry import CHECK_END, CHECK_START, IndexUnit, header_of, stored_check
 from messagestore.record import encode, encode_blank
 from raftstore.mending import OWN_END, Around, closed, entry_told, is_closed, mended, plain_mended
 from tests.unit.raftstore.raftstores import message

@@ -11,8 +11,9 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dledger.membership import Members, encode_members
-from dledger.snapshot import Begin, encode_snapshot, snapshot_at
+from dledger.raft.membership import Members, encode_members
+from dledger.raft.snapshot import Begin
+from dledger.storage.snapshot import encode_snapshot, snapshot_at
 from messagestore.record import decode, encode
 from messagestore.walker import SegmentWalk, Stop
 from mqruntime.slices import at_once

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from dledger.entry import CHECK_START, ENTRY_HEADER_BYTES, Entry, IndexUnit, header_of
+from dledger.raft.entries import Entry
+from dledger.storage.entry import CHECK_START, ENTRY_HEADER_BYTES, IndexUnit, header_of
 from messagestore.record import encode
 from messagestore.scrub.soundness import Damage
 from raftstore.mending import OWN_END, Around

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from dledger.actions import PersistThenSend, Vote
-from dledger.entry import Entry
-from dledger.settings import DLedgerSettings
-from dledger.store import Store
+from dledger.raft.actions import PersistThenSend, Vote
+from dledger.raft.entries import Entry
+from dledger.raft.settings import DLedgerSettings
+from dledger.storage.store import Store
 from mqruntime.segments import RealSegmentDirectory
 from mqruntime.smallfiles import RealSmallFiles
 from sparkreplay.store.files import Files, LocalFiles

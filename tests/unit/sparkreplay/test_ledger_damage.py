@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dledger.entry import Entry, header_of
+from dledger.raft.entries import Entry
+from dledger.storage.entry import header_of
 from sparkreplay.errors import LogCorrupted, ReplayError, StoreUnreadable
 from sparkreplay.read.options import read_options
 from sparkreplay.read.reader import plan_read, read_all

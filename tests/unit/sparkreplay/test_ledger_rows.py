@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dledger.entry import ENTRY_HEADER, ENTRY_HEADER_BYTES, INDEX_UNIT
-from dledger.membership import MAGIC as MEMBERS
+from dledger.raft.membership import MAGIC as MEMBERS
+from dledger.storage.entry import ENTRY_HEADER, ENTRY_HEADER_BYTES, INDEX_UNIT
 from sparkreplay.errors import EpochChanged, LogTruncated, OptionError
 from sparkreplay.read.options import read_options
 from sparkreplay.read.reader import plan_read, read_all

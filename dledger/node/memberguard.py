@@ -1,0 +1,225 @@
+"""What of the members' messages is believed: the right list of members, the member's own address, a term that can be.
+
+Invariant: what is refused changes nothing here; each refusal is counted, and the first of a kind from a member is logged."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from typing import NamedTuple
+
+from dledger.node.memberaddresses import MemberAddresses
+from dledger.node.messagejson import UNTOLD
+from dledger.node.peerlist import difference, listed, peer_list
+from dledger.raft.entries import NO_INDEX
+from dledger.raft.membership import Members
+from dledger.raft.messages import Message, ResultCode
+from dledger.raft.termbound import TERM_JUMP_MAX, TermBound
+from mqruntime.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+STRANGER = "stranger"
+"""Stands in the counts for every id that is not in the list."""
+
+
+class TheirList(NamedTuple):
+    """What a message says of its sender's list: empty, where an old member speaks."""
+
+    text: str
+    members_index: int
+    origin: str = ""
+    """What stands before the first entry of its log."""
+
+
+class Refusal(Enum):
+    """Why a message does not count; the value is a metric's label."""
+
+    PEERS = "peers"
+    ORIGIN = "origin"
+    ADDRESS = "address"
+    TERM = "term"
+
+    @property
+    def code(self) -> ResultCode:
+        return ResultCode.UNEXPECTED_ARGUMENT if self is Refusal.TERM else ResultCode.UNKNOWN_MEMBER
+
+
+class MemberGuard:
+    """`peers` maps ids, the own one too, to "host:port"; `term` tells the member's term."""
+
+    def __init__(
+        self,
+        *,
+        self_id: str,
+        peers: Mapping[str, str],
+        checks_addresses: bool,
+        clock: Clock,
+        term: Callable[[], int],
+    ) -> None:
+        self.self_id = self_id
+        self.peers = dict(peers)
+        self.members_index = NO_INDEX
+        """The entry that names them; NO_INDEX: a setting does."""
+        self.peer_list = peer_list(peers)
+        self.origin = ""
+        """What stands before the first entry of the own log, in words that all members find for it; empty for nothing. Two
+        whose logs go on from different ones share no group: the same offset would be another message there."""
+        self.on_other_origin: Callable[[str], None] = lambda sender: None
+        """Hears of each message of a member whose log goes on from another one."""
+        self.vouched: dict[str, str] = {}
+        """Who is believed though the own list has not come so far, and where: newer ones name that member, and this one."""
+        self._before: dict[str, str] = {}
+        self.knows_changes: set[str] = set()
+        """Who has shown that it can read entries that change the members."""
+        self.refused: Counter[tuple[str, str]] = Counter()
+        """(member or STRANGER, a Refusal's value) -> messages."""
+        self._checks_addresses = checks_addresses
+        self._addresses = MemberAddresses(clock)
+        self._bound = TermBound(peers.keys() - {self_id}, len(peers) // 2 + 1)
+        self._term = term
+        self._count_from_nothing()
+        self._logged: set[tuple[str, Refusal]] = set()
+        self._other_addresses: set[str] = set()
+
+    def _count_from_nothing(self) -> None:
+        for sender in (*sorted(self.peers.keys() - {self.self_id}), STRANGER):
+            for refusal in Refusal:
+                self.refused.setdefault((sender, refusal.value), 0)
+
+    def members_are(self, index: int, members: Members, before: Mapping[str, str]) -> None:
+        """Of the group, by entry `index` of the log, from now on; `before` are those where that entry comes to nothing."""
+        self.peers = members.addresses
+        self.members_index = index
+        self.peer_list = peer_list(self.peers)
+        self.vouched.clear()
+        self._before = dict(before)
+        self.knows_changes &= self.peers.keys()
+        self._bound.members_are(self.peers.keys() - {self.self_id}, members.quorum)
+        self._count_from_nothing()
+        if index != NO_INDEX:
+            logger.info("members=%s index=%d self=%s", members.told(), index, self.self_id)
+
+    async def judge_request(
+        self, sender: str, request: Message, theirs: TheirList, remote_address: str
+    ) -> Refusal | None:
+        """None when the request of `sender` counts."""
+        refusal = self._judge_list(sender, theirs)
+        if refusal is not None:
+            return refusal
+        listed_at = self.address_of(sender)
+        checked = self._checks_addresses and listed_at is not None
+        if checked and not await self._addresses.is_host(str(listed_at).rpartition(":")[0], remote_address):
+            why = f"it comes from {remote_address}, and {sender} is listed at {listed_at}"
+            return self._refuse(sender, Refusal.ADDRESS, why)
+        return self._judge_term(sender, request)
+
+    async def speaks_for(self, member: str, remote_addresses: Sequence[str]) -> bool:
+        """Whether who asks from outside of the members' conversation, over a connection that comes from one of these, may be
+        that member."""
+        listed_at = self.address_of(member)
+        if listed_at is None:
+            return False
+        host = listed_at.rpartition(":")[0]
+        if not self._checks_addresses:
+            return True
+        for address in remote_addresses:
+            if await self._addresses.is_host(host, address):
+                return True
+        why = (
+            f"{remote_addresses[0]} asks in its name for the tables, and it is listed at {listed_at}; stop what runs there, "
+            "or, if that is the member and it comes over another network, set haSlaveHostCheck=false on all members"
+        )
+        self._refuse(member, Refusal.ADDRESS, why)
+        return False
+
+    def judge_response(self, sender: str, response: Message, theirs: TheirList) -> Refusal | None:
+        """None when the answer of `sender`, got at its address, counts."""
+        return self._judge_list(sender, theirs) or self._judge_term(sender, response)
+
+    def judge_refusal(self, sender: str, theirs: TheirList) -> Refusal | None:
+        """Why a member that refused us did so, when that is its list."""
+        if theirs.members_index > NO_INDEX and self.self_id not in listed(theirs.text):
+            why = f"{self.self_id} is not among its members {theirs.text}; add it to the group, or stop it"
+            return self._refuse(sender, Refusal.PEERS, why)
+        return self._judge_list(sender, theirs)
+
+    def address_of(self, member: str) -> str | None:
+        """Where who may be believed is to be; None for a stranger."""
+        known = (self.peers, self.vouched, self._before)
+        return next((addresses[member] for addresses in known if member in addresses), None)
+
+    async def is_rival(self, sender: str, theirs: TheirList, remote_address: str) -> bool:
+        """Whether a member that was started with another list names this one and speaks from where it lists itself. Where the
+        members have changed it may be one that was removed and does not know it."""
+        others = listed(theirs.text)
+        host = others.get(sender, "").rpartition(":")[0]
+        settings_differ = max(theirs.members_index, self.members_index) <= NO_INDEX
+        named = settings_differ and self.self_id in others and bool(host)
+        return named and await self._addresses.is_host(host, remote_address)
+
+    def _judge_list(self, sender: str, theirs: TheirList) -> Refusal | None:
+        if theirs.members_index == UNTOLD:
+            self.knows_changes.discard(sender)
+        elif sender in self.peers:
+            self.knows_changes.add(sender)
+        if theirs.text and theirs.origin != self.origin:
+            self.on_other_origin(sender)
+            why = (
+                f"its log goes on from another one: here {self.origin or 'none'}, there {theirs.origin or 'none'}; a member "
+                "that has nothing gets it by itself, else stop the one that is wrong, put its own aside, and copy another's"
+            )
+            return self._refuse(sender, Refusal.ORIGIN, why)
+        if not theirs.text or theirs.text == self.peer_list:
+            return None
+        others = listed(theirs.text)
+        if max(theirs.members_index, self.members_index) > NO_INDEX:
+            return self._judge_changed(sender, theirs, others)
+        if others.keys() != self.peers.keys():
+            why = (
+                f"its list of members differs ({difference(self.peers, others)}): here {self.peer_list}, there "
+                f"{theirs.text}; give all members the same list and restart those that had another, or add "
+                "a new one to the group"
+            )
+            return self._refuse(sender, Refusal.PEERS, why)
+        if sender not in self._other_addresses:
+            self._other_addresses.add(sender)
+            logger.warning(
+                "peer=%s lists other addresses: here %s, there %s", sender, self.peer_list, theirs.text
+            )
+        return None
+
+    def _judge_changed(self, sender: str, theirs: TheirList, others: Mapping[str, str]) -> Refusal | None:
+        """The members have changed, so lists of members that are not level differ. Who is in the own one is believed; who is
+        not, where a newer one that shares members with it names both."""
+        if sender in self.peers or sender in self._before:
+            return None
+        shared = self.peers.keys() & others.keys() - {self.self_id}
+        if theirs.members_index > self.members_index and {self.self_id, sender} <= others.keys() and shared:
+            self.vouched[sender] = others[sender]
+            return None
+        why = (
+            f"it is not among the members {self.peer_list}, and lists {theirs.text}; stop it, if it was removed, or add it "
+            "to the group"
+        )
+        return self._refuse(sender, Refusal.PEERS, why)
+
+    def _judge_term(self, sender: str, message: Message) -> Refusal | None:
+        own = self._term()
+        if self.address_of(sender) is None or self._bound.allows(sender, message.term, own):
+            return None
+        why = (
+            f"its term {message.term} is more than {TERM_JUMP_MAX} above {own}, the own one, and no majority says so; "
+            "find out what wrote that term"
+        )
+        return self._refuse(sender, Refusal.TERM, why)
+
+    def _refuse(self, sender: str, refusal: Refusal, why: str) -> Refusal:
+        known = sender if sender in self.peers.keys() - {self.self_id} else STRANGER
+        self.refused[known, refusal.value] += 1
+        if (known, refusal) not in self._logged:
+            self._logged.add((known, refusal))
+            logger.error("peer=%s refused by %s: %s", sender, self.self_id, why)
+        return refusal

@@ -1,0 +1,136 @@
+"""What a member tells of itself, DLedger's METADATA; who the members are, and changes of them, request 51022: for operators.
+
+Invariant: each request is answered; a change is answered with 200 once it is decided, with 502 where it may be, and with any
+other code where nothing was appended."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+
+from dledger.node.badrequests import BadRequests
+from dledger.node.clientjson import ClientCode, ClientEnvelope, encode_answer, envelope_of
+from dledger.node.conversation import HEADER_CODE
+from dledger.node.messagejson import Fields, MessageError, choice, decode_fields, flag, text
+from dledger.node.node import DLedgerNode
+from dledger.raft.changing import lacking
+from dledger.raft.entries import NO_INDEX
+from dledger.raft.errors import ChangeRefused, NotLeader, OutcomeUnknown, Why
+from dledger.raft.membership import Change, Step
+from dledger.raft.messages import ResultCode
+from remoting.codes import RequestCode
+from remoting.command import RemotingCommand
+from remoting.peer import Peer
+from remoting.router import Router
+
+logger = logging.getLogger(__name__)
+
+DECIDED_MS = 2500
+"""Clients wait 3000 ms, and are to hear then what is known."""
+SHOW = "show"
+
+
+class MemberService:
+    """Of one member of `group`; `register` it before the member starts. `counts()` is told with METADATA.
+
+    A 51022 has `step`, `member`, `address` and `dryRun`; `step` is one of dledger.raft.membership.Step, or `show`, which any
+    member answers from what it has itself. An answer has the list as it is, with `index` and `decided`, and what the leader
+    knows: how many entries each other member lacks. One to a change has the list that it makes in `after`, or `why` not and a
+    `remark`."""
+
+    def __init__(
+        self,
+        node: DLedgerNode,
+        group: str,
+        counts: Callable[[], Mapping[str, int]] = lambda: {},
+        before_change: Callable[[], Awaitable[str | None]] | None = None,
+    ) -> None:
+        """`before_change()` is awaited before who votes is changed, where a program keeps more at its members than the log;
+        what it says is why not."""
+        self._node = node
+        self._group = group
+        self._counts = counts
+        self._before_change = before_change
+        self._bad = BadRequests(logger, node.clock)
+
+    def register(self, router: Router) -> None:
+        router.add(ClientCode.METADATA, self._answering(self._metadata))
+        router.add(RequestCode.DLEDGER_CHANGE_MEMBERS, self._answering(self._members))
+
+    def _answering(
+        self, answer: Callable[[Fields, Peer], Awaitable[tuple[ResultCode, Fields]]]
+    ) -> Callable[[Peer, RemotingCommand], Awaitable[RemotingCommand]]:
+        async def handle(peer: Peer, command: RemotingCommand) -> RemotingCommand:
+            envelope, code, found = ClientEnvelope("", ""), ResultCode.UNEXPECTED_ARGUMENT, Fields()
+            try:
+                fields = decode_fields(command.body)
+                envelope = envelope_of(fields)
+                if envelope.receiver != self._node.self_id:
+                    code = ResultCode.UNKNOWN_MEMBER
+                elif envelope.group != self._group:
+                    code = ResultCode.UNKNOWN_GROUP
+                else:
+                    code, found = await answer(fields, peer)
+            except MessageError as error:
+                found = {"remark": str(error)}
+                self._bad.refused(peer.remote_address, command.code, error)
+            return command.reply(HEADER_CODE, body=encode_answer(envelope, code, self._node.leader_id, found))
+
+        return handle
+
+    async def _metadata(self, fields: Fields, peer: Peer) -> tuple[ResultCode, Fields]:
+        node = self._node
+        core = node.core
+        return ResultCode.SUCCESS, {
+            "peers": dict(node.peers),
+            "role": node.role.value,
+            "active": node.is_active,
+            "memberTerm": node.term,
+            "firstIndex": core.log.first_index if core else 0,
+            "lastIndex": node.last_index,
+            "committedIndex": core.committed_index if core else NO_INDEX,
+            "appliedIndex": node.applied_index,
+            "counts": dict(self._counts()),
+        }
+
+    async def _members(self, fields: Fields, peer: Peer) -> tuple[ResultCode, Fields]:
+        return (
+            (ResultCode.SUCCESS, self._shown())
+            if fields.get("step") == SHOW
+            else await self._changed(fields, peer)
+        )
+
+    async def _changed(self, fields: Fields, peer: Peer) -> tuple[ResultCode, Fields]:
+        step: Step = choice(Step, fields, "step")
+        change = Change(step, text(fields, "member"), text(fields, "address"))
+        before = self._shown()
+        try:
+            if flag(fields, "dryRun"):
+                after = self._node.allowed(change)
+            else:
+                await self._prepare(change)
+                _, after = await self._node.change_members(change, DECIDED_MS)
+                logger.info("%s %s asked_by=%s", step.value, change.member, peer.remote_address)
+        except NotLeader as elsewhere:
+            return ResultCode.NOT_LEADER, before | {"leaderAddress": elsewhere.leader_address or ""}
+        except ChangeRefused as refusal:
+            return ResultCode.CHANGE_REFUSED, before | {"why": refusal.why.value, "remark": str(refusal)}
+        except OutcomeUnknown as error:
+            return ResultCode.WAIT_QUORUM_ACK_TIMEOUT, before | {"remark": str(error)}
+        return ResultCode.SUCCESS, before | {"after": after.told()}
+
+    async def _prepare(self, change: Change) -> None:
+        """Raises NotLeader, ChangeRefused."""
+        if self._before_change is None or change.adds:
+            return
+        self._node.allowed(change)
+        if (why := await self._before_change()) is not None:
+            raise ChangeRefused(Why.NOT_BEGUN, why)
+
+    def _shown(self) -> Fields:
+        core = self._node.core
+        if core is None:
+            return {"index": NO_INDEX, "decided": False, "voters": dict(self._node.peers), "learners": {}}
+        lacks = {peer: lacking(core, peer) for peer in core.progress}
+        told = {"index": core.membership.index, "decided": core.members_are_decided, "lacks": lacks}
+        return told | core.membership.members.told()

@@ -1,0 +1,92 @@
+"""A member's message whose entries, or part of a snapshot, stand behind its JSON as they are.
+
+Invariant: what `unframed` returns is what `framed` was given, byte for byte, or MessageFrameDamaged is raised: TCP's sum is too
+weak for what is to be held for good. JSON begins with "{" and no frame does, so a reader tells them apart by one byte; a
+member sends frames only to those that say that they read them. Pure."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from zlib import crc32
+
+from dledger.raft.entries import HEAD as ENTRY
+from dledger.raft.entries import NO_TERM, Block, Entries, Entry
+from dledger.raft.settings import PUSH_ENTRIES_LIMIT
+
+FRAMES = 1
+"""The version of frames that this member reads; 0, or nothing: none."""
+HEAD = struct.Struct(
+    ">"  # offset field
+    "I"  #  0 magic
+    "I"  #  4 json_size
+    "I"  #  8 data_size
+    "I"  # 12 data_crc    CRC-32
+)  # then the JSON, then the data
+MAGIC = 0xD1ED6E01
+
+
+class MessageFrameDamaged(ValueError):
+    """Bytes that no member wrote so."""
+
+
+def framed(json: bytes, data: Iterable[bytes | memoryview]) -> list[bytes | memoryview]:
+    """The pieces of a body of JSON and of `data` behind it, which is not copied."""
+    pieces: list[bytes | memoryview] = [b"", *data]
+    size, crc = 0, 0
+    for piece in pieces:
+        size += len(piece)
+        crc = crc32(piece, crc)
+    pieces[0] = HEAD.pack(MAGIC, len(json), size, crc) + json
+    return pieces
+
+
+def is_framed(body: memoryview) -> bool:
+    return len(body) >= 4 and int.from_bytes(body[:4], "big") == MAGIC
+
+
+def unframed(body: memoryview) -> tuple[memoryview, memoryview]:
+    """The JSON and the data of a body that is framed. Raises MessageFrameDamaged."""
+    if len(body) < HEAD.size:
+        raise MessageFrameDamaged(f"{len(body)} bytes are no frame")
+    _, json_size, data_size, crc = HEAD.unpack_from(body)
+    if len(body) != HEAD.size + json_size + data_size:
+        raise MessageFrameDamaged(f"{json_size} and {data_size} bytes are not in a frame of {len(body)}")
+    json, data = body[HEAD.size : HEAD.size + json_size], body[HEAD.size + json_size :]
+    if crc32(data) != crc:
+        raise MessageFrameDamaged(f"{data_size} bytes have another CRC-32 than they were sent with")
+    return json, data
+
+
+def entry_parts(entries: Sequence[Entry]) -> list[memoryview]:
+    """The data of a PUSH."""
+    return [block.view for block in Entries.of(entries).blocks]
+
+
+def entries_in(data: memoryview, first_index: int) -> Entries:
+    """Those of a PUSH, the first of which is `first_index`; `data` is copied. Raises MessageFrameDamaged."""
+    blocks: list[Block] = []
+    ends: list[int] = []
+    content, term, begin, at = bytes(data), NO_TERM, 0, 0
+    size_of_all, left = len(content), PUSH_ENTRIES_LIMIT
+    while at < size_of_all:
+        if not left:
+            raise MessageFrameDamaged(f"a PUSH has {PUSH_ENTRIES_LIMIT} entries at most")
+        left -= 1
+        body_at = at + ENTRY.size
+        if body_at > size_of_all:
+            raise MessageFrameDamaged(f"{size_of_all - at} bytes are no entry")
+        its_term, size = ENTRY.unpack_from(content, at)
+        if its_term != term:
+            if ends:
+                blocks.append(Block(term, content, tuple(ends), begin))
+            term, begin, ends = its_term, at, []
+        at = body_at + size
+        if at > size_of_all:
+            raise MessageFrameDamaged(
+                f"an entry of {size} bytes is not in the {size_of_all - body_at} that are left"
+            )
+        ends.append(at)
+    if ends:
+        blocks.append(Block(term, content, tuple(ends), begin))
+    return Entries(first_index, tuple(blocks))

@@ -1,0 +1,53 @@
+"""Readers on this member that wait for the proof that it still leads.
+
+Invariant: each wait ends once: True once a quorum has confirmed the leadership and the state machine has caught up, False
+otherwise."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from dledger.raft.actions import ReadReady
+
+
+class Reads:
+    """Those that wait, by the id that the core knows them by."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, asyncio.Future[bool]] = {}
+        self._ready: deque[ReadReady] = deque()
+        """The core has come to an end with these."""
+        self._last_id = 0
+
+    def begin(self) -> tuple[int, asyncio.Future[bool]]:
+        """A new id, and what tells of the proof."""
+        self._last_id += 1
+        proven: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._waiting[self._last_id] = proven
+        return self._last_id, proven
+
+    def ready(self, ready: ReadReady) -> None:
+        self._ready.append(ready)
+
+    def finish(self, applied_index: int) -> None:
+        """Ends them in the order in which they were proven, each once what it must see is applied."""
+        while self._ready and (self._ready[0].index is None or self._ready[0].index <= applied_index):
+            ready = self._ready.popleft()
+            self._ended(ready.read_id, proven=ready.index is not None)
+
+    def _ended(self, read_id: int, *, proven: bool) -> None:
+        """One that nobody waits for any more is passed over."""
+        waiting = self._waiting.get(read_id)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(proven)
+
+    def forget(self, read_id: int) -> None:
+        """Its reader waits no more."""
+        self._waiting.pop(read_id, None)
+
+    def give_up(self) -> None:
+        """This member proves nothing any more."""
+        for waiting in self._waiting.values():
+            if not waiting.done():
+                waiting.set_result(False)

@@ -1,0 +1,135 @@
+"""What the Raft core tells its shell to do.
+
+Invariant: whatever must be durable before others may see it travels in one action with the messages that show it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from dledger.raft.entries import Entry
+from dledger.raft.messages import Request, Response
+from dledger.raft.snapshot import Snapshot
+
+
+class Role(Enum):
+    FOLLOWER = "FOLLOWER"
+    CANDIDATE = "CANDIDATE"
+    LEADER = "LEADER"
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """What must survive a crash besides the log [3.8]."""
+
+    term: int = 0
+    voted_for: str | None = None
+    newcomer: bool = False
+    """It may not vote yet; see dledger.raft.standing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    to: str
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    ticket: int
+    response: Response
+
+
+@dataclass(frozen=True, slots=True)
+class PersistThenSend:
+    """Make durable, in this order: `vote`, `snapshot` in place of the whole log, a cut of all entries from `cut_from` on,
+    `entries`. Only then let `messages` out."""
+
+    vote: Vote | None
+    cut_from: int | None
+    entries: Sequence[Entry]
+    messages: tuple[Send | Reply, ...]
+    snapshot: Snapshot | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BecomeRole:
+    """The role, the term or the known leader changed."""
+
+    role: Role
+    term: int
+    leader_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Every entry up to `index` is decided: apply those not yet applied."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadReady:
+    """The read may be served from a state that has `index` applied; index None: leadership is gone or not
+    proven."""
+
+    read_id: int
+    index: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Read entries for `peer` that are in memory no more, `entries_max` at most from `first_index` on, and give them to
+    `loaded`."""
+
+    peer: str
+    first_index: int
+    entries_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoadChunk:
+    """Read a part of the snapshot that ends with entry `index` for `peer`, from `offset` on, or, where that is not the newest
+    any more or `index` is NO_INDEX, the beginning of the newest, and give it to `loaded`."""
+
+    peer: str
+    index: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """`snapshot` stands for all entries up to its last: the state machine takes it in place of what it has."""
+
+    snapshot: Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class TransferFailed:
+    """The leader that was to hand over leads on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forgot:
+    """`peer`, restarted since, has no entry any more that it acknowledged to this leader: its disk was set back."""
+
+    peer: str
+    index: int
+    """It had acknowledged all up to there."""
+    term: int
+
+
+Action = (
+    Send
+    | Reply
+    | PersistThenSend
+    | BecomeRole
+    | Commit
+    | ReadReady
+    | Load
+    | LoadChunk
+    | Restore
+    | TransferFailed
+    | Forgot
+)

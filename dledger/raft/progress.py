@@ -1,0 +1,280 @@
+"""What a leader knows of one follower, and what it has under way to it.
+
+Invariant: what is `in_flight` and a `round_sent` above `read_round` belong to calls whose end, an answer or a failure, is
+still to be told, and `loading` to a read whose entries are still to come; so nothing waits for what nobody carries. Several
+PUSHes are under way only behind what the follower has proven to hold, without a hole, and no more than the settings allow:
+what a follower that is stuck costs has a limit. `match_index` moves by answers alone: what was sent proves nothing. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from dledger.raft.actions import Load, LoadChunk
+from dledger.raft.entries import NO_INDEX, Entries
+from dledger.raft.inflight import InFlight
+from dledger.raft.installing import Chunk, Install, Loaded, Unreadable
+from dledger.raft.log import RaftLog
+from dledger.raft.messages import (
+    HeartBeatRequest,
+    HeartBeatResponse,
+    InstallRequest,
+    InstallResponse,
+    PushRequest,
+    PushResponse,
+    PushType,
+    Request,
+    ResultCode,
+)
+from dledger.raft.settings import DLedgerSettings
+from dledger.raft.standing import NO_SESSION, SESSION_MAX
+
+FORMER_SESSIONS_MAX = 64
+"""Nothing of a life before that many is still on its way, but who makes sessions up makes as many as they like."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """`next_index`, what is to be sent next, begins at the leader's end, and runs ahead of what the follower has answered."""
+
+    next_index: int
+    held_index: int = NO_INDEX
+    """The follower's log is durable and equal to the leader's up to here."""
+    match_index: int = NO_INDEX
+    """The part of it that counts: all of it, but for a newcomer's."""
+    commit_index_sent: int = NO_INDEX
+    probing: bool = False
+    """The logs are known to differ at next_index - 1, or nobody answered there: compare, as often as it takes, before bodies
+    are sent again. So of these no more than one PUSH has is under way to a follower that is stuck or gone."""
+    level: bool = False
+    """What is before the oldest that is under way, or before next_index, the follower has proven to hold since anything went
+    wrong last: more may go out before that is answered [10.2.1]. Otherwise one PUSH is under way at a time."""
+    in_flight: InFlight = field(default_factory=InFlight)
+    loading: Load | LoadChunk | None = None
+    """Its next entries are in memory no more and are being read, or the next part of a snapshot."""
+    install: Install = field(default_factory=Install)
+    """While the log begins behind what it lacks."""
+    held: bool = False
+    """The last PUSH failed, or what it would have carried could not be read: the next one goes out when the follower is heard,
+    or with the next beat."""
+    heard_ms: int = 0
+    round_sent: int = 0
+    read_round: int = 0
+    """The last round that it echoed; one that was sent later is under way."""
+    newcomer: bool = False
+    session: int = NO_SESSION
+    """Of the newcomer that asked for its standing last."""
+    promised_index: int = NO_INDEX
+    """What it had acknowledged when it was restarted last: it has that still."""
+    forgot: bool = False
+    """It has not: its disk was set back, and it gets and counts for nothing before its next life."""
+    former_sessions: tuple[int, ...] = ()
+    """Of earlier lives of that newcomer, the last ones: what comes late from them changes nothing."""
+
+    def next_life(self, session: int, next_index: int) -> Progress | None:
+        """That of a newcomer that asks in `session`; None when it is known."""
+        known = (*self.former_sessions, self.session)
+        if session in known:
+            return None
+        former = known[-FORMER_SESSIONS_MAX:]
+        return Progress(next_index, newcomer=True, session=session, former_sessions=former)
+
+    def restarted(self) -> None:
+        self.promised_index = self.held_index
+
+    def forgets(self) -> None:
+        """It has answered that it has not what it had promised."""
+        self.not_pushed()
+        self.forgot = self.newcomer = True
+        self.match_index = NO_INDEX
+
+    def heard(self, now_ms: int) -> None:
+        """The follower answered something."""
+        self.heard_ms = now_ms
+        self.held = False
+
+    def votes_since(self, since_ms: int) -> bool:
+        """Whether it was heard since then, and its word counts."""
+        return not self.newcomer and self.heard_ms >= since_ms
+
+    def beat(self, now_ms: int, push_timeout_ms: int) -> None:
+        """A heartbeat goes out: what was refused may be tried again, and what is unanswered for too long."""
+        self.held = False
+        if self.in_flight and now_ms - self.in_flight.waits_since_ms >= push_timeout_ms:
+            self.unanswered()
+
+    def begin(
+        self,
+        to: str,
+        term: int,
+        committed_index: int,
+        now_ms: int,
+        log: RaftLog,
+        limits: DLedgerSettings,
+        loaded: Loaded,
+        everywhere: int = 0,
+    ) -> PushRequest | InstallRequest | Load | LoadChunk | None:
+        """What is under way to the follower `to` from now on: a PUSH of what it lacks, while probing of the pair to compare
+        only; where the log begins behind that, a part of a snapshot; of what is in memory no more a read, until it is
+        `loaded`. None where nothing is to go out, or has room: `everywhere` are the bytes under way to all followers."""
+        told = bool(self.in_flight) or self.commit_index_sent >= committed_index
+        nothing_new = self.next_index > log.last_index and told
+        if isinstance(loaded, Unreadable):
+            self.held = True
+            return None
+        if self.forgot or self.loading or self.held or (nothing_new and not self.probing):
+            return None
+        if self.in_flight and not self.may_add(log, limits, everywhere, now_ms):
+            return None
+        if self.next_index <= log.prev_index:
+            if isinstance(loaded, Chunk):
+                install = self.install.begin(loaded, term, self.session)
+                self.in_flight.add(install, len(loaded.data), now_ms)
+                return install
+            self.loading = LoadChunk(to, self.install.index, self.install.offset)
+            return self.loading
+        entries = Entries()
+        if not self.probing:
+            if self.next_index >= log.recent_from:
+                entries = log.slice(self.next_index, limits.push_entries_max, limits.push_bytes_max)
+            elif isinstance(loaded, Chunk) or not loaded or loaded[0].index != self.next_index:
+                older = log.recent_from - self.next_index  # the disk has these as they are in the log
+                self.loading = Load(to, self.next_index, min(older, limits.push_entries_max))
+                return self.loading
+            else:
+                assert log.find_conflict(loaded) is None, "what a leader has read is in its log"
+                entries = Entries.of(loaded)
+        size = entries.body_bytes
+        if self.in_flight and size > limits.push_bytes_max:  # one that is larger travels alone
+            return None
+        kind = PushType.APPEND if entries else PushType.COMPARE if self.probing else PushType.COMMIT
+        prev_index = self.next_index - 1
+        prev_term = log.term_at(prev_index)
+        push = PushRequest(term, kind, prev_index, prev_term, committed_index, entries, self.session)
+        self.in_flight.add(push, size, now_ms)
+        self.next_index += len(entries)
+        self.commit_index_sent = min(
+            committed_index, prev_index + len(entries)
+        )  # it decides no more than it proves
+        return push
+
+    def may_add(self, log: RaftLog, limits: DLedgerSettings, everywhere: int, now_ms: int) -> bool:
+        """Whether a PUSH may go out behind those that are under way: not each for a few entries, which cost less together."""
+        if not self.level or self.next_index <= log.prev_index:
+            return False
+        if not self.in_flight.has_room(limits, everywhere):
+            return False
+        late = now_ms - self.in_flight.newest_ms >= limits.push_gap_ms
+        return late or log.fills(self.next_index, limits.push_entries_max, limits.push_bytes_max)
+
+    def took(self, load: Load | LoadChunk) -> bool:
+        """Its end has come; False when another one is waited for, or none."""
+        if self.loading is not load:
+            return False
+        self.loading = None
+        return True
+
+    def not_pushed(self) -> None:
+        """Whether what is under way arrived is not known; what it carried is to be sent again."""
+        self.next_index = max(self.held_index + 1, self.in_flight.begin(otherwise=self.next_index))
+        self.in_flight.clear()
+        self.level = False
+        self.commit_index_sent = NO_INDEX
+
+    def unanswered(self) -> None:
+        """The PUSHes under way may have arrived or not."""
+        self.not_pushed()
+        self.probing = True
+
+    def answered(self, response: PushResponse | InstallResponse, log: RaftLog, now_ms: int) -> bool:
+        """Success moves what the follower holds; a mismatch moves the place to compare back [3.5], and what was sent behind it
+        goes out again. What was refused of what is under way no more, late or with what went before it, changes nothing. False:
+        nothing is to be sent again at once."""
+        if response.session != self.session:
+            return False
+        self.heard(now_ms)
+        if isinstance(response, InstallResponse):
+            return self.took_part(response, log, now_ms)
+        end = response.index + response.count - 1
+        if response.code is ResultCode.SUCCESS and end <= log.last_index:
+            self.holds(end, now_ms, newcomer=response.newcomer)
+        elif self.in_flight.asked(response):
+            inconsistent = response.code is ResultCode.INCONSISTENT_STATE
+            if inconsistent and NO_INDEX < response.index - 1 <= self.promised_index:
+                self.forgets()
+                return False
+            self.not_pushed()
+            if response.code is not ResultCode.INCONSISTENT_STATE or response.index <= 0:
+                self.held = True
+                return False
+            self.probing = True
+            self.next_index = max(self.held_index + 1, back_up(log, response))
+        return True
+
+    def took_part(self, response: InstallResponse, log: RaftLog, now_ms: int) -> bool:
+        """Of a snapshot. What did not arrive as it was sent is begun anew, after the next beat."""
+        if self.in_flight.asked(response):
+            self.not_pushed()
+        if response.code is not ResultCode.SUCCESS:
+            self.install = Install()
+            self.held = True
+            return False
+        if self.install.answered(response) and response.index <= log.last_index:
+            self.install = Install()
+            self.holds(response.index, now_ms, newcomer=response.newcomer)
+        return True
+
+    def holds(self, end_index: int, now_ms: int, *, newcomer: bool) -> None:
+        """The follower has answered that it holds all up to there."""
+        self.held_index = max(self.held_index, end_index)
+        if not (newcomer or self.forgot):
+            self.match_index = self.held_index
+        self.in_flight.proven(self.held_index, now_ms)
+        if not self.in_flight:
+            self.next_index = self.held_index + 1
+            self.probing, self.level = False, True
+
+    def echoed(self, response: HeartBeatResponse, newest_round: int, now_ms: int) -> bool:
+        """Whether this answer to a heartbeat proves anything for reads: a newcomer's does not."""
+        self.heard(now_ms)
+        if self.newcomer and not response.newcomer:
+            self.commit_index_sent = NO_INDEX  # what it answers from now on counts
+        self.newcomer = response.newcomer or self.forgot
+        if not self.in_flight and response.committed_index < self.commit_index_sent:
+            self.commit_index_sent = response.committed_index  # it was restarted since, and has forgotten
+        if response.newcomer or response.code is not ResultCode.SUCCESS or response.read_round > newest_round:
+            self.not_echoed(response.read_round)
+            return False
+        self.read_round = max(self.read_round, response.read_round)
+        return True
+
+    def not_echoed(self, read_round: int) -> None:
+        if self.round_sent == read_round:
+            self.round_sent = self.read_round
+
+    def unsent(self, request: Request) -> None:
+        """No answer to it will come."""
+        match request:
+            case PushRequest() | InstallRequest() if self.in_flight.has(request):
+                self.unanswered()
+                self.held = True
+            case PushRequest():  # one that another answer was taken for
+                self.commit_index_sent = NO_INDEX
+            case HeartBeatRequest():
+                self.not_echoed(request.read_round)
+
+
+def joined(next_index: int, members_index: int) -> Progress:
+    """Of who became a member by that entry: its session is no newcomer's, and what comes late from before does not count."""
+    return Progress(next_index, session=SESSION_MAX + 1 + members_index)
+
+
+def back_up(log: RaftLog, response: PushResponse) -> int:
+    """Where the leader's log and that of a follower which found a mismatch may meet: after the follower's end, after our last
+    entry of its conflicting term, or before that term."""
+    compared = response.index - 1
+    if response.end_index < compared:
+        return response.end_index + 1
+    last = log.last_index_up_to_term(response.x_term, before=compared)
+    if last >= response.x_index and log.term_at(last) == response.x_term:
+        return last + 1
+    return min(max(response.x_index, 0), compared)

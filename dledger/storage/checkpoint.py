@@ -1,0 +1,63 @@
+"""How far the log is known to be decided: DLedger 0.3's `checkpoint` file, and in it our marks of what is durable and of a cut
+under way.
+
+Invariant: entries up to `committed_index` were durable here when the file was written, and entries with their index units up
+to `synced_index`; so a log that ends below either is damaged, and a start need not look at what is below the second: who their
+entries say belongs to the group stands here. While `cut_from` is set, nothing from that index on belongs to the log, whatever
+the data files hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dledger.raft.entries import NO_INDEX
+from dledger.raft.membership import Stated, decode_stated, encode_stated
+from dledger.storage.keyvalues import parse_key_values, whole_number
+from mqruntime.smallfiles import SmallFiles
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    end_index: int = NO_INDEX
+    committed_index: int = NO_INDEX
+    cut_from: int | None = None
+    """A key of ours, `cutFrom`; Java ignores it."""
+    synced_index: int = NO_INDEX
+    """A key of ours, `syncedIndex`; Java ignores it, and writes the file anew without it."""
+    stated: tuple[Stated, ...] = ()
+    """A key of ours, `members`: the lists of members in the entries up to `synced_index`, which no start reads; of those
+    before the last that is decided none."""
+
+
+class CheckpointFile:
+    """`name` is relative to the root of `files`, for example 'dledger-n0/checkpoint'."""
+
+    def __init__(self, files: SmallFiles, name: str) -> None:
+        self.files = files
+        self.name = name
+
+    async def load(self) -> Checkpoint:
+        """All -1 when there is no such file. Raises BadKeyValues, MembersUnknown."""
+        data = await self.files.read(self.name)
+        if data is None:
+            return Checkpoint()
+        values = parse_key_values(self.name, data)
+        known = {"syncedIndex": str(NO_INDEX)} | values
+        return Checkpoint(
+            whole_number(self.name, values, "endIndex", least=NO_INDEX),
+            whole_number(self.name, values, "committedIndex", least=NO_INDEX),
+            whole_number(self.name, values, "cutFrom", least=0) if "cutFrom" in values else None,
+            whole_number(self.name, known, "syncedIndex", least=NO_INDEX),
+            decode_stated(self.name, values.get("members", "")),
+        )
+
+    async def store(self, checkpoint: Checkpoint) -> None:
+        """Durable on return; raises OSError."""
+        lines = [f"endIndex={checkpoint.end_index}", f"committedIndex={checkpoint.committed_index}"]
+        if checkpoint.synced_index != NO_INDEX:
+            lines.append(f"syncedIndex={checkpoint.synced_index}")
+        if checkpoint.stated:
+            lines.append(f"members={encode_stated(checkpoint.stated)}")
+        if checkpoint.cut_from is not None:
+            lines.append(f"cutFrom={checkpoint.cut_from}")
+        await self.files.replace(self.name, ("\n".join(lines) + "\n").encode())

@@ -1,0 +1,367 @@
+"""The log on disk: entries and index units in DLedger 0.3's formats.
+
+Invariant: an entry that `sync` covered is found again after any crash, and one that `cut` removed is not.
+Entries are chained: each check value starts from the one before, so what an earlier life of a position left
+behind is never taken for the next entry. The index files are derived: made anew from the data where no `sync_index` covered
+them. Nothing here grows with the log but the files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from dledger.raft.entries import Block, Entries, Entry
+from dledger.raft.errors import BEGIN_ANEW, EntryMisplaced, EntryUnreadable, LogDamaged
+from dledger.raft.membership import is_members
+from dledger.raft.settings import DLedgerSettings
+from dledger.raft.snapshot import WHOLE, Begin
+from dledger.storage.entry import (
+    BLANK,
+    BLANK_MAGIC,
+    ENTRY_HEADER,
+    ENTRY_HEADER_BYTES,
+    INDEX_UNIT,
+    IndexUnit,
+    decode_entry,
+    encode_index_unit,
+    index_unit_of,
+    put_entries,
+    read_index_unit,
+    stored_check,
+)
+from dledger.storage.filelist import FileList
+from mqruntime.segments import SegmentDirectory
+from nativepath import presence
+
+StandsAt = Callable[[bytes], int | None]
+"""Where the body of an entry says that the entry stands; None for one that says nothing."""
+
+
+def nowhere(body: bytes) -> int | None:
+    return None
+
+
+def outermost_told(block: Block, stands_at: StandsAt) -> list[tuple[int, int]]:
+    """The number of the first entry in `block` that says where it stands, and of the last one, and where: all between follows
+    from the sizes."""
+    if stands_at is nowhere:
+        return []
+    numbers = range(len(block))
+    outermost = (_first_told(block, some, stands_at) for some in (numbers, reversed(numbers)))
+    return [told for told in outermost if told is not None]
+
+
+def _first_told(block: Block, numbers: Iterable[int], stands_at: StandsAt) -> tuple[int, int] | None:
+    told = ((number, told_of(block, number, stands_at)) for number in numbers)
+    return next(((number, position) for number, position in told if position is not None), None)
+
+
+def told_of(block: Block, number: int, stands_at: StandsAt) -> int | None:
+    body = block.body(number)
+    return stands_at(body) if body and not is_members(body) else None
+
+
+class EntryLog:
+    """Files below `directory`: data/ and index/. Use `open`, then dledger.storage.recovery, once, first."""
+
+    def __init__(
+        self,
+        directory: SegmentDirectory,
+        settings: DLedgerSettings,
+        where: str,
+        begin: Begin = WHOLE,
+        stands_at: StandsAt = nowhere,
+    ) -> None:
+        self.where = where
+        self.stands_at = stands_at
+        self.begin = begin
+        """Of what stands before it the files hold nothing that is looked at."""
+        self.data = FileList(directory.subdirectory("data"), settings.data_file_bytes, f"{where}/data")
+        self.index = FileList(directory.subdirectory("index"), settings.index_file_bytes, f"{where}/index")
+        self.end_index = begin.index
+        self.end = begin.position
+        self.check = begin.check
+        """The last entry's check value."""
+        self.batch_count = 0
+        """Entries written since the last sync."""
+        self._put = put_entries if presence.native is None else presence.native.put_entries
+        self.cuts = 0
+        """How often something was taken away: a read that this overtook may have seen anything."""
+
+    @property
+    def unsynced_from(self) -> int:
+        """The first index that no sync has covered."""
+        return self.end_index + 1 - self.batch_count
+
+    async def open(self) -> None:
+        """Raises LogDamaged, OSError."""
+        await self.data.open(self.begin.position)
+        await self.index.open_derived(self._first_unit, INDEX_UNIT.size)
+
+    @property
+    def _first_unit(self) -> int:
+        """Where the index unit of the first entry stands."""
+        return (self.begin.index + 1) * INDEX_UNIT.size
+
+    def skip_blank(self, position: int) -> int:
+        """The next file's start when a blank closes this one at `position`."""
+        rest = self.data.rest_of_file(position)
+        closed = len(rest) < BLANK.size or BLANK.unpack_from(rest) == (BLANK_MAGIC, len(rest))
+        return position + len(rest) if closed else position
+
+    def place(self, position: int) -> str:
+        """For an operator: where in which file what is to stand there would."""
+        position = self.skip_blank(position)
+        at = position % self.data.file_bytes
+        return f"offset {at} of {self.data.where}/{position - at:020d}"
+
+    # Where an entry stands
+
+    def unit(self, index: int) -> IndexUnit | None:
+        """What the index file says of entry `index`; None when nothing that can be."""
+        unit = read_index_unit(self.index.rest_of_file(index * INDEX_UNIT.size), index)
+        there = (
+            unit is not None
+            and self.begin.index < index
+            and self.begin.position <= unit.position < self.data.end
+        )
+        return unit if there else None
+
+    def stored_unit(self, index: int) -> IndexUnit:
+        """The same of an entry of this log, once it has been compared with the entry's own header. Raises LogDamaged."""
+        unit = self.unit(index)
+        if unit is None or unit != index_unit_of(self.data.rest_of_file(unit.position)):
+            raise self.unreadable(index)
+        return unit
+
+    def end_of(self, index: int) -> int:
+        """Where entry `index` ends, which may be the one that the log begins after. Raises LogDamaged."""
+        return self.begin.position if index == self.begin.index else self.believed_unit(index).end
+
+    def believed_unit(self, index: int) -> IndexUnit:
+        """As `stored_unit`, but one header that rotted stops nobody, who has to run to have it mended: the index counts where
+        it is right about both neighbours. Raises LogDamaged."""
+        try:
+            return self.stored_unit(index)
+        except LogDamaged:
+            unit, behind, begin = self.unit(index), self.stored_unit(index + 1), self.begin
+            before = begin.position, begin.term
+            if index - 1 > begin.index:
+                stored = self.stored_unit(index - 1)
+                before = stored.end, stored.term
+            fits = unit is not None and before[0] <= unit.position and unit.end <= behind.position
+            if unit is None or not (fits and before[1] <= unit.term <= behind.term):
+                raise
+            return unit
+
+    def check_of(self, index: int) -> int:
+        """The check value from which that of the entry behind `index` starts. Raises LogDamaged."""
+        if index == self.begin.index:
+            return self.begin.check
+        return stored_check(self.data.rest_of_file(self.stored_unit(index).position))
+
+    def unreadable(self, index: int) -> EntryUnreadable:
+        return EntryUnreadable(self.where, index)
+
+    def unit_made_anew(self, index: int) -> bool:
+        """Whether the entry stands where it follows the one before, sound, and its index unit said otherwise, which says so
+        now: the index is derived."""
+        try:
+            position = self.skip_blank(self.end_of(index - 1))
+            stored = decode_entry(self.data.rest_of_file(position), position, self.check_of(index - 1))
+        except LogDamaged:
+            return False
+        if stored is None or stored.entry.index != index:
+            return False
+        unit = self.unit(index)
+        if unit is not None and unit == index_unit_of(self.data.rest_of_file(position)):
+            return False
+        self.rewrite_index_units(index, encode_index_unit(stored.entry, position))
+        return True
+
+    # Writing
+
+    async def append(self, entries: Sequence[Entry]) -> None:
+        """Durable at the next `sync`. Raises EntryMisplaced; OSError when the disk fails or is full: then the log ends behind
+        what of them is whole, and the rest can be appended once there is room."""
+        for first, block in Entries.of(entries).numbered():
+            assert first == self.end_index + 1, f"entry {first} cannot follow {self.end_index}"
+            taken = 0
+            while taken < len(block):
+                rest = block.part(taken, len(block))
+                await self.close_file_before(ENTRY_HEADER_BYTES + rest.size(1))
+                _, count = self.stretch(rest, self.end)
+                self.append_to_file(rest.part(0, count))
+                taken += count
+
+    def append_to_file(self, block: Block) -> None:
+        """Its entries have room in the file. None is written if one is misplaced, or the disk has no room for all of them and
+        for their index units."""
+        self.check_places(block)
+        index, count = self.end_index + 1, len(block)
+        size = block.size(count, ENTRY_HEADER_BYTES)
+        first_unit = index * INDEX_UNIT.size
+        self.index.make_room(first_unit, first_unit + count * INDEX_UNIT.size)
+        units, check = self._put(
+            self.data.room(self.end, size), block.data, block.begin, block.ends, index, block.term, self.end,
+            self.batch_count, self.check,
+        )  # fmt: skip
+        self.write_units(index, units)
+        self.end_index, self.end, self.check = index + count - 1, self.end + size, check
+        self.batch_count += count
+
+    def write_units(self, index: int, units: bytes) -> None:
+        """Those of the entries from `index` on."""
+        start, view = index * INDEX_UNIT.size, memoryview(units)
+        for position, size in self.index.parts(start, start + len(units)):
+            self.index.write(position, view[position - start : position - start + size])
+
+    def check_places(self, block: Block) -> None:
+        """Where others know its entries to stand are the places that they get here, side by side. Raises EntryMisplaced, of the
+        first that does not."""
+        if all(
+            told == self.place_in(block, number) for number, told in outermost_told(block, self.stands_at)
+        ):
+            return
+        for number in range(len(block)):
+            told, position = told_of(block, number, self.stands_at), self.place_in(block, number)
+            if told is not None and told != position:
+                raise EntryMisplaced(self.end_index + 1 + number, told, position)
+
+    def place_in(self, block: Block, number: int) -> int:
+        """Of an entry in a block that stands at the log's end."""
+        return self.end + block.size(number, ENTRY_HEADER_BYTES)
+
+    async def close_file_before(self, size: int) -> None:
+        """Goes on in a new file when `size` bytes do not fit. A file is durable before the next one exists,
+        so one that is missing in the middle was lost by the disk."""
+        start = self.start_of(size, self.end)
+        if start != self.end:
+            self.data.write(self.end, BLANK.pack(BLANK_MAGIC, start - self.end))
+            await self.sync()
+            self.end = start
+
+    def start_of(self, size: int, end: int) -> int:
+        """Where an entry of `size` bytes, its header among them, goes in a log that ends at `end`: with a blank behind it it
+        must fit into its file."""
+        remaining = self.data.file_bytes - end % self.data.file_bytes
+        return end + remaining if size + BLANK.size > remaining else end
+
+    def stretch(self, block: Block, end: int) -> tuple[int, int]:
+        """Where the first entry of `block` goes in a log that ends at `end`, and how many stand side by side there, in one
+        file."""
+        start = self.start_of(ENTRY_HEADER_BYTES + block.size(1), end)
+        left = self.data.file_bytes - start % self.data.file_bytes
+        return start, block.fitting(left - BLANK.size, ENTRY_HEADER_BYTES)
+
+    def rewrite_index_units(self, index: int, units: bytes) -> None:
+        """Those of the entries from `index` on, which lie in one file: the page cache may show more of it than the disk has."""
+        self.index.rewrite(index * INDEX_UNIT.size, units)
+
+    async def sync(self) -> None:
+        """What was appended is durable on return. Raises OSError."""
+        await self.data.sync()
+        self.batch_count = 0
+
+    async def sync_index(self) -> None:
+        """The index units of what was appended are durable too. Raises OSError."""
+        await self.index.sync()
+
+    def rewrite_last_batch(self) -> None:
+        """What recovery read may stand in the page cache alone: a killed process had not synced it, or a
+        sync failed and the kernel forgot which pages it dropped. Only the last batch can be meant; written
+        again, the next `sync` covers it. Raises LogDamaged."""
+        for index in range(max(self.begin.index + 1, self.unsynced_from), self.end_index + 1):
+            position = self.stored_unit(index).position
+            stored_size = ENTRY_HEADER.unpack_from(self.data.rest_of_file(position))[1]
+            self.data.rewrite(position, bytes(self.data.rest_of_file(position)[:stored_size]))
+
+    def kept(self, count: int) -> tuple[int, int]:
+        """Where a log ends that keeps the entries before `count`, which it has, and its check value, as the entry that goes on
+        from it, or the last one that is kept, proves it: what comes would go on from one that rotted for good. Raises
+        LogDamaged."""
+        last = count - 1
+        if last == self.begin.index:
+            return self.begin.position, self.begin.check
+        try:
+            unit = self.believed_unit(last)
+            check = stored_check(self.data.rest_of_file(unit.position))
+            if self._goes_on_from(check, count) or self._follows(unit, check):
+                return unit.end, check
+        except LogDamaged as error:
+            raise self._not_kept(last) from error
+        raise self._not_kept(last)
+
+    def _goes_on_from(self, check: int, index: int) -> bool:
+        """Whether entry `index` proves this check value of the one before."""
+        unit = self.unit(index)
+        if unit is None or not check:
+            return False
+        stored = decode_entry(self.data.rest_of_file(unit.position), unit.position, check)
+        return stored is not None and stored.entry.index == index and stored.check != 0
+
+    def _follows(self, unit: IndexUnit, check: int) -> bool:
+        """Whether the entry of `unit` is sound, and has this check value."""
+        rest = self.data.rest_of_file(unit.position)
+        stored = decode_entry(rest, unit.position, self.check_of(unit.index - 1))
+        return stored is not None and index_unit_of(rest) == unit and stored.check == check
+
+    def _not_kept(self, index: int) -> LogDamaged:
+        unit = self.unit(index)
+        where = "its index says nothing of it" if unit is None else self.place(unit.position)
+        what = f"entry {index}, which was durable, cannot be read, and the log is to be cut behind it"
+        return LogDamaged(self.where, f"{what}: {where}; {BEGIN_ANEW}")
+
+    async def cut(self, count: int) -> None:
+        """Keeps the entries before `count`, and erases all that is known to stand behind them, a blank too: what comes goes
+        where it would go if that had never been there. Durable at the next `sync`. Raises LogDamaged, OSError."""
+        end, units_end = self.end, (self.end_index + 2) * INDEX_UNIT.size
+        kept = self.kept(count) if count <= self.end_index else (end, self.check)
+        self.cuts += 1
+        if count <= self.end_index:
+            self.end, self.check = kept
+            self.batch_count = max(0, self.batch_count - (self.end_index + 1 - count))
+            self.end_index = count - 1
+        await self.data.erase(self.end, end + ENTRY_HEADER_BYTES)
+        await self.index.erase(count * INDEX_UNIT.size, units_end)
+
+    def erase_again(self) -> None:
+        """A process that was killed inside a cut may have left its zeros in the page cache alone. Of what was cut the first
+        header suffices: nothing follows it without that. Covered by the next `sync`."""
+        room = min(ENTRY_HEADER_BYTES, len(self.data.rest_of_file(self.end)))
+        if room:
+            self.data.rewrite(self.end, bytes(room))
+
+    # What a snapshot stands for
+
+    async def close_file(self) -> None:
+        """Goes on in a new file, so that the one before can go when it is needed no more. Raises OSError."""
+        if self.end % self.data.file_bytes:
+            await self.close_file_before(self.data.file_bytes)
+
+    def begin_after(self, begin: Begin) -> None:
+        """What stands before is not looked at any more: a durable snapshot stands for it."""
+        self.cuts += 1
+        self.begin = begin
+
+    async def delete_before(self) -> None:
+        """Deletes the files of that. Raises OSError."""
+        await self.data.begin_at(self.begin.position)
+        await self.index.begin_at(self._first_unit)
+
+    async def restart(self, begin: Begin) -> None:
+        """Deletes everything: a durable snapshot stands for it, and says so of what is left of files at or above
+        `begin`. Raises OSError."""
+        self.cuts += 1
+        self.begin = begin
+        self.end_index, self.end, self.check, self.batch_count = begin.index, begin.position, begin.check, 0
+        await self.data.restart(begin.position)
+        await self.index.restart(self._first_unit)
+
+    async def wipe(self) -> None:
+        """Before `open`: a durable snapshot says that the files are void. Raises OSError."""
+        await self.data.wipe()
+        await self.index.wipe()
+
+    def close(self) -> None:
+        self.data.close()
+        self.index.close()

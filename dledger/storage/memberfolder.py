@@ -1,0 +1,81 @@
+"""The folder of a member, for those who only look at it.
+
+Invariant: nothing is written, made or deleted, and no lock is taken."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from dledger.storage.inspection import MemberFiles, NamedFile
+from dledger.storage.snapshotfile import read_snapshot
+from mqruntime.segments import SegmentDirectory
+from mqruntime.smallfiles import SmallFiles
+
+PREFIX = "dledger-"
+
+
+class NoMember(Exception):
+    """A folder that holds no member's files."""
+
+    def __init__(self, folder: Path, found: Sequence[str]) -> None:
+        has = f"holds {', '.join(found)}; name one of them" if found else f"is no {PREFIX}ID and holds none"
+        super().__init__(f"{folder} {has}")
+
+
+def read_folder(folder: Path) -> MemberFiles:
+    """`folder` is the member's own, or a store folder with one member in it. Raises NoMember, OSError."""
+    if not folder.name.startswith(PREFIX):
+        inside = sorted(path.name for path in folder.glob(f"{PREFIX}*") if path.is_dir())
+        if len(inside) != 1:
+            raise NoMember(folder, inside)
+        folder = folder / inside[0]
+    if not folder.is_dir():
+        raise NoMember(folder, [])
+    return MemberFiles(
+        folder.name,
+        small(folder / "currterm"),
+        small(folder / "checkpoint"),
+        small(folder / "snapshot"),
+        mapped(folder / "data"),
+        mapped(folder / "index"),
+    )
+
+
+def small(file: Path) -> bytes | None:
+    """None where there is none, or a folder, as Java's controllers have it from 5.4.0 on."""
+    with suppress(FileNotFoundError, IsADirectoryError):
+        return file.read_bytes()
+    return None
+
+
+def mapped(folder: Path) -> list[NamedFile]:
+    """The files whose names are positions; an empty one is damaged, and cannot be mapped."""
+    found: list[NamedFile] = []
+    for path in sorted(folder.glob("[0-9]*")):
+        with path.open("rb") as file:
+            size = path.stat().st_size
+            view = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
+            found.append((path.name, memoryview(view)))
+    return found
+
+
+async def read_store(files: SmallFiles, segments: SegmentDirectory, name: str) -> MemberFiles:
+    """The member `name` below the roots of `files` and `segments`, which are one. Raises OSError."""
+    folder = segments.subdirectory(name)
+    currterm, checkpoint = [await files.read(f"{name}/{part}") for part in ("currterm", "checkpoint")]
+    snapshot = await read_snapshot(files, f"{name}/snapshot")
+    data, index = [viewed(folder.subdirectory(part)) for part in ("data", "index")]
+    return MemberFiles(name, currterm, checkpoint, snapshot, data, index)
+
+
+def viewed(folder: SegmentDirectory) -> list[NamedFile]:
+    found: list[NamedFile] = []
+    for name, size in folder.names():
+        if size:
+            file = folder.open(name)
+            found.append((name, file.view()))
+            file.close()
+    return found

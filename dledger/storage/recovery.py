@@ -1,0 +1,106 @@
+"""What a log's files hold when a member starts: its end, its terms, and its last entries.
+
+Invariant: entries are read whole and in order from the last one that the checkpoint vouches for, or from where the log begins
+where it vouches for none or that one is not there; what stands behind the last whole one a crash may have torn, and nothing
+else. So a start takes as long as what was written since the last checkpoint, and memory for the recent entries alone."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from dledger.raft.entries import Entry
+from dledger.raft.errors import BEGIN_ANEW, LogDamaged
+from dledger.raft.log import RaftLog
+from dledger.raft.membership import History
+from dledger.raft.termruns import TermRuns, TermsFall, runs_of
+from dledger.storage.entry import INDEX_UNIT, StoredEntry, decode_entry, encode_index_unit, stored_check
+from dledger.storage.entrylog import EntryLog
+
+logger = logging.getLogger(__name__)
+
+ENTRIES_A_SLICE = 1024
+"""Others have their turn in between."""
+
+
+async def recover(log: EntryLog, synced_index: int, recent_bytes_max: int, history: History) -> RaftLog:
+    """Moves `log` from where it begins to its end. `synced_index` is the checkpoint's word, and `history` gets what the entries
+    say that are read. Raises MembersUnknown, OSError."""
+    older = begin_at(log, synced_index) if synced_index > log.begin.index else None
+    if older is None:
+        older = TermRuns(log.begin.index, log.begin.term)
+    held = RaftLog(older=older, recent_bytes_max=recent_bytes_max)
+    while entries := take_some(log, held.last_term):
+        held.append(entries)
+        history.take(entries)
+        held.forget(log.end_index)
+        await asyncio.sleep(0)
+    return held
+
+
+def begin_at(log: EntryLog, index: int) -> TermRuns | None:
+    """Stands `log` before entry `index`; the terms of all before it. None, and `log` stays at its beginning, when the entry or
+    what leads to it is not there: an operator may have removed the index, and Java or an older version may have gone on with
+    the log and its checkpoint."""
+    try:
+        position = log.stored_unit(index).position
+        check = log.check_of(index - 1)
+        before = TermRuns(log.begin.index, log.begin.term)
+        runs = runs_of(index - 1, lambda asked: log.believed_unit(asked).term, before)
+        stored = entry_at(log, position, check)
+    except (LogDamaged, TermsFall):
+        stored = None
+    if stored is None or not follows(stored.entry, index, runs.last_term):
+        logger.warning(
+            "%s: the whole log is read, for its index up to entry %d cannot be used", log.where, index
+        )
+        return None
+    log.end, log.end_index, log.check = position, index - 1, check
+    return runs
+
+
+def take_some(log: EntryLog, last_term: int) -> list[Entry]:
+    """The next entries, whose units are written anew."""
+    entries: list[Entry] = []
+    units = bytearray()
+    first = log.end_index + 1
+    fit = (log.index.file_bytes - first * INDEX_UNIT.size % log.index.file_bytes) // INDEX_UNIT.size
+    for index in range(first, first + min(fit, ENTRIES_A_SLICE)):
+        position = log.skip_blank(log.end)
+        stored = entry_at(log, position, log.check)
+        if stored is None or not follows(stored.entry, index, last_term):
+            break
+        last_term = stored.entry.term
+        entries.append(stored.entry)
+        units += encode_index_unit(stored.entry, position)
+        log.end = position + stored.size
+        log.end_index = index
+        log.check = stored.check
+        log.batch_count = stored.batch_position + 1
+    if entries:
+        log.rewrite_index_units(first, bytes(units))
+    return entries
+
+
+def entry_at(log: EntryLog, position: int, check: int) -> StoredEntry | None:
+    return decode_entry(log.data.rest_of_file(position), position, check)
+
+
+def follows(entry: Entry, index: int, last_term: int) -> bool:
+    return entry.index == index and entry.term >= last_term
+
+
+def refuse_later_entries(log: EntryLog, last_term: int) -> None:
+    """A crash tears only entries of the last sync. So an intact entry of a later one proves that what
+    is missing was durable once: the disk lost it, and going on without it could lose what was decided. One of an older term
+    than the log's last proves nothing: Java leaves the bytes of what its leader cut. Raises LogDamaged."""
+    missing = log.end_index + 1
+    index, before = missing + 1, log.unit(missing)
+    while before is not None and (unit := log.unit(index)) is not None:
+        check = stored_check(log.data.rest_of_file(before.position))
+        stored = entry_at(log, unit.position, check)
+        later = stored is not None and stored.entry.index == index and stored.entry.term >= last_term
+        if later and stored is not None and index - stored.batch_position > missing:
+            what = f"entry {missing} is unreadable, but entry {index}, written later, is intact"
+            raise LogDamaged(log.where, f"{what}: {log.place(log.end)}; {BEGIN_ANEW}")
+        index, before = index + 1, unit

@@ -1,0 +1,70 @@
+"""The newest snapshot on disk: the file `snapshot`, replaced as a whole.
+
+Invariant: what stands there was durable before anything that it replaces was touched; what cannot be read is refused, for a
+log that begins behind a snapshot is worth nothing without it. A folder of that name is of a Java controller from 5.4.0 on, with
+DLedger 0.3.2 or later: its snapshots have no state in them, so there is none (`read_snapshot`)."""
+
+from __future__ import annotations
+
+import asyncio
+
+from dledger.raft.snapshot import Snapshot
+from dledger.storage.snapshot import decode_snapshot, encode_snapshot
+from dledger.storage.snapshotcounts import Origin, SnapshotCounts
+from mqruntime.smallfiles import SmallFiles
+
+JAVA_FOLDER = "java"
+"""Next to it: where Java's folder goes when the first snapshot is written here. Nothing is read there."""
+
+
+async def read_snapshot(files: SmallFiles, name: str) -> bytes | None:
+    """The content of the file `name`; None when there is none, or Java's folder. OSError."""
+    try:
+        return await files.read(name)
+    except IsADirectoryError:
+        return None
+
+
+async def java_snapshots(files: SmallFiles, name: str) -> list[str]:
+    """Files in Java's folder `name`. OSError."""
+    return await files.names(name)
+
+
+class SnapshotFile:
+    """`name` is relative to the root of `files`, for example 'dledger-n0/snapshot'."""
+
+    def __init__(self, files: SmallFiles, name: str) -> None:
+        self.files = files
+        self.name = name
+        self.counts = SnapshotCounts()
+
+    async def load(self) -> Snapshot | None:
+        """None when there is none. Raises SnapshotDamaged, SnapshotUnknown, OSError."""
+        data = await read_snapshot(self.files, self.name)
+        if data is None:
+            return None
+        snapshot = await decode_snapshot(self.name, data)
+        self.counts.has(snapshot.last_index, len(data))
+        return snapshot
+
+    async def store(self, snapshot: Snapshot, origin: Origin) -> None:
+        """Durable on return; raises OSError, and what stood there stands there still."""
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        size = await self.replace(snapshot)
+        self.counts.wrote(origin, snapshot.last_index, size, loop.time() - began_s)
+
+    async def replace(self, snapshot: Snapshot) -> int:
+        """The same of one that is counted already; its size in the file."""
+        data = await encode_snapshot(snapshot)
+        try:
+            await self.files.replace(self.name, data)
+        except IsADirectoryError:
+            await self._move_javas_folder()
+            await self.files.replace(self.name, data)
+        return len(data)
+
+    async def _move_javas_folder(self) -> None:
+        member, _, part = self.name.rpartition("/")
+        await self.files.discard(f"{member}/{JAVA_FOLDER}/{part}")  # of an earlier take-over
+        await self.files.move(self.name, f"{member}/{JAVA_FOLDER}")

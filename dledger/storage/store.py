@@ -1,0 +1,369 @@
+"""Everything that a member must not forget: its vote, its log, and how far the log is decided.
+
+Invariant: when `persist` returns, all of its steps survive a power cut; when it raises, the member must
+fall silent. A cut is announced in the checkpoint file first, so that a crash inside it cannot bring back
+half of the old tail. What a snapshot stands for goes only once that is durable, and it says itself what goes. A full disk is no
+failure: what it refuses, of which nothing is written then, waits, and all behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from dledger.raft.actions import PersistThenSend, Vote
+from dledger.raft.entries import NO_INDEX, Entry
+from dledger.raft.errors import BEGIN_ANEW, EntryMisplaced, LogDamaged, LogOfAnother
+from dledger.raft.log import RaftLog
+from dledger.raft.membership import History, Stated
+from dledger.raft.settings import DLedgerSettings
+from dledger.raft.snapshot import WHOLE, Begin, Snapshot
+from dledger.storage.checkpoint import Checkpoint, CheckpointFile
+from dledger.storage.entrylog import EntryLog, StandsAt, nowhere
+from dledger.storage.reclaiming import begin_up_to, begin_with_file
+from dledger.storage.recovery import recover, refuse_later_entries
+from dledger.storage.snapshot import note_in, position_in, snapshot_at
+from dledger.storage.snapshotcounts import Origin
+from dledger.storage.snapshotfile import SnapshotFile
+from dledger.storage.termfile import TermFile
+from mqruntime.diskfull import DISK_FULL, RETRY_S, RetriedWrite
+from mqruntime.segments import SegmentDirectory
+from mqruntime.smallfiles import SmallFiles
+
+logger = logging.getLogger(__name__)
+
+FOLDER_PREFIX = "dledger-"
+"""A member's id follows."""
+
+
+async def nothing_else() -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    vote: Vote
+    log: RaftLog
+    committed_index: int
+    snapshot: Snapshot | None = None
+    stated: tuple[Stated, ...] = ()
+    """The lists of members in the log and in its snapshot."""
+
+
+class Store:
+    """The folder `name` below the roots of `files` and `segments`, which are one."""
+
+    def __init__(
+        self,
+        files: SmallFiles,
+        segments: SegmentDirectory,
+        name: str,
+        settings: DLedgerSettings,
+        members: Iterable[str],
+        stands_at: StandsAt = nowhere,
+        on_replaced: Callable[[int], None] | None = None,
+    ) -> None:
+        """`on_replaced(position)` hears that a durable snapshot of another member stands for the log, and what follows begins
+        there, before the first file goes."""
+        self.name = name
+        self.on_replaced = on_replaced
+        self.stands_at = stands_at
+        self.settings = settings
+        self.root = segments
+        self.directory = segments.subdirectory(name)
+        self.term_file = TermFile(files, f"{name}/currterm", ",".join(sorted(members)))
+        self.checkpoint_file = CheckpointFile(files, f"{name}/checkpoint")
+        self.snapshot_file = SnapshotFile(files, f"{name}/snapshot")
+        self.whole = WHOLE
+        """Where a log begins that has no snapshot."""
+        self.snapshot_index = NO_INDEX
+        """The newest snapshot's last entry."""
+        self.note = b""
+        """Of a log that has each entry at the same position everywhere: what its owner noted of what is gone."""
+        self.committed_index = NO_INDEX
+        self.synced_index = NO_INDEX
+        """The checkpoint vouches for entries up to there, and for their index units."""
+        self.cut_from: int | None = None
+        """A cut is under way."""
+        self.unsettled = False
+        """A write was begun and has not ended well: the files are left as they are."""
+        self.history = History()
+        """Who the entries on the disk say belongs to the group."""
+        self.log: EntryLog | None = None
+        self._entry_write = RetriedWrite(
+            logger,
+            f"{name} takes no entries, trying on",
+            again=f"{name} takes entries again",
+            server="member",
+        )
+
+    @property
+    def waits_for_room(self) -> bool:
+        """The disk is full, and entries that are to be persisted wait."""
+        return self._entry_write.refused
+
+    async def open(self) -> Recovered:
+        """Raises LogDamaged, LogOfAnother, MembersChanged, SnapshotDamaged, SnapshotUnknown, MembersUnknown, BadKeyValues,
+        OSError; nothing was changed then but for files that a snapshot stands for, and the index."""
+        present = self.root.subdirectories()
+        others = [name for name in present if name.startswith(FOLDER_PREFIX)]
+        if others and self.name not in present:
+            raise LogOfAnother(self.name, others[0])
+        vote = await self.term_file.load()
+        checkpoint = await self.checkpoint_file.load()
+        snapshot = await self.snapshot_file.load()
+        begin = self.whole if snapshot is None else snapshot.begin
+        self.history = History(
+            sorted(dict([*checkpoint.stated, *(snapshot.stated if snapshot else ())]).items())
+        )
+        log = EntryLog(self.directory, self.settings, self.name, begin, self.stands_at)
+        if snapshot is not None and snapshot.replaces_files:
+            await log.wipe()
+            snapshot = replace(snapshot, replaces_files=False)
+            await self.snapshot_file.replace(snapshot)
+        await log.open()
+        held = await recover(log, checkpoint.synced_index, self.settings.recent_bytes_max, self.history)
+        if checkpoint.cut_from is None or held.last_index + 1 < checkpoint.cut_from:
+            refuse_later_entries(log, held.last_term)
+        elif begin.index < checkpoint.cut_from <= held.last_index:
+            held.cut(checkpoint.cut_from)
+        end = held.last_index + 1
+        if snapshot is not None:
+            self.snapshot_index = snapshot.last_index
+            self.take_note(snapshot)
+        for index, why in (
+            (checkpoint.committed_index, "decided"),
+            (checkpoint.synced_index, "durable"),
+            (self.snapshot_index, f"in {self.snapshot_file.name}"),
+        ):
+            if index >= end:
+                what = f"ends before entry {end}, but entries up to {index} are {why}"
+                raise LogDamaged(self.name, f"{what}: {log.place(log.end)}; {BEGIN_ANEW}")
+        if vote is None and end:
+            raise LogDamaged(
+                self.term_file.name, "is missing beside a log; without it this member could vote twice"
+            )
+        self.history.cut(end)
+        decided = max(checkpoint.committed_index, self.snapshot_index)
+        if self.history.up_to(decided) is None:
+            self.term_file.check_members()
+        self.history.forget(decided)
+        self.log = log
+        self.committed_index = decided
+        self.synced_index = checkpoint.synced_index
+        await log.cut(end)
+        if checkpoint.cut_from is not None:
+            log.erase_again()
+        log.rewrite_last_batch()
+        await log.sync()
+        if checkpoint.cut_from is not None:
+            await self.save_checkpoint(self.committed_index)
+        stated = tuple(self.history.span(NO_INDEX, end))
+        return Recovered(vote or Vote(newcomer=True), held, self.committed_index, snapshot, stated)
+
+    async def persist(
+        self, steps: Sequence[PersistThenSend], meanwhile: Callable[[], Awaitable[None]] = nothing_else
+    ) -> None:
+        """Makes the steps durable, in an order that a crash cannot turn into a state that never was. They wait for room on the
+        disk; before each new try for entries, `meanwhile` may make some. Raises OSError."""
+        assert self.log is not None
+        self.unsettled = True
+        try:
+            await self.write(self.log, steps, meanwhile)
+        except OSError:
+            await self.disown_unsynced(self.log)
+            raise
+        self.unsettled = False
+
+    async def write(
+        self, log: EntryLog, steps: Sequence[PersistThenSend], meanwhile: Callable[[], Awaitable[None]]
+    ) -> None:
+        votes = [step.vote for step in steps if step.vote is not None]
+        if votes:
+            await self.replace(self.term_file.name, lambda: self.term_file.store(votes[-1]))
+        for step in steps:
+            if step.snapshot is not None:
+                await self.install(log, step.snapshot)
+            if step.cut_from is not None:
+                await self.cut(log, step.cut_from)
+            await self.append(log, step.entries, meanwhile)
+            self.history.take(step.entries)
+        await log.sync()
+
+    async def append(
+        self, log: EntryLog, entries: Sequence[Entry], meanwhile: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Once there is room: those that found some stay, and the rest is tried again."""
+        behind = log.end_index + 1 + len(entries)
+        while entries and not await self._entry_write.attempt(log.append(entries)):
+            await asyncio.sleep(RETRY_S)
+            await meanwhile()
+            entries = entries[len(entries) - (behind - log.end_index - 1) :]
+
+    async def cut(self, log: EntryLog, index: int) -> None:
+        """Raises LogDamaged, OSError."""
+        if index <= log.end_index:
+            await self.vouch_for_kept(log, index)
+        self.cut_from = index
+        self.vouch_below(index)
+        announced = self.checkpoint(index - 1, cut_from=index)
+        await self.replace(self.checkpoint_file.name, lambda: self.checkpoint_file.store(announced))
+        await log.cut(index)
+        self.history.cut(index)
+        await log.sync()
+        done = self.checkpoint(index - 1)
+        await self.replace(self.checkpoint_file.name, lambda: self.checkpoint_file.store(done))
+        self.cut_from = None
+
+    async def vouch_for_kept(self, log: EntryLog, index: int) -> None:
+        """What stands before entry `index` can be told from what is to go. Where it cannot, for it rotted, nothing is cut, and
+        the checkpoint says first what was durable: else a start that finds less would take that for torn, though others may
+        count on it. Raises LogDamaged, OSError."""
+        try:
+            log.kept(index)
+        except LogDamaged:
+            await self.sync_index()
+            await self.save_checkpoint(self.committed_index)
+            raise
+
+    async def install(self, log: EntryLog, snapshot: Snapshot) -> None:
+        """`snapshot`, of another member, stands for the whole log. Until it is there the old log counts, and from then on
+        nothing of it: what is left of its files the next start deletes, all of them where the snapshot says so. Of the old
+        log's end, which may be behind the snapshot and no part of what was decided, the checkpoint claims nothing any more
+        before that."""
+        await log.sync()
+        self.vouch_below(self.committed_index + 1)
+        modest = self.checkpoint(log.end_index)
+        await self.replace(self.checkpoint_file.name, lambda: self.checkpoint_file.store(modest))
+        begin = Begin(snapshot.last_index, snapshot.last_term, self.begin_of(log, snapshot))
+        behind = replace(snapshot.behind(begin), replaces_files=begin.position < log.data.end)
+        await self.replace(
+            self.snapshot_file.name, lambda: self.snapshot_file.store(behind, Origin.INSTALLED)
+        )
+        self.snapshot_index = snapshot.last_index
+        self.take_note(snapshot)
+        self.history.restart(snapshot.stated)
+        if self.on_replaced is not None:
+            self.on_replaced(begin.position)
+        await log.restart(begin)
+        if behind.replaces_files:
+            begun = replace(behind, replaces_files=False)
+            await self.replace(self.snapshot_file.name, lambda: self.snapshot_file.replace(begun))
+
+    def begin_of(self, log: EntryLog, snapshot: Snapshot) -> int:
+        """Where what follows `snapshot` is written: behind all files, or where the leader has it. Raises SnapshotUnknown,
+        EntryMisplaced."""
+        if not self.settings.same_positions:
+            return log.data.end
+        position = position_in(snapshot)
+        if position % log.data.file_bytes:
+            raise EntryMisplaced(snapshot.last_index + 1, position, position - position % log.data.file_bytes)
+        return position
+
+    async def save_snapshot(self, snapshot: Snapshot) -> None:
+        """`snapshot`, made here of what is decided and durable, is durable on return, and the log begins behind what it stands
+        for, but for a margin that slow followers may lack. Raises OSError; a full disk leaves everything as it was."""
+        assert self.log is not None
+        kept_behind = snapshot.last_index - self.settings.snapshot_margin_entries
+        await self.begin_behind(snapshot, await begin_up_to(self.log, kept_behind))
+
+    def take_note(self, snapshot: Snapshot) -> None:
+        if self.settings.same_positions:
+            self.note = note_in(snapshot)
+
+    async def begin_at(self, position: int, note: bytes) -> None:
+        """The same where a snapshot says nothing but where the log begins: with the data file that starts at `position`, the
+        first entry of which follows one that is decided and durable. Raises OSError, LogDamaged; a full disk leaves
+        everything as it was."""
+        assert self.log is not None and self.settings.same_positions
+        begin = await begin_with_file(self.log, position)
+        stated = tuple(self.history.span(begin.index, begin.index))
+        await self.begin_behind(snapshot_at(begin, stated, note), begin)
+        self.note = note
+
+    async def tell_begin_anew(self) -> None:
+        """Writes the snapshot again that says no more than where the log begins. Raises OSError."""
+        assert self.log is not None and self.settings.same_positions
+        begin = self.log.begin
+        stated = tuple(self.history.span(begin.index, begin.index))
+        await self.snapshot_file.replace(snapshot_at(begin, stated, self.note))
+
+    async def begin_behind(self, snapshot: Snapshot, begin: Begin) -> None:
+        assert self.log is not None
+        await self.snapshot_file.store(snapshot.behind(begin), Origin.MADE)
+        self.snapshot_index = snapshot.last_index
+        self.history.forget(begin.index)
+        self.log.begin_after(begin)
+
+    async def reclaim(self) -> None:
+        """Files that end before the log begins are gone, and what comes is written into a new one, so that this one can go too:
+        not where entries are to stand at the same place everywhere. Raises OSError."""
+        assert self.log is not None
+        await self.log.delete_before()
+        if not self.settings.same_positions:
+            await self.log.close_file()
+
+    async def replace(self, name: str, write: Callable[[], Awaitable[object]]) -> None:
+        """Performs `write` of the small file `name`, once there is room. What comes after it does not happen before: a member
+        whose disk is full falls silent like one whose disk hangs, and the others go on without it."""
+        refusal = f"{name} cannot be written and this member takes no part until it is"
+
+        async def once() -> None:
+            await write()
+
+        if await RetriedWrite(logger, refusal, server="controller").perform(once):
+            logger.info("%s is written, this member takes part again", name)
+
+    async def disown_unsynced(self, log: EntryLog) -> None:
+        """After a failed sync the page cache may show the next process what the disk does not have. Nobody
+        was told of those entries: the next start cuts them. On a disk that refuses this too, rewriting them
+        at the start has to do."""
+        index = log.unsynced_from if self.cut_from is None else self.cut_from
+        with suppress(OSError):
+            await self.checkpoint_file.store(self.checkpoint(index - 1, cut_from=index))
+
+    def vouch_below(self, index: int) -> None:
+        """The checkpoint vouches for no entry from there on any more."""
+        self.synced_index = min(self.synced_index, index - 1)
+
+    def checkpoint(self, end_index: int, *, cut_from: int | None = None) -> Checkpoint:
+        stated = self.history.span(self.committed_index, self.synced_index)
+        return Checkpoint(end_index, self.committed_index, cut_from, self.synced_index, tuple(stated))
+
+    async def sync_index(self) -> None:
+        """The next checkpoint vouches for what is durable now. Raises OSError, of a full disk too: the kernel forgets the pages
+        that it could not write."""
+        assert self.log is not None
+        synced_index = self.log.unsynced_from - 1
+        await self.log.sync_index()
+        self.synced_index = synced_index
+
+    async def save_checkpoint(self, committed_index: int) -> None:
+        """`committed_index` is decided, and durable here. Raises OSError; a full disk leaves the file as it was."""
+        assert self.log is not None
+        saved = replace(self.checkpoint(self.log.end_index), committed_index=committed_index)
+        await self.checkpoint_file.store(saved)
+        self.committed_index = committed_index
+
+    def size_bytes(self) -> int:
+        """The length of all files of the log, filled or not."""
+        folders = (self.directory.subdirectory(name) for name in self.directory.subdirectories())
+        return sum(size for folder in folders for _, size in folder.names())
+
+    async def close(self, committed_index: int) -> None:
+        """Leaves a complete index and checkpoint behind, unless a write failed or was given up before; a full disk keeps an
+        older checkpoint. Raises OSError."""
+        if self.log is None:
+            return
+        if not self.unsettled:
+            saved = self.committed_index, self.synced_index
+            await self.sync_index()
+            decided = max(committed_index, self.committed_index)
+            if (decided, self.synced_index) != saved:
+                try:
+                    await self.save_checkpoint(decided)
+                except OSError as error:
+                    if error.errno not in DISK_FULL:
+                        raise
+        self.log.close()
