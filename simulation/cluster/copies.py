@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from broker.app import BrokerApp
+from broker.role import storeaside
 from broker.role.membership import Role
 from mqruntime.runtime import Runtime
 from simulation.cluster.fault import Fault
@@ -65,6 +66,8 @@ class Copies(Fault):
             return
         if look.role is Role.NONE or self.node.serving:
             return
+        if original.disk.content(storeaside.FILE) is not None:
+            return  # an operator asked it to begin again: its copy would, too, and get an id of its own
         until_ms = self.world.now_ms + self.random.randint(*RUNS_MS)
         self.running = Running(original, original.incarnation, look.broker_id, until_ms)
         self.was_alive = False
