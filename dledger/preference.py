@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from dledger.node.node import DLedgerNode
+from dledger.raft.leader import most_up_to_date
 from dledger.raft.progress import Progress
-from dledger.raft.transfer import fittest
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ def level_among(
         for peer, known in progress.items()
         if peer in preferred and known.match_index >= held_index
     }
-    return fittest(level, heard_since_ms)
+    return most_up_to_date(level, heard_since_ms)
 
 
 async def give_way(

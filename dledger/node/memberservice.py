@@ -13,7 +13,6 @@ from dledger.node.clientjson import ClientCode, ClientEnvelope, encode_answer, e
 from dledger.node.conversation import HEADER_CODE
 from dledger.node.messagejson import Fields, MessageError, choice, decode_fields, flag, text
 from dledger.node.node import DLedgerNode
-from dledger.raft.changing import lacking
 from dledger.raft.entries import NO_INDEX
 from dledger.raft.errors import ChangeRefused, NotLeader, OutcomeUnknown, Why
 from dledger.raft.membership import Change, Step
@@ -131,6 +130,6 @@ class MemberService:
         core = self._node.core
         if core is None:
             return {"index": NO_INDEX, "decided": False, "voters": dict(self._node.peers), "learners": {}}
-        lacks = {peer: lacking(core, peer) for peer in core.progress}
-        told = {"index": core.membership.index, "decided": core.members_are_decided, "lacks": lacks}
+        lacks = {} if core.leader is None else {peer: core.leader.lag(peer) for peer in core.progress}
+        told = {"index": core.membership.index, "decided": core.members_committed, "lacks": lacks}
         return told | core.membership.members.told()

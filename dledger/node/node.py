@@ -23,8 +23,8 @@ from dledger.node.placing import Placing
 from dledger.node.proposals import Proposals
 from dledger.node.proposing import Proposing
 from dledger.node.reads import Reads
+from dledger.node.rejoinnotice import RejoinNotice
 from dledger.node.snapshotsender import SnapshotSender
-from dledger.node.standingnotice import StandingNotice
 from dledger.node.starts import Starts
 from dledger.node.transferwaiters import TransferWaiters
 from dledger.node.unapplied import Unapplied
@@ -46,9 +46,9 @@ from dledger.raft.actions import (
 )
 from dledger.raft.entries import NO_INDEX
 from dledger.raft.errors import NotLeader
-from dledger.raft.installing import Loaded, Unreadable
 from dledger.raft.membership import Members, Membership
 from dledger.raft.messages import Message, Request, ResultCode
+from dledger.raft.progress import Loaded, Unreadable
 from dledger.raft.raft import Raft
 from dledger.raft.settings import DLedgerSettings
 from dledger.raft.snapshot import Begin, Snapshot
@@ -187,7 +187,7 @@ class DLedgerNode(Proposing):
             self.store, settings.checkpoint_interval_ms, lambda: self._take(lambda now_ms: [SaveCheckpoint()])
         )
         self._announced: tuple[Role, int] = (Role.FOLLOWER, 0)
-        self._standing_notice = StandingNotice(self_id)
+        self._standing_notice = RejoinNotice(self_id)
         self._proposals = Proposals()
         self._placing: Placing | None = None
         self._beginnings = Beginnings(self.store)
@@ -305,11 +305,11 @@ class DLedgerNode(Proposing):
             return ResultCode.NOT_LEADER
         if target is not None and target not in core.voters:
             return ResultCode.UNKNOWN_MEMBER
-        if core.transfer.under_way:
+        if core.transfers:
             return ResultCode.LEADER_TRANSFERRING
         ended = self._transfers.wait()
         self._append_gathered()
-        self._take(lambda now_ms: core.give_way(target, now_ms))
+        self._take(lambda now_ms: core.transfer_leadership(target, now_ms))
         done = await self._transfers.ended(ended, HAND_OVER_MS_MAX)
         return ResultCode.SUCCESS if done else ResultCode.TAKE_LEADERSHIP_FAILED
 
@@ -338,7 +338,7 @@ class DLedgerNode(Proposing):
         if self._applier.replays and self.core.voters:  # others may serve as soon as they are elected
             self._stand_back(self.settings.heartbeat_interval_ms)
         self._take(self.core.tick)
-        self._standing_notice.look(self.core.standing, self.clock.monotonic_ms())
+        self._standing_notice.look(self.core.rejoin, self.clock.monotonic_ms())
 
     def _look_at_members(self) -> None:
         """Who is spoken to, and believed, follows the log at once."""
@@ -385,7 +385,7 @@ class DLedgerNode(Proposing):
 
     def _look_at_transfer(self) -> None:
         """A hand-over has begun, or is over: of one that failed others hear when that is performed."""
-        under_way = self.core is not None and self.core.transfer.under_way
+        under_way = self.core is not None and self.core.transfers
         if under_way and not self._hands_over and self._on_hand_over is not None:
             self._on_hand_over(True)
         self._hands_over = under_way
@@ -576,7 +576,7 @@ class DLedgerNode(Proposing):
         if core is None or self._closed or not self._started:
             return False
         if sender in self.guard.vouched:
-            core.met(sender)
+            core.note_newer_config_peer(sender)
 
         def receive(now_ms: int) -> list[Action]:
             actions = core.receive(sender, message, now_ms, ticket)
@@ -599,7 +599,7 @@ class DLedgerNode(Proposing):
     def _stand_back(self, for_ms: int) -> None:
         core = self.core
         if core is not None:
-            self._take(lambda now_ms: core.stand_back(now_ms, for_ms))
+            self._take(lambda now_ms: core.suppress_elections(now_ms, for_ms))
 
     # The end
 

@@ -17,7 +17,6 @@ from dledger.node.proposals import Decided, Done, Proposals
 from dledger.node.transferwaiters import TransferWaiters
 from dledger.node.unapplied import Unapplied
 from dledger.raft.actions import Role
-from dledger.raft.changing import next_members
 from dledger.raft.entries import NO_INDEX, Block, block_of
 from dledger.raft.errors import ChangeRefused, NotLeader, OutcomeUnknown, TooManyProposals, Why
 from dledger.raft.membership import MAGIC, Change, Members, Stated, encode_members, is_members
@@ -102,10 +101,10 @@ class Proposing:
         self._refuse_oversized(sizes)
         if not bodies:
             return Decided(core.log.last_index + 1, [])
-        if core.transfer.under_way:
+        if core.transfers:
             term = core.term
             await self._transfers.ended(self._transfers.wait(), timeout_ms)
-            if self._serving_core().term != term or core.transfer.under_way:
+            if self._serving_core().term != term or core.transfers:
                 raise NotLeader(self.leader_id, self.leader_address)
         self._refuse_beyond_room(sizes)
         self._arrange_append(sizes)
@@ -140,7 +139,7 @@ class Proposing:
         Raises NotLeader, also while the leadership is handed over, TooManyProposals, ValueError (an empty or oversized
         body)."""
         core, placing = self._serving_core(), self._the_placing
-        if core.transfer.under_way:
+        if core.transfers:
             raise NotLeader(self.leader_id, self.leader_address)
         self._refuse_oversized(sizes)
         self._refuse_beyond_room(sizes)
@@ -223,7 +222,7 @@ class Proposing:
 
     def allowed(self, change: Change) -> Members:
         """What the group's members would become by `change` if it were made now. Raises NotLeader, ChangeRefused."""
-        members = next_members(self._serving_core(), change, self.guard.knows_changes)
+        members = self._serving_core().next_members(change, self.guard.knows_changes)
         if change.adds and (why := self._why_no_members(members.addresses)) is not None:
             raise ChangeRefused(Why.BAD_ID, why)
         return members
@@ -258,9 +257,9 @@ class Proposing:
         core, placing = self.core, self._placing
         if core is None or not self.is_active:
             self._proposals.refuse(self.leader_id, self.leader_address)
-        elif core.transfer.under_way and self._proposals.all_placed:
+        elif core.transfers and self._proposals.all_placed:
             return  # its proposer is told of a lost leadership and of nothing else: appended if this member leads on
-        elif core.transfer.under_way:
+        elif core.transfers:
             self._proposals.refuse(self.leader_id, self.leader_address)
         else:
             planned = self._proposals.gathered_in(core.term)

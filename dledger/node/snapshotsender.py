@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable
 
 from dledger.raft.actions import LoadChunk
 from dledger.raft.errors import SnapshotDamaged
-from dledger.raft.installing import Chunk
 from dledger.raft.membership import encode_stated
+from dledger.raft.progress import Chunk
 from dledger.raft.snapshot import Snapshot
 from mqruntime.clock import Clock
 from mqruntime.log import fields

@@ -68,7 +68,7 @@ class Starts:
     def begin(self, core: Raft) -> None:
         """What the disk has is known, and this member takes part from now on."""
         self._core = core
-        self._is_newcomer = core.standing.newcomer
+        self._is_newcomer = core.rejoin.newcomer
         if self._is_newcomer:
             self._on_forgetful()
         self._tasks.start(self._run(), name=f"dledger-starts {self.numbers.self_id}")
@@ -98,7 +98,7 @@ class Starts:
             return True
         heard = self.numbers.hear(sender, text, members)
         of_former_life = self.numbers.is_of_former_life(sender)
-        if self.numbers.set_back and not core.standing.newcomer:
+        if self.numbers.set_back and not core.rejoin.newcomer:
             self._was_set_back(core, sender)
         elif not core.proven and not core.proving.has_heard(sender):
             self._take(lambda now_ms: core.vouched(sender, now_ms))

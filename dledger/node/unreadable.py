@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from dledger.raft.actions import Load
 from dledger.raft.errors import EntryUnreadable
-from dledger.raft.installing import Loaded, Unreadable
+from dledger.raft.progress import Loaded, Unreadable
 from dledger.storage.entrylog import EntryLog
 from dledger.storage.oldentries import read_entries
 from mqruntime.clock import Clock

@@ -1,14 +1,14 @@
-"""What the Raft core tells its shell to do.
+"""What the Raft core has its caller do, and how one input's actions are put in order.
 
-Invariant: whatever must be durable before others may see it travels in one action with the messages that show it. Pure."""
+Invariant: whatever must be durable before others may see it is in one action with the messages that show it. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
-from dledger.raft.entries import Entry
+from dledger.raft.entries import Entries, Entry
 from dledger.raft.messages import Request, Response
 from dledger.raft.snapshot import Snapshot
 
@@ -26,7 +26,7 @@ class Vote:
     term: int = 0
     voted_for: str | None = None
     newcomer: bool = False
-    """It may not vote yet; see dledger.raft.standing."""
+    """It may not vote yet; see dledger.raft.rejoin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,3 +133,64 @@ Action = (
     | TransferFailed
     | Forgot
 )
+
+
+@dataclass(slots=True)
+class Turn:
+    """Filled while an input is dealt with, then ended by `actions`."""
+
+    messages: list[Send | Reply] = field(default_factory=list)
+    snapshot: Snapshot | None = None
+    """It replaced the log."""
+    cut_from: int | None = None
+    entries: Entries = field(default_factory=Entries)
+    reads: list[ReadReady] = field(default_factory=list)
+    loads: list[Load | LoadChunk] = field(default_factory=list)
+    transfer_failed: bool = False
+    forgot: Forgot | None = None
+
+    def persists(self, vote: Vote | None) -> bool:
+        """Whether something is to be made durable."""
+        changed = self.snapshot is not None or self.cut_from is not None or bool(self.entries)
+        return vote is not None or changed
+
+    def actions(self, vote: Vote | None, changed: Sequence[Action], *, leads: bool) -> list[Action]:
+        """`vote` is a new one; `changed` is what else there is to say. A leader's messages do not wait for its own entries
+        [10.2.1]."""
+        messages: list[Action] = [*self.messages]
+        if self.persists(vote):
+            first = leads and vote is None
+            step = PersistThenSend(
+                vote, self.cut_from, self.entries, () if first else tuple(self.messages), self.snapshot
+            )
+            messages = [*messages, step] if first else [step]
+        restored = [] if self.snapshot is None else [Restore(self.snapshot)]
+        failed: list[Action] = [TransferFailed()] if self.transfer_failed else []
+        forgot = [] if self.forgot is None else [self.forgot]
+        return [*messages, *restored, *changed, *self.reads, *self.loads, *failed, *forgot]
+
+
+class LastReady:
+    """Begins with what the shell knows by itself, from the disk."""
+
+    def __init__(self, vote: Vote, role: BecomeRole, committed_index: int) -> None:
+        self._vote = vote
+        self._role = role
+        self._committed_index = committed_index
+
+    def new_vote(self, vote: Vote) -> Vote | None:
+        """`vote`, unless it is the one that was told last."""
+        if vote == self._vote:
+            return None
+        self._vote = vote
+        return vote
+
+    def changed(self, role: BecomeRole, committed_index: int) -> list[Action]:
+        news: list[Action] = []
+        if role != self._role:
+            news.append(role)
+            self._role = role
+        if committed_index != self._committed_index:
+            news.append(Commit(committed_index))
+            self._committed_index = committed_index
+        return news

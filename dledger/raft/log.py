@@ -1,18 +1,23 @@
-"""A member's log as Raft sees it: the term of each entry, and of the entries themselves the recent ones.
+"""A member's log as Raft sees it: the term of each entry, the recent entries themselves, and how far the disk has followed.
 
-Invariant: indexes count up by one from `first_index`, behind the entry (`prev_index`, its term) that the log begins after;
-terms never fall. Entries from `recent_from` on are in memory, and all that `forget` was not told to be on the disk is among
-them: what is older is to be read there. Pure."""
+Invariants:
+- indexes count up by one from `first_index`, behind the entry (`prev_index`, its term) that the log begins after; terms never
+  fall, and what is kept of them grows with the terms and not with the entries;
+- entries from `recent_from` on are in memory, and all that `forget` was not called for are among them: older ones are to be
+  read from the disk;
+- what `Unsynced.confirmed` has not covered counts as lost. Pure."""
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from operator import itemgetter
 
 from dledger.raft.entries import NO_INDEX, NO_TERM, Block, Entries, Entry
-from dledger.raft.termruns import TermRuns
 
 ENTRY_COST_BYTES = 160
 """What an entry takes in memory beside its body, about."""
@@ -195,3 +200,142 @@ class RaftLog:
 
 def cost(block: Block) -> int:
     return block.size(len(block), ENTRY_COST_BYTES)
+
+
+class TermsFall(ValueError):
+    """An entry is of an older term than one before it: these are the terms of no log."""
+
+
+class TermRuns:
+    """A log that nothing precedes begins after (NO_INDEX, NO_TERM)."""
+
+    def __init__(self, prev_index: int = NO_INDEX, prev_term: int = NO_TERM) -> None:
+        self.last_index = prev_index
+        self._firsts = array("q", [prev_index])
+        self._terms = array("q", [prev_term])
+        """The entry that the log begins after is a run of its own, the first, whatever comes behind it."""
+
+    @property
+    def prev_index(self) -> int:
+        return self._firsts[0]
+
+    @property
+    def last_term(self) -> int:
+        return self._terms[-1]
+
+    def append(self, term: int, count: int = 1) -> None:
+        """`count` more entries, all of `term`."""
+        assert term >= self.last_term, f"term {term} cannot follow {self.last_term}"
+        if count and (len(self._terms) == 1 or term > self.last_term):
+            self._firsts.append(self.last_index + 1)
+            self._terms.append(term)
+        self.last_index += count
+
+    def begin_after(self, index: int) -> None:
+        """The terms of entries before `index` are known no more."""
+        assert index <= self.last_index, f"entry {index} is not in the log yet"
+        if index <= self.prev_index:
+            return
+        run, term = self._run_of(index), self.term_at(index)
+        goes_on = run + 1 == len(self._firsts) or self._firsts[run + 1] > index + 1
+        behind = [index + 1] if goes_on and index < self.last_index else []
+        self._firsts = array("q", [index, *behind]) + self._firsts[run + 1 :]
+        self._terms = array("q", [term] * (1 + len(behind))) + self._terms[run + 1 :]
+
+    def cut(self, index: int) -> None:
+        """Removes the entries from `index` on."""
+        assert self.prev_index < index, f"entry {index} is not in the log any more"
+        if index <= self.last_index:
+            runs = self._run_of(index - 1) + 1
+            del self._firsts[runs:], self._terms[runs:]
+            self.last_index = index - 1
+
+    def term_at(self, index: int) -> int:
+        """Of the entry that the log begins after, too."""
+        assert self.prev_index <= index <= self.last_index, f"the log does not know the term of entry {index}"
+        return self._terms[self._run_of(index)]
+
+    def first_of_term_at(self, index: int) -> int:
+        """Where the term of entry `index` begins in this log."""
+        assert self.prev_index < index <= self.last_index, f"entry {index} is not in the log"
+        return self._firsts[self._run_of(index)]
+
+    def behind_run_of(self, index: int) -> int:
+        """The next index of another term than entry `index` has, or behind the log's end."""
+        run = self._run_of(index) + 1
+        return self._firsts[run] if run < len(self._firsts) else self.last_index + 1
+
+    def last_up_to_term(self, term: int, before: int) -> int:
+        """The last index below `before` whose term is not above `term`; `prev_index` when there is none."""
+        later = max(1, bisect_right(self._terms, term))
+        ends = self._firsts[later] if later < len(self._firsts) else self.last_index + 1
+        return max(self.prev_index, min(ends, before) - 1)
+
+    def _run_of(self, index: int) -> int:
+        return bisect_right(self._firsts, index) - 1
+
+
+def runs_of(last_index: int, term_of: Callable[[int], int], before: TermRuns | None = None) -> TermRuns:
+    """Those of all entries behind `before` up to `last_index`. `term_of` is asked for a few entries of each run: twice the
+    logarithm of its length, so that a log of many entries costs little, and one of many terms not more than its entries.
+    Raises TermsFall."""
+    runs = before or TermRuns()
+    while (first := runs.last_index + 1) <= last_index:
+        term, step = term_of(first), 1
+        if term < runs.last_term:
+            raise TermsFall(f"entry {first} is of term {term}, one before it of {runs.last_term}")
+        while first + step <= last_index and term_of(first + step) == term:
+            step *= 2
+        low, high = (
+            first + step // 2,
+            min(first + step, last_index + 1),
+        )  # of `low` the term is known, and `high` is beyond
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if term_of(middle) == term else (low, middle)
+        runs.append(term, high - first)
+    return runs
+
+
+@dataclass(slots=True)
+class Pending:
+    """A PersistThenSend that is not confirmed yet: where the log ended then, and whether it has a vote."""
+
+    end: int
+    vote: bool
+
+
+class Unsynced:
+    """`durable_index` is the end of the log that the disk surely has."""
+
+    def __init__(self, durable_index: int, now_ms: int) -> None:
+        self.durable_index = durable_index
+        self._pending: deque[Pending] = deque()
+        self._heard_ms = now_ms
+
+    @property
+    def has_vote(self) -> bool:
+        """A vote, or a term, is on its way to the disk, and nothing is heard of this member until it is there."""
+        return any(waiting.vote for waiting in self._pending)
+
+    def waits(self, end: int, *, vote: bool, now_ms: int) -> None:
+        if not self._pending:
+            self._heard_ms = now_ms
+        self._pending.append(Pending(end, vote))
+
+    def confirmed(self, now_ms: int) -> Pending:
+        """The oldest that waits is durable."""
+        self._heard_ms = now_ms
+        oldest = self._pending.popleft()
+        self.durable_index = max(self.durable_index, oldest.end)
+        return oldest
+
+    def cut(self, index: int) -> None:
+        """Entries from `index` on are no more."""
+        self.durable_index = min(self.durable_index, index - 1)
+        for waiting in self._pending:
+            waiting.end = min(waiting.end, index - 1)
+
+    def silent_ms(self, now_ms: int) -> int:
+        """For how long the disk has owed an answer."""
+        return now_ms - self._heard_ms if self._pending else 0

@@ -4,7 +4,7 @@ Invariant: messages are values, and their fields the members of the JSON (see re
 belongs one kind of answer, whose `term` is the answering member's.
 
 Departures from DLedger 0.3.1, possible because our groups never mix with Java's:
-- STANDING, which DLedger has not, is how a member without a past learns whether it may vote (dledger.raft.standing);
+- STANDING, which DLedger has not, is how a member without a past learns whether it may vote (dledger.raft.rejoin);
 - VOTE carries `pre_vote`; its answer says which ballot it belongs to (`pre_vote`, `ballot_term`) and `term` is
   always the voter's own;
 - HEART_BEAT carries `read_round`, echoed by the answer: a quorum that echoes a round proves leadership for
@@ -192,7 +192,7 @@ class TransferResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class StandingRequest:
+class RecoveryRequest:
     """A newcomer asks; its term moves nobody."""
 
     term: Known
@@ -200,7 +200,7 @@ class StandingRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class StandingResponse:
+class RecoveryResponse:
     term: Known
     session: Known
     """The request's."""
@@ -242,9 +242,9 @@ class InstallResponse:
     newcomer: bool = False
 
 
-Request = VoteRequest | HeartBeatRequest | PushRequest | TransferRequest | StandingRequest | InstallRequest
+Request = VoteRequest | HeartBeatRequest | PushRequest | TransferRequest | RecoveryRequest | InstallRequest
 Response = (
-    VoteResponse | HeartBeatResponse | PushResponse | TransferResponse | StandingResponse | InstallResponse
+    VoteResponse | HeartBeatResponse | PushResponse | TransferResponse | RecoveryResponse | InstallResponse
 )
 Message = Request | Response
 
@@ -253,7 +253,7 @@ KINDS: dict[int, tuple[type[Request], type[Response]]] = {
     MessageCode.HEART_BEAT: (HeartBeatRequest, HeartBeatResponse),
     MessageCode.PUSH: (PushRequest, PushResponse),
     MessageCode.LEADERSHIP_TRANSFER: (TransferRequest, TransferResponse),
-    MessageCode.STANDING: (StandingRequest, StandingResponse),
+    MessageCode.STANDING: (RecoveryRequest, RecoveryResponse),
     MessageCode.INSTALL_SNAPSHOT: (InstallRequest, InstallResponse),
 }
 CODE_OF = {request: MessageCode(code) for code, (request, _) in KINDS.items()}

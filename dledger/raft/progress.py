@@ -1,18 +1,20 @@
-"""What a leader knows of one follower, and what it has under way to it.
+"""What a leader knows of one follower, and what it has under way to it: PUSHes one behind the other, or a snapshot's parts [5].
 
-Invariant: what is `in_flight` and a `round_sent` above `read_round` belong to calls whose end, an answer or a failure, is
-still to be told, and `loading` to a read whose entries are still to come; so nothing waits for what nobody carries. Several
-PUSHes are under way only behind what the follower has proven to hold, without a hole, and no more than the settings allow:
-what a follower that is stuck costs has a limit. `match_index` moves by answers alone: what was sent proves nothing. Pure."""
+Invariants:
+- what is `in_flight` and a `round_sent` above `read_round` belong to calls whose end, an answer or a failure, is still to
+  come, and `loading` to a read whose entries are still to come; so nothing waits for what nobody carries;
+- several PUSHes are under way only behind what the follower has proven to hold, without a hole, and no more than the settings
+  allow: what a follower that is stuck costs has a limit; of a snapshot one part is under way at a time;
+- `match_index` moves by answers alone: what was sent proves nothing. Pure."""
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from dledger.raft.actions import Load, LoadChunk
-from dledger.raft.entries import NO_INDEX, Entries
-from dledger.raft.inflight import InFlight
-from dledger.raft.installing import Chunk, Install, Loaded, Unreadable
+from dledger.raft.entries import NO_INDEX, NO_TERM, Entries, Entry
 from dledger.raft.log import RaftLog
 from dledger.raft.messages import (
     HeartBeatRequest,
@@ -25,11 +27,148 @@ from dledger.raft.messages import (
     Request,
     ResultCode,
 )
+from dledger.raft.rejoin import NO_SESSION, SESSION_MAX
 from dledger.raft.settings import DLedgerSettings
-from dledger.raft.standing import NO_SESSION, SESSION_MAX
 
 FORMER_SESSIONS_MAX = 64
 """Nothing of a life before that many is still on its way, but who makes sessions up makes as many as they like."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Bytes of a snapshot from `offset` on, and which it is."""
+
+    index: int
+    index_term: int
+    size: int
+    check: int
+    offset: int
+    data: bytes
+    members: str = ""
+    """Who belonged to the group there (`dledger.raft.membership.encode_stated`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """Nothing: the disk does not have entry `index` as it was written."""
+
+    index: int
+
+
+Loaded = Sequence[Entry] | Chunk | Unreadable
+"""What was read for a follower: entries, or a part of a snapshot."""
+
+
+@dataclass(slots=True)
+class Install:
+    """What a leader knows of the snapshot that a follower is sent."""
+
+    index: int = NO_INDEX
+    """Its last entry; NO_INDEX: whichever is the newest."""
+    index_term: int = NO_TERM
+    size: int = 0
+    offset: int = 0
+    """So much of it the follower has."""
+
+    def begin(self, chunk: Chunk, term: int, session: int) -> InstallRequest:
+        """What goes out with `chunk`, which may be the first one of a newer snapshot."""
+        self.index, self.index_term, self.size, self.offset = (
+            chunk.index,
+            chunk.index_term,
+            chunk.size,
+            chunk.offset,
+        )
+        return InstallRequest(
+            term,
+            chunk.index,
+            chunk.index_term,
+            chunk.size,
+            chunk.check,
+            chunk.offset,
+            chunk.data,
+            session,
+            chunk.members,
+        )
+
+    def answered(self, response: InstallResponse) -> bool:
+        """Whether the follower has all of it."""
+        if response.index != self.index:
+            return False
+        self.offset = response.offset
+        return response.offset >= self.size
+
+
+class InFlight:
+    """Empty at first."""
+
+    def __init__(self) -> None:
+        self._requests: deque[tuple[PushRequest | InstallRequest, int]] = deque()
+        self.size = 0
+        """Bytes of all bodies."""
+        self.waits_since_ms = 0
+        """When the oldest went out, or the one before it was answered: they are carried one after the other."""
+        self.newest_ms = 0
+        """When the newest went out."""
+
+    def __len__(self) -> int:
+        return len(self._requests)
+
+    @property
+    def requests(self) -> tuple[PushRequest | InstallRequest, ...]:
+        return tuple(request for request, _ in self._requests)
+
+    def add(self, request: PushRequest | InstallRequest, size: int, now_ms: int) -> None:
+        if not self._requests:
+            self.waits_since_ms = now_ms
+        self.newest_ms = now_ms
+        self._requests.append((request, size))
+        self.size += size
+
+    def has_room(self, limits: DLedgerSettings, everywhere: int) -> bool:
+        """Whether one more may go out beside those that are: `everywhere` are the bytes under way to all followers."""
+        most = limits.push_bytes_max
+        return (
+            len(self._requests) < limits.pushes_in_flight_max
+            and self.size + most <= limits.bytes_in_flight_max
+            and everywhere + most <= limits.all_bytes_in_flight_max
+        )
+
+    def proven(self, end_index: int, now_ms: int) -> None:
+        """The follower holds all up to there, whichever answer said so."""
+        while self._requests:
+            request, size = self._requests[0]
+            if not isinstance(request, PushRequest) or end_of(request) > end_index:
+                break
+            self._requests.popleft()
+            self.size -= size
+            self.waits_since_ms = now_ms
+
+    def asked(self, response: PushResponse | InstallResponse) -> bool:
+        """Whether it is the answer to one of these, as far as it tells."""
+        return any(answers(response, request) for request, _ in self._requests)
+
+    def has(self, request: PushRequest | InstallRequest) -> bool:
+        return any(request is one for one, _ in self._requests)
+
+    def begin(self, otherwise: int) -> int:
+        """The first entry of the oldest PUSH, or, of one without entries, what follows; `otherwise` where there is no PUSH."""
+        oldest = self._requests[0][0] if self._requests else None
+        return oldest.prev_index + 1 if isinstance(oldest, PushRequest) else otherwise
+
+    def clear(self) -> None:
+        self._requests.clear()
+        self.size = 0
+
+
+def end_of(push: PushRequest) -> int:
+    """What the follower holds that accepts it."""
+    return push.prev_index + len(push.entries)
+
+
+def answers(response: PushResponse | InstallResponse, request: PushRequest | InstallRequest) -> bool:
+    if isinstance(request, PushRequest):
+        return isinstance(response, PushResponse) and response.answers(request)
+    return isinstance(response, InstallResponse) and response.index == request.index
 
 
 @dataclass(slots=True)

@@ -1,6 +1,10 @@
 """The whole of Raft, without clock, disk or network: ticks, messages and proposals go in, actions come out.
 
-After Ongaro, "Consensus: Bridging Theory and Practice" (2014); where a rule comes from stands in square brackets.
+After Ongaro, "Consensus: Bridging Theory and Practice" (2014); section numbers of it are in square brackets. The parts: `Raft`,
+below, has what a member is at all times, with elections and following; `LeaderState` (dledger.raft.leader) has what it is
+while it leads, with a `Progress` for each follower (dledger.raft.progress); `RejoinState` (dledger.raft.rejoin) has how a
+member that may have lost its vote gets it back; `RaftLog` (dledger.raft.log) is the log. Upstream: MemberState,
+DLedgerLeaderElector.
 
 The caller keeps three promises, and the safety of the group rests on them:
 1. it performs the actions in the order given, across calls, but for what waits: nothing passes a PersistThenSend with a
@@ -9,12 +13,12 @@ The caller keeps three promises, and the safety of the group rests on them:
 3. after a failed write it performs nothing any more.
 
 Invariants:
-- `term` never falls, and `voted_for` is set at most once in a term; both are durable before a message that tells them leaves;
+- `term` never falls, and `voted_for` is set at most once in a term; both are durable before a message that shows them leaves;
 - committed_index <= log.last_index, and no entry at or below committed_index is ever cut;
-- a leader never cuts its own log; it counts itself only for what `persisted` confirmed;
-- what a newcomer says counts in no majority (dledger.raft.standing), nor what one that has just started says before others
-  vouch for its disk (dledger.raft.proving), nor what a learner says; majorities are those of the newest
-  configuration in the log, decided or not, and who does not vote in it opens no election (dledger.raft.membership);
+- `leader` is there while this member leads, and its log is not cut meanwhile;
+- what a newcomer says counts in no majority (dledger.raft.rejoin), nor what one that has just started says before others vouch
+  for its disk, nor what a learner says; majorities are those of the newest configuration in the log, committed or not, and a
+  member that does not vote in it opens no election (dledger.raft.membership);
 - each request handed to `receive` is answered by exactly one Reply with its ticket.
 
 Pure.
@@ -22,27 +26,28 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 
 from dledger.raft.actions import (
     Action,
     BecomeRole,
-    Forgot,
+    LastReady,
     Load,
     LoadChunk,
     ReadReady,
     Reply,
     Role,
     Send,
+    Turn,
     Vote,
 )
-from dledger.raft.admission import ask_for_standing, heed_standing_answer, settle_standing, standing_answer
-from dledger.raft.ballots import Ballots, judged_vote
-from dledger.raft.entries import NO_INDEX, NO_TERM, Block, Entries, Entry, blocks_of
-from dledger.raft.installing import Arriving, Loaded, beyond_begin, on_install
-from dledger.raft.leadersign import LeaderSign
-from dledger.raft.log import RaftLog
-from dledger.raft.membership import Members, Membership, encode_members
+from dledger.raft.election import Ballots, LeaderContact, refusal_of_log
+from dledger.raft.entries import NO_INDEX, NO_TERM, Block, Entries, Entry
+from dledger.raft.errors import ChangeRefused, Why
+from dledger.raft.leader import LeaderState
+from dledger.raft.log import RaftLog, Unsynced
+from dledger.raft.membership import Change, Members, Membership, decode_stated, encode_members
 from dledger.raft.messages import (
     HeartBeatRequest,
     HeartBeatResponse,
@@ -51,11 +56,11 @@ from dledger.raft.messages import (
     Message,
     PushRequest,
     PushResponse,
+    RecoveryRequest,
+    RecoveryResponse,
     Request,
     Response,
     ResultCode,
-    StandingRequest,
-    StandingResponse,
     TransferRequest,
     TransferResponse,
     VoteRequest,
@@ -63,16 +68,10 @@ from dledger.raft.messages import (
     VoteResult,
     answer_to_push,
 )
-from dledger.raft.progress import Progress, joined
-from dledger.raft.proving import Proving
-from dledger.raft.pushing import push_what_it_lacks
-from dledger.raft.readindex import PendingReads, ask_for_reads, ask_round, finish_reads
+from dledger.raft.progress import Loaded, Progress
+from dledger.raft.rejoin import NO_SESSION, SESSION_MAX, Proving, RejoinState
 from dledger.raft.settings import DLedgerSettings
-from dledger.raft.standing import NO_SESSION, SESSION_MAX, Standing
-from dledger.raft.told import Told
-from dledger.raft.transfer import Transfer, begin_transfer, judged
-from dledger.raft.turn import Turn
-from dledger.raft.unsynced import Unsynced
+from dledger.raft.snapshot import IncomingSnapshot, Snapshot
 
 
 class Raft:
@@ -96,8 +95,8 @@ class Raft:
         entry. Others must vouch for the disk of a member that is not `proven`, where there are others."""
         self.self_id = membership.self_id
         self.membership = membership
-        self.acquainted: set[str] = set()
-        """Who is no member here, and is one by a newer list that names this one too."""
+        self.newer_config_peers: set[str] = set()
+        """Members of a newer list than the own one that are not in that; the newer list names this member, too."""
         self.settings = settings
         self.draw = draw
         self.now_ms = now_ms
@@ -106,27 +105,29 @@ class Raft:
         self.term = max(vote.term, log.last_term, 0)
         self.voted_for = vote.voted_for if self.term == vote.term else None
         session = draw(1, SESSION_MAX) if vote.newcomer else NO_SESSION
-        self.standing = Standing(self.voters, newcomer=vote.newcomer, session=session)
-        self.standing_due_ms = now_ms
+        self.rejoin = RejoinState(self.voters, newcomer=vote.newcomer, session=session)
+        self.recovery_due_ms = now_ms
         self.proven = proven or not self.voters
         """Others have vouched for the own disk."""
         self.proving = Proving(now_ms, settings.election_timeout_min_ms)
-        self.role = Role.FOLLOWER
+        self.is_candidate = False
+        self.leader: LeaderState | None = None
         self.leader_id: str | None = None
         self.committed_index = committed_index
         self.disk = Unsynced(log.last_index, now_ms)
-        self.leader_sign = LeaderSign(settings.election_timeout_min_ms)
-        self.stands_back_until_ms = now_ms
-        self.election_due_ms = now_ms if not self.voters else self.draw_election_due()
+        self.leader_contact = LeaderContact(settings.election_timeout_min_ms)
+        self.elections_suppressed_until_ms = now_ms
+        self.election_due_ms = now_ms if not self.voters else self.random_election_due_ms()
         self.ballots = Ballots()
-        self.progress: dict[str, Progress] = {}
-        self.heartbeat_due_ms = 0
-        self.term_start_index = NO_INDEX
-        self.transfer = Transfer()
-        self.arriving = Arriving()
-        self.reads = PendingReads()
+        self.incoming = IncomingSnapshot()
         self.turn = Turn()
-        self.told = Told(vote, BecomeRole(self.role, self.term, None), committed_index)
+        self.last_ready = LastReady(vote, BecomeRole(self.role, self.term, None), committed_index)
+
+    @property
+    def role(self) -> Role:
+        if self.leader is not None:
+            return Role.LEADER
+        return Role.CANDIDATE if self.is_candidate else Role.FOLLOWER
 
     @property
     def durable_index(self) -> int:
@@ -138,6 +139,7 @@ class Raft:
 
     @property
     def voters(self) -> tuple[str, ...]:
+        """The other members that vote."""
         return self.membership.voters
 
     @property
@@ -145,29 +147,38 @@ class Raft:
         return self.membership.quorum
 
     @property
-    def voting(self) -> dict[str, Progress]:
-        """What a leader knows of the others that vote."""
-        return {peer: self.progress[peer] for peer in self.voters}
+    def progress(self) -> Mapping[str, Progress]:
+        """What a leader knows of the others; empty where this member does not lead."""
+        return {} if self.leader is None else self.leader.progress
 
     @property
-    def members_are_decided(self) -> bool:
+    def members_committed(self) -> bool:
         return self.membership.index <= self.committed_index
+
+    @property
+    def transfers(self) -> bool:
+        """Whether a leadership transfer of this leader is under way."""
+        return self.leader is not None and self.leader.transfer.under_way
+
+    @property
+    def term_start_index(self) -> int:
+        """Where the no-op is that opened this leader's term; NO_INDEX where this member does not lead."""
+        return NO_INDEX if self.leader is None else self.leader.term_start_index
 
     @property
     def next_tick_ms(self) -> int:
         """When `tick` is wanted next."""
-        if self.standing.newcomer:
-            return self.standing_due_ms
-        if self.role is not Role.LEADER:
-            due_ms = self.election_due_ms
-            return due_ms if self.proven else min(due_ms, self.proving.due_ms)
-        due_ms = self.heartbeat_due_ms
-        return min(due_ms, self.transfer.due_ms) if self.transfer.under_way else due_ms
+        if self.rejoin.newcomer:
+            return self.recovery_due_ms
+        if self.leader is not None:
+            return self.leader.next_tick_ms
+        due_ms = self.election_due_ms
+        return due_ms if self.proven else min(due_ms, self.proving.due_ms)
 
     @property
     def may_serve(self) -> bool:
         """Leads, and an entry of its own term is committed, and so all that any earlier leader committed [6.4]."""
-        return self.role is Role.LEADER and self.committed_index >= self.term_start_index
+        return self.leader is not None and self.committed_index >= self.term_start_index
 
     # Inputs
 
@@ -178,54 +189,50 @@ class Raft:
         self.now_ms = now_ms
 
     def tick(self, now_ms: int) -> list[Action]:
-        """Time passed. A leader beats, resends and checks its quorum; others start an election when their
-        leader fell silent."""
+        """Time passed. A leader sends heartbeats, resends and checks its quorum; others start an election when their leader
+        fell silent."""
         self.now_ms = now_ms
-        if self.standing.newcomer:
-            ask_for_standing(self)
-        elif self.role is Role.LEADER:
-            if self.transfer.under_way and now_ms >= self.transfer.due_ms:
-                self.give_up_transfer()
-            if now_ms >= self.heartbeat_due_ms:
-                self.heartbeat_due_ms = now_ms + self.settings.heartbeat_interval_ms
-                if not self.hears_quorum():
-                    self.become_follower(self.term, None)
-                else:
-                    self.beat()
-                    if self.disk.silent_ms(now_ms) >= self.settings.election_timeout_max_ms:
-                        self.hand_over(None)
+        if self.rejoin.newcomer:
+            self.send_recovery_requests()
+        elif self.leader is not None:
+            self.leader.tick()
         elif now_ms >= self.election_due_ms:
             self.start_pre_vote()
-        if not (self.proven or self.standing.newcomer):
+        if not (self.proven or self.rejoin.newcomer):
             self.ask_for_proof()
         return self.actions()
 
     def propose(self, bodies: Sequence[bytes | Block], now_ms: int) -> list[Action]:
-        """Appends one entry for each body to the leader's log; a Commit decides them. Only while `may_serve`."""
-        assert self.may_serve, "a proposal needs a leader whose term has begun"
-        assert not self.transfer.under_way, "a leader that hands over takes no proposals"
+        """Appends one entry for each body to the leader's log; a Commit tells of them. Only while `may_serve`."""
+        assert self.leader is not None and self.may_serve, "a proposal needs a leader whose term has begun"
+        assert not self.transfers, "a leader that transfers its leadership takes no proposals"
         self.now_ms = now_ms
-        self.append_as_leader(bodies)
+        self.leader.append(bodies)
         return self.actions()
 
+    def next_members(self, change: Change, know_changes: Collection[str]) -> Members:
+        """What `reconfigure` would append for `change`. Raises ChangeRefused."""
+        if self.leader is None or not self.may_serve:
+            raise ChangeRefused(Why.NOT_BEGUN, "the leader has decided nothing in its term yet; try again")
+        return self.leader.next_members(change, know_changes)
+
     def reconfigure(self, members: Members, now_ms: int) -> list[Action]:
-        """Appends what `dledger.raft.changing` allowed; it is in force at once, and a Commit decides it."""
-        assert self.may_serve and self.members_are_decided, (
+        """Appends what `next_members` allowed; it is in force at once, and a Commit tells of it."""
+        assert self.may_serve and self.members_committed, (
             "an entry of its term, and the change before, come first"
         )
         assert self.self_id in members.voters, "a leader does not remove itself"
         return self.propose([encode_members(members)], now_ms)
 
-    def met(self, peer: str) -> None:
-        """A newer list of members than the own one names `peer`, who speaks, and this member."""
-        self.acquainted.add(peer)
+    def note_newer_config_peer(self, peer: str) -> None:
+        """A newer list of members than the own one names `peer`, from which a message came, and this member."""
+        self.newer_config_peers.add(peer)
 
     def read(self, read_id: int, now_ms: int) -> list[Action]:
         """Asks for a read-index [6.4]; one ReadReady answers, at once or later."""
         self.now_ms = now_ms
-        if self.role is Role.LEADER:
-            self.reads.add(read_id)
-            ask_for_reads(self)
+        if self.leader is not None:
+            self.leader.read(read_id)
         else:
             self.turn.reads.append(ReadReady(read_id, None))
         return self.actions()
@@ -235,29 +242,28 @@ class Raft:
         self.now_ms = now_ms
         confirmed = self.disk.confirmed(now_ms)
         self.log.forget(self.durable_index)
-        if self.role is Role.LEADER:
-            self.advance_commit()
+        if self.leader is not None:
+            self.leader.advance_commit()
         elif confirmed.vote:
-            self.election_due_ms = max(self.election_due_ms, self.draw_election_due())
+            self.election_due_ms = max(self.election_due_ms, self.random_election_due_ms())
         return self.actions()
 
     def reclaimed(self, index: int) -> None:
-        """A durable snapshot stands for the entries up to there, which may be gone."""
+        """A durable snapshot replaces the entries up to there, which may be gone."""
         self.log.begin_after(index)
         self.membership.history.forget(index)
 
     def loaded(self, load: Load | LoadChunk, loaded: Loaded, now_ms: int) -> list[Action]:
         """What was read for `load`: entries from there on, none where the log changed meanwhile, or a part of a snapshot."""
         self.now_ms = now_ms
-        if load.peer in self.progress and self.progress[load.peer].took(load):
-            self.push(load.peer, loaded)
+        if self.leader is not None:
+            self.leader.loaded(load, loaded)
         return self.actions()
 
     def receive(self, sender: str, message: Message, now_ms: int, ticket: int = 0) -> list[Action]:
         """A message from `sender`. A request's answer will carry `ticket`. Strangers are answered, and change nothing."""
         self.now_ms = now_ms
-        known = sender in self.acquainted or self.membership.knows(sender, self.committed_index)
-        counts = sender in self.progress and message.term == self.term
+        known = sender in self.newer_config_peers or self.membership.knows(sender, self.committed_index)
         match message:
             case VoteRequest():
                 result = self.on_vote_request(sender, message) if known else VoteResult.REJECT_UNKNOWN_LEADER
@@ -269,70 +275,77 @@ class Raft:
             case PushRequest():
                 self.reply(ticket, self.on_push(sender, message, known))
             case InstallRequest():
-                self.reply(ticket, on_install(self, sender, message, known))
+                self.reply(ticket, self.on_install(sender, message, known))
             case TransferRequest():
                 code = self.on_transfer_request(sender, message) if known else ResultCode.UNKNOWN_MEMBER
                 self.reply(ticket, TransferResponse(self.term, code))
-            case StandingRequest():
-                self.reply(ticket, self.on_standing_request(sender, message, known))
-            case StandingResponse() if known:
-                heed_standing_answer(self, sender, message)
-            case _ if known and message.term > self.term:
-                self.become_follower(message.term, None)
-            case VoteResponse() if known:
-                self.on_vote_response(sender, message)
-            case HeartBeatResponse() if counts:
-                self.on_heartbeat_response(sender, message)
-            case PushResponse() | InstallResponse() if counts:
-                self.on_push_response(sender, message)
-            case TransferResponse() if known and sender == self.transfer.target and message.term == self.term:
-                self.give_up_transfer()
+            case RecoveryRequest():
+                self.reply(ticket, self.on_recovery_request(sender, message, known))
+            case _ if known:
+                self.on_response(sender, message)
         return self.actions()
+
+    def on_response(self, sender: str, message: Message) -> None:
+        """Of a member. A newer term ends the own one; an answer of another term changes nothing."""
+        if isinstance(message, RecoveryResponse):
+            self.on_recovery_response(sender, message)
+            return
+        if message.term > self.term:
+            self.become_follower(message.term, None)
+            return
+        leader = self.leader if message.term == self.term else None
+        match message:
+            case VoteResponse():
+                self.on_vote_response(sender, message)
+            case HeartBeatResponse() if leader is not None and sender in leader.progress:
+                leader.on_heartbeat_response(sender, message)
+            case PushResponse() | InstallResponse() if leader is not None and sender in leader.progress:
+                leader.on_push_response(sender, message)
+            case TransferResponse() if leader is not None and sender == leader.transfer.target:
+                leader.give_up_transfer()
 
     def unsent(self, peer: str, request: Request, now_ms: int) -> list[Action]:
         """A request that was to be sent was not, or no answer to it will come: it is under way no more. It is not repeated at
         once, for what refused it may refuse the next one as fast."""
         self.now_ms = now_ms
-        if self.role is Role.LEADER and request.term == self.term:
-            if peer in self.progress:
-                self.progress[peer].unsent(request)
-            if isinstance(request, TransferRequest) and peer == self.transfer.target:
-                self.give_up_transfer()
-        elif isinstance(request, VoteRequest | StandingRequest):
+        if self.leader is not None and request.term == self.term:
+            self.leader.unsent(peer, request)
+        elif isinstance(request, VoteRequest | RecoveryRequest):
             self.proving.unreached(peer)
             if isinstance(request, VoteRequest) and peer == self.leader_id:
                 self.leader_is_gone()
         return self.actions()
 
     def connection_lost(self, peer: str, now_ms: int) -> list[Action]:
-        """The connection on which `peer` spoke last has ended; a leader's own word, on a new one, decides whether it leads."""
+        """The connection on which `peer` sent its last request has ended; a leader's own answer, on a new one, says whether it
+        leads."""
         self.now_ms = now_ms
         if self.role is Role.FOLLOWER and peer == self.leader_id:
-            self.leader_sign.doubted = True
+            self.leader_contact.suspected = True
             self.send(peer, self.vote_request(pre_vote=True))
         return self.actions()
 
-    def give_way(self, target: str | None, now_ms: int) -> list[Action]:
-        """The leader hands over to `target` or its choice [3.10]: BecomeRole or TransferFailed within the shortest timeout."""
+    def transfer_leadership(self, target: str | None, now_ms: int) -> list[Action]:
+        """From this leader to `target` or its choice [3.10]: BecomeRole or TransferFailed within the shortest timeout."""
         self.now_ms = now_ms
-        assert self.role is Role.LEADER, "only a leader has leadership to give"
-        self.hand_over(target)
+        assert self.leader is not None, "only a leader has leadership to transfer"
+        self.leader.transfer_leadership(target)
         return self.actions()
 
-    def stand_back(self, now_ms: int, for_ms: int) -> list[Action]:
+    def suppress_elections(self, now_ms: int, for_ms: int) -> list[Action]:
         """A leader of another list counts this member, or this one could not serve: it neither leads nor tries."""
         self.now_ms = now_ms
-        self.stands_back_until_ms = now_ms + for_ms
+        self.elections_suppressed_until_ms = now_ms + for_ms
         if self.role is not Role.FOLLOWER:
             self.become_follower(self.term, None)
         return self.actions()
 
-    # The own disk: dledger.raft.proving and dledger.raft.startnumbers have the rules
+    # The own disk: dledger.raft.rejoin and dledger.raft.startnumbers have the rules
 
     @property
     def counts(self) -> bool:
         """Whether it may vote, and what it acknowledges counts."""
-        return self.proven and not self.standing.newcomer
+        return self.proven and not self.rejoin.newcomer
 
     @property
     def wants_proof(self) -> bool:
@@ -364,72 +377,98 @@ class Raft:
         """Others have heard of a newer disk than it has: what it voted and acknowledged is forgotten, as by one that was
         emptied."""
         self.now_ms = now_ms
-        if not self.standing.newcomer:
+        if not self.rejoin.newcomer:
             if self.role is not Role.FOLLOWER:
                 self.become_follower(self.term, None)
             session = self.draw(1, SESSION_MAX)
-            self.standing = Standing(self.voters, newcomer=True, session=session, set_back=True)
-            self.standing_due_ms = now_ms
+            self.rejoin = RejoinState(self.voters, newcomer=True, session=session, set_back=True)
+            self.recovery_due_ms = now_ms
             self.proven = False
         return self.actions()
 
     def restarted(self, peer: str, now_ms: int) -> list[Action]:
         """`peer` has begun a new life: it still has what it acknowledged before."""
         self.now_ms = now_ms
-        if peer in self.progress:
-            self.progress[peer].restarted()
-            self.push(peer)
+        if self.leader is not None:
+            self.leader.restarted(peer)
         return self.actions()
 
-    # Standing: dledger.raft.standing has the rules, dledger.raft.admission what is done
+    # Rejoining
 
     @property
     def has_past(self) -> bool:
         return self.term > 0 or self.log.last_index > NO_INDEX
 
-    def on_standing_request(self, peer: str, request: StandingRequest, known: bool) -> StandingResponse:
-        return standing_answer(self, peer, request, known)
+    def send_recovery_requests(self) -> None:
+        """To all members, and to peers of a newer list: its leader may be one that the own list does not name yet."""
+        if self.now_ms >= self.recovery_due_ms:
+            self.recovery_due_ms = self.now_ms + self.settings.heartbeat_interval_ms
+            for peer in sorted({*self.peers, *self.newer_config_peers}):
+                self.send(peer, RecoveryRequest(self.term, self.rejoin.session))
 
-    def settle_standing(self) -> None:
-        settle_standing(self)
+    def on_recovery_request(self, peer: str, request: RecoveryRequest, known: bool) -> RecoveryResponse:
+        """For a leader a new life of `peer` begins with nothing that counts. No stranger begins a group anew."""
+        admits = NO_INDEX if self.leader is None else self.leader.admit(peer, request.session)
+        return RecoveryResponse(self.term, request.session, self.has_past or not known, admits)
+
+    def on_recovery_response(self, peer: str, response: RecoveryResponse) -> None:
+        if response.term > self.term:
+            self.become_follower(response.term, None)
+        if response.session == self.rejoin.session:
+            self.rejoin.answered(peer, has_past=response.has_past, term=response.term, admits=response.admits)
+
+    def maybe_finish_recovery(self) -> None:
+        """Where a newcomer has learned enough, it may vote: of the term in which it was caught up, its vote is given. It goes
+        by no list of members that is not committed: each member that can have had its forgotten vote is in the list whose
+        voters it must have heard."""
+        held_index = min(self.committed_index, self.durable_index)
+        if not self.has_past and self.rejoin.group_is_new:
+            self.rejoin.newcomer = False
+            if self.voters:
+                self.election_due_ms = self.random_election_due_ms()
+            else:
+                self.start_pre_vote()
+        elif self.members_committed and self.rejoin.is_caught_up(self.term, held_index):
+            self.rejoin.newcomer = False
+            self.voted_for = self.leader_id
 
     # Elections
 
     @property
-    def may_stand(self) -> bool:
+    def promotable(self) -> bool:
         """Whether it may open an election, by itself or at a leader's word."""
-        ready = self.counts and self.now_ms >= self.stands_back_until_ms
+        ready = self.counts and self.now_ms >= self.elections_suppressed_until_ms
         return ready and self.membership.votes
 
-    def draw_election_due(self) -> int:
+    def random_election_due_ms(self) -> int:
         """Randomised, so that candidates seldom meet [3.4]."""
         settings = self.settings
         return self.now_ms + self.draw(settings.election_timeout_min_ms, settings.election_timeout_max_ms)
 
     def leader_is_alive(self) -> bool:
         """Disruptive servers are not listened to while a leader is heard [4.2.3]."""
-        return self.role is Role.LEADER or self.leader_sign.is_fresh(self.now_ms)
+        return self.leader is not None or self.leader_contact.is_fresh(self.now_ms)
 
     def start_pre_vote(self) -> None:
         """Asks whether an election could be won, without opening a term [9.6]: an isolated member inflates no terms."""
-        self.election_due_ms = self.draw_election_due()
-        if not self.may_stand or self.disk.has_vote:
+        self.election_due_ms = self.random_election_due_ms()
+        if not self.promotable or self.disk.has_vote:
             return
-        self.role = Role.CANDIDATE
+        self.is_candidate = True
         self.leader_id = None
-        self.ask_for_votes(pre_vote=True)
+        self.campaign(pre_vote=True)
 
     def start_election(self, *, transfer: bool = False) -> None:
         """Opens a term and votes for itself [3.4]."""
         assert self.counts, "who may not vote does not vote for itself either"
-        self.role = Role.CANDIDATE
+        self.is_candidate = True
         self.leader_id = None
         self.adopt(self.term + 1)
         self.voted_for = self.self_id
-        self.election_due_ms = self.draw_election_due()
-        self.ask_for_votes(pre_vote=False, transfer=transfer)
+        self.election_due_ms = self.random_election_due_ms()
+        self.campaign(pre_vote=False, transfer=transfer)
 
-    def ask_for_votes(self, *, pre_vote: bool, transfer: bool = False) -> None:
+    def campaign(self, *, pre_vote: bool, transfer: bool = False) -> None:
         self.ballots.open(self.self_id, pre_vote=pre_vote)
         for peer in self.voters:
             self.send(peer, self.vote_request(pre_vote=pre_vote, transfer=transfer))
@@ -446,27 +485,59 @@ class Raft:
             self.start_election()
 
     def on_vote_request(self, candidate: str, request: VoteRequest) -> VoteResult:
-        return judged_vote(self, candidate, request)
+        """One vote a term, first come first served [3.4], for a log at least as complete as the voter's [3.6.1]; whether either
+        of them votes by the voter's own list does not matter, which may be older than the candidate's [4.1]."""
+        if request.term < self.term or (request.pre_vote and request.term == self.term):
+            return VoteResult.REJECT_EXPIRED_VOTE_TERM
+        if self.leader_is_alive() and self.leader_id != candidate and not request.transfer:
+            return VoteResult.REJECT_ALREADY_HAS_LEADER
+        if request.term > self.term and not request.pre_vote:
+            self.become_follower(request.term, None)
+        if not self.counts:
+            return VoteResult.REJECT_NEWCOMER
+        if (refusal := refusal_of_log(request, self.log)) is not None:
+            return refusal
+        if not request.pre_vote:
+            if self.voted_for not in (None, candidate) or self.leader_id is not None:
+                return VoteResult.REJECT_ALREADY_VOTED
+            self.voted_for = candidate
+            self.election_due_ms = self.random_election_due_ms()
+        return VoteResult.ACCEPT
 
     def on_vote_response(self, voter: str, response: VoteResponse) -> None:
-        """From the leader it is the answer to a doubt: only a leader says that there is one."""
+        """From the leader it is the answer to a suspicion: only a leader says that there is one."""
         if voter == self.leader_id:
             if response.result is VoteResult.REJECT_ALREADY_HAS_LEADER:
-                self.leader_sign.doubted = False
+                self.leader_contact.suspected = False
             else:
                 self.leader_is_gone()
-        elif self.role is Role.CANDIDATE and voter in self.voters:
+        elif self.is_candidate and voter in self.voters:
             self.ballots.count(voter, response, self.term)
             self.count_votes()
 
     def leader_is_gone(self) -> None:
-        """What led is gone, and its connection ended: no need to wait. Members stand one after the other, lest votes split."""
-        if not self.leader_sign.doubted:
+        """The suspected leader is gone, and its connection ended: no need to wait. Members open elections one after the other,
+        so that votes do not split."""
+        if not self.leader_contact.suspected:
             return
         rank = sum(peer < self.self_id and peer != self.leader_id for peer in self.voters)
         self.become_follower(self.term, None)
-        turn_ms = self.leader_sign.gone(self.now_ms, rank, self.settings.heartbeat_interval_ms)
+        turn_ms = self.leader_contact.gone(self.now_ms, rank, self.settings.heartbeat_interval_ms)
         self.election_due_ms = min(self.election_due_ms, turn_ms)
+
+    def on_transfer_request(self, leader: str, request: TransferRequest) -> ResultCode:
+        """The leader of this very term transfers its leadership: no pre-vote, and the votes need not wait until it is silent
+        [3.10]."""
+        if leader != self.leader_id or request.transferee_id != self.self_id:
+            return ResultCode.INCONSISTENT_LEADER
+        if request.term != self.term:
+            return ResultCode.INCONSISTENT_TERM
+        if self.log.last_index < request.take_index or not self.promotable:
+            return ResultCode.TAKE_LEADERSHIP_FAILED
+        self.start_election(transfer=True)
+        return ResultCode.SUCCESS
+
+    # Roles
 
     def adopt(self, term: int) -> None:
         assert term > self.term, "terms only rise"
@@ -478,103 +549,20 @@ class Raft:
         """Follows `leader_id` in `term`, or waits for a leader to show itself."""
         if term > self.term:
             self.adopt(term)
-        if self.role is Role.LEADER:
-            self.turn.reads.extend(self.reads.give_up())
-            self.transfer.end()
-            self.progress.clear()
         if self.role is not Role.FOLLOWER:
-            self.election_due_ms = self.draw_election_due()
-        self.role = Role.FOLLOWER
+            self.election_due_ms = self.random_election_due_ms()
+        if self.leader is not None:
+            self.turn.reads.extend(self.leader.reads.give_up())
+            self.leader = None
+        self.is_candidate = False
         self.leader_id = leader_id
 
     def become_leader(self) -> None:
-        """Opens its term with a no-op: only an entry of its own term can carry earlier ones over the commit
-        line [3.6.2, 6.4]."""
-        self.role = Role.LEADER
+        self.is_candidate = False
         self.leader_id = self.self_id
         self.ballots.close()
-        self.progress = {peer: Progress(self.log.last_index + 1, heard_ms=self.now_ms) for peer in self.peers}
-        self.term_start_index = self.log.last_index + 1
-        self.heartbeat_due_ms = self.now_ms + self.settings.heartbeat_interval_ms
-        self.append_as_leader([b""])
-        self.beat()
-
-    # Leading
-
-    def append_as_leader(self, bodies: Sequence[bytes | Block]) -> None:
-        """The leader writes its own disk while the followers write theirs [10.2.1]."""
-        self.append(Entries(self.log.last_index + 1, blocks_of(self.term, bodies)))
-        for peer in self.peers:
-            self.push(peer)
-
-    def hears_quorum(self) -> bool:
-        """A leader that a quorum has not answered for the longest election timeout steps down [6.2]."""
-        since = self.now_ms - self.settings.election_timeout_max_ms
-        return 1 + sum(known.votes_since(since) for known in self.voting.values()) >= self.quorum
-
-    def beat(self) -> None:
-        for peer, progress in self.progress.items():
-            self.send_heartbeat(peer)
-            progress.beat(self.now_ms, self.settings.push_timeout_ms)
-            self.push(peer)
-
-    def send_heartbeat(self, peer: str) -> None:
-        self.progress[peer].round_sent = self.reads.round
-        self.send(peer, HeartBeatRequest(self.term, self.reads.round))
-
-    def push(self, peer: str, loaded: Loaded = ()) -> None:
-        push_what_it_lacks(self, peer, loaded)
-
-    def on_push_response(self, peer: str, response: PushResponse | InstallResponse) -> None:
-        progress = self.progress[peer]
-        was_whole = not progress.forgot
-        if progress.answered(response, self.log, self.now_ms):
-            self.advance_commit()
-            self.push(peer)
-            self.ask_transferee()
-        elif progress.forgot and was_whole:
-            self.turn.forgot = Forgot(peer, progress.promised_index, self.term)
-
-    def advance_commit(self) -> None:
-        """Commits what a quorum holds, but counts replicas only for an entry of the current term [3.6.2]."""
-        held = sorted([self.durable_index, *(progress.match_index for progress in self.voting.values())])
-        index = held[-self.quorum]
-        if index > self.committed_index and self.may_count(index):
-            self.committed_index = index
-            ask_for_reads(self)
-            for peer in self.peers:
-                self.push(peer)
-
-    def may_count(self, index: int) -> bool:
-        return self.log.term_at(index) == self.term
-
-    # Handing over
-
-    def hand_over(self, target: str | None) -> None:
-        begin_transfer(self, target)
-
-    def ask_transferee(self) -> None:
-        request = self.transfer.request(self.self_id, self.term, self.log.last_index, self.progress)
-        if request is not None:
-            self.send(request.transferee_id, request)
-
-    def give_up_transfer(self) -> None:
-        self.transfer.end()
-        self.turn.transfer_failed = True
-
-    def on_transfer_request(self, leader: str, request: TransferRequest) -> ResultCode:
-        """The leader of this very term gives way: no pre-vote, and the votes need not wait until it is silent [3.10]."""
-        own = self.self_id if leader == self.leader_id else None
-        code = judged(request, own, self.term, self.log.last_index, may_stand=self.may_stand)
-        if code is ResultCode.SUCCESS:
-            self.start_election(transfer=True)
-        return code
-
-    def on_heartbeat_response(self, peer: str, response: HeartBeatResponse) -> None:
-        if self.progress[peer].echoed(response, self.reads.round, self.now_ms):
-            finish_reads(self)
-            ask_round(self, peer)
-            self.push(peer)
+        self.leader = LeaderState(self)
+        self.leader.begin()
 
     # Following
 
@@ -585,8 +573,8 @@ class Raft:
         if term == self.term and self.leader_id not in (None, sender):
             return ResultCode.INCONSISTENT_LEADER
         self.become_follower(term, sender)
-        self.leader_sign.heard(self.now_ms)
-        self.election_due_ms = self.draw_election_due()
+        self.leader_contact.heard(self.now_ms)
+        self.election_due_ms = self.random_election_due_ms()
         return ResultCode.SUCCESS
 
     def on_push(self, leader: str, request: PushRequest, known: bool) -> PushResponse:
@@ -594,7 +582,7 @@ class Raft:
         code = self.follow(leader, request.term) if known else ResultCode.UNKNOWN_MEMBER
         hint = (NO_TERM, NO_INDEX)
         if code is ResultCode.SUCCESS:
-            prev, ours = request.prev_index, beyond_begin(request, self.log)
+            prev, ours = request.prev_index, trim_to_log_start(request, self.log)
             if ours is not None and self.log.matches(ours.prev_index, ours.prev_term):
                 code = self.accept_entries(ours)
             elif prev <= self.committed_index:
@@ -613,8 +601,51 @@ class Raft:
             new = Entries.of(request.entries)[conflict - request.prev_index - 1 :]
             self.append(new.alone())
         proven_end = request.prev_index + len(request.entries)
-        self.committed_index = max(self.committed_index, min(request.commit_index, proven_end))
+        self.commit(min(request.commit_index, proven_end))
         return ResultCode.SUCCESS
+
+    def on_install(self, leader: str, request: InstallRequest, known: bool) -> InstallResponse:
+        """Takes a part of a snapshot; the last one replaces the log, unless that holds what the snapshot ends with [5]."""
+        code = self.follow(leader, request.term) if known else ResultCode.UNKNOWN_MEMBER
+        held = 0
+        if code is ResultCode.SUCCESS:
+            code, held = self.take_part(request)
+        return InstallResponse(self.term, code, request.index, held, request.session, not self.counts)
+
+    def take_part(self, request: InstallRequest) -> tuple[ResultCode, int]:
+        """What to answer, and how many bytes of the snapshot are here."""
+        index = request.index
+        if index <= self.committed_index or self.log.matches(index, request.index_term):
+            self.commit(index)
+            self.incoming.forget()
+            return ResultCode.SUCCESS, request.size
+        if request.size > self.settings.snapshot_bytes_max:
+            return ResultCode.UNEXPECTED_ARGUMENT, 0
+        held = self.incoming.take(request)
+        if held < request.size:
+            return ResultCode.SUCCESS, held
+        state = self.incoming.complete()
+        if state is None:
+            return ResultCode.INCONSISTENT_STATE, 0
+        stated = decode_stated(f"the snapshot that ends with entry {index}", request.members)
+        self.restore(Snapshot(index, request.index_term, state, stated=stated))
+        return ResultCode.SUCCESS, held
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """`snapshot` replaces a log that does not hold its last entry: that entry is committed, so nothing committed in the log
+        is missing from the snapshot. The disk counts as having what was committed before, until it has the snapshot."""
+        self.disk.cut(self.committed_index + 1)
+        self.log.restart(snapshot.last_index, snapshot.last_term)
+        self.membership.restart(snapshot.stated)
+        self.members_changed()
+        self.commit(snapshot.last_index)
+        self.turn.snapshot = snapshot
+
+    # The log
+
+    def commit(self, index: int) -> None:
+        """All up to `index` is committed; what was committed before stays so."""
+        self.committed_index = max(self.committed_index, index)
 
     def cut(self, index: int) -> None:
         self.log.cut(index)
@@ -632,13 +663,10 @@ class Raft:
     def members_changed(self) -> None:
         """Votes that were given in another group count no more: a smaller one might take them for its majority."""
         self.ballots.close()
-        self.acquainted.clear()
-        self.standing.must_hear(self.voters)
-        if self.role is Role.LEADER:
-            for peer in self.progress.keys() - {*self.peers}:
-                del self.progress[peer]
-            for peer in [peer for peer in self.peers if peer not in self.progress]:
-                self.progress[peer] = joined(self.log.last_index + 1, self.membership.index)
+        self.newer_config_peers.clear()
+        self.rejoin.must_hear(self.voters)
+        if self.leader is not None:
+            self.leader.members_changed()
 
     # What goes out
 
@@ -650,11 +678,27 @@ class Raft:
 
     def actions(self) -> list[Action]:
         """Ends a turn."""
-        if self.standing.newcomer:
-            self.settle_standing()
+        if self.rejoin.newcomer:
+            self.maybe_finish_recovery()
         turn, self.turn = self.turn, Turn()
-        vote = self.told.new_vote(Vote(self.term, self.voted_for, self.standing.newcomer))
+        vote = self.last_ready.new_vote(Vote(self.term, self.voted_for, self.rejoin.newcomer))
         if turn.persists(vote):
             self.disk.waits(self.log.last_index, vote=vote is not None, now_ms=self.now_ms)
-        told = self.told.news(BecomeRole(self.role, self.term, self.leader_id), self.committed_index)
-        return turn.actions(vote, told, leads=self.role is Role.LEADER)
+        changed = self.last_ready.changed(
+            BecomeRole(self.role, self.term, self.leader_id), self.committed_index
+        )
+        return turn.actions(vote, changed, leads=self.leader is not None)
+
+
+def trim_to_log_start(push: PushRequest, log: RaftLog) -> PushRequest | None:
+    """The part of `push` behind where `log` begins: what is before is committed, and so the same here. None where `push` says
+    otherwise."""
+    behind = log.prev_index - push.prev_index
+    if behind <= 0:
+        return push
+    gone = push.entries[:behind]
+    if len(gone) == behind and gone[-1].term != log.term_at(log.prev_index):
+        return None
+    return replace(
+        push, prev_index=log.prev_index, prev_term=log.term_at(log.prev_index), entries=push.entries[behind:]
+    )

@@ -1,13 +1,16 @@
 """A snapshot: what the entries up to one made of the state machine, and where on this disk the log behind it begins.
 
-Invariant: `begin.index` <= `last_index`: every entry behind the snapshot is in the log. Pure."""
+Invariants: `begin.index` <= `last_index`: every entry behind the snapshot is in the log. A follower takes a snapshot whole,
+once its check value is right, or not at all. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from zlib import crc32
 
 from dledger.raft.entries import NO_INDEX, NO_TERM
 from dledger.raft.membership import Stated
+from dledger.raft.messages import InstallRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,3 +44,34 @@ class Snapshot:
         """The same, with a log that begins there."""
         assert begin.index <= self.last_index, "entries behind a snapshot stay"
         return replace(self, begin=begin)
+
+
+class IncomingSnapshot:
+    """The part of a snapshot that has come."""
+
+    def __init__(self) -> None:
+        self._of: tuple[int, int, int, int] | None = None
+        self._data = bytearray()
+        self._check = 0
+
+    def take(self, request: InstallRequest) -> int:
+        """How many bytes are here now: what follows them is wanted next."""
+        snapshot = request.index, request.index_term, request.size, request.check
+        if self._of != snapshot:
+            self.forget()
+            self._of = snapshot
+        if request.offset == len(self._data):
+            self._data += request.data
+            self._check = crc32(request.data, self._check)
+        return len(self._data)
+
+    def complete(self) -> bytearray | None:
+        """All of it; None where its check value is wrong. Either way it is forgotten."""
+        assert self._of is not None
+        state = self._data if self._check == self._of[3] else None
+        self.forget()
+        return state
+
+    def forget(self) -> None:
+        self._of, self._check = None, 0
+        self._data = bytearray()

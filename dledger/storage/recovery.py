@@ -11,9 +11,8 @@ import logging
 
 from dledger.raft.entries import Entry
 from dledger.raft.errors import BEGIN_ANEW, LogDamaged
-from dledger.raft.log import RaftLog
+from dledger.raft.log import RaftLog, TermRuns, TermsFall, runs_of
 from dledger.raft.membership import History
-from dledger.raft.termruns import TermRuns, TermsFall, runs_of
 from dledger.storage.entry import INDEX_UNIT, StoredEntry, decode_entry, encode_index_unit, stored_check
 from dledger.storage.entrylog import EntryLog
 

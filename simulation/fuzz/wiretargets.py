@@ -32,11 +32,11 @@ from dledger.raft.messages import (
     PushRequest,
     PushResponse,
     PushType,
+    RecoveryRequest,
+    RecoveryResponse,
     Request,
     Response,
     ResultCode,
-    StandingRequest,
-    StandingResponse,
     TransferRequest,
     TransferResponse,
     VoteRequest,
@@ -268,7 +268,7 @@ def raft_seeds() -> Iterator[bytes]:
             PushResponse(4, ResultCode.SUCCESS, 11, 2, 12),
         ),
         (TransferRequest(4, "n0", "n1", 12), TransferResponse(4, ResultCode.SUCCESS)),
-        (StandingRequest(4, 5), StandingResponse(4, 5, True, 9)),
+        (RecoveryRequest(4, 5), RecoveryResponse(4, 5, True, 9)),
         (InstallRequest(4, 10, 3, 9, 77, 2, b"{\x00\xff", 5), InstallResponse(4, ResultCode.SUCCESS, 10, 5)),
     ]
     for request, response in said:

@@ -15,11 +15,10 @@ from dledger.node.memberaddresses import MemberAddresses
 from dledger.node.node import DLedgerNode
 from dledger.node.snapshotsender import SnapshotSender
 from dledger.raft.actions import Action, LoadChunk, PersistThenSend, ReadReady, Reply, Role, Vote
-from dledger.raft.ballots import Ballots
+from dledger.raft.election import Ballots
 from dledger.raft.entries import Entry
-from dledger.raft.inflight import InFlight
-from dledger.raft.installing import Chunk
-from dledger.raft.log import RaftLog
+from dledger.raft.leader import LeaderState, PendingReads
+from dledger.raft.log import RaftLog, TermRuns, runs_of
 from dledger.raft.messages import (
     TERM_MAX,
     HeartBeatResponse,
@@ -27,23 +26,21 @@ from dledger.raft.messages import (
     Message,
     PushRequest,
     PushResponse,
+    RecoveryRequest,
+    RecoveryResponse,
     Request,
     ResultCode,
-    StandingRequest,
-    StandingResponse,
     TransferRequest,
     VoteRequest,
     VoteResponse,
     VoteResult,
 )
-from dledger.raft.progress import Progress
+from dledger.raft.progress import Chunk, InFlight, Progress
 from dledger.raft.raft import Raft
-from dledger.raft.readindex import PendingReads
+from dledger.raft.rejoin import RejoinState
 from dledger.raft.settings import DLedgerSettings
 from dledger.raft.snapshot import Begin, Snapshot
-from dledger.raft.standing import Standing
 from dledger.raft.termbound import TermBound
-from dledger.raft.termruns import TermRuns, runs_of
 from dledger.storage import recovery
 from dledger.storage.entrylog import EntryLog
 from dledger.storage.reclaiming import begin_up_to
@@ -146,17 +143,18 @@ async def not_synced(self: EntryLog) -> None:
     self.batch_count = 0
 
 
-counted_replicas = Raft.advance_commit
+counted_replicas = LeaderState.advance_commit
 
 
-@bug("early-durable-count", Raft, "advance_commit")
-def own_disk_counts_at_once(self: Raft) -> None:
+@bug("early-durable-count", LeaderState, "advance_commit")
+def own_disk_counts_at_once(self: LeaderState) -> None:
     """A leader counts itself for what its disk has not confirmed."""
-    kept, self.disk.durable_index = self.durable_index, self.log.last_index
+    raft = self._member
+    kept, raft.disk.durable_index = raft.durable_index, raft.log.last_index
     try:
         counted_replicas(self)
     finally:
-        self.disk.durable_index = min(kept, self.log.last_index)
+        raft.disk.durable_index = min(kept, raft.log.last_index)
 
 
 @bug("cut-not-durable", Store, "cut")
@@ -250,8 +248,8 @@ def commit_the_own_tail(self: Raft, request: PushRequest) -> ResultCode:
     return code
 
 
-@bug("commit-by-counting", Raft, "may_count")
-def any_entry_counts(self: Raft, index: int) -> bool:
+@bug("commit-by-counting", LeaderState, "may_count")
+def any_entry_counts(self: LeaderState, index: int) -> bool:
     """Commits an entry of an old term by counting replicas."""
     return True
 
@@ -335,56 +333,56 @@ def at_once(self: Raft) -> bool:
 
 # Members without a past
 
-answered_push = Raft.on_push_response
-answered_beat = Raft.on_heartbeat_response
+answered_push = LeaderState.on_push_response
+answered_beat = LeaderState.on_heartbeat_response
 
 
-@bug("newcomer-votes", Raft, "settle_standing")
+@bug("newcomer-votes", Raft, "maybe_finish_recovery")
 def at_its_start(self: Raft) -> None:
-    self.election_due_ms = self.draw_election_due() if self.peers else self.now_ms
-    self.standing.newcomer = False
+    self.election_due_ms = self.random_election_due_ms() if self.peers else self.now_ms
+    self.rejoin.newcomer = False
 
 
-@bug("newcomer-counts", Raft, "on_push_response")
-def a_newcomers_ack(self: Raft, peer: str, response: PushResponse) -> None:
+@bug("newcomer-counts", LeaderState, "on_push_response")
+def a_newcomers_ack(self: LeaderState, peer: str, response: PushResponse) -> None:
     answered_push(self, peer, replace(response, newcomer=False))
 
 
-@bug("newcomer-counts", Raft, "on_heartbeat_response")
-def a_newcomers_echo(self: Raft, peer: str, response: HeartBeatResponse) -> None:
+@bug("newcomer-counts", LeaderState, "on_heartbeat_response")
+def a_newcomers_echo(self: LeaderState, peer: str, response: HeartBeatResponse) -> None:
     answered_beat(self, peer, replace(response, newcomer=False))
 
 
-@bug("admitted-at-once", Standing, "told")
-def whatever_it_holds(self: Standing, peer: str, *, has_past: bool, term: int, admits: int) -> None:
+@bug("admitted-at-once", RejoinState, "answered")
+def whatever_it_holds(self: RejoinState, peer: str, *, has_past: bool, term: int, admits: int) -> None:
     """A newcomer votes as soon as all have answered and one of them leads."""
-    told(self, peer, has_past=has_past, term=term, admits=min(admits, 0))
+    answered(self, peer, has_past=has_past, term=term, admits=min(admits, 0))
 
 
-told = Standing.told
+answered = RejoinState.answered
 
 
-@bug("admitted-unheard", Standing, "is_caught_up")
-def by_any_leader(self: Standing, term: int, held_index: int) -> bool:
+@bug("admitted-unheard", RejoinState, "is_caught_up")
+def by_any_leader(self: RejoinState, term: int, held_index: int) -> bool:
     """A newcomer votes when a leader has caught it up, which may not be the newest."""
     return self.admission is not None and self.admission[0] == term and self.admission[1] <= held_index
 
 
-@bug("former-life-counts", Raft, "on_standing_request")
-def as_if_it_had_not_died(self: Raft, peer: str, request: StandingRequest, known: bool) -> StandingResponse:
+@bug("former-life-counts", Raft, "on_recovery_request")
+def as_if_it_had_not_died(self: Raft, peer: str, request: RecoveryRequest, known: bool) -> RecoveryResponse:
     """What a member acknowledged before it was emptied goes on to count, while it is caught up from where it is."""
     progress = self.progress.get(peer)
-    response = asked_for_standing(self, peer, request, known)
+    response = asked_to_recover(self, peer, request, known)
     if progress is not None:
         self.progress[peer].match_index = progress.match_index
     return response
 
 
-asked_for_standing = Raft.on_standing_request
+asked_to_recover = Raft.on_recovery_request
 
 
-@bug("silent-peers-count-as-new", Standing, "group_is_new")
-def nobody_has_said_no(self: Standing) -> bool:
+@bug("silent-peers-count-as-new", RejoinState, "group_is_new")
+def nobody_has_said_no(self: RejoinState) -> bool:
     return not self.group_has_past
 
 
@@ -444,7 +442,7 @@ def pre_votes_too(self: Ballots, voter: str, response: VoteResponse, term: int) 
 @bug("transfer-of-any-term", Raft, "on_transfer_request")
 def whoever_asks(self: Raft, leader: str, request: TransferRequest) -> ResultCode:
     """A leader long deposed makes a member stand for election."""
-    if self.may_stand:
+    if self.promotable:
         self.start_election(transfer=True)
     return ResultCode.SUCCESS
 
@@ -466,7 +464,7 @@ def taken_for_dead(self: Raft, peer: str, now_ms: int) -> list[Action]:
     """The leader is not asked whether it leads."""
     self.now_ms = now_ms
     if peer == self.leader_id:
-        self.leader_sign.doubted = True
+        self.leader_contact.suspected = True
         self.leader_is_gone()
     return self.actions()
 

@@ -94,7 +94,7 @@ class Changes:
         """Whether all members go by one decided list, and these and the emptied ones are a minority of it."""
         cores = self.raft.group.running_cores()
         lists = {core.membership.index for core in cores}
-        decided = all(core.members_are_decided for core in cores)
+        decided = all(core.members_committed for core in cores)
         busy = any(leader in self.raft.group.members() for leader in self.making)
         if busy or len(cores) < len(self.raft.nodes) or len(lists) > 1 or not decided:
             return False
@@ -136,7 +136,7 @@ class Changes:
 
     def decided(self) -> dict[str, str]:
         """The newest list that is, as an operator finds it who asks all that run."""
-        cores = [core for core in self.raft.group.running_cores() if core.members_are_decided]
+        cores = [core for core in self.raft.group.running_cores() if core.members_committed]
         newest = max(cores, key=lambda core: core.membership.index, default=None)
         return dict(self.raft.group.peers) if newest is None else newest.membership.members.addresses
 
@@ -164,7 +164,7 @@ class Changes:
             return True
         active = self.raft.group.active()
         leader = self.raft.group.member(active[0]) if len(active) == 1 else None
-        if leader is None or leader.core is None or not leader.core.members_are_decided:
+        if leader is None or leader.core is None or not leader.core.members_committed:
             return False
         members = leader.core.membership.members
         for node in [node for node in self.raft.nodes if node.name not in members.addresses]:

@@ -29,8 +29,8 @@ from dledger.raft.messages import (
     MessageCode,
     PushRequest,
     PushResponse,
+    RecoveryRequest,
     ResultCode,
-    StandingRequest,
     TransferRequest,
     VoteRequest,
     VoteResponse,
@@ -132,7 +132,7 @@ class RaftCheck:
         self.said.add((sender, message))
         if sender in self.said_since_loss:
             self.said_since_loss[sender].add(message)
-        if isinstance(message, StandingRequest) and sender in self.lives:
+        if isinstance(message, RecoveryRequest) and sender in self.lives:
             self.lives[sender].add(message.session)
         if isinstance(message, PushResponse | InstallResponse) and message.code is ResultCode.SUCCESS:
             key = sender, message.term, message.session
@@ -147,7 +147,7 @@ class RaftCheck:
         """A message reached the core of a member (R11)."""
         if (sender, message) not in self.said:
             raise self.found("R11", f"{receiver} believes {message} of {sender}, which never said it")
-        if isinstance(message, StandingRequest) and message.session in self.lives.get(sender, ()):
+        if isinstance(message, RecoveryRequest) and message.session in self.lives.get(sender, ()):
             self.heard_of_loss[sender].add(receiver)
 
     def appends(self, core: Raft, entries: Iterable[Entry]) -> None:

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from dledger.node.node import DLedgerNode
 from dledger.raft.actions import Action, Role
-from dledger.raft.changing import next_members
 from dledger.raft.errors import ChangeRefused, NotLeader, Why
+from dledger.raft.leader import LeaderState
 from dledger.raft.membership import Change, History, Members, Membership, Stated, encode_members
 from dledger.raft.progress import Progress
 from dledger.raft.raft import Raft
@@ -44,7 +44,7 @@ def plant_members_bugs(bugs: Bugs) -> None:
             self.members_changed()
         return turned(self)
 
-    @bug("learner-counts", Raft, "voting")
+    @bug("learner-counts", LeaderState, "voting")
     def all_of_them(self: Raft) -> dict[str, Progress]:
         return dict(self.progress)
 
@@ -53,9 +53,9 @@ def plant_members_bugs(bugs: Bugs) -> None:
         """A configuration whose entry was cut is still in force."""
         return False
 
-    @bug("removed-member-stands", Raft, "may_stand")
+    @bug("removed-member-stands", Raft, "promotable")
     def though_it_does_not_vote(self: Raft) -> bool:
-        return self.counts and self.now_ms >= self.stands_back_until_ms
+        return self.counts and self.now_ms >= self.elections_suppressed_until_ms
 
     @bug("snapshot-forgets-members", Membership, "at")
     def none_said_so(self: Membership, index: int) -> tuple[Stated, ...]:
@@ -79,7 +79,7 @@ def plant_excuse(bugs: Bugs, name: str, passed_over: Why) -> None:
         if core is None or self._closed or core.role is not Role.LEADER:
             raise NotLeader(None, None)
         try:
-            members = next_members(core, change, self.guard.knows_changes)
+            members = core.next_members(change, self.guard.knows_changes)
         except ChangeRefused as refusal:
             if refusal.why is not passed_over:
                 raise
@@ -90,5 +90,6 @@ def plant_excuse(bugs: Bugs, name: str, passed_over: Why) -> None:
     @bugs.bug(name, Raft, "reconfigure")
     def without_asking(self: Raft, members: Members, now_ms: int) -> list[Action]:
         self.now_ms = now_ms
-        self.append_as_leader([encode_members(members)])
+        assert self.leader is not None
+        self.leader.append([encode_members(members)])
         return self.actions()

@@ -422,7 +422,7 @@ class RaftWorld:
     def votes(self, node: Node) -> bool:
         """And would, if it were killed now."""
         member = self.group.member(node)
-        if member is None or member.core is None or member.core.standing.newcomer:
+        if member is None or member.core is None or member.core.rejoin.newcomer:
             return False
         kept = node.disk.content(f"dledger-{node.name}/currterm")
         return kept is not None and b"newcomer=true" not in kept

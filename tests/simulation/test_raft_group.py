@@ -401,7 +401,7 @@ def test_a_leader_hands_over_within_some_round_trips_and_proposals_wait() -> Non
             codes.append(await member.hand_over(target.name))
 
         node.spawn(hand_over())
-        world.run_until(lambda: member.core is not None and member.core.transfer.under_way, 10)
+        world.run_until(lambda: member.core is not None and member.core.transfers, 10)
         held = proposing(node, member, b"held")
         world.run_until(lambda: group.active() == [target], 60)
         world.run_until(lambda: bool(codes) and bool(held), 60)

@@ -42,7 +42,7 @@ def propose(group: RaftGroup, node: Node, body: bytes) -> bool:
 
 def votes(group: RaftGroup, node: Node) -> bool:
     member = group.member(node)
-    return member is not None and member.core is not None and not member.core.standing.newcomer
+    return member is not None and member.core is not None and not member.core.rejoin.newcomer
 
 
 def test_an_emptied_member_elects_nobody_who_lacks_what_it_had_acknowledged() -> None:

@@ -176,7 +176,7 @@ def test_nothing_is_placed_while_the_leadership_is_handed_over() -> None:
             if each is not node:
                 world.network.cut(node.host, each.host)
         node.spawn(member.hand_over())
-        world.run_until(lambda: member.core is not None and member.core.transfer.under_way, 100)
+        world.run_until(lambda: member.core is not None and member.core.transfers, 100)
         with pytest.raises(NotLeader):
             member.place([5])
 
@@ -195,7 +195,7 @@ def test_what_was_gathered_stays_where_it_was_placed_through_a_hand_over_that_fa
             leader.append_placed(bodies)
             assert leader.core is not None
             core = leader.core
-            leader._take(lambda now_ms: core.give_way(target.name, now_ms))
+            leader._take(lambda now_ms: core.transfer_leadership(target.name, now_ms))
             return positions, bodies
 
         term = leader.term

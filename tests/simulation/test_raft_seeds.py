@@ -43,7 +43,7 @@ FOUND_BY_SCENARIO = {
 FOUND_BY_UNIT = {
     "old-disk-forgotten": "dledger/test_dledger_store.py"
     "::test_who_may_not_vote_yet_and_among_whom_are_kept_with_the_term",
-    "answer-of-a-former-life-counts": "dledger/test_raft_standing.py"
+    "answer-of-a-former-life-counts": "dledger/test_raft_rejoin.py"
     "::test_what_an_earlier_life_acknowledged_late_counts_for_no_later_one",
     "vote-not-persisted": "dledger/test_dledger_store.py"
     "::test_who_may_not_vote_yet_and_among_whom_are_kept_with_the_term",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from dledger.raft.actions import Action, Commit, PersistThenSend, ReadReady, Reply, Role, Send, Vote
 from dledger.raft.entries import NO_INDEX, Entry
+from dledger.raft.leader import LeaderState
 from dledger.raft.log import UNLIMITED, RaftLog
 from dledger.raft.membership import Members, Membership, Stated
 from dledger.raft.messages import Message, VoteRequest, VoteResponse, VoteResult
@@ -163,3 +164,9 @@ def group(*names: str, **logs: list[Entry]) -> Group:
         made.cores[name] = core(name, names or NAMES, vote=Vote(term), log=log)
         made.disks[name] = (Vote(term), list(log))
     return made
+
+
+def leading(raft: Raft) -> LeaderState:
+    """What `raft` is while it leads."""
+    assert raft.leader is not None, "it does not lead"
+    return raft.leader

@@ -31,11 +31,11 @@ from dledger.raft.messages import (
     PushRequest,
     PushResponse,
     PushType,
+    RecoveryRequest,
+    RecoveryResponse,
     Request,
     Response,
     ResultCode,
-    StandingRequest,
-    StandingResponse,
     TransferRequest,
     TransferResponse,
     VoteRequest,
@@ -64,7 +64,7 @@ REQUESTS: list[tuple[Request, str]] = [
         '{"code":200,"group":"g","leaderId":"n0","localId":"n0","readRound":7,"remoteId":"n1","term":4}',
     ),
     (
-        StandingRequest(4, 5),
+        RecoveryRequest(4, 5),
         '{"code":200,"group":"g","leaderId":"n0","localId":"n0","remoteId":"n1","session":5,"term":4}',
     ),
     (
@@ -79,7 +79,7 @@ RESPONSES: list[tuple[type[Request], Response]] = [
     (HeartBeatRequest, HeartBeatResponse(4, ResultCode.EXPIRED_TERM, 7, True)),
     (TransferRequest, TransferResponse(4, ResultCode.INCONSISTENT_TERM)),
     (PushRequest, PushResponse(4, ResultCode.INCONSISTENT_STATE, 11, 2, 30, 3, 8, 5, True)),
-    (StandingRequest, StandingResponse(4, 5, True, 30)),
+    (RecoveryRequest, RecoveryResponse(4, 5, True, 30)),
 ]
 
 
@@ -191,7 +191,7 @@ def test_a_request_that_lacks_a_declared_field_is_refused(request_: Request) -> 
     for row in wire_fields(type(request_)):
         fields = json.loads(encode_request(ENVELOPE, request_))
         del fields[row.wire_name]
-        if row.wire_name in LATER_FIELDS and not isinstance(request_, StandingRequest):
+        if row.wire_name in LATER_FIELDS and not isinstance(request_, RecoveryRequest):
             read = decode_request(CODE_OF[type(request_)], ENVELOPE, fields)
             assert getattr(read, row.attribute) == row.default(), "an old member does not send it"
             continue

@@ -274,10 +274,10 @@ def test_a_leader_brings_its_successor_up_to_date_before_it_gives_way() -> None:
     world.propose("a", b"x")
     leader = world.cores["a"]
     world.inbox.clear()
-    assert sent(leader.give_way("c", world.now_ms)) == []
+    assert sent(leader.transfer_leadership("c", world.now_ms)) == []
     *_, take = sent(leader.receive("c", PushResponse(1, ResultCode.SUCCESS, 0, 2, 1), world.now_ms))
     assert take == ("c", TransferRequest(1, "a", "c", 1))
-    with pytest.raises(AssertionError, match="hands over"):
+    with pytest.raises(AssertionError, match="takes no proposals"):
         leader.propose([b"y"], world.now_ms)
 
 
@@ -285,7 +285,7 @@ def test_who_takes_over_is_elected_though_the_leader_is_heard() -> None:
     world = group()
     world.elect("a")
     world.beat("a")
-    world.take("a", world.cores["a"].give_way(None, world.now_ms))
+    world.take("a", world.cores["a"].transfer_leadership(None, world.now_ms))
     world.deliver()
     assert [raft.leader_id for raft in world.cores.values()] == ["b", "b", "b"]
     assert {raft.term for raft in world.cores.values()} == {2}
@@ -322,8 +322,8 @@ def test_a_transfer_is_given_up_in_time_or_when_it_is_refused_or_not_sent() -> N
         lambda: leader.unsent("b", take, world.now_ms),
     ]
     for end in ends:
-        assert leader.give_way("b", world.now_ms) == [Send("b", take)]
-        assert TransferFailed() in end() and not leader.transfer.under_way
+        assert leader.transfer_leadership("b", world.now_ms) == [Send("b", take)]
+        assert TransferFailed() in end() and not leader.transfers
     alone = core("a", ["a"])
     alone.tick(0)
-    assert alone.give_way(None, 1) == [TransferFailed()]
+    assert alone.transfer_leadership(None, 1) == [TransferFailed()]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from dledger.raft.actions import PersistThenSend, Role, Vote
-from dledger.raft.changing import next_members
 from dledger.raft.entries import Entry
 from dledger.raft.errors import ChangeRefused, Why
 from dledger.raft.membership import Change, Members, Step, encode_members
@@ -16,16 +15,16 @@ from dledger.raft.messages import (
     PushRequest,
     PushResponse,
     PushType,
+    RecoveryRequest,
+    RecoveryResponse,
     ResultCode,
-    StandingRequest,
-    StandingResponse,
     VoteRequest,
     VoteResponse,
     VoteResult,
 )
 from dledger.raft.raft import Raft
-from dledger.raft.standing import SESSION_MAX
-from tests.unit.dledger.raftharness import Group, core, entries, group, replies, sent
+from dledger.raft.rejoin import SESSION_MAX
+from tests.unit.dledger.raftharness import Group, core, entries, group, leading, replies, sent
 
 ABC = Members(dict.fromkeys("abc", ""))
 LEARNING = Members(dict.fromkeys("abc", ""), {"d": "h:1"})
@@ -42,14 +41,14 @@ def began(world: Group, name: str = "a", *only: str) -> Raft:
 
 def change(world: Group, leader: str, wanted: Change) -> Members:
     raft = world.cores[leader]
-    members = next_members(raft, wanted, ALL)
+    members = raft.next_members(wanted, ALL)
     world.take(leader, raft.reconfigure(members, world.now_ms))
     return members
 
 
 def refused(raft: Raft, wanted: Change) -> Why:
     with pytest.raises(ChangeRefused) as refusal:
-        next_members(raft, wanted, ALL)
+        raft.next_members(wanted, ALL)
     return refusal.value.why
 
 
@@ -74,7 +73,7 @@ def test_a_learner_is_sent_everything_and_counts_for_nothing() -> None:
     assert learner.log.last_index == 2 and leader.committed_index == 1
     world.now_ms += 5000
     assert not sent(learner.tick(world.now_ms)) and learner.role is Role.FOLLOWER
-    assert leader.read(1, world.now_ms) and not leader.hears_quorum()
+    assert leader.read(1, world.now_ms) and not leading(leader).quorum_active()
 
 
 def test_a_learner_is_asked_for_no_vote_and_gives_one_where_it_is_asked() -> None:
@@ -91,7 +90,7 @@ def test_a_change_is_in_force_once_it_is_appended_and_gone_when_it_is_cut() -> N
     world = with_a_learner()
     change(world, "a", Change(Step.PROMOTE, "d"))
     leader = world.cores["a"]
-    assert leader.quorum == 3 and not leader.members_are_decided
+    assert leader.quorum == 3 and not leader.members_committed
     world.deliver(only="ad")
     assert world.cores["d"].quorum == 3 and leader.committed_index == 1
     world.elect("c", only="bc")  # by those who lack it
@@ -122,20 +121,20 @@ def test_no_change_is_made_that_would_leave_too_few_that_answer() -> None:
     for _ in range(6):
         world.beat("a", only="ab")
     assert refused(leader, Change(Step.REMOVE, "b")) is Why.TOO_FEW
-    assert next_members(leader, Change(Step.REMOVE, "c"), ALL).quorum == 2
+    assert leader.next_members(Change(Step.REMOVE, "c"), ALL).quorum == 2
     assert refused_by_an_old_member(leader) is Why.OLD_MEMBER
 
 
 def refused_by_an_old_member(leader: Raft) -> Why:
     with pytest.raises(ChangeRefused) as refusal:
-        next_members(leader, Change(Step.REMOVE, "c"), {"c"})
+        leader.next_members(Change(Step.REMOVE, "c"), {"c"})
     return refusal.value.why
 
 
 def test_a_leader_that_hands_over_changes_nothing() -> None:
     world = group()
     leader = began(world)
-    leader.give_way("b", world.now_ms)
+    leader.transfer_leadership("b", world.now_ms)
     assert refused(leader, Change(Step.REMOVE, "c")) is Why.HANDING_OVER
 
 
@@ -146,7 +145,7 @@ def test_who_was_removed_stands_no_more_and_is_a_stranger() -> None:
     world.deliver(only="ab")
     world.beat("a")
     leader, former = world.cores["a"], world.cores["c"]
-    assert leader.members_are_decided and leader.peers == ("b",) and "c" not in leader.progress
+    assert leader.members_committed and leader.peers == ("b",) and "c" not in leader.progress
     pre_vote = VoteRequest(7, 9, 1, pre_vote=True)
     answer = replies(leader.receive("c", pre_vote, world.now_ms, 1))
     assert answer == [VoteResponse(1, 7, VoteResult.REJECT_UNKNOWN_LEADER, pre_vote=True)]
@@ -160,7 +159,7 @@ def test_a_leader_by_a_list_without_an_undecided_change_is_believed() -> None:
     two = Members({"a": "", "b": ""})
     log = [Entry(0, 1, b""), Entry(1, 1, encode_members(two))]
     b = core("b", vote=Vote(1), log=log, committed_index=0, stated=[(1, two)])
-    assert b.peers == ("a",) and not b.members_are_decided
+    assert b.peers == ("a",) and not b.members_committed
     beat = replies(b.receive("c", HeartBeatRequest(2), 10, 1))
     assert beat == [HeartBeatResponse(2, ResultCode.SUCCESS, committed_index=0)]
     b.receive("c", PushRequest(2, PushType.APPEND, 0, 1, 0, (Entry(1, 2, b""),)), 20)
@@ -170,7 +169,7 @@ def test_a_leader_by_a_list_without_an_undecided_change_is_believed() -> None:
 def test_a_leader_that_the_own_log_does_not_name_yet_is_heard_where_its_list_names_both() -> None:
     b = core("b", vote=Vote(1), log=entries(1))
     assert replies(b.receive("e", HeartBeatRequest(2), 10, 1))[0].code is ResultCode.UNKNOWN_MEMBER  # type: ignore[attr-defined]
-    b.met("e")
+    b.note_newer_config_peer("e")
     assert replies(b.receive("e", HeartBeatRequest(2), 10, 1)) == [
         HeartBeatResponse(2, ResultCode.SUCCESS, committed_index=-1)
     ]
@@ -215,7 +214,7 @@ def test_a_leader_admits_no_newcomer_while_a_change_is_not_decided() -> None:
     world = with_a_learner()
     leader = world.cores["a"]
     change(world, "a", Change(Step.REMOVE, "c"))
-    asked = StandingRequest(0, 77)
+    asked = RecoveryRequest(0, 77)
     (answer,) = replies(leader.receive("b", asked, world.now_ms, 1))
     assert answer.admits == -1  # type: ignore[attr-defined]
     world = with_a_learner()
@@ -233,22 +232,22 @@ def test_a_newcomer_must_hear_those_who_vote_by_the_decided_list_that_it_holds()
     n.receive("a", PushRequest(1, PushType.APPEND, -1, -1, 0, (Entry(0, 1, b""), told)), 20)
     while n.disk.silent_ms(1 << 30):
         n.persisted(25)
-    assert n.standing.unheard == set() and n.standing.newcomer
+    assert n.rejoin.unheard == set() and n.rejoin.newcomer
     n.receive("a", PushRequest(1, PushType.COMMIT, 1, 1, 1), 30)
-    assert not n.standing.newcomer and n.voted_for == "a" and not n.may_stand
+    assert not n.rejoin.newcomer and n.voted_for == "a" and not n.promotable
 
 
 def test_a_newcomer_asks_the_leader_too_that_its_list_does_not_name() -> None:
     """Else that would go on with what an earlier life of it acknowledged."""
     n = core("d", "abd", vote=Vote(newcomer=True))
     n.tick(0)
-    n.met("e")
+    n.note_newer_config_peer("e")
     n.receive("e", HeartBeatRequest(2), 10)
-    assert {to for to, request in sent(n.tick(5000)) if isinstance(request, StandingRequest)} == {*"abe"}
+    assert {to for to, request in sent(n.tick(5000)) if isinstance(request, RecoveryRequest)} == {*"abe"}
 
 
-def answer_of(newcomer: Raft, *, term: int, admits: int) -> StandingResponse:
-    return StandingResponse(term, newcomer.standing.session, True, admits)
+def answer_of(newcomer: Raft, *, term: int, admits: int) -> RecoveryResponse:
+    return RecoveryResponse(term, newcomer.rejoin.session, True, admits)
 
 
 def test_a_snapshot_says_who_the_members_are() -> None:
@@ -299,7 +298,7 @@ def test_after_its_no_op_is_decided_the_former_leader_cannot_win_by_its_own_list
     world.deliver(only="bc")
     world.beat("b", only="bc")
     decided = world.cores["b"].committed_index
-    assert world.cores["b"].members_are_decided and world.cores["d"].log.last_term == 2
+    assert world.cores["b"].members_committed and world.cores["d"].log.last_term == 2
     for _ in range(3):
         world.now_ms += 5000
         world.take("a", world.cores["a"].tick(world.now_ms))
@@ -320,11 +319,11 @@ def test_without_that_rule_what_was_decided_is_lost() -> None:
             if receiver in "cd" and isinstance(message, VoteRequest):
                 world.request(sender, receiver, message)
     b = world.cores["b"]
-    b.append_as_leader([encode_members(Change(Step.REMOVE, "a").of(b.membership.members))])
+    leading(b).append([encode_members(Change(Step.REMOVE, "a").of(b.membership.members))])
     world.take("b", b.actions())
     for _ in range(3):
         world.beat("b", only="bc")
-    assert b.members_are_decided and b.committed_index == world.cores["c"].committed_index
+    assert b.members_committed and b.committed_index == world.cores["c"].committed_index
     world.now_ms += 5000
     world.inbox.clear()
     a = world.cores["a"]

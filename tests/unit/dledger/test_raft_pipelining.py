@@ -15,7 +15,7 @@ from dledger.raft.messages import (
     ResultCode,
 )
 from dledger.raft.raft import Raft
-from tests.unit.dledger.raftharness import SETTINGS, elected, group, sent
+from tests.unit.dledger.raftharness import SETTINGS, elected, group, leading, sent
 
 NOW_MS = 700
 
@@ -62,8 +62,8 @@ def test_a_level_follower_gets_entries_behind_those_that_it_has_not_answered() -
 def test_one_push_at_a_time_goes_to_who_has_proven_nothing_yet() -> None:
     world = group()
     raft = elected(world.cores["a"])
-    raft.append_as_leader([b"x"])
-    raft.append_as_leader([b"y"])
+    leading(raft).append([b"x"])
+    leading(raft).append([b"y"])
     pushes = pushed(raft.actions())
     assert pushes == [], "the no-op is not answered"
     (rest,) = pushed(raft.receive("b", held(0, 1), NOW_MS))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dledger.raft.entries import NO_INDEX, NO_TERM, Entry
-from dledger.raft.log import ENTRY_COST_BYTES, RaftLog
-from dledger.raft.termruns import TermRuns, TermsFall, runs_of
+from dledger.raft.log import ENTRY_COST_BYTES, RaftLog, TermRuns, TermsFall, runs_of
 from tests.unit.dledger.raftharness import entries
 
 NO_LIMIT = 1 << 30

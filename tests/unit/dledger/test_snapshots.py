@@ -18,8 +18,7 @@ from dledger.node.snapshotsender import SnapshotSender
 from dledger.raft.actions import Commit, LoadChunk, PersistThenSend, Restore, Vote
 from dledger.raft.entries import Entry
 from dledger.raft.errors import LogDamaged, SnapshotDamaged, SnapshotUnknown
-from dledger.raft.installing import Arriving, Chunk
-from dledger.raft.log import RaftLog
+from dledger.raft.log import RaftLog, TermRuns
 from dledger.raft.messages import (
     InstallRequest,
     InstallResponse,
@@ -28,10 +27,10 @@ from dledger.raft.messages import (
     PushType,
     ResultCode,
 )
+from dledger.raft.progress import Chunk
 from dledger.raft.raft import Raft
 from dledger.raft.settings import DLedgerSettings
-from dledger.raft.snapshot import Begin, Snapshot
-from dledger.raft.termruns import TermRuns
+from dledger.raft.snapshot import Begin, IncomingSnapshot, Snapshot
 from dledger.storage.oldentries import read_entries
 from dledger.storage.snapshot import decode_snapshot, encode_snapshot
 from dledger.storage.snapshotcounts import Origin
@@ -351,11 +350,11 @@ def test_what_did_not_arrive_as_it_was_sent_is_begun_anew_after_a_beat() -> None
     progress = raft.progress["b"]
     progress.in_flight.clear()
     progress.next_index = 0
-    assert LoadChunk("b", -1, 0) in raft.tick(raft.heartbeat_due_ms)
+    assert LoadChunk("b", -1, 0) in raft.tick(raft.next_tick_ms)
     raft.loaded(loading(raft), Chunk(2, 1, 2, 77, 0, b"ab"), raft.now_ms)
     refused = InstallResponse(raft.term, ResultCode.INCONSISTENT_STATE, 2, 0)
     assert raft.receive("b", refused, raft.now_ms) == []
-    assert LoadChunk("b", -1, 0) in raft.tick(raft.heartbeat_due_ms)
+    assert LoadChunk("b", -1, 0) in raft.tick(raft.next_tick_ms)
 
 
 async def nothing() -> None:
@@ -404,7 +403,7 @@ def test_a_snapshot_arrives_as_it_was_sent(state: bytes, chunk_bytes: int) -> No
         return Snapshot(7, 2, state)
 
     async def run() -> None:
-        sender, arriving, index, offset = sender_of(read, chunk_bytes), Arriving(), -1, 0
+        sender, arriving, index, offset = sender_of(read, chunk_bytes), IncomingSnapshot(), -1, 0
         while True:
             chunk = await sender.chunk(LoadChunk("b", index, offset))
             assert chunk is not None and len(chunk.data) <= chunk_bytes

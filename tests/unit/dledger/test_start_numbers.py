@@ -16,13 +16,13 @@ from dledger.raft.messages import (
     HeartBeatRequest,
     HeartBeatResponse,
     PushResponse,
+    RecoveryRequest,
     ResultCode,
-    StandingRequest,
     VoteRequest,
     VoteResult,
 )
-from dledger.raft.proving import Proving
 from dledger.raft.raft import Raft
+from dledger.raft.rejoin import Proving
 from dledger.raft.startnumbers import NUMBER_MAX, TEXT_MAX, Heard, Start, StartNumbers, decode, encode
 from dledger.storage.startsfile import StartsFile
 from mqruntime.smallfiles import RealSmallFiles
@@ -191,9 +191,9 @@ def test_a_leader_whose_disk_was_set_back_leads_no_more_and_is_a_newcomer_for_go
     raft = elected(core())
     steps = [step for step in raft.set_back(700) if isinstance(step, PersistThenSend)]
     assert [step.vote for step in steps] == [Vote(1, "a", newcomer=True)]
-    assert raft.role is Role.FOLLOWER and not raft.counts and raft.standing.set_back
+    assert raft.role is Role.FOLLOWER and not raft.counts and raft.rejoin.set_back
     asked = [request for _, request in sent(raft.tick(700))]
-    assert asked and all(isinstance(request, StandingRequest) and request.session for request in asked)
+    assert asked and all(isinstance(request, RecoveryRequest) and request.session for request in asked)
     raft.proved(710)
     assert not raft.counts, "a leader must catch it up"
     assert raft.set_back(720) == [], "once is enough"
@@ -220,10 +220,10 @@ def test_a_set_back_disk_draws_nothing_before_it_is_kept_that_it_does_not_vote(t
         await starts.open()
         starts.begin(raft)
         await starts.heed("x", "a=9:9")
-        assert not raft.standing.newcomer and not forgotten
+        assert not raft.rejoin.newcomer and not forgotten
         for member in ("b", "b", "c"):
             await starts.heed(member, f"a=9:9;{member}=1:1")
-        assert raft.standing.newcomer and forgotten == [True] and raft.wants_proof
+        assert raft.rejoin.newcomer and forgotten == [True] and raft.wants_proof
         starts.look()
         assert len(tasks) == 1, "only the clock runs"
         starts.persisted(Vote(1, newcomer=True))
@@ -262,7 +262,7 @@ def test_who_was_restarted_and_has_lost_what_it_acknowledged_counts_for_nothing(
     leader.receive("b", HeartBeatResponse(1, ResultCode.SUCCESS), 640)
     assert progress.newcomer and not progress.votes_since(0)
     assert not any(to == "b" for to, _ in sent(leader.tick(690)) if not isinstance(_, HeartBeatRequest))
-    leader.receive("b", StandingRequest(1, 9), 700)
+    leader.receive("b", RecoveryRequest(1, 9), 700)
     assert not leader.progress["b"].forgot, "its next life begins with nothing"
 
 

@@ -13,8 +13,8 @@ from dledger.node.unreadable import FollowersReads
 from dledger.raft.actions import Load, PersistThenSend, Vote
 from dledger.raft.entries import Entry
 from dledger.raft.errors import EntryUnreadable, LogDamaged
-from dledger.raft.installing import Unreadable
 from dledger.raft.messages import HeartBeatResponse, ResultCode
+from dledger.raft.progress import Unreadable
 from dledger.raft.settings import DLedgerSettings
 from dledger.storage.entry import INDEX_UNIT
 from dledger.storage.oldentries import read_entries
@@ -97,7 +97,7 @@ def test_a_follower_that_lacks_what_cannot_be_read_is_tried_again_when_it_is_hea
     progress = raft.progress["b"]
     progress.unanswered()
     progress.next_index, progress.probing = 5, False
-    loads = [action for action in raft.tick(raft.heartbeat_due_ms) if isinstance(action, Load)]
+    loads = [action for action in raft.tick(raft.next_tick_ms) if isinstance(action, Load)]
     assert [(load.peer, load.first_index) for load in loads] == [("b", 5)]
     assert raft.loaded(loads[0], Unreadable(5), raft.now_ms) == [] and progress.held
     beat = HeartBeatResponse(raft.term, ResultCode.SUCCESS, 0, False, -1)

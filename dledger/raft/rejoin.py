@@ -17,11 +17,18 @@ answers echo.
 A member whose disk was set back to an earlier image of itself has forgotten the same (dledger.raft.startnumbers says how that
 is known), and becomes a newcomer that has a log.
 
-Invariant: who may vote becomes a newcomer again by that alone. Pure."""
+Invariant: who may vote becomes a newcomer again by that alone.
+
+Proving: Whether a member that has started may count: the others must say that they have heard of no newer disk of it.
+
+As many others as make a majority with it are enough, for no election succeeds without them; but each other one that can be
+reached is waited for, up to the shortest election timeout, so that the first answer does not pass over one that knows better.
+
+Invariant: nothing is taken back but by `begin`. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from dledger.raft.entries import NO_INDEX
 
@@ -29,7 +36,7 @@ SESSION_MAX = (1 << 53) - 1
 NO_SESSION = 0
 
 
-class Standing:
+class RejoinState:
     """`session` tells this life of a newcomer from others; `peers` are all others that vote."""
 
     def __init__(self, peers: Iterable[str], *, newcomer: bool, session: int, set_back: bool = False) -> None:
@@ -44,7 +51,7 @@ class Standing:
         self.admission: tuple[int, int] | None = None
         """The term of the leader that admits, and the index that this member must hold for it."""
 
-    def told(self, peer: str, *, has_past: bool, term: int, admits: int) -> None:
+    def answered(self, peer: str, *, has_past: bool, term: int, admits: int) -> None:
         """`admits` is what `peer` had committed, if it led in `term` and knew all that was; else NO_INDEX."""
         self.heard.add(peer)
         self.unheard.discard(peer)
@@ -66,3 +73,36 @@ class Standing:
             return False
         admitted_in, index = self.admission
         return admitted_in == term and index <= held_index
+
+
+class Proving:
+    """Of one start; `wait_ms` is how long those are waited for that have not answered."""
+
+    def __init__(self, now_ms: int, wait_ms: int) -> None:
+        self._wait_ms = wait_ms
+        self.begin(now_ms)
+
+    def begin(self, now_ms: int) -> None:
+        self.due_ms = now_ms
+        """When the others are to be asked next."""
+        self._begun_ms = now_ms
+        self._heard: set[str] = set()
+        self._unreached: set[str] = set()
+
+    def heard(self, peer: str) -> None:
+        """`peer` knows of no newer disk."""
+        self._heard.add(peer)
+
+    def unreached(self, peer: str) -> None:
+        self._unreached.add(peer)
+
+    def has_heard(self, peer: str) -> bool:
+        return peer in self._heard
+
+    def is_enough(self, voters: Collection[str], quorum: int, now_ms: int) -> bool:
+        """`voters` are the others that vote."""
+        heard = self._heard.intersection(voters)
+        if len(heard) < quorum - 1:
+            return False
+        waited = now_ms - self._begun_ms >= self._wait_ms
+        return waited or heard | self._unreached >= set(voters)

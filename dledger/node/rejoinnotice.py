@@ -6,21 +6,21 @@ from __future__ import annotations
 
 import logging
 
-from dledger.raft.standing import Standing
+from dledger.raft.rejoin import RejoinState
 
 logger = logging.getLogger(__name__)
 
 EVERY_MS = 30_000
 
 
-class StandingNotice:
+class RejoinNotice:
     """`look` is to be called now and then."""
 
     def __init__(self, self_id: str) -> None:
         self._self_id = self_id
         self._told_ms: int | None = None
 
-    def look(self, standing: Standing, now_ms: int) -> None:
+    def look(self, standing: RejoinState, now_ms: int) -> None:
         if not standing.newcomer:
             if self._told_ms is not None:
                 logger.info("self=%s votes from now on", self._self_id)
@@ -31,7 +31,7 @@ class StandingNotice:
             logger.log(level, "self=%s does not vote yet: %s", self._self_id, why(standing))
 
 
-def why(standing: Standing) -> str:
+def why(standing: RejoinState) -> str:
     if standing.unheard:
         waits_for = f"{', '.join(sorted(standing.unheard))} must answer first, so that it knows whether the group is new"
     else:

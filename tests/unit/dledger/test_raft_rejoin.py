@@ -12,16 +12,16 @@ from dledger.raft.messages import (
     PushRequest,
     PushResponse,
     PushType,
+    RecoveryRequest,
+    RecoveryResponse,
     ResultCode,
-    StandingRequest,
-    StandingResponse,
     TransferRequest,
     VoteRequest,
     VoteResult,
 )
 from dledger.raft.progress import FORMER_SESSIONS_MAX
 from dledger.raft.raft import Raft
-from tests.unit.dledger.raftharness import NAMES, SETTINGS, core, elected, entries, replies, sent
+from tests.unit.dledger.raftharness import NAMES, SETTINGS, core, elected, entries, leading, replies, sent
 
 NEW = Vote(newcomer=True)
 SUCCESS = ResultCode.SUCCESS
@@ -34,7 +34,7 @@ def acknowledged(index: int, session: int, *, newcomer: bool) -> PushResponse:
 def led_with_newcomer() -> Raft:
     """Its own disk has confirmed nothing of its term, and `c` has said that it is a newcomer."""
     leader = elected(core())
-    leader.receive("c", StandingRequest(0, 7), 600)
+    leader.receive("c", RecoveryRequest(0, 7), 600)
     leader.receive("c", HeartBeatResponse(1, SUCCESS, 0, newcomer=True), 600)
     return leader
 
@@ -69,10 +69,10 @@ def test_what_an_earlier_life_acknowledged_late_counts_for_no_later_one() -> Non
 def test_made_up_sessions_of_a_newcomer_are_not_kept_for_ever() -> None:
     leader = led_with_newcomer()
     for session in range(1_000, 2_000):
-        leader.receive("c", StandingRequest(0, session), 610)
+        leader.receive("c", RecoveryRequest(0, session), 610)
     former = leader.progress["c"].former_sessions
     assert former == tuple(range(1_999 - FORMER_SESSIONS_MAX, 1_999))
-    leader.receive("c", StandingRequest(0, 1_998), 620)  # late, of the life before
+    leader.receive("c", RecoveryRequest(0, 1_998), 620)  # late, of the life before
     assert leader.progress["c"].session == 1_999
 
 
@@ -92,9 +92,9 @@ def test_a_newcomers_echo_proves_no_read_and_the_round_is_not_under_way_any_more
 def test_leadership_goes_to_no_newcomer() -> None:
     leader = led_with_newcomer()
     leader.receive("b", HeartBeatResponse(1, SUCCESS, 0), 610)
-    assert leader.give_way("c", 620) == [TransferFailed()]
-    leader.give_way(None, 620)
-    assert leader.transfer.target == "b"
+    assert leader.transfer_leadership("c", 620) == [TransferFailed()]
+    leader.transfer_leadership(None, 620)
+    assert leading(leader).transfer.target == "b"
 
 
 def test_a_newcomer_does_not_stand_for_election_at_its_leaders_word() -> None:
@@ -108,7 +108,7 @@ def test_a_newcomer_does_not_stand_for_election_at_its_leaders_word() -> None:
 def test_who_stands_back_does_not_stand_for_election_at_its_leaders_word() -> None:
     raft = core("b")
     raft.receive("a", HeartBeatRequest(1), 10)
-    raft.stand_back(15, 2 * SETTINGS.election_timeout_max_ms)
+    raft.suppress_elections(15, 2 * SETTINGS.election_timeout_max_ms)
     raft.receive("a", TransferRequest(1, "a", "b", -1), 20, 1)
     assert (raft.role, raft.term) == (Role.FOLLOWER, 1)
 
@@ -117,9 +117,9 @@ def test_a_newcomers_standing_is_durable_before_anybody_hears_of_it() -> None:
     newcomer, lane = core("b", vote=NEW), DiskLane()
     newcomer.receive("a", HeartBeatRequest(1), 10)
     newcomer.persisted(10)
-    session = newcomer.standing.session
-    newcomer.receive("c", StandingResponse(1, session, True, -1), 20)
-    newcomer.receive("a", StandingResponse(1, session, True, 0), 20)
+    session = newcomer.rejoin.session
+    newcomer.receive("c", RecoveryResponse(1, session, True, -1), 20)
+    newcomer.receive("a", RecoveryResponse(1, session, True, 0), 20)
     push = PushRequest(1, PushType.APPEND, -1, -1, 0, tuple(entries(1)), session)
     steps = newcomer.receive("a", push, 30, 1)
     assert [answer.newcomer for answer in replies(steps) if isinstance(answer, PushResponse)] == [True]
@@ -144,7 +144,5 @@ def test_a_newcomer_asks_about_its_standing_and_opens_no_election() -> None:
     newcomer = core("b", vote=NEW)
     for now_ms in range(0, 6_000, SETTINGS.heartbeat_interval_ms):
         asked = newcomer.tick(now_ms)
-        expected = [
-            Send(peer, StandingRequest(0, newcomer.standing.session)) for peer in NAMES if peer != "b"
-        ]
+        expected = [Send(peer, RecoveryRequest(0, newcomer.rejoin.session)) for peer in NAMES if peer != "b"]
         assert asked == expected

@@ -1,0 +1,403 @@
+"""What a member knows and does while it leads: replication, heartbeats, reads, leadership transfer, changes of the members.
+
+Upstream: DLedgerEntryPusher and the leader's half of DLedgerLeaderElector.
+
+Invariants:
+- a LeaderState belongs to one term, and ends with the leadership;
+- a leader counts a replica only for what that has acknowledged as durable, itself for what its own disk confirmed, and neither
+  for entries of an earlier term [3.6.2];
+- while a transfer is under way the leader takes no proposals;
+- nothing is appended that could let two majorities miss each other: the members change only once an entry of this term is
+  committed and the change before is [4.1, as corrected in 2015], and not where too few voters were heard lately to commit
+  anything afterwards. Pure.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol
+
+from dledger.raft.actions import Forgot, Load, LoadChunk, ReadReady, Turn
+from dledger.raft.entries import NO_INDEX, Block, Entries, Entry, blocks_of
+from dledger.raft.errors import ChangeRefused, Why
+from dledger.raft.log import RaftLog, Unsynced
+from dledger.raft.membership import Change, Members, Membership, Step
+from dledger.raft.messages import (
+    HeartBeatRequest,
+    HeartBeatResponse,
+    InstallResponse,
+    PushResponse,
+    Request,
+    TransferRequest,
+)
+from dledger.raft.progress import Loaded, Progress, joined
+from dledger.raft.settings import DLedgerSettings
+
+
+class LeadingMember(Protocol):
+    """What a leader asks of the member that leads: `dledger.raft.raft.Raft`. It changes nothing but through these methods, and
+    adds what is to go out to `turn`."""
+
+    @property
+    def self_id(self) -> str: ...
+    @property
+    def now_ms(self) -> int: ...
+    @property
+    def settings(self) -> DLedgerSettings: ...
+    @property
+    def term(self) -> int: ...
+    @property
+    def log(self) -> RaftLog: ...
+    @property
+    def disk(self) -> Unsynced: ...
+    @property
+    def durable_index(self) -> int: ...
+    @property
+    def committed_index(self) -> int: ...
+    @property
+    def may_serve(self) -> bool: ...
+    @property
+    def membership(self) -> Membership: ...
+    @property
+    def members_committed(self) -> bool: ...
+    @property
+    def voters(self) -> tuple[str, ...]: ...
+    @property
+    def quorum(self) -> int: ...
+    @property
+    def turn(self) -> Turn: ...
+    def send(self, to: str, request: Request) -> None: ...
+    def append(self, entries: Sequence[Entry]) -> None: ...
+    def commit(self, index: int) -> None: ...
+    def become_follower(self, term: int, leader_id: str | None) -> None: ...
+
+
+class LeaderState:
+    """Of one term of `member`, from `begin` on."""
+
+    def __init__(self, member: LeadingMember) -> None:
+        last_index = member.log.last_index
+        self._member = member
+        self.term_start_index = last_index + 1
+        """Where the no-op that opens the term is."""
+        self.progress = {
+            peer: Progress(last_index + 1, heard_ms=member.now_ms) for peer in member.membership.peers
+        }
+        self.heartbeat_due_ms = member.now_ms + member.settings.heartbeat_interval_ms
+        self.transfer = Transfer()
+        self.reads = PendingReads()
+
+    def begin(self) -> None:
+        """Opens the term with a no-op: only an entry of its own term can carry earlier ones over the commit line
+        [3.6.2, 6.4]."""
+        self.append([b""])
+        self.broadcast_heartbeat()
+
+    @property
+    def voting(self) -> dict[str, Progress]:
+        """What is known of the other voters."""
+        return {peer: self.progress[peer] for peer in self._member.voters}
+
+    @property
+    def next_tick_ms(self) -> int:
+        if self.transfer.under_way:
+            return min(self.heartbeat_due_ms, self.transfer.due_ms)
+        return self.heartbeat_due_ms
+
+    # Heartbeats
+
+    def tick(self) -> None:
+        """Sends heartbeats and what was not answered, and steps down where no quorum answers."""
+        member = self._member
+        if self.transfer.under_way and member.now_ms >= self.transfer.due_ms:
+            self.give_up_transfer()
+        if member.now_ms >= self.heartbeat_due_ms:
+            self.heartbeat_due_ms = member.now_ms + member.settings.heartbeat_interval_ms
+            if not self.quorum_active():
+                member.become_follower(member.term, None)
+            else:
+                self.broadcast_heartbeat()
+                if member.disk.silent_ms(member.now_ms) >= member.settings.election_timeout_max_ms:
+                    self.transfer_leadership(None)
+
+    def quorum_active(self) -> bool:
+        """Whether a quorum answered within the longest election timeout; a leader without one steps down [6.2]."""
+        since_ms = self._member.now_ms - self._member.settings.election_timeout_max_ms
+        return 1 + sum(known.votes_since(since_ms) for known in self.voting.values()) >= self._member.quorum
+
+    def broadcast_heartbeat(self) -> None:
+        for peer, progress in self.progress.items():
+            self.send_heartbeat(peer)
+            progress.beat(self._member.now_ms, self._member.settings.push_timeout_ms)
+            self.replicate(peer)
+
+    def send_heartbeat(self, peer: str) -> None:
+        self.progress[peer].round_sent = self.reads.round
+        self._member.send(peer, HeartBeatRequest(self._member.term, self.reads.round))
+
+    def on_heartbeat_response(self, peer: str, response: HeartBeatResponse) -> None:
+        if self.progress[peer].echoed(response, self.reads.round, self._member.now_ms):
+            self.finish_reads()
+            self.send_round(peer)
+            self.replicate(peer)
+
+    # Replication
+
+    def append(self, bodies: Sequence[bytes | Block]) -> None:
+        """The leader writes its own disk while the followers write theirs [10.2.1]."""
+        first_index, term = self._member.log.last_index + 1, self._member.term
+        self._member.append(Entries(first_index, blocks_of(term, bodies)))
+        self.replicate_to_all()
+
+    def replicate_to_all(self) -> None:
+        for peer in self._member.membership.peers:
+            self.replicate(peer)
+
+    def replicate(self, peer: str, loaded: Loaded = ()) -> None:
+        """Sends all that `peer` is missing and that there is room for. `loaded` is what was read for it, if anything was."""
+        member, progress = self._member, self.progress[peer]
+        state = member.term, member.committed_index, member.now_ms, member.log, member.settings
+        others = sum(known.in_flight.size for known in self.progress.values()) - progress.in_flight.size
+        while (work := progress.begin(peer, *state, loaded, others + progress.in_flight.size)) is not None:
+            if isinstance(work, Load | LoadChunk):
+                member.turn.loads.append(work)
+                return
+            member.send(peer, work)
+            loaded = ()
+
+    def loaded(self, load: Load | LoadChunk, loaded: Loaded) -> None:
+        """What was read for `load` has come."""
+        if load.peer in self.progress and self.progress[load.peer].took(load):
+            self.replicate(load.peer, loaded)
+
+    def on_push_response(self, peer: str, response: PushResponse | InstallResponse) -> None:
+        progress = self.progress[peer]
+        was_whole = not progress.forgot
+        if progress.answered(response, self._member.log, self._member.now_ms):
+            self.advance_commit()
+            self.replicate(peer)
+            self.send_transfer_request()
+        elif progress.forgot and was_whole:
+            self._member.turn.forgot = Forgot(peer, progress.promised_index, self._member.term)
+
+    def advance_commit(self) -> None:
+        """Commits what a quorum holds, but counts replicas only for an entry of the current term [3.6.2]."""
+        member = self._member
+        held = sorted([member.durable_index, *(progress.match_index for progress in self.voting.values())])
+        index = held[-member.quorum]
+        if index > member.committed_index and self.may_count(index):
+            member.commit(index)
+            self.open_read_round()
+            self.replicate_to_all()
+
+    def may_count(self, index: int) -> bool:
+        return self._member.log.term_at(index) == self._member.term
+
+    def unsent(self, peer: str, request: Request) -> None:
+        """No answer to `request` will come."""
+        if peer in self.progress:
+            self.progress[peer].unsent(request)
+        if isinstance(request, TransferRequest) and peer == self.transfer.target:
+            self.give_up_transfer()
+
+    def restarted(self, peer: str) -> None:
+        """`peer` has begun a new life: it still has what it acknowledged before."""
+        if peer in self.progress:
+            self.progress[peer].restarted()
+            self.replicate(peer)
+
+    def admit(self, peer: str, session: int) -> int:
+        """A new life of `peer`, of which nothing counts yet, asks to be caught up (dledger.raft.rejoin). What it must hold
+        before it votes; NO_INDEX while that is not known: nobody is admitted while a change of the members is not committed."""
+        if peer not in self.progress:
+            return NO_INDEX
+        life = self.progress[peer].next_life(session, self._member.log.last_index + 1)
+        if life is not None:
+            self.progress[peer] = life
+            self.replicate(peer)
+        may_admit = self._member.may_serve and self._member.members_committed
+        return self._member.committed_index if may_admit else NO_INDEX
+
+    # Reads [6.4]
+
+    def read(self, read_id: int) -> None:
+        self.reads.add(read_id)
+        self.open_read_round()
+
+    def open_read_round(self) -> None:
+        """Notes the committed index for each new read and opens a round of heartbeats; a quorum's echo proves that no later
+        leader had committed anything when the read came [6.4]."""
+        if self._member.may_serve and self.reads.open_round(self._member.committed_index):
+            for peer in self._member.membership.peers:
+                self.send_round(peer)
+            self.finish_reads()
+
+    def send_round(self, peer: str) -> None:
+        """One round is under way to a follower at a time: its answer brings the next one, for all that came meanwhile."""
+        progress = self.progress[peer]
+        if progress.round_sent <= progress.read_round < self.reads.round:
+            self.send_heartbeat(peer)
+
+    def finish_reads(self) -> None:
+        rounds = sorted([self.reads.round, *(progress.read_round for progress in self.voting.values())])
+        self._member.turn.reads.extend(self.reads.proven(rounds[-self._member.quorum]))
+
+    # Leadership transfer [3.10]
+
+    def transfer_leadership(self, target: str | None) -> None:
+        """To `target`, or to the most up-to-date voter. A leader whose disk hangs does so by itself: that is no place to lead
+        from."""
+        if self.transfer.under_way:
+            return
+        timeout_ms = self._member.settings.election_timeout_min_ms
+        target = target or most_up_to_date(self.voting, self._member.now_ms - timeout_ms)
+        if target is None or target not in self.voting or self.progress[target].newcomer:
+            self.give_up_transfer()
+        else:
+            self.transfer.begin(target, self._member.now_ms + timeout_ms)
+            self.send_transfer_request()
+
+    def send_transfer_request(self) -> None:
+        member = self._member
+        request = self.transfer.request(member.self_id, member.term, member.log.last_index, self.progress)
+        if request is not None:
+            member.send(request.transferee_id, request)
+
+    def give_up_transfer(self) -> None:
+        self.transfer.end()
+        self._member.turn.transfer_failed = True
+
+    # Members [4.1]
+
+    def members_changed(self) -> None:
+        """Another configuration is in force."""
+        peers = self._member.membership.peers
+        for peer in self.progress.keys() - {*peers}:
+            del self.progress[peer]
+        for peer in [peer for peer in peers if peer not in self.progress]:
+            self.progress[peer] = joined(self._member.log.last_index + 1, self._member.membership.index)
+
+    def next_members(self, change: Change, know_changes: Collection[str]) -> Members:
+        """What is to be appended for `change`; the members in `know_changes` can read it. A leader does not remove itself: it
+        transfers its leadership first.
+
+        Raises:
+            ChangeRefused: now, or for good.
+        """
+        member = self._member
+        if self.transfer.under_way:
+            raise ChangeRefused(Why.HANDING_OVER, "the leadership is being handed over; try again")
+        if not member.members_committed:
+            index = member.membership.index
+            raise ChangeRefused(
+                Why.UNDER_WAY, f"the change before, entry {index}, is not decided yet; try again"
+            )
+        if old := [
+            peer for peer in member.membership.peers if self.is_heard(peer) and peer not in know_changes
+        ]:
+            raise ChangeRefused(
+                Why.OLD_MEMBER, f"{', '.join(old)} run a version that cannot change the members"
+            )
+        members = change.of(member.membership.members)
+        if change.step is Step.REMOVE and change.member == member.self_id:
+            raise ChangeRefused(Why.LEADS, f"{member.self_id} leads; hand its leadership over first")
+        if change.step is Step.PROMOTE:
+            self._check_caught_up(change.member)
+        if change.step is not Step.ADD:
+            heard = [member.self_id, *(peer for peer in members.voters if self.is_heard(peer))]
+            if len(heard) < members.quorum:
+                voters = ", ".join(members.voters)
+                what = f"of {voters} a majority must answer, and only {', '.join(heard)} did lately"
+                raise ChangeRefused(Why.TOO_FEW, what)
+        return members
+
+    def _check_caught_up(self, learner: str) -> None:
+        lacks = self.lag(learner)
+        if lacks is None or lacks > self._member.settings.push_entries_max:
+            state = "was not heard, or may not vote yet" if lacks is None else f"lacks {lacks} entries"
+            raise ChangeRefused(Why.NOT_LEVEL, f"{learner} {state}; it stays a learner until it is level")
+
+    def is_heard(self, peer: str) -> bool:
+        """Lately, and its word counts."""
+        since_ms = self._member.now_ms - self._member.settings.election_timeout_min_ms
+        return peer in self.progress and self.progress[peer].votes_since(since_ms)
+
+    def lag(self, peer: str) -> int | None:
+        """Entries that are committed and not held there; None where `peer` was not heard lately, or may not vote yet."""
+        if not self.is_heard(peer):
+            return None
+        return max(0, self._member.committed_index - self.progress[peer].match_index)
+
+
+class Transfer:
+    """A leadership on its way to one follower; given up at `due_ms`."""
+
+    def __init__(self) -> None:
+        self.target: str | None = None
+        self.asked = False
+        self.due_ms = 0
+
+    @property
+    def under_way(self) -> bool:
+        return self.target is not None
+
+    def begin(self, target: str, due_ms: int) -> None:
+        self.target, self.asked, self.due_ms = target, False, due_ms
+
+    def end(self) -> None:
+        self.target = None
+
+    def request(
+        self, leader: str, term: int, end: int, progress: Mapping[str, Progress]
+    ) -> TransferRequest | None:
+        """What the target is sent, once it holds all up to `end`, the end of the leader's log; once only."""
+        if self.target is None or self.asked or progress[self.target].match_index < end:
+            return None
+        self.asked = True
+        return TransferRequest(term, leader, self.target, end)
+
+
+def most_up_to_date(progress: Mapping[str, Progress], heard_since_ms: int) -> str | None:
+    """The follower that holds most, of those that were heard lately and may be elected."""
+    heard = [peer for peer, known in progress.items() if known.votes_since(heard_since_ms)]
+    return max(heard, key=lambda peer: progress[peer].match_index, default=None)
+
+
+class PendingReads:
+    """Reads that wait for the proof that the leader still led when they came [6.4]. A round is one question to all followers; a
+    follower that echoes it had, when it was asked, followed nobody else.
+
+    Reads are kept in the order in which they came, so the rounds of those that were asked for never fall; what all reads cost
+    grows with their number and not with its square."""
+
+    def __init__(self) -> None:
+        self.round = 0
+        self._new: list[int] = []
+        self._asked: deque[tuple[int, ReadReady]] = deque()
+
+    def add(self, read_id: int) -> None:
+        self._new.append(read_id)
+
+    def open_round(self, committed_index: int) -> bool:
+        """A new round for all that came since the last one; False when none did."""
+        if not self._new:
+            return False
+        self.round += 1
+        self._asked.extend((self.round, ReadReady(read_id, committed_index)) for read_id in self._new)
+        self._new.clear()
+        return True
+
+    def proven(self, up_to_round: int) -> list[ReadReady]:
+        """Those that a quorum's echo of this round answers."""
+        ready: list[ReadReady] = []
+        while self._asked and self._asked[0][0] <= up_to_round:
+            ready.append(self._asked.popleft()[1])
+        return ready
+
+    def give_up(self) -> list[ReadReady]:
+        """All of them, refused: leadership is gone."""
+        waiting = [*(read.read_id for _, read in self._asked), *self._new]
+        self._asked.clear()
+        self._new.clear()
+        return [ReadReady(read_id, None) for read_id in waiting]
