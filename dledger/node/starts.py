@@ -100,6 +100,8 @@ class Starts:
         of_former_life = self.numbers.is_of_former_life(sender)
         if self.numbers.set_back and not core.rejoin.newcomer:
             self._was_set_back(core, sender)
+        elif self.numbers.set_back and core.proven:
+            self._take(core.set_back)
         elif not core.proven and not core.proving.has_heard(sender):
             self._take(lambda now_ms: core.vouched(sender, now_ms))
         if heard.others:

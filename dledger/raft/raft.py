@@ -375,15 +375,16 @@ class Raft:
 
     def set_back(self, now_ms: int) -> list[Action]:
         """Others have heard of a newer disk than it has: what it voted and acknowledged is forgotten, as by one that was
-        emptied."""
+        emptied. A newcomer has forgotten it already; it, too, needs a number that is newer than what others heard, for until it
+        has one they pass over what it says."""
         self.now_ms = now_ms
+        self.proven = False
         if not self.rejoin.newcomer:
             if self.role is not Role.FOLLOWER:
                 self.become_follower(self.term, None)
             session = self.draw(1, SESSION_MAX)
             self.rejoin = RejoinState(self.voters, newcomer=True, session=session, set_back=True)
             self.recovery_due_ms = now_ms
-            self.proven = False
         return self.actions()
 
     def restarted(self, peer: str, now_ms: int) -> list[Action]:

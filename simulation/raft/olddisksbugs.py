@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dledger.node.starts import Starts
-from dledger.raft.actions import Vote
+from dledger.raft.actions import Action, Vote
 from dledger.raft.raft import Raft
 from dledger.raft.startnumbers import Start, StartNumbers
 from dledger.storage.startsfile import StartsFile
@@ -31,6 +31,13 @@ def plant_old_disks_bugs(bugs: Bugs) -> None:
     def it_draws_a_newer_one(self: Starts, core: Raft, sender: str) -> None:
         """And counts, as a member that has no number yet."""
         self.numbers.is_there = False
+
+    set_back = Raft.set_back
+
+    @bugs.bug("contradicted-for-long", Raft, "set_back", plays=("emptied-beside-a-stale-leader",))
+    def once_is_enough(self: Raft, now_ms: int) -> list[Action]:
+        """A newcomer that a leader contradicted draws number after number, for half an hour, and is not heard before."""
+        return [] if self.rejoin.newcomer else set_back(self, now_ms)
 
     @bug("old-disk-forgotten", TermFile, "store")
     async def as_if_it_voted(self: TermFile, vote: Vote) -> None:

@@ -23,7 +23,7 @@ from dledger.raft.messages import (
 )
 from dledger.raft.raft import Raft
 from dledger.raft.rejoin import Proving
-from dledger.raft.startnumbers import NUMBER_MAX, TEXT_MAX, Heard, Start, StartNumbers, decode, encode
+from dledger.raft.startnumbers import BEYOND, NUMBER_MAX, TEXT_MAX, Heard, Start, StartNumbers, decode, encode
 from dledger.storage.startsfile import StartsFile
 from mqruntime.smallfiles import RealSmallFiles
 from mqruntime.tasks import Tasks
@@ -230,6 +230,41 @@ def test_a_set_back_disk_draws_nothing_before_it_is_kept_that_it_does_not_vote(t
         starts.look()
         await proved.wait()
         assert starts.numbers.own.number == 10 and not raft.counts
+        await tasks.stop()
+
+    asyncio.run(asyncio.wait_for(story(), WAIT_S))
+
+
+def test_a_newcomer_that_a_leader_contradicts_draws_a_number_that_is_newer(tmp_path: Path) -> None:
+    """It was emptied and has proven its new disk; then a leader finds out that it forgot, and adds BEYOND to its number."""
+    raft = core(vote=Vote(0, newcomer=True), proven=False)
+
+    async def story() -> None:
+        proved = asyncio.Event()
+
+        def take(turn: Callable[[int], object]) -> None:
+            turn(0)
+            if raft.proven:
+                proved.set()
+
+        tasks = Tasks(lambda error: None)
+        starts = Starts(
+            RealSmallFiles(tmp_path), "starts", "a", chance=random.Random(1), tasks=tasks, members=lambda: MEMBERS,
+            take=take, on_forgetful=lambda: None,
+        )  # fmt: skip
+        await starts.open()
+        starts.begin(raft)
+        for member in ("b", "c"):
+            await starts.heed(member, f"{member}=1:1")
+        starts.look()
+        await proved.wait()
+        assert starts.numbers.own.number == 1
+        await starts.heed("b", f"a={BEYOND + 1}:9;b=1:1")
+        assert not raft.proven
+        proved.clear()
+        starts.look()
+        await proved.wait()
+        assert starts.numbers.own.number == BEYOND + 2 and raft.rejoin.newcomer
         await tasks.stop()
 
     asyncio.run(asyncio.wait_for(story(), WAIT_S))
