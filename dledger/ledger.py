@@ -20,7 +20,7 @@ from dledger.node.applying import AnyStateMachine, Snapshots
 from dledger.node.callbacks import calling, not_awaited, usable_machine
 from dledger.node.memberservice import MemberService
 from dledger.node.node import DLedgerNode
-from dledger.node.positions import Positions
+from dledger.node.placing import Positions
 from dledger.preference import give_way
 from dledger.raft.actions import Role
 from dledger.raft.entries import NO_INDEX, Entry
@@ -28,7 +28,7 @@ from dledger.raft.errors import EntryRefused, IndexOutOfRange, NotLeader, Outcom
 from dledger.raft.messages import ResultCode
 from dledger.raft.settings import DLedgerSettings
 from dledger.storage.oldentries import read_entries
-from dledger.storage.snapshotcounts import SnapshotCounts
+from dledger.storage.snapshot import SnapshotCounts
 from mqruntime.runtime import Runtime
 from mqruntime.tasks import Tasks
 from remoting.client import RemotingClient

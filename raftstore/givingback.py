@@ -14,8 +14,8 @@ from dledger.raft.settings import DLedgerSettings
 from dledger.storage.checkpoint import Checkpoint, CheckpointFile
 from dledger.storage.entry import ENTRY_HEADER_BYTES
 from dledger.storage.entrylog import EntryLog
+from dledger.storage.hardstate import TermFile
 from dledger.storage.store import FOLDER_PREFIX
-from dledger.storage.termfile import TermFile
 from messagestore.brokerstore import ABORT_FILE
 from mqruntime.runtime import Runtime
 from raftstore.framing import StoredMessage, moved, physical_offset

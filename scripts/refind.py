@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from scripts.prove import WORLDS
 from simulation.kernel.features import Asked
-from simulation.kernel.foundby import Honest, honest_find, record, recorded
+from simulation.kernel.foundby import honest_find, record, recorded
 from simulation.kernel.seeds import described, first_failure, options_of
 from simulation.worlds import bugs_of, features_of
 
@@ -47,16 +47,22 @@ def alone(run: Alone) -> tuple[Alone, str | None]:
     return run, None if failure is None else described(failure.error)
 
 
-def searched(search: Search) -> tuple[Search, Honest]:
-    """The recorded seed while it or a neighbour finds the bug, or the first of all that does."""
+def searched(search: Search) -> tuple[Search, int | None, list[tuple[Alone, str]]]:
+    """The recorded seed while it or a neighbour finds the bug, or the first of all that does; and seeds that were met and fail
+    without it, in words, for not every error can go from process to process."""
     quiet()
-    return search, honest_find(
+    found = honest_find(
         lambda seed, bug: WORLDS[search.world](seed, bug, search.asked),
         search.bug,
         search.seed,
         search.searched,
         search.failing,
     )
+    alarms = [
+        (Alone(search.world, failure.seed, search.asked), described(failure.error))
+        for failure in found.alarms
+    ]
+    return search, found.seed, alarms
 
 
 def quiet() -> None:
@@ -108,15 +114,15 @@ def main() -> int:
                 alarms.found(run, error)
         print(f"{len(distinct)} recorded seeds, {len(alarms.seeds)} fail without a bug", flush=True)
         searches = [Search(*each, given.searched, alarms.of(each[0], each[3])) for each in planted]
-        for search, found in pool.imap_unordered(searched, searches):
-            for failure in found.alarms:
-                alarms.found(Alone(search.world, failure.seed, search.asked), described(failure.error))
-            if found.seed is None:
+        for search, found, met in pool.imap_unordered(searched, searches):
+            for run, error in met:
+                alarms.found(run, error)
+            if found is None:
                 lost += 1
                 print(f"{search.world} {search.bug}: none of {search.searched} seeds finds it", flush=True)
-            elif found.seed != search.seed:
-                print(f"{search.world} {search.bug}: {search.seed} -> {found.seed}", flush=True)
-                record_of_all[search.world][search.bug] = found.seed
+            elif found != search.seed:
+                print(f"{search.world} {search.bug}: {search.seed} -> {found}", flush=True)
+                record_of_all[search.world][search.bug] = found
                 record(record_of_all)
     print(f"{len(planted)} planted bugs, {lost} not found, {len(alarms.seeds)} seeds fail without a bug")
     return 1 if lost or alarms.seeds else 0

@@ -2,7 +2,11 @@
 
 Invariant: entries are applied once in a life of the process, in order, a few in each turn of the loop; of those that are in
 memory no more, as at a start, a limited number is read at a time. A snapshot stands for all entries up to one: it is made, and
-taken in their place, in slices, and nothing is applied meanwhile."""
+taken in their place, in slices, and nothing is applied meanwhile.
+
+A log without a state machine: what is decided counts as applied at once, and nothing is read for it.
+
+Invariant: `applied_index` is what is known to be decided; at a start that is what the disk knew."""
 
 from __future__ import annotations
 
@@ -326,3 +330,38 @@ class Applier:
         self._reading = False
         if not self._closed:
             self._apply_some()
+
+
+class Unapplied:
+    """In the place of an Applier. `on_decided` gets the last index each time that more is decided, then `on_turn` is called."""
+
+    replays = False
+
+    def __init__(self, *, on_decided: Callable[[int], None], on_turn: Callable[[], None]) -> None:
+        self.applied_index = NO_INDEX
+        self._on_decided = on_decided
+        self._on_turn = on_turn
+
+    @property
+    def decided_index(self) -> int:
+        return self.applied_index
+
+    def begin(
+        self, log: RaftLog, disk: EntryLog, decided_index: int, snapshot: Snapshot | None = None
+    ) -> None:
+        """Nobody is told of what was decided before."""
+        self.decide(decided_index)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """A decision of what it ends with follows, and is all that is to be known."""
+
+    def decide(self, index: int) -> None:
+        self.applied_index = index
+        self._on_decided(index)
+        self._on_turn()
+
+    async def replayed(self) -> None:
+        """At once."""
+
+    def close(self) -> None:
+        """Nothing is under way."""

@@ -12,23 +12,19 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from dledger.node.alarm import Alarm
-from dledger.node.applying import AnyStateMachine, Applier, Snapshots
-from dledger.node.arrivals import Arrivals
+from dledger.node.applying import AnyStateMachine, Applier, Snapshots, Unapplied
 from dledger.node.beginnings import Beginnings
 from dledger.node.checkpointing import Checkpointing
 from dledger.node.conversation import Conversation
 from dledger.node.disklane import BeginAt, DiskLane, SaveCheckpoint, SaveSnapshot, Step
 from dledger.node.memberguard import MemberGuard
 from dledger.node.placing import Placing
-from dledger.node.proposals import Proposals
+from dledger.node.proposals import Arrivals, Proposals
 from dledger.node.proposing import Proposing
-from dledger.node.reads import Reads
-from dledger.node.rejoinnotice import RejoinNotice
 from dledger.node.snapshotsender import SnapshotSender
-from dledger.node.starts import Starts
-from dledger.node.transferwaiters import TransferWaiters
-from dledger.node.unapplied import Unapplied
+from dledger.node.starts import RejoinNotice, Starts
 from dledger.node.unreadable import FollowersReads
+from dledger.node.waiters import Reads, TransferWaiters
 from dledger.raft.actions import (
     Action,
     BecomeRole,

@@ -1,7 +1,11 @@
 """What proposers on this member wait for: entries that are to be appended together, decided and applied.
 
 Invariant: they are appended in the order in which they came and stand in that of their indexes; each wait ends once, with
-what became of its entries, with OutcomeUnknown, or, before they were appended, with NotLeader."""
+what became of its entries, with OutcomeUnknown, or, before they were appended, with NotLeader.
+
+What was decided before this process got it: whoever reports when a thing was decided cannot have seen that.
+
+Invariant: `decided_end` never falls; an entry above it came undecided."""
 
 from __future__ import annotations
 
@@ -10,8 +14,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from dledger.raft.entries import NO_INDEX, Block
+from dledger.raft.actions import Action, PersistThenSend
+from dledger.raft.entries import NO_INDEX, Block, Entries
 from dledger.raft.errors import NotLeader, OutcomeUnknown
+from dledger.raft.messages import Message, PushRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,3 +162,18 @@ class Proposals:
         for done in given_up:
             if not done.done():
                 done.set_exception(OutcomeUnknown(why))
+
+
+class Arrivals:
+    """`decided_end` begins at the end of what the disk held, which does not say what was decided."""
+
+    def __init__(self, decided_end: int) -> None:
+        self.decided_end = decided_end
+
+    def received(self, message: Message, actions: Sequence[Action]) -> None:
+        """`actions` are what the core made of `message`: new entries may come with a commit index beyond them."""
+        if isinstance(message, PushRequest):
+            for action in actions:
+                if isinstance(action, PersistThenSend) and action.entries:
+                    already = min(message.commit_index, Entries.of(action.entries).last_index)
+                    self.decided_end = max(self.decided_end, already)

@@ -8,14 +8,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 
-from dledger.node.applying import Applier
+from dledger.node.applying import Applier, Unapplied
 from dledger.node.beginnings import Beginnings
 from dledger.node.disklane import BeginAt, Step
 from dledger.node.memberguard import MemberGuard
 from dledger.node.placing import Placing
 from dledger.node.proposals import Decided, Done, Proposals
-from dledger.node.transferwaiters import TransferWaiters
-from dledger.node.unapplied import Unapplied
+from dledger.node.waiters import TransferWaiters
 from dledger.raft.actions import Role
 from dledger.raft.entries import NO_INDEX, Block, block_of
 from dledger.raft.errors import ChangeRefused, NotLeader, OutcomeUnknown, TooManyProposals, Why

@@ -1,7 +1,11 @@
 """The start numbers of one running member: read, drawn, kept, and what follows from those that others have heard.
 
 Invariant: a message is acted upon once the first number of its sender's life is durable here, unless the disk is full; a member
-whose disk was set back draws no number above the one that others heard before it is durable that it is a newcomer."""
+whose disk was set back draws no number above the one that others heard before it is durable that it is a newcomer.
+
+What the log says of a member that may not vote: why, for whom it waits, and when it is over.
+
+Invariant: a line when it begins, one every half minute, one at the end; none for a member that may vote from its start."""
 
 from __future__ import annotations
 
@@ -12,8 +16,9 @@ from collections.abc import Callable, Collection, Sequence
 
 from dledger.raft.actions import Action, Forgot, Vote
 from dledger.raft.raft import Raft
+from dledger.raft.rejoin import RejoinState
 from dledger.raft.startnumbers import LIFE_MAX, Start, StartNumbers
-from dledger.storage.startsfile import StartsFile
+from dledger.storage.hardstate import StartsFile
 from mqruntime.diskfull import RetriedWrite
 from mqruntime.log import fields
 from mqruntime.smallfiles import SmallFiles
@@ -175,3 +180,34 @@ class Starts:
             await self._file.store(newest, self.numbers)
             if newest != self.numbers.own:
                 self.numbers.drawn(newest)
+
+
+EVERY_MS = 30_000
+
+
+class RejoinNotice:
+    """`look` is to be called now and then."""
+
+    def __init__(self, self_id: str) -> None:
+        self._self_id = self_id
+        self._told_ms: int | None = None
+
+    def look(self, standing: RejoinState, now_ms: int) -> None:
+        if not standing.newcomer:
+            if self._told_ms is not None:
+                logger.info("self=%s votes from now on", self._self_id)
+            self._told_ms = None
+        elif self._told_ms is None or now_ms - self._told_ms >= EVERY_MS:
+            level = logging.INFO if self._told_ms is None else logging.WARNING
+            self._told_ms = now_ms
+            logger.log(level, "self=%s does not vote yet: %s", self._self_id, why(standing))
+
+
+def why(standing: RejoinState) -> str:
+    if standing.unheard:
+        waits_for = f"{', '.join(sorted(standing.unheard))} must answer first, so that it knows whether the group is new"
+    else:
+        waits_for = "a leader must catch it up first; where most members are as empty as this one there is none, and one that "
+        waits_for += "kept its disk must be copied to them"
+    was = "set back to an earlier image" if standing.set_back else "empty, or set back"
+    return f"its disk was {was}, and {waits_for}"

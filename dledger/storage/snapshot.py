@@ -1,17 +1,24 @@
 """A snapshot's file.
 
 Invariant: where the log on this disk begins is in the same file, so that a snapshot that replaced the log, or let its beginning
-go, is there together with that or not at all; and whether files of the log that it replaced may still be there. Pure."""
+go, is there together with that or not at all; and whether files of the log that it replaced may still be there.
+
+What became of a member's snapshots since it started, and which it has.
+
+Invariant: a snapshot is counted once it is durable; one that could not be written is not. Pure."""
 
 from __future__ import annotations
 
 import struct
+from collections import Counter
+from enum import StrEnum
 from zlib import crc32
 
 from dledger.raft.entries import NO_INDEX
 from dledger.raft.errors import SnapshotDamaged, SnapshotUnknown
 from dledger.raft.membership import Stated, decode_stated, encode_stated
 from dledger.raft.snapshot import Begin, Snapshot
+from mqruntime.histogram import Histogram
 from mqruntime.slices import append_by_turns
 
 HEADER = struct.Struct(
@@ -104,3 +111,36 @@ def position_in(snapshot: Snapshot) -> int:
 
 def note_in(snapshot: Snapshot) -> bytes:
     return bytes(snapshot.state[PLACE.size :])
+
+
+LATENCY_BOUNDS_MS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4)
+
+
+class Origin(StrEnum):
+    """Where a snapshot comes from."""
+
+    MADE = "made"
+    INSTALLED = "installed"
+    """Another member made it, and sent it."""
+
+
+class SnapshotCounts:
+    """Of one member."""
+
+    def __init__(self) -> None:
+        self.written: Counter[Origin] = Counter(dict.fromkeys(Origin, 0))
+        self.latency_ms = Histogram(LATENCY_BOUNDS_MS)
+        """Until one was durable, from when it was to be written."""
+        self.last_index = NO_INDEX
+        """Of the newest one, which may be of an earlier process, the last entry, ..."""
+        self.last_bytes = 0
+        """... and its size in the file; 0 without any."""
+
+    def has(self, index: int, size: int) -> None:
+        """This one is the newest."""
+        self.last_index, self.last_bytes = index, size
+
+    def wrote(self, origin: Origin, index: int, size: int, seconds: float) -> None:
+        self.written[origin] += 1
+        self.latency_ms.observe(seconds * 1000)
+        self.has(index, size)

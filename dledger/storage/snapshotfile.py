@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from dledger.raft.snapshot import Snapshot
-from dledger.storage.snapshot import decode_snapshot, encode_snapshot
-from dledger.storage.snapshotcounts import Origin, SnapshotCounts
+from dledger.storage.snapshot import Origin, SnapshotCounts, decode_snapshot, encode_snapshot
 from mqruntime.smallfiles import SmallFiles
 
 JAVA_FOLDER = "java"

@@ -22,12 +22,11 @@ from dledger.raft.settings import DLedgerSettings
 from dledger.raft.snapshot import WHOLE, Begin, Snapshot
 from dledger.storage.checkpoint import Checkpoint, CheckpointFile
 from dledger.storage.entrylog import EntryLog, StandsAt, nowhere
+from dledger.storage.hardstate import TermFile
 from dledger.storage.reclaiming import begin_up_to, begin_with_file
 from dledger.storage.recovery import recover, refuse_later_entries
-from dledger.storage.snapshot import note_in, position_in, snapshot_at
-from dledger.storage.snapshotcounts import Origin
+from dledger.storage.snapshot import Origin, note_in, position_in, snapshot_at
 from dledger.storage.snapshotfile import SnapshotFile
-from dledger.storage.termfile import TermFile
 from mqruntime.diskfull import DISK_FULL, RETRY_S, RetriedWrite
 from mqruntime.segments import SegmentDirectory
 from mqruntime.smallfiles import SmallFiles

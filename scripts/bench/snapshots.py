@@ -31,7 +31,7 @@ from controller.state import Replica, Replicas, ReplicasState, SyncState
 from controller.statemachine import ReplicasStateMachine
 from dledger import DLedger, DLedgerSettings
 from dledger.raft.errors import NotLeader
-from dledger.storage.snapshotcounts import Origin
+from dledger.storage.snapshot import Origin
 from mqruntime.collector import Collector
 from mqruntime.realruntime import real_runtime
 from scripts.bench.ledger import longest_turn

@@ -39,7 +39,7 @@ from controller.holdings import Held, Holdings, Report
 from controller.state import Replica, Replicas, ReplicasState, SyncState
 from controller.unelected import Unelected
 from dledger.raft.actions import Vote
-from dledger.storage.termfile import TermFile
+from dledger.storage.hardstate import TermFile
 from epochfile.binding import Binding, Seal
 from epochfile.history import NO_EPOCH, EpochHistory
 from ha import confirm

@@ -11,11 +11,11 @@ from dataclasses import replace
 from dledger import preference
 from dledger.node.applying import Applier
 from dledger.node.disklane import DiskLane, Step
-from dledger.node.memberaddresses import MemberAddresses
+from dledger.node.memberguard import MemberAddresses
 from dledger.node.node import DLedgerNode
 from dledger.node.snapshotsender import SnapshotSender
 from dledger.raft.actions import Action, LoadChunk, PersistThenSend, ReadReady, Reply, Role, Vote
-from dledger.raft.election import Ballots
+from dledger.raft.election import Ballots, TermBound
 from dledger.raft.entries import Entry
 from dledger.raft.leader import LeaderState, PendingReads
 from dledger.raft.log import RaftLog, TermRuns, runs_of
@@ -40,12 +40,11 @@ from dledger.raft.raft import Raft
 from dledger.raft.rejoin import RejoinState
 from dledger.raft.settings import DLedgerSettings
 from dledger.raft.snapshot import Begin, Snapshot
-from dledger.raft.termbound import TermBound
 from dledger.storage import recovery
 from dledger.storage.entrylog import EntryLog
+from dledger.storage.hardstate import TermFile
 from dledger.storage.reclaiming import begin_up_to
 from dledger.storage.store import Store
-from dledger.storage.termfile import TermFile
 from simulation.kernel.plants import Bugs
 from simulation.raft.membersbugs import plant_members_bugs
 from simulation.raft.olddisksbugs import plant_old_disks_bugs

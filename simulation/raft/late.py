@@ -8,6 +8,7 @@ import random
 from collections import deque
 
 from dledger.node.messagejson import Envelope, encode_request
+from dledger.raft.election import TERM_JUMP_MAX
 from dledger.raft.messages import (
     CODE_OF,
     HeartBeatRequest,
@@ -19,7 +20,6 @@ from dledger.raft.messages import (
     ResultCode,
     VoteRequest,
 )
-from dledger.raft.termbound import TERM_JUMP_MAX
 from remoting.client import RemotingClient
 from remoting.command import RemotingCommand
 from remoting.errors import RemotingError

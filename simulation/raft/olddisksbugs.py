@@ -8,8 +8,7 @@ from dledger.node.starts import Starts
 from dledger.raft.actions import Action, Vote
 from dledger.raft.raft import Raft
 from dledger.raft.startnumbers import Start, StartNumbers
-from dledger.storage.startsfile import StartsFile
-from dledger.storage.termfile import TermFile
+from dledger.storage.hardstate import StartsFile, TermFile
 from simulation.kernel.plants import Bugs
 
 

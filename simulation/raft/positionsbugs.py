@@ -13,7 +13,7 @@ from dledger.node.proposals import Proposals
 from dledger.raft.entries import Block, block_of
 from dledger.raft.snapshot import Snapshot
 from dledger.storage.entrylog import EntryLog
-from dledger.storage.snapshotcounts import Origin
+from dledger.storage.snapshot import Origin
 from dledger.storage.snapshotfile import SnapshotFile
 from dledger.storage.store import Store
 from simulation.kernel.plants import Bugs

@@ -18,7 +18,7 @@ from dledger.raft.snapshot import Snapshot
 from dledger.storage.entry import ENTRY_HEADER, ENTRY_HEADER_BYTES
 from dledger.storage.inspection import inspect
 from dledger.storage.memberfolder import read_folder
-from dledger.storage.snapshotcounts import Origin
+from dledger.storage.snapshot import Origin
 from dledger.storage.snapshotfile import SnapshotFile
 from mqruntime.realruntime import real_runtime
 from mqruntime.settings import SettingsError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dledger.node.arrivals import Arrivals
+from dledger.node.proposals import Arrivals
 from dledger.raft.entries import Entry
 from dledger.raft.messages import HeartBeatRequest, Message, PushRequest, PushType
 from tests.unit.dledger.raftharness import core, entries

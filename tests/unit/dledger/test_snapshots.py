@@ -32,8 +32,7 @@ from dledger.raft.raft import Raft
 from dledger.raft.settings import DLedgerSettings
 from dledger.raft.snapshot import Begin, IncomingSnapshot, Snapshot
 from dledger.storage.oldentries import read_entries
-from dledger.storage.snapshot import decode_snapshot, encode_snapshot
-from dledger.storage.snapshotcounts import Origin
+from dledger.storage.snapshot import Origin, decode_snapshot, encode_snapshot
 from dledger.storage.store import Store
 from mqruntime.segments import RealSegmentDirectory
 from mqruntime.slices import at_once

@@ -24,7 +24,7 @@ from dledger.raft.messages import (
 from dledger.raft.raft import Raft
 from dledger.raft.rejoin import Proving
 from dledger.raft.startnumbers import BEYOND, NUMBER_MAX, TEXT_MAX, Heard, Start, StartNumbers, decode, encode
-from dledger.storage.startsfile import StartsFile
+from dledger.storage.hardstate import StartsFile
 from mqruntime.smallfiles import RealSmallFiles
 from mqruntime.tasks import Tasks
 from tests.unit.dledger.raftharness import core, elected, entries, replies, sent

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dledger.raft.termbound import TERM_COUNTED_MAX, TERM_JUMP_MAX, TermBound
+from dledger.raft.election import TERM_COUNTED_MAX, TERM_JUMP_MAX, TermBound
 
 OTHERS = ("b", "c", "d")
 FAR = 5 * TERM_JUMP_MAX

@@ -1,7 +1,7 @@
-"""Readers on this member that wait for the proof that it still leads.
+"""Callers on this member that wait: for the proof that it still leads, and for the end of a leadership transfer.
 
-Invariant: each wait ends once: True once a quorum has confirmed the leadership and the state machine has caught up, False
-otherwise."""
+Invariants: each wait ends once. A reader's ends with True once a quorum has confirmed the leadership and the state machine has
+caught up, with False otherwise; that of a transfer with another leader, with the attempt, or with its time."""
 
 from __future__ import annotations
 
@@ -51,3 +51,30 @@ class Reads:
         for waiting in self._waiting.values():
             if not waiting.done():
                 waiting.set_result(False)
+
+
+class TransferWaiters:
+    """On one member."""
+
+    def __init__(self) -> None:
+        self._waiting: list[asyncio.Future[bool]] = []
+
+    def wait(self) -> asyncio.Future[bool]:
+        """To be given to `ended`."""
+        ended: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._waiting.append(ended)
+        return ended
+
+    async def ended(self, waiting: asyncio.Future[bool], timeout_ms: int) -> bool:
+        """Whether another member leads; False at the latest after `timeout_ms`."""
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await waiting
+        except TimeoutError:
+            return False
+
+    def end(self, *, another_leads: bool) -> None:
+        waiting, self._waiting = self._waiting, []
+        for ended in waiting:
+            if not ended.done():
+                ended.set_result(another_leads)
