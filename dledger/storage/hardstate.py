@@ -1,7 +1,7 @@
 """The small files of a member: its term and vote, and the start numbers of the group.
 
-`currterm` has the term and the vote, in DLedger's own format, and among which members the vote was given. `starts` has the start
-numbers, as `key=value` lines:
+`currterm` has the term and the vote, in DLedger's own format, and among which members the vote was given. `starts` has the
+start numbers, as `key=value` lines:
 
     self=n0          whose folder this is; copied into another member's folder the file counts as absent
     own=17:1203      number and life (dledger.raft.startnumbers)
