@@ -11,7 +11,6 @@ import logging
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from dledger.node.alarm import Alarm
 from dledger.node.applying import AnyStateMachine, Applier, Snapshots, Unapplied
 from dledger.node.beginnings import Beginnings
 from dledger.node.checkpointing import Checkpointing
@@ -50,6 +49,7 @@ from dledger.raft.settings import DLedgerSettings
 from dledger.raft.snapshot import Begin, Snapshot
 from dledger.storage.entrylog import StandsAt, nowhere
 from dledger.storage.store import FOLDER_PREFIX, Store
+from mqruntime.coretimer import CoreTimer
 from mqruntime.diskfull import RetriedWrite
 from mqruntime.runtime import Runtime
 from mqruntime.tasks import Tasks
@@ -178,7 +178,7 @@ class DLedgerNode(Proposing):
         self._disk_is_busy = False
         self._closed = False
         self._started = False
-        self._alarm = Alarm(self.clock, self._tick)
+        self._timer = CoreTimer(self.clock, self._tasks, self._tick)
         self._checkpointing = Checkpointing(
             self.store, settings.checkpoint_interval_ms, lambda: self._take(lambda now_ms: [SaveCheckpoint()])
         )
@@ -277,7 +277,7 @@ class DLedgerNode(Proposing):
         self._started = True
         self.core.begin(self.clock.monotonic_ms())
         self._starts.begin(self.core)
-        self._alarm.set(self.core.next_tick_ms)
+        self._timer.due_at(self.core.next_tick_ms)
 
     async def replayed(self) -> None:
         """Returns once what the disk knew to be decided is applied. Raises what ended this member meanwhile, as LogDamaged."""
@@ -361,7 +361,7 @@ class DLedgerNode(Proposing):
             self._look_at_members()
             self._look_at_log(steps)
             self._look_at_transfer()
-            self._set_alarm()
+            self._set_timer()
             if not self._performing:
                 self._perform_arrived()
             self._starts.look()
@@ -369,9 +369,9 @@ class DLedgerNode(Proposing):
             self._fail(error)
             raise
 
-    def _set_alarm(self) -> None:
+    def _set_timer(self) -> None:
         if self._started and self.core is not None:
-            self._alarm.set(self.core.next_tick_ms)
+            self._timer.due_at(self.core.next_tick_ms)
 
     def _look_at_log(self, steps: Sequence[Step]) -> None:
         if self._placing is not None:
@@ -438,7 +438,7 @@ class DLedgerNode(Proposing):
                 for message in action.messages:
                     self._perform(message)
                 self._arrived.extend(self.core.persisted(self.clock.monotonic_ms()))
-                self._set_alarm()
+                self._set_timer()
                 self._starts.look()
                 self._look_at_readable()
             case Send():
@@ -609,7 +609,7 @@ class DLedgerNode(Proposing):
     def _close(self) -> None:
         self._closed = True
         self._arrived.clear()
-        self._alarm.cancel()
+        self._timer.cancel()
         self._starts.close()
         self._checkpointing.close()
         self._applier.close()
