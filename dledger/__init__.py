@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from dledger.ledger import Appended, DLedger, Metadata
+from dledger.node.peerlist import parsed_peers
 from dledger.raft.actions import Role
 from dledger.raft.entries import Entry
 from dledger.raft.errors import (
@@ -30,4 +31,5 @@ __all__ = [
     "OutcomeUnknown",
     "Role",
     "TooManyProposals",
+    "parsed_peers",
 ]

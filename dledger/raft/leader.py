@@ -324,10 +324,12 @@ class LeaderState:
         return peer in self.progress and self.progress[peer].votes_since(since_ms)
 
     def lag(self, peer: str) -> int | None:
-        """Entries that are committed and not held there; None where `peer` was not heard lately, or may not vote yet."""
-        if not self.is_heard(peer):
+        """Entries that are committed and not held there; None where `peer` was not heard lately, or what it acknowledges does
+        not count yet."""
+        known = self.progress.get(peer)
+        if known is None or not self.is_heard(peer) or known.match_index < max(0, known.held_index):
             return None
-        return max(0, self._member.committed_index - self.progress[peer].match_index)
+        return max(0, self._member.committed_index - known.match_index)
 
 
 class Transfer:

@@ -48,6 +48,13 @@ def plant_members_bugs(bugs: Bugs) -> None:
     def all_of_them(self: Raft) -> dict[str, Progress]:
         return dict(self.progress)
 
+    @bugs.bug("promoted-though-it-counts-for-nothing", LeaderState, "lag")
+    def of_whatever_counts(self: LeaderState, peer: str) -> int | None:
+        """A learner that holds all, and may not vote yet, is promoted: one voter less than it seems."""
+        if not self.is_heard(peer):
+            return None
+        return max(0, self._member.committed_index - self.progress[peer].match_index)
+
     @bug("cut-members-stay", History, "cut")
     def as_they_were(self: History, index: int) -> bool:
         """A configuration whose entry was cut is still in force."""

@@ -41,6 +41,8 @@ FOUND_BY_SCENARIO = {
 }
 """In tests/simulation/test_raft_scenarios.py and test_raft_positions.py: seeds meet them seldom."""
 FOUND_BY_UNIT = {
+    "promoted-though-it-counts-for-nothing": "dledger/test_transcripts.py"
+    "::test_a_transcript_is_what_comes_of_its_commands[members.txt]",
     "old-disk-forgotten": "dledger/test_dledger_store.py"
     "::test_who_may_not_vote_yet_and_among_whom_are_kept_with_the_term",
     "answer-of-a-former-life-counts": "dledger/test_raft_rejoin.py"
