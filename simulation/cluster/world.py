@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from functools import partial
+from functools import cache, partial
 from unittest.mock import patch
 
 from broker.app import BrokerApp
@@ -562,9 +562,12 @@ class ClusterWorld:
         )
 
 
+@cache
 def features() -> frozenset[str]:
     """Names of all that a seed may play."""
-    return ClusterWorld(0).features
+    cluster = ClusterWorld(0)
+    with cluster.world:
+        return cluster.features
 
 
 def run_seed(seed: int, bug: str | None, totals: Totals, asked: Asked = NOTHING_ASKED) -> None:

@@ -126,17 +126,17 @@ def told_first(self: Raft, *, votes: bool) -> list[Action]:
     return actions
 
 
-@bug("vote-told-before-durable", Raft, "actions")
+@bug("vote-told-before-durable", Raft, "actions", plays=("kill-voter",))
 def votes_first(self: Raft) -> list[Action]:
     return told_first(self, votes=True)
 
 
-@bug("ack-told-before-durable", Raft, "actions")
+@bug("ack-told-before-durable", Raft, "actions", plays=("power-all",))
 def acks_first(self: Raft) -> list[Action]:
     return told_first(self, votes=False)
 
 
-@bug("ack-before-fsync", EntryLog, "sync")
+@bug("ack-before-fsync", EntryLog, "sync", plays=("power-all",))
 async def not_synced(self: EntryLog) -> None:
     """The log says that it is synced, and nothing was done for that."""
     self.batch_count = 0
@@ -145,7 +145,7 @@ async def not_synced(self: EntryLog) -> None:
 counted_replicas = LeaderState.advance_commit
 
 
-@bug("early-durable-count", LeaderState, "advance_commit")
+@bug("early-durable-count", LeaderState, "advance_commit", plays=("power-all",))
 def own_disk_counts_at_once(self: LeaderState) -> None:
     """A leader counts itself for what its disk has not confirmed."""
     raft = self._member
@@ -156,19 +156,19 @@ def own_disk_counts_at_once(self: LeaderState) -> None:
         raft.disk.durable_index = min(kept, raft.log.last_index)
 
 
-@bug("cut-not-durable", Store, "cut")
+@bug("cut-not-durable", Store, "cut", plays=("power-all",))
 async def cut_in_memory(self: Store, log: EntryLog, index: int) -> None:
     """The old tail may be there again after a power cut, behind what was acknowledged since."""
     log.end = log.stored_unit(index).position
     log.end_index = index - 1
 
 
-@bug("index-not-synced", EntryLog, "sync_index")
+@bug("index-not-synced", EntryLog, "sync_index", plays=("power",))
 async def vouched_for_unseen(self: EntryLog) -> None:
     """The checkpoint vouches for index units that a power cut may take."""
 
 
-@bug("cut-still-vouched-for", Store, "vouch_below")
+@bug("cut-still-vouched-for", Store, "vouch_below", plays=("power",))
 def as_if_nothing_was_cut(self: Store, index: int) -> None:
     """The checkpoint vouches for entries that a cut takes away."""
 
@@ -247,7 +247,7 @@ def commit_the_own_tail(self: Raft, request: PushRequest) -> ResultCode:
     return code
 
 
-@bug("commit-by-counting", LeaderState, "may_count")
+@bug("commit-by-counting", LeaderState, "may_count", plays=("short-majority",))
 def any_entry_counts(self: LeaderState, index: int) -> bool:
     """Commits an entry of an old term by counting replicas."""
     return True
@@ -267,7 +267,7 @@ def as_if_all_were_answered(self: Progress, end_index: int, now_ms: int, *, newc
     held_up_to(self, max(end_index, self.next_index - 1), now_ms, newcomer=newcomer)
 
 
-@bug("answer-of-a-former-term-counts", Raft, "receive")
+@bug("answer-of-a-former-term-counts", Raft, "receive", plays=("late",))
 def of_this_term(self: Raft, sender: str, message: Message, now_ms: int, ticket: int = 0) -> list[Action]:
     """What a follower held when this leader led before, it may have cut since."""
     if isinstance(message, PushResponse) and self.role is Role.LEADER and message.term < self.term:
@@ -302,7 +302,7 @@ wanted = PendingReads.add
 opened = PendingReads.open_round
 
 
-@bug("stale-read-round", PendingReads, "open_round")
+@bug("stale-read-round", PendingReads, "open_round", plays=("deposed-leader",))
 def in_the_round_before(self: PendingReads, committed_index: int) -> bool:
     """A read is proven by a round that began before it came."""
     if not self._new or not self.round:
@@ -312,7 +312,7 @@ def in_the_round_before(self: PendingReads, committed_index: int) -> bool:
     return True
 
 
-@bug("read-without-round", Raft, "read")
+@bug("read-without-round", Raft, "read", plays=("deposed-leader",))
 def believes_to_lead(self: Raft, read_id: int, now_ms: int) -> list[Action]:
     self.now_ms = now_ms
     self.turn.reads.append(ReadReady(read_id, self.committed_index if self.may_serve else None))
@@ -336,18 +336,18 @@ answered_push = LeaderState.on_push_response
 answered_beat = LeaderState.on_heartbeat_response
 
 
-@bug("newcomer-votes", Raft, "maybe_finish_recovery")
+@bug("newcomer-votes", Raft, "maybe_finish_recovery", plays=("emptied-acker",))
 def at_its_start(self: Raft) -> None:
     self.election_due_ms = self.random_election_due_ms() if self.peers else self.now_ms
     self.rejoin.newcomer = False
 
 
-@bug("newcomer-counts", LeaderState, "on_push_response")
+@bug("newcomer-counts", LeaderState, "on_push_response", plays=("emptied-and-caught-up",))
 def a_newcomers_ack(self: LeaderState, peer: str, response: PushResponse) -> None:
     answered_push(self, peer, replace(response, newcomer=False))
 
 
-@bug("newcomer-counts", LeaderState, "on_heartbeat_response")
+@bug("newcomer-counts", LeaderState, "on_heartbeat_response", plays=("emptied-and-caught-up",))
 def a_newcomers_echo(self: LeaderState, peer: str, response: HeartBeatResponse) -> None:
     answered_beat(self, peer, replace(response, newcomer=False))
 
@@ -361,13 +361,13 @@ def whatever_it_holds(self: RejoinState, peer: str, *, has_past: bool, term: int
 answered = RejoinState.answered
 
 
-@bug("admitted-unheard", RejoinState, "is_caught_up")
+@bug("admitted-unheard", RejoinState, "is_caught_up", plays=("emptied-beside-a-stale-leader",))
 def by_any_leader(self: RejoinState, term: int, held_index: int) -> bool:
     """A newcomer votes when a leader has caught it up, which may not be the newest."""
     return self.admission is not None and self.admission[0] == term and self.admission[1] <= held_index
 
 
-@bug("former-life-counts", Raft, "on_recovery_request")
+@bug("former-life-counts", Raft, "on_recovery_request", plays=("emptied-under-its-leader",))
 def as_if_it_had_not_died(self: Raft, peer: str, request: RecoveryRequest, known: bool) -> RecoveryResponse:
     """What a member acknowledged before it was emptied goes on to count, while it is caught up from where it is."""
     progress = self.progress.get(peer)
@@ -380,7 +380,7 @@ def as_if_it_had_not_died(self: Raft, peer: str, request: RecoveryRequest, known
 asked_to_recover = Raft.on_recovery_request
 
 
-@bug("silent-peers-count-as-new", RejoinState, "group_is_new")
+@bug("silent-peers-count-as-new", RejoinState, "group_is_new", plays=("emptied-acker",))
 def nobody_has_said_no(self: RejoinState) -> bool:
     return not self.group_has_past
 
@@ -388,12 +388,12 @@ def nobody_has_said_no(self: RejoinState) -> bool:
 # Guards
 
 
-@bug("any-term-believed", TermBound, "allows")
+@bug("any-term-believed", TermBound, "allows", plays=("forge",))
 def however_far(self: TermBound, sender: str, term: int, own_term: int) -> bool:
     return True
 
 
-@bug("any-address-believed", MemberAddresses, "is_host")
+@bug("any-address-believed", MemberAddresses, "is_host", plays=("forge",))
 async def from_anywhere(self: MemberAddresses, host: str, remote_address: str) -> bool:
     return True
 
@@ -438,7 +438,7 @@ def pre_votes_too(self: Ballots, voter: str, response: VoteResponse, term: int) 
         self.votes.add(voter)
 
 
-@bug("transfer-of-any-term", Raft, "on_transfer_request")
+@bug("transfer-of-any-term", Raft, "on_transfer_request", plays=("late-transfer",))
 def whoever_asks(self: Raft, leader: str, request: TransferRequest) -> ResultCode:
     """A leader long deposed makes a member stand for election."""
     if self.promotable:
@@ -446,7 +446,7 @@ def whoever_asks(self: Raft, leader: str, request: TransferRequest) -> ResultCod
     return ResultCode.SUCCESS
 
 
-@bug("dropped-push-in-flight", Raft, "unsent")
+@bug("dropped-push-in-flight", Raft, "unsent", plays=("drop",))
 def believed_sent(self: Raft, peer: str, request: Request, now_ms: int) -> list[Action]:
     """What was not sent is waited for."""
     return []
