@@ -25,8 +25,8 @@ class Checkpoint:
     synced_index: int = NO_INDEX
     """A key of ours, `syncedIndex`; Java ignores it, and writes the file anew without it."""
     stated: tuple[Stated, ...] = ()
-    """A key of ours, `members`: the lists of members in the entries up to `synced_index`, which no start reads; of those
-    before the last that is decided none."""
+    """A key of ours, `members`: the lists of members in the entries up to `synced_index`, which no start reads, from the one on
+    that is in force where the log begins."""
 
 
 class CheckpointFile:

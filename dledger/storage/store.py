@@ -147,7 +147,7 @@ class Store:
         decided = max(checkpoint.committed_index, self.snapshot_index)
         if self.history.up_to(decided) is None:
             self.term_file.check_members()
-        self.history.forget(decided)
+        self.history.forget(begin.index)
         self.log = log
         self.committed_index = decided
         self.synced_index = checkpoint.synced_index
@@ -327,7 +327,10 @@ class Store:
         self.synced_index = min(self.synced_index, index - 1)
 
     def checkpoint(self, end_index: int, *, cut_from: int | None = None) -> Checkpoint:
-        stated = self.history.span(self.committed_index, self.synced_index)
+        """With all lists of members from the log's beginning on: a snapshot may say again which one was in force at any entry
+        that is still there."""
+        begin = NO_INDEX if self.log is None else self.log.begin.index
+        stated = self.history.span(begin, self.synced_index)
         return Checkpoint(end_index, self.committed_index, cut_from, self.synced_index, tuple(stated))
 
     async def sync_index(self) -> None:

@@ -11,6 +11,7 @@ from dledger.raft.leader import LeaderState
 from dledger.raft.membership import Change, History, Members, Membership, Stated, encode_members
 from dledger.raft.progress import Progress
 from dledger.raft.raft import Raft
+from dledger.storage.store import Recovered, Store
 from simulation.kernel.plants import Bugs
 
 EXCUSED = {
@@ -54,6 +55,15 @@ def plant_members_bugs(bugs: Bugs) -> None:
         if not self.is_heard(peer):
             return None
         return max(0, self._member.committed_index - self.progress[peer].match_index)
+
+    opened = Store.open
+
+    @bugs.bug("lists-before-the-commit-index-forgotten", Store, "open", plays=("changes", "positions"))
+    async def what_is_in_force_suffices(self: Store) -> Recovered:
+        """A start keeps the list in force, and none before: a beginning that moves up to an older entry names no members."""
+        found = await opened(self)
+        self.history.forget(self.committed_index)
+        return found
 
     @bug("cut-members-stay", History, "cut")
     def as_they_were(self: History, index: int) -> bool:

@@ -11,9 +11,13 @@ from dledger.raft.actions import PersistThenSend, Vote
 from dledger.raft.entries import Entry
 from dledger.raft.errors import MembersChanged
 from dledger.raft.membership import Members, Stated, encode_members
+from dledger.raft.settings import DLedgerSettings
 from dledger.raft.snapshot import Begin, Snapshot
 from dledger.storage.snapshot import decode_snapshot, encode_snapshot
+from dledger.storage.store import Store
+from mqruntime.segments import RealSegmentDirectory
 from mqruntime.slices import at_once
+from mqruntime.smallfiles import RealSmallFiles
 from tests.unit.dledger.test_dledger_store import entries, step, store
 
 TWO = Members({"m": "hm:1", "n": "hn:1"})
@@ -97,3 +101,35 @@ def test_a_snapshot_with_a_list_is_of_form_two_and_reads_back() -> None:
     assert at_once(encode_snapshot(stated))[58:-4] == b"state" + LINE[8:-1].replace(b":2,", b":5,", 1)
     for each in (plain, stated):
         assert at_once(decode_snapshot("s", at_once(encode_snapshot(each)))) == each
+
+
+def test_a_start_knows_the_lists_from_where_the_log_begins(tmp_path: Path) -> None:
+    """Else a log that begins later, but before the newest list, would say that no entry names its members."""
+    first = step(*entries(0, 2), said(2, THREE), *entries(3, 1), said(4, TWO), *entries(5, 1), vote=Vote(1))
+    opened(tmp_path, first, committed=5)
+    assert opened(tmp_path) == ((2, THREE), (4, TWO))
+
+
+def test_a_beginning_between_two_lists_names_the_older_one_after_a_start(tmp_path: Path) -> None:
+    """Raft seed 21: a follower that got such a beginning without a list went by the peers of its settings."""
+    settings = DLedgerSettings(
+        data_file_bytes=1024, index_file_bytes=32 * 32, entry_bytes_max=500, same_positions=True
+    )
+
+    def made() -> Store:
+        return Store(RealSmallFiles(tmp_path), RealSegmentDirectory(tmp_path), "n", settings, ["n"])
+
+    async def run() -> None:
+        first = made()
+        await first.open()
+        written = (said(0, THREE), *(Entry(index, 1, bytes(200)) for index in range(1, 20)), said(20, TWO))
+        await first.persist([PersistThenSend(Vote(1), None, written, ())])
+        await first.close(20)
+        again = made()
+        await again.open()
+        await again.begin_at(2048, b"")
+        snapshot = await again.snapshot_file.load()
+        assert snapshot is not None and 0 < snapshot.last_index < 20
+        assert snapshot.stated == ((0, THREE),)
+
+    asyncio.run(run())
