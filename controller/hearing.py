@@ -58,7 +58,7 @@ class Hearing:
     def should_give_way(self, now_ms: int) -> bool:
         return now_ms - self._last_ms > self._patience_ms
 
-    def give_way(self, members: Iterable[str], self_id: str, now_ms: int) -> str:
+    def yield_to_preferred(self, members: Iterable[str], self_id: str, now_ms: int) -> str:
         """Who is to lead: the next in the order of their ids, another one each time, so that all have their turn."""
         self._last_ms = self._gave_way_ms = now_ms
         others = sorted(set(members) - {self_id}, key=lambda peer: (peer < self_id, peer))

@@ -90,7 +90,7 @@ class LiveBrokers:
 
     def gives_way(self, members: Iterable[str], self_id: str) -> str:
         """Whom it should try to give the leadership."""
-        return self.hearing.give_way(members, self_id, self._clock.monotonic_ms())
+        return self.hearing.yield_to_preferred(members, self_id, self._clock.monotonic_ms())
 
     def heard(self, header: BrokerHeartbeatHeader, connection: int) -> None:
         """Request 904 came over `connection`. One from another address than the id's is of a broker that had the id before,

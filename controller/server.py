@@ -193,7 +193,7 @@ class ControllerApp:
 
     def _applied(self, index: int, event: Event) -> None:
         self._runner.progressed()
-        self._recorder.applied(event, witnessed=self.node.came_undecided(index))
+        self._recorder.applied(event, witnessed=self.node.is_live_entry(index))
         self.brokers.applied(event)
         self._guard.applied(event)
         if self.node.is_active:

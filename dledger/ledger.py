@@ -20,8 +20,8 @@ from dledger.node.applying import AnyStateMachine, Snapshots
 from dledger.node.callbacks import calling, not_awaited, usable_machine
 from dledger.node.memberservice import MemberService
 from dledger.node.node import DLedgerNode
-from dledger.node.placing import Positions
-from dledger.preference import give_way
+from dledger.node.positions import Positions
+from dledger.preference import yield_to_preferred
 from dledger.raft.actions import Role
 from dledger.raft.entries import NO_INDEX, Entry
 from dledger.raft.errors import EntryRefused, IndexOutOfRange, NotLeader, OutcomeUnknown, TooManyProposals
@@ -163,13 +163,15 @@ class DLedger:
             await self._node.start()
             assert self._node.core is not None and self._node.store.log is not None
             self._positions = Positions(self._node.core, self._node.store.log)
-            self._node.tells_positions(self._positions.if_sound)
+            self._node.set_position_lookup(self._positions.if_sound)
             await self._node.replayed()
         except BaseException:
             await self._close()
             raise
         if self._preferred and self._node.self_id not in self._preferred:
-            self._tasks.start(give_way(self._node, self._preferred, self.transfer), name="dledger-preferred")
+            self._tasks.start(
+                yield_to_preferred(self._node, self._preferred, self.transfer), name="dledger-preferred"
+            )
 
     async def stop(self) -> None:
         """A leader hands over first, so that the others need not wait until it is missed; who is cancelled meanwhile closes

@@ -77,7 +77,7 @@ def level_among(
     return most_up_to_date(level, heard_since_ms)
 
 
-async def give_way(
+async def yield_to_preferred(
     node: DLedgerNode, preferred: Collection[str], hand_over: Callable[[str], Awaitable[object]]
 ) -> NoReturn:
     """While `node` leads and one of `preferred` is level, and did not just fail to lead, `hand_over` to it."""

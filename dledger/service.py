@@ -19,8 +19,8 @@ from dledger.node.clientjson import (
     envelope_of,
     index_of,
 )
-from dledger.node.conversation import HEADER_CODE
 from dledger.node.messagejson import Fields, MessageError, decode_fields
+from dledger.node.transport import HEADER_CODE
 from dledger.raft.errors import EntryRefused, IndexOutOfRange, NotLeader, OutcomeUnknown, TooManyProposals
 from dledger.raft.messages import ResultCode
 from remoting.command import RemotingCommand

@@ -165,7 +165,7 @@ class LedgerLog(LogFiles):
 
     def grow(self, end: int) -> None:
         assert self._tail is not None, "they were given places"
-        self._node.append_placed(self._tail)
+        self._node.append_reserved(self._tail)
         self._tail = None
 
     def has_room_for(self, size: int) -> bool:

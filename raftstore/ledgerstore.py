@@ -163,10 +163,10 @@ class LedgerStore(BrokerStore):
         dispatched = await self._saved.check_queues(dispatched, vouched_for, mends=False)
         self._dispatcher.position = await self._index_start(checkpoint).found(dispatched, trusted=clean)
         # what is not decided may be replaced, and is no part of the log for who checks its bytes
-        decided_end = log.flushed_offset
+        history_end = log.flushed_offset
         return RecoveryReport(
-            clean=clean, min_offset=log.min_offset, max_offset=decided_end, confirm_offset=decided_end,
-            dispatched_offset=self._dispatcher.position, walked_from=decided_end, walked_records=0, cut_bytes=0,
+            clean=clean, min_offset=log.min_offset, max_offset=history_end, confirm_offset=history_end,
+            dispatched_offset=self._dispatcher.position, walked_from=history_end, walked_records=0, cut_bytes=0,
             removed_segments=0,
         )  # fmt: skip
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from dledger.node.memberservice import MemberService
 from dledger.node.node import DLedgerNode
-from dledger.preference import give_way
+from dledger.preference import yield_to_preferred
 from dledger.raft.actions import Role
 from dledger.raft.errors import NotLeader
 from dledger.raft.messages import ResultCode
@@ -114,7 +114,7 @@ class Member:
             state_machine=None,
             client=self._client,
             settings=settings,
-            stands_at=position_told,
+            position_in_body=position_told,
             on_role_change=self._announced,
             on_fatal=on_fatal,
             on_readable=self._readable_to,
@@ -177,7 +177,7 @@ class Member:
         await self.node.start()
         if self._preferred and self.self_id not in self._preferred:
             self._tasks.start(
-                give_way(self.node, self._preferred, self.node.hand_over), name="raft-preferred"
+                yield_to_preferred(self.node, self._preferred, self.node.hand_over), name="raft-preferred"
             )
 
     async def hand_over(self) -> None:

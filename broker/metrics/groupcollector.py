@@ -36,5 +36,5 @@ class GroupCollector(Collector):
             yield one(figures.DECIDED_INDEX, node.core.committed_index)
         behind = sorted(self._member.behind().items())
         yield each(figures.BEHIND, (((member,), told.lacks) for member, told in behind))
-        yield one(figures.UNREADABLE, node.followers_reads.unreadable)
+        yield one(figures.UNREADABLE, node.catchup_reader.unreadable)
         yield each(figures.SILENT, (((member,), told.silent_ms) for member, told in behind))

@@ -134,7 +134,7 @@ class Applier:
             else OneByOne(state_machine, clock)
         )
         self.applied_index = NO_INDEX
-        self.decided_index = NO_INDEX
+        self.committed_index = NO_INDEX
         self._snapshots = snapshots or NoSnapshots()
         self._every, self._every_bytes = every, every_bytes
         self._since = self._since_bytes = 0
@@ -159,14 +159,14 @@ class Applier:
         self._closed = False
 
     def begin(
-        self, log: RaftLog, disk: EntryLog, decided_index: int, snapshot: Snapshot | None = None
+        self, log: RaftLog, disk: EntryLog, committed_index: int, snapshot: Snapshot | None = None
     ) -> None:
-        """Nothing of `log` is applied yet; `disk` has what it holds no more, `decided_index` is what is known of it, and
+        """Nothing of `log` is applied yet; `disk` has what it holds no more, `committed_index` is what is known of it, and
         `snapshot` stands for what is at its beginning, or before that."""
-        self._log, self._disk, self._replay_end = log, disk, decided_index
+        self._log, self._disk, self._replay_end = log, disk, committed_index
         if snapshot is not None:
             self.restore(snapshot)
-        self.decide(decided_index)
+        self.decide(committed_index)
 
     def save(self) -> None:
         """Makes a snapshot of what is applied now, unless one is being made, or taken."""
@@ -184,7 +184,7 @@ class Applier:
 
     def decide(self, index: int) -> None:
         """All entries up to there are decided: some are applied now, others in later turns."""
-        self.decided_index = index
+        self.committed_index = index
         self._apply_some()
 
     @property
@@ -274,7 +274,7 @@ class Applier:
         """The next decided ones, as far as they are at hand; it ends where a snapshot is due."""
         batch: list[Entry] = []
         size = 0
-        for index in range(self.applied_index + 1, self.decided_index + 1):
+        for index in range(self.applied_index + 1, self.committed_index + 1):
             if self._log.holds(index):
                 entry = self._log.entry(index)
             elif len(batch) < len(self._read):
@@ -297,7 +297,7 @@ class Applier:
         if self._closed or self._reading:
             return
         works = self._loading is not None or self._saving is not None
-        if not works and self.applied_index == self.decided_index:
+        if not works and self.applied_index == self.committed_index:
             return
         if not works and not self._read and not self._log.holds(self.applied_index + 1):
             self._reading = True
@@ -321,7 +321,7 @@ class Applier:
         if first <= self._disk.begin.index:  # a snapshot that stands for it is about to come
             self._reading = False
             return
-        wanted = min(self.decided_index + 1, self._log.recent_from) - first
+        wanted = min(self.committed_index + 1, self._log.recent_from) - first
         entries: list[Entry] = []
         if wanted > 0:  # else a snapshot has come since
             entries = await read_entries(self._disk, first, min(wanted, READ_ENTRIES_MAX), READ_BYTES_MAX)
@@ -332,7 +332,7 @@ class Applier:
             self._apply_some()
 
 
-class Unapplied:
+class NullApplier:
     """In the place of an Applier. `on_decided` gets the last index each time that more is decided, then `on_turn` is called."""
 
     replays = False
@@ -343,14 +343,14 @@ class Unapplied:
         self._on_turn = on_turn
 
     @property
-    def decided_index(self) -> int:
+    def committed_index(self) -> int:
         return self.applied_index
 
     def begin(
-        self, log: RaftLog, disk: EntryLog, decided_index: int, snapshot: Snapshot | None = None
+        self, log: RaftLog, disk: EntryLog, committed_index: int, snapshot: Snapshot | None = None
     ) -> None:
         """Nobody is told of what was decided before."""
-        self.decide(decided_index)
+        self.decide(committed_index)
 
     def restore(self, snapshot: Snapshot) -> None:
         """A decision of what it ends with follows, and is all that is to be known."""

@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from dledger.node.badrequests import BadRequests
 from dledger.node.clientjson import ClientCode, ClientEnvelope, encode_answer, envelope_of
-from dledger.node.conversation import HEADER_CODE
 from dledger.node.messagejson import Fields, MessageError, choice, decode_fields, flag, text
 from dledger.node.node import DLedgerNode
+from dledger.node.transport import HEADER_CODE
 from dledger.raft.entries import NO_INDEX
 from dledger.raft.errors import ChangeRefused, NotLeader, OutcomeUnknown, Why
 from dledger.raft.membership import Change, Step
@@ -24,7 +24,7 @@ from remoting.router import Router
 
 logger = logging.getLogger(__name__)
 
-DECIDED_MS = 2500
+COMMIT_MS_MAX = 2500
 """Clients wait 3000 ms, and are to hear then what is known."""
 SHOW = "show"
 
@@ -108,7 +108,7 @@ class MemberService:
                 after = self._node.allowed(change)
             else:
                 await self._prepare(change)
-                _, after = await self._node.change_members(change, DECIDED_MS)
+                _, after = await self._node.change_members(change, COMMIT_MS_MAX)
                 logger.info("%s %s asked_by=%s", step.value, change.member, peer.remote_address)
         except NotLeader as elsewhere:
             return ResultCode.NOT_LEADER, before | {"leaderAddress": elsewhere.leader_address or ""}

@@ -1,6 +1,6 @@
 """One member of a group: the shell around the Raft core.
 
-Invariant: it performs the core's actions in their order, but for what waits for the disk (dledger.node.disklane says what
+Invariant: it performs the core's actions in their order, but for what waits for the disk (dledger.node.syncqueue says what
 must), so a message never overtakes what it depends on. After the first failed write it sends, answers and applies nothing any
 more."""
 
@@ -11,18 +11,18 @@ import logging
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from dledger.node.applying import AnyStateMachine, Applier, Snapshots, Unapplied
-from dledger.node.beginnings import Beginnings
+from dledger.node.applying import AnyStateMachine, Applier, NullApplier, Snapshots
+from dledger.node.authenticator import PeerAuthenticator
+from dledger.node.catchupreader import CatchupReader
 from dledger.node.checkpointing import Checkpointing
-from dledger.node.conversation import Conversation
-from dledger.node.disklane import BeginAt, DiskLane, SaveCheckpoint, SaveSnapshot, Step
-from dledger.node.memberguard import MemberGuard
-from dledger.node.placing import Placing
-from dledger.node.proposals import Arrivals, Proposals
+from dledger.node.logstart import LogStart
+from dledger.node.positions import PositionTracker
+from dledger.node.proposals import LiveEntries, Proposals
 from dledger.node.proposing import Proposing
 from dledger.node.snapshotsender import SnapshotSender
 from dledger.node.starts import RejoinNotice, Starts
-from dledger.node.unreadable import FollowersReads
+from dledger.node.syncqueue import AdvanceLogStart, SaveCheckpoint, SaveSnapshot, Step, SyncQueue
+from dledger.node.transport import PeerTransport
 from dledger.node.waiters import Reads, TransferWaiters
 from dledger.raft.actions import (
     Action,
@@ -47,7 +47,7 @@ from dledger.raft.progress import Loaded, Unreadable
 from dledger.raft.raft import Raft
 from dledger.raft.settings import DLedgerSettings
 from dledger.raft.snapshot import Begin, Snapshot
-from dledger.storage.entrylog import StandsAt, nowhere
+from dledger.storage.entrylog import PositionInBody, nowhere
 from dledger.storage.store import FOLDER_PREFIX, Store
 from mqruntime.coretimer import CoreTimer
 from mqruntime.diskfull import RetriedWrite
@@ -58,7 +58,7 @@ from remoting.router import Router
 
 logger = logging.getLogger(__name__)
 
-HAND_OVER_MS_MAX = 1500
+TRANSFER_MS_MAX = 1500
 """A member that ends waits no longer for its successor."""
 
 
@@ -77,14 +77,14 @@ class DLedgerNode(Proposing):
 
     `why_no_members(ids)` tells what keeps members from having these ids; None where nothing does.
 
-    Where the settings say `same_positions`, `stands_at` tells where a body says that its entry stands; `on_readable(end)`
-    hears of where the last `readable` entry ends each time that this grew, and `on_restarted(position)`, before that, that a
+    Where the settings say `same_positions`, `position_in_body` tells where a body says that its entry stands;
+    `on_readable(end)` hears of where the last `readable` entry ends each time that this grew, and `on_restarted(position)`, before that, that a
     snapshot of another member stands in the place of all that was in the log, which begins there now; `on_replaced(position)`
     that this is so on the disk, before the first file goes. What these raise ends this member."""
 
     core_class: type[Raft] = Raft
-    lane_class: type[DiskLane] = DiskLane
-    conversation_class: type[Conversation] = Conversation
+    sync_queue_class: type[SyncQueue] = SyncQueue
+    transport_class: type[PeerTransport] = PeerTransport
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class DLedgerNode(Proposing):
         on_fatal: Callable[[BaseException], None],
         on_commit: Callable[[int], None] | None = None,
         snapshots: Snapshots | None = None,
-        stands_at: StandsAt = nowhere,
+        position_in_body: PositionInBody = nowhere,
         on_readable: Callable[[int], None] | None = None,
         on_replaced: Callable[[int], None] | None = None,
         on_restarted: Callable[[int], None] | None = None,
@@ -125,7 +125,7 @@ class DLedgerNode(Proposing):
             f"{FOLDER_PREFIX}{self_id}",
             settings,
             peers,
-            stands_at,
+            position_in_body,
             on_replaced,
         )
         self.on_role_change = on_role_change
@@ -136,10 +136,10 @@ class DLedgerNode(Proposing):
         self._on_hand_over = on_hand_over
         self._why_no_members = why_no_members
         self.core: Raft | None = None
-        self._arrivals = Arrivals(NO_INDEX)
+        self._live_entries = LiveEntries(NO_INDEX)
         self._tasks = Tasks(self._fail)
         self._failure: BaseException | None = None
-        self.guard = MemberGuard(
+        self.guard = PeerAuthenticator(
             self_id=self_id,
             peers=self.peers,
             checks_addresses=settings.checks_addresses,
@@ -156,7 +156,7 @@ class DLedgerNode(Proposing):
             take=self._take,
             on_forgetful=on_forgetful,
         )
-        self._conversation = self.conversation_class(
+        self._transport = self.transport_class(
             group=group,
             self_id=self_id,
             peers=self.peers,
@@ -174,7 +174,7 @@ class DLedgerNode(Proposing):
         )
         self._arrived: deque[Step] = deque()
         self._performing = False
-        self._lane = self.lane_class()
+        self._sync_queue = self.sync_queue_class()
         self._disk_is_busy = False
         self._closed = False
         self._started = False
@@ -185,8 +185,8 @@ class DLedgerNode(Proposing):
         self._announced: tuple[Role, int] = (Role.FOLLOWER, 0)
         self._standing_notice = RejoinNotice(self_id)
         self._proposals = Proposals()
-        self._placing: Placing | None = None
-        self._beginnings = Beginnings(self.store)
+        self._positions: PositionTracker | None = None
+        self._log_start = LogStart(self.store)
         self._applier = self._applier_of(state_machine, snapshots)
         self._snapshot_write = RetriedWrite(
             logger,
@@ -200,15 +200,15 @@ class DLedgerNode(Proposing):
             clock=self.clock,
         )
         self._reads = Reads()
-        self.followers_reads = FollowersReads(self.clock, on_unreadable)
+        self.catchup_reader = CatchupReader(self.clock, on_unreadable)
         self._transfers = TransferWaiters()
         self._hands_over = False
 
     def _applier_of(
         self, state_machine: AnyStateMachine | None, snapshots: Snapshots | None
-    ) -> Applier | Unapplied:
+    ) -> Applier | NullApplier:
         if state_machine is None:
-            return Unapplied(on_decided=self._proposals.decided, on_turn=self._applied_some)
+            return NullApplier(on_decided=self._proposals.decided, on_turn=self._applied_some)
         settings = self.settings
         return Applier(
             state_machine,
@@ -225,18 +225,18 @@ class DLedgerNode(Proposing):
 
     # What others may ask
 
-    def came_undecided(self, index: int) -> bool:
+    def is_live_entry(self, index: int) -> bool:
         """Whether the entry reached this process before it was decided: then it is applied about when that happens,
         not later."""
-        return self.core is not None and index > self._arrivals.decided_end
+        return self.core is not None and index > self._live_entries.history_end
 
-    def tells_positions(self, position_of: Callable[[int], int | None]) -> None:
+    def set_position_lookup(self, position_of: Callable[[int], int | None]) -> None:
         """What is `Decided` says where it begins, as `position_of` an entry that is being applied does."""
         self._proposals.position_of = position_of
 
     def register(self, router: Router) -> None:
         """The members' requests arrive at the server that `router` belongs to."""
-        self._conversation.register(router)
+        self._transport.register(router)
 
     def goes_on_from(self, position: int, origin: str) -> None:
         """To be called before `open`: the log begins at `position`, where a data file does, behind what `origin` tells of, if
@@ -264,9 +264,9 @@ class DLedgerNode(Proposing):
             proven=False,
         )
         self._look_at_members()
-        self._arrivals = Arrivals(self.last_index)
+        self._live_entries = LiveEntries(self.last_index)
         if self.settings.same_positions:
-            self._placing = Placing(log, recovered.committed_index)
+            self._positions = PositionTracker(log, recovered.committed_index)
         self._applier.begin(recovered.log, log, recovered.committed_index, recovered.snapshot)
 
     async def start(self) -> None:
@@ -290,12 +290,12 @@ class DLedgerNode(Proposing):
         if not self._closed:
             self._close()
         await self._tasks.stop()
-        await self.store.close(self._decided_and_durable)
+        await self.store.close(self._committed_and_durable)
 
     async def hand_over(self, target: str | None = None) -> ResultCode:
         """Gives the leadership to `target`, or to the member that holds most, and returns when it is known who leads: SUCCESS;
         TAKE_LEADERSHIP_FAILED, and this member leads on or nobody does; NOT_LEADER, UNKNOWN_MEMBER, LEADER_TRANSFERRING:
-        nothing was done. Takes `HAND_OVER_MS_MAX` at most."""
+        nothing was done. Takes `TRANSFER_MS_MAX` at most."""
         core = self.core
         if core is None or self._closed or core.role is not Role.LEADER:
             return ResultCode.NOT_LEADER
@@ -306,7 +306,7 @@ class DLedgerNode(Proposing):
         ended = self._transfers.wait()
         self._append_gathered()
         self._take(lambda now_ms: core.transfer_leadership(target, now_ms))
-        done = await self._transfers.ended(ended, HAND_OVER_MS_MAX)
+        done = await self._transfers.ended(ended, TRANSFER_MS_MAX)
         return ResultCode.SUCCESS if done else ResultCode.TAKE_LEADERSHIP_FAILED
 
     async def read_barrier(self, timeout_ms: int = 3000) -> None:
@@ -329,7 +329,7 @@ class DLedgerNode(Proposing):
 
     def _tick(self) -> None:
         assert self.core is not None
-        if self._placing is not None:  # a hand-over may begin, and what was placed is to be before it
+        if self._positions is not None:  # a hand-over may begin, and what was placed is to be before it
             self._append_gathered()
         if self._applier.replays and self.core.voters:  # others may serve as soon as they are elected
             self._stand_back(self.settings.heartbeat_interval_ms)
@@ -374,10 +374,10 @@ class DLedgerNode(Proposing):
             self._timer.due_at(self.core.next_tick_ms)
 
     def _look_at_log(self, steps: Sequence[Step]) -> None:
-        if self._placing is not None:
+        if self._positions is not None:
             for step in steps:
                 if isinstance(step, PersistThenSend):
-                    self._placing.took(step)
+                    self._positions.took(step)
 
     def _look_at_transfer(self) -> None:
         """A hand-over has begun, or is over: of one that failed others hear when that is performed."""
@@ -391,12 +391,12 @@ class DLedgerNode(Proposing):
         self._performing = True
         while self._arrived:
             step = self._arrived.popleft()
-            if not self._lane.takes(step):
+            if not self._sync_queue.takes(step):
                 self._perform(step)
         self._performing = False
-        if not self._disk_is_busy and not self._closed and self._lane.wants_the_disk:
+        if not self._disk_is_busy and not self._closed and self._sync_queue.wants_the_disk:
             self._disk_is_busy = True
-            batch = self._lane.next_batch()
+            batch = self._sync_queue.next_batch()
             self._tasks.start(self._persist(batch), name=f"dledger-disk {self.self_id}")
 
     async def _persist(self, batch: list[Step]) -> None:
@@ -405,13 +405,13 @@ class DLedgerNode(Proposing):
         )
         self._performing = True
         for step in batch:
-            self._lane.synced(step)
+            self._sync_queue.synced(step)
             self._perform(step)
-        self._arrived.extendleft(reversed(self._lane.reconsidered()))
+        self._arrived.extendleft(reversed(self._sync_queue.reconsidered()))
         self._perform_arrived()
         if any(isinstance(step, SaveCheckpoint) for step in batch):
             await self._checkpointing.save(
-                lambda: self._decided_and_durable, lambda: self._applier.decided_index
+                lambda: self._committed_and_durable, lambda: self._applier.committed_index
             )
         for step in batch:
             if isinstance(step, SaveSnapshot):
@@ -422,8 +422,8 @@ class DLedgerNode(Proposing):
 
     async def _begin_where_told(self) -> None:
         assert self.core is not None
-        while (step := self._lane.next_beginning()) is not None:
-            await self._beginnings.perform(step.position, step.note, self.core.reclaimed)
+        while (step := self._sync_queue.next_log_start()) is not None:
+            await self._log_start.perform(step.position, step.note, self.core.reclaimed)
 
     def _perform(self, action: Step) -> None:
         assert self.core is not None
@@ -442,9 +442,9 @@ class DLedgerNode(Proposing):
                 self._starts.look()
                 self._look_at_readable()
             case Send():
-                self._conversation.ask(action.to, action.request)
+                self._transport.ask(action.to, action.request)
             case Reply():
-                self._conversation.answer(action.ticket, action.response)
+                self._transport.answer(action.ticket, action.response)
             case Commit():
                 if self._on_commit is not None:
                     self._on_commit(action.index)
@@ -462,25 +462,25 @@ class DLedgerNode(Proposing):
                 self._tasks.start(self._load(action), name=f"dledger-load {self.self_id}->{action.peer}")
             case TransferFailed():
                 self._transfers.end(another_leads=False)
-                self._settle_placed()
+                self._settle_reserved()
                 if self.core.role is Role.LEADER and not self._hands_over and self._on_hand_over is not None:
                     self._on_hand_over(False)
             case Forgot():
                 self._starts.contradicted(action)
-            case SaveCheckpoint() | SaveSnapshot() | BeginAt():
+            case SaveCheckpoint() | SaveSnapshot() | AdvanceLogStart():
                 pass
 
     def _restarted(self) -> None:
         """A snapshot of another member has replaced the log."""
-        if self._placing is not None and self._on_restarted is not None:
+        if self._positions is not None and self._on_restarted is not None:
             self._on_restarted(self.log_begin())
 
     def _look_at_readable(self) -> None:
         """Something was decided, or is durable."""
-        placing = self._placing
+        placing = self._positions
         if (
             placing is not None
-            and placing.reached(self._decided_and_durable)
+            and placing.reached(self._committed_and_durable)
             and self._on_readable is not None
         ):
             self._on_readable(placing.readable[1])
@@ -499,7 +499,7 @@ class DLedgerNode(Proposing):
         if isinstance(load, LoadChunk):
             loaded = await self._sender.chunk(load) or ()
         elif log.begin.index < load.first_index <= log.end_index:
-            loaded = await self.followers_reads.read(log, load, self.settings.push_bytes_max)
+            loaded = await self.catchup_reader.read(log, load, self.settings.push_bytes_max)
         self._take(lambda now_ms: core.loaded(load, loaded, now_ms))
         if isinstance(loaded, Unreadable) and loaded.index > core.committed_index:
             self._stand_back(2 * self.settings.election_timeout_max_ms)  # others may have it, and decide it
@@ -548,8 +548,8 @@ class DLedgerNode(Proposing):
         )
         if change.role is not Role.LEADER:
             lost = f"leadership was lost in term {change.term}"
-            self._proposals.give_up(lost, above=self._applier.decided_index)
-            self._settle_placed()
+            self._proposals.give_up(lost, above=self._applier.committed_index)
+            self._settle_reserved()
             self._announce(change.role, change.term)
         if change.leader_id is not None:
             self._transfers.end(another_leads=change.leader_id != self.self_id)
@@ -560,9 +560,9 @@ class DLedgerNode(Proposing):
             self.on_role_change(role, term)
 
     @property
-    def _decided_and_durable(self) -> int:
+    def _committed_and_durable(self) -> int:
         """What others decided is known here also before the own disk has it."""
-        return min(self._applier.decided_index, self.core.durable_index) if self.core else NO_INDEX
+        return min(self._applier.committed_index, self.core.durable_index) if self.core else NO_INDEX
 
     # Messages
 
@@ -576,7 +576,7 @@ class DLedgerNode(Proposing):
 
         def receive(now_ms: int) -> list[Action]:
             actions = core.receive(sender, message, now_ms, ticket)
-            self._arrivals.received(message, actions)
+            self._live_entries.received(message, actions)
             return actions
 
         self._take(receive)
@@ -614,7 +614,7 @@ class DLedgerNode(Proposing):
         self._checkpointing.close()
         self._applier.close()
         self._proposals.give_up("this member stopped")
-        self._beginnings.give_up()
-        self._conversation.close()
+        self._log_start.give_up()
+        self._transport.close()
         self._reads.give_up()
         self._transfers.end(another_leads=False)

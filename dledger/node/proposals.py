@@ -5,7 +5,7 @@ what became of its entries, with OutcomeUnknown, or, before they were appended, 
 
 What was decided before this process got it: whoever reports when a thing was decided cannot have seen that.
 
-Invariant: `decided_end` never falls; an entry above it came undecided."""
+Invariant: `history_end` never falls; an entry above it came undecided."""
 
 from __future__ import annotations
 
@@ -85,13 +85,13 @@ class Proposals:
         self.waiting_bytes += self._gathered[-1].size
         return done
 
-    def gather_placed(self, block: Block) -> None:
+    def gather_reserved(self, block: Block) -> None:
         """The same of entries that nobody waits for."""
         self._gathered.append(Gathered(block, None, block.term))
         self.gathered_count += len(block)
 
     @property
-    def all_placed(self) -> bool:
+    def all_reserved(self) -> bool:
         """Whether something was gathered, and nobody waits for any of it."""
         return bool(self._gathered) and all(each.done is None for each in self._gathered)
 
@@ -164,11 +164,11 @@ class Proposals:
                 done.set_exception(OutcomeUnknown(why))
 
 
-class Arrivals:
-    """`decided_end` begins at the end of what the disk held, which does not say what was decided."""
+class LiveEntries:
+    """`history_end` begins at the end of what the disk held, which does not say what was decided."""
 
-    def __init__(self, decided_end: int) -> None:
-        self.decided_end = decided_end
+    def __init__(self, history_end: int) -> None:
+        self.history_end = history_end
 
     def received(self, message: Message, actions: Sequence[Action]) -> None:
         """`actions` are what the core made of `message`: new entries may come with a commit index beyond them."""
@@ -176,4 +176,4 @@ class Arrivals:
             for action in actions:
                 if isinstance(action, PersistThenSend) and action.entries:
                     already = min(message.commit_index, Entries.of(action.entries).last_index)
-                    self.decided_end = max(self.decided_end, already)
+                    self.history_end = max(self.history_end, already)

@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 
-from dledger.node.applying import Applier, Unapplied
-from dledger.node.beginnings import Beginnings
-from dledger.node.disklane import BeginAt, Step
-from dledger.node.memberguard import MemberGuard
-from dledger.node.placing import Placing
+from dledger.node.applying import Applier, NullApplier
+from dledger.node.authenticator import PeerAuthenticator
+from dledger.node.logstart import LogStart
+from dledger.node.positions import PositionTracker
 from dledger.node.proposals import Decided, Done, Proposals
+from dledger.node.syncqueue import AdvanceLogStart, Step
 from dledger.node.waiters import TransferWaiters
 from dledger.raft.actions import Role
 from dledger.raft.entries import NO_INDEX, Block, block_of
@@ -21,7 +21,7 @@ from dledger.raft.errors import ChangeRefused, NotLeader, OutcomeUnknown, TooMan
 from dledger.raft.membership import MAGIC, Change, Members, Stated, encode_members, is_members
 from dledger.raft.raft import Raft
 from dledger.raft.settings import DLedgerSettings
-from dledger.storage.entrylog import outermost_told
+from dledger.storage.entrylog import outermost_positions
 from dledger.storage.filelist import FileList
 from dledger.storage.store import Store
 
@@ -33,13 +33,13 @@ class Proposing:
     settings: DLedgerSettings
     store: Store
     core: Raft | None
-    guard: MemberGuard
+    guard: PeerAuthenticator
     _closed: bool
     _proposals: Proposals
     _transfers: TransferWaiters
-    _applier: Applier | Unapplied
-    _placing: Placing | None
-    _beginnings: Beginnings
+    _applier: Applier | NullApplier
+    _positions: PositionTracker | None
+    _log_start: LogStart
     _why_no_members: Callable[[Collection[str]], str | None]
 
     def _take(self, turn: Callable[[int], Sequence[Step]]) -> None:
@@ -126,13 +126,13 @@ class Proposing:
         """Bodies of these sizes are to be gathered now, and to be appended at the end of this turn of the loop."""
         if not self._proposals.gathered_count:
             asyncio.get_running_loop().call_soon(self._append_gathered)
-        if self._placing is not None:
-            self._placing.gather(sizes)
+        if self._positions is not None:
+            self._positions.gather(sizes)
 
     # Entries that are placed before they are made
 
     def place(self, sizes: Sequence[int]) -> list[int]:
-        """Where entries with bodies of these sizes stand in the data files of every member, if `append_placed` gets them next
+        """Where entries with bodies of these sizes stand in the data files of every member, if `append_reserved` gets them next
         in this very turn of the loop. Only where the settings say `same_positions`.
 
         Raises NotLeader, also while the leadership is handed over, TooManyProposals, ValueError (an empty or oversized
@@ -151,7 +151,7 @@ class Proposing:
         """This member's disk is full: nothing that comes is readable here before there is room, whatever the others hold."""
         return self.store.waits_for_room
 
-    def append_placed(self, bodies: Sequence[bytes] | Block) -> None:
+    def append_reserved(self, bodies: Sequence[bytes] | Block) -> None:
         """Appends what was placed last, together with all that is proposed in this turn. Nobody waits: it is decided once it is
         `readable`, or dropped where this member leads no more, or in another term, when the turn ends, or when a hand-over has
         ended that began meanwhile; then `on_role_change` tells of that."""
@@ -160,16 +160,16 @@ class Proposing:
             return
         block = bodies if isinstance(bodies, Block) else block_of(core.term, bodies)
         assert block.term == core.term, f"a block of term {block.term} in term {core.term}"
-        told = outermost_told(block, self.store.stands_at)
-        assert placing.keeps_its_word(block.sizes, told), "it was placed elsewhere"
+        told = outermost_positions(block, self.store.position_in_body)
+        assert placing.matches_reservation(block.sizes, told), "it was placed elsewhere"
         assert not block.beginning_with(MAGIC), "an entry cannot begin as a list of members does"
         self._arrange_append(block.sizes)
-        self._proposals.gather_placed(block)
+        self._proposals.gather_reserved(block)
 
     @property
-    def _the_placing(self) -> Placing:
-        assert self._placing is not None, "it is open, and its settings say `same_positions`"
-        return self._placing
+    def _the_placing(self) -> PositionTracker:
+        assert self._positions is not None, "it is open, and its settings say `same_positions`"
+        return self._positions
 
     # The log with `same_positions`, for who reads and places
 
@@ -208,8 +208,8 @@ class Proposing:
         assert not position % self.data.file_bytes and position <= self.readable()[1], f"begin at {position}"
         if self._closed:
             raise OutcomeUnknown("this member stopped")
-        done = self._beginnings.ask()
-        self._take(lambda now_ms: [BeginAt(position, note)])
+        done = self._log_start.ask()
+        self._take(lambda now_ms: [AdvanceLogStart(position, note)])
         await done
 
     async def _decided(self, done: Done, timeout_ms: int) -> Decided:
@@ -241,22 +241,22 @@ class Proposing:
         """How many entries are not applied yet, and the bytes of their proposals or, if that is more, of the log that the own
         disk lacks: a quorum may decide without it. Where positions are told: what is not readable yet."""
         assert self.core is not None
-        if self._placing is not None:
-            return self.last_index - self._placing.readable[0], self._placing.waiting_bytes
+        if self._positions is not None:
+            return self.last_index - self._positions.readable[0], self._positions.waiting_bytes
         unsynced = self.core.log.recent_bytes - self.settings.recent_bytes_max
         return self.last_index - self.applied_index, max(self._proposals.waiting_bytes, unsynced, 0)
 
-    def _settle_placed(self) -> None:
+    def _settle_reserved(self) -> None:
         """It is known who leads: what was placed, and held back until then, is appended or dropped."""
-        if self._proposals.all_placed:
+        if self._proposals.all_reserved:
             self._append_gathered()
 
     def _append_gathered(self) -> None:
         """One push to each follower and one sync for all of them."""
-        core, placing = self.core, self._placing
+        core, placing = self.core, self._positions
         if core is None or not self.is_active:
             self._proposals.refuse(self.leader_id, self.leader_address)
-        elif core.transfers and self._proposals.all_placed:
+        elif core.transfers and self._proposals.all_reserved:
             return  # its proposer is told of a lost leadership and of nothing else: appended if this member leads on
         elif core.transfers:
             self._proposals.refuse(self.leader_id, self.leader_address)

@@ -32,7 +32,7 @@ from dledger.storage.filelist import FileList
 from mqruntime.segments import SegmentDirectory
 from nativepath import presence
 
-StandsAt = Callable[[bytes], int | None]
+PositionInBody = Callable[[bytes], int | None]
 """Where the body of an entry says that the entry stands; None for one that says nothing."""
 
 
@@ -40,24 +40,26 @@ def nowhere(body: bytes) -> int | None:
     return None
 
 
-def outermost_told(block: Block, stands_at: StandsAt) -> list[tuple[int, int]]:
+def outermost_positions(block: Block, position_in_body: PositionInBody) -> list[tuple[int, int]]:
     """The number of the first entry in `block` that says where it stands, and of the last one, and where: all between follows
     from the sizes."""
-    if stands_at is nowhere:
+    if position_in_body is nowhere:
         return []
     numbers = range(len(block))
-    outermost = (_first_told(block, some, stands_at) for some in (numbers, reversed(numbers)))
+    outermost = (_first_told(block, some, position_in_body) for some in (numbers, reversed(numbers)))
     return [told for told in outermost if told is not None]
 
 
-def _first_told(block: Block, numbers: Iterable[int], stands_at: StandsAt) -> tuple[int, int] | None:
-    told = ((number, told_of(block, number, stands_at)) for number in numbers)
+def _first_told(
+    block: Block, numbers: Iterable[int], position_in_body: PositionInBody
+) -> tuple[int, int] | None:
+    told = ((number, told_of(block, number, position_in_body)) for number in numbers)
     return next(((number, position) for number, position in told if position is not None), None)
 
 
-def told_of(block: Block, number: int, stands_at: StandsAt) -> int | None:
+def told_of(block: Block, number: int, position_in_body: PositionInBody) -> int | None:
     body = block.body(number)
-    return stands_at(body) if body and not is_members(body) else None
+    return position_in_body(body) if body and not is_members(body) else None
 
 
 class EntryLog:
@@ -69,10 +71,10 @@ class EntryLog:
         settings: DLedgerSettings,
         where: str,
         begin: Begin = WHOLE,
-        stands_at: StandsAt = nowhere,
+        position_in_body: PositionInBody = nowhere,
     ) -> None:
         self.where = where
-        self.stands_at = stands_at
+        self.position_in_body = position_in_body
         self.begin = begin
         """Of what stands before it the files hold nothing that is looked at."""
         self.data = FileList(directory.subdirectory("data"), settings.data_file_bytes, f"{where}/data")
@@ -219,11 +221,12 @@ class EntryLog:
         """Where others know its entries to stand are the places that they get here, side by side. Raises EntryMisplaced, of the
         first that does not."""
         if all(
-            told == self.place_in(block, number) for number, told in outermost_told(block, self.stands_at)
+            told == self.place_in(block, number)
+            for number, told in outermost_positions(block, self.position_in_body)
         ):
             return
         for number in range(len(block)):
-            told, position = told_of(block, number, self.stands_at), self.place_in(block, number)
+            told, position = told_of(block, number, self.position_in_body), self.place_in(block, number)
             if told is not None and told != position:
                 raise EntryMisplaced(self.end_index + 1 + number, told, position)
 

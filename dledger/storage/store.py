@@ -21,7 +21,7 @@ from dledger.raft.membership import History, Stated
 from dledger.raft.settings import DLedgerSettings
 from dledger.raft.snapshot import WHOLE, Begin, Snapshot
 from dledger.storage.checkpoint import Checkpoint, CheckpointFile
-from dledger.storage.entrylog import EntryLog, StandsAt, nowhere
+from dledger.storage.entrylog import EntryLog, PositionInBody, nowhere
 from dledger.storage.hardstate import TermFile
 from dledger.storage.reclaiming import begin_up_to, begin_with_file
 from dledger.storage.recovery import recover, refuse_later_entries
@@ -60,14 +60,14 @@ class Store:
         name: str,
         settings: DLedgerSettings,
         members: Iterable[str],
-        stands_at: StandsAt = nowhere,
+        position_in_body: PositionInBody = nowhere,
         on_replaced: Callable[[int], None] | None = None,
     ) -> None:
         """`on_replaced(position)` hears that a durable snapshot of another member stands for the log, and what follows begins
         there, before the first file goes."""
         self.name = name
         self.on_replaced = on_replaced
-        self.stands_at = stands_at
+        self.position_in_body = position_in_body
         self.settings = settings
         self.root = segments
         self.directory = segments.subdirectory(name)
@@ -116,7 +116,7 @@ class Store:
         self.history = History(
             sorted(dict([*checkpoint.stated, *(snapshot.stated if snapshot else ())]).items())
         )
-        log = EntryLog(self.directory, self.settings, self.name, begin, self.stands_at)
+        log = EntryLog(self.directory, self.settings, self.name, begin, self.position_in_body)
         if snapshot is not None and snapshot.replaces_files:
             await log.wipe()
             snapshot = replace(snapshot, replaces_files=False)

@@ -11,7 +11,7 @@ from controller import commands
 from controller.commands import Process, Refusal
 from controller.heartbeats import BrokerKey, Liveness
 from controller.state import Replica
-from dledger.node.memberguard import MemberGuard, TheirList
+from dledger.node.authenticator import PeerAuthenticator, TheirList
 from dledger.raft.messages import Message
 from ha.slave.link import SlaveLink
 from ha.syncstateset import Alter, Fate, SyncStateSet
@@ -28,9 +28,9 @@ def whatever_it_is(text: str, allowed: IntegerRange) -> int | None:
     return int(text)
 
 
-@bug("strangers-move-terms", MemberGuard, "judge_request", plays=("strangers",))
+@bug("strangers-move-terms", PeerAuthenticator, "check_request", plays=("strangers",))
 async def whoever_it_is(
-    self: MemberGuard, sender: str, request: Message, theirs: TheirList, remote_address: str
+    self: PeerAuthenticator, sender: str, request: Message, theirs: TheirList, remote_address: str
 ) -> None:
     """R11: who names a member is taken for it, wherever it speaks from and whatever term it names."""
 

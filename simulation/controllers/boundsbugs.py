@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 
 from controller.heartbeats import BrokerKey, Heartbeats, _Entry
-from dledger.node.conversation import Conversation
+from dledger.node.transport import PeerTransport
 from dledger.raft.messages import Request, Response
 from simulation.controllers.bugs import BUGS, bug, planted
 
@@ -19,8 +19,8 @@ def nobodys_any_more(self: Heartbeats, key: BrokerKey, entry: _Entry) -> None:
     del self._of_connection[entry.connection][key]
 
 
-@bug("answered-members-awaited", Conversation, "response_to")
-async def for_ever(self: Conversation, sender: str, request: Request) -> Response | None:
+@bug("answered-members-awaited", PeerTransport, "response_to")
+async def for_ever(self: PeerTransport, sender: str, request: Request) -> Response | None:
     """N3: each request of another controller is remembered with its answer."""
     self.last_ticket += 1
     answer = self.answers[self.last_ticket] = asyncio.get_running_loop().create_future()

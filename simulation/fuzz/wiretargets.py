@@ -17,7 +17,7 @@ from broker.clients.subscription import tag_filter
 from broker.sends.request import asked_retries_max, read_send_request
 from broker.tables.holders import TablesVersion
 from broker.tables.rowchanges import Named
-from dledger.node import clientjson, memberguard, messagejson
+from dledger.node import authenticator, clientjson, messagejson
 from dledger.node.messageframe import MessageFrameDamaged, entries_in, entry_parts
 from dledger.node.messagejson import Envelope
 from dledger.node.peerlist import parsed_peers
@@ -232,7 +232,7 @@ def tables_version(data: bytes) -> None:
 
 
 def host(data: bytes) -> None:
-    memberguard.parsed.__wrapped__(data.decode("utf-8", "replace"))  # without its cache
+    authenticator.parsed.__wrapped__(data.decode("utf-8", "replace"))  # without its cache
 
 
 def pulled(data: bytes) -> None:

@@ -87,8 +87,8 @@ class GroupBounds:
             "IndexTable._files": indexes + 1,  # of which one may be on its way from the disk
             "IndexTable._unsynced": indexes + 1,
             "Connections.peers": DEAD_LINKS * len(self.world.nodes),
-            "Conversation.calls_max": KINDS_OF_CALLS,
-            "Conversation.spoke_on[]": SPOKEN_ON,
+            "PeerTransport.calls_max": KINDS_OF_CALLS,
+            "PeerTransport.inbound[]": SPOKEN_ON,
             "IndexTable._prefixes": names + queues,
             "EntryDispatcher._told": queues,
             "ConsumeQueue._files[]": 1 + max(of_queues.values(), default=0),

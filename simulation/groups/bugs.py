@@ -15,8 +15,8 @@ from broker.sends.groupacknowledgement import GroupAcknowledgement
 from broker.sends.pending import PendingSends
 from broker.settings.raft import broker_id_of
 from dledger import preference
+from dledger.node.catchupreader import CatchupReader
 from dledger.node.node import DLedgerNode
-from dledger.node.unreadable import FollowersReads
 from dledger.raft.actions import Load
 from dledger.raft.entries import Entry
 from dledger.raft.messages import VoteRequest, VoteResult
@@ -49,16 +49,16 @@ def all_that_the_log_has(self: GroupAcknowledgement) -> int:
     return 1 << 62 if self._membership.accepts_sends else 0
 
 
-@bug("shown-when-durable-here", DLedgerNode, "_decided_and_durable")
+@bug("shown-when-durable-here", DLedgerNode, "_committed_and_durable")
 def durable_here(self: DLedgerNode) -> int:
     """What a member's own disk has counts as decided."""
     return self.core.durable_index if self.core else -1
 
 
-@bug("shown-before-durable-here", DLedgerNode, "_decided_and_durable")
+@bug("shown-before-durable-here", DLedgerNode, "_committed_and_durable")
 def decided_somewhere(self: DLedgerNode) -> int:
     """What others' disks decided is shown before the own one has it."""
-    return self._applier.decided_index
+    return self._applier.committed_index
 
 
 @bug("deposed-answers-on", GroupReplication, "acked_end")
@@ -189,8 +189,8 @@ async def whatever_the_member_knows(self: LedgerLog) -> list[object]:
     return []
 
 
-@bug("ends-for-what-a-follower-lacks", FollowersReads, "read", plays=("rot where a follower needs it",))
-async def or_end(self: FollowersReads, log: EntryLog, load: Load, bytes_max: int) -> list[Entry]:
+@bug("ends-for-what-a-follower-lacks", CatchupReader, "read", plays=("rot where a follower needs it",))
+async def or_end(self: CatchupReader, log: EntryLog, load: Load, bytes_max: int) -> list[Entry]:
     """A leader that cannot read what a follower lacks ends."""
     return await read_entries(log, load.first_index, load.entries_max, bytes_max)
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dledger.node.conversation import Conversation
+from dledger.node.transport import PeerTransport
 from remoting.peer import Peer
 from simulation.groups.bugs import BUGS
 
 bug = BUGS.playing("handed on")
 
 
-@bug("former-links-kept", Conversation, "spoke")
-def beside_the_one_before(self: Conversation, peer: Peer, sender: str) -> None:
+@bug("former-links-kept", PeerTransport, "spoke")
+def beside_the_one_before(self: PeerTransport, peer: Peer, sender: str) -> None:
     """What a member that lost power left open stays beside its new connection, until it was silent for two minutes."""
     self.silent_ms = 120_000
     spoke(self, peer, sender)
 
 
-spoke = Conversation.spoke
+spoke = PeerTransport.spoke

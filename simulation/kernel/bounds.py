@@ -52,11 +52,11 @@ IN_FLIGHT_MAX = 600
 """Requests of one moment that wait for their answers: a burst, and what it sets in motion."""
 SETTLED = frozenset(
     {
-        "Conversation.calls",
+        "PeerTransport.calls",
         "DelayDelivery._levels_ms",
         "DelayDelivery._sightings",
         "Histogram.counts",
-        "MemberGuard.refused",
+        "PeerAuthenticator.refused",
         "Rates._samples",
         "RemotingCommand.ext",
         "Router.batch_handlers",
@@ -70,11 +70,11 @@ SETTLED = frozenset(
 """Of a size that neither time nor anybody who asks can change."""
 IN_FLIGHT = frozenset(
     {
-        "Conversation.answers",
+        "PeerTransport.answers",
         "DelayDelivery._in_flight",
         "DelayDelivery._marks",
-        "DiskLane._beginnings",
-        "DiskLane._waiting",
+        "SyncQueue._beginnings",
+        "SyncQueue._waiting",
         "Dispatcher._running",
         "Dispatcher.known",
         "ForwardLink._carried",

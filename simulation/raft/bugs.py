@@ -10,10 +10,10 @@ from dataclasses import replace
 
 from dledger import preference
 from dledger.node.applying import Applier
-from dledger.node.disklane import DiskLane, Step
-from dledger.node.memberguard import MemberAddresses
+from dledger.node.authenticator import MemberAddresses
 from dledger.node.node import DLedgerNode
 from dledger.node.snapshotsender import SnapshotSender
+from dledger.node.syncqueue import Step, SyncQueue
 from dledger.raft.actions import Action, LoadChunk, PersistThenSend, ReadReady, Reply, Role, Vote
 from dledger.raft.election import Ballots, TermBound
 from dledger.raft.entries import Entry
@@ -400,7 +400,7 @@ async def from_anywhere(self: MemberAddresses, host: str, remote_address: str) -
 
 # Slow disks, ended connections, hand-overs
 
-must_wait = DiskLane.must_wait
+must_wait = SyncQueue.must_wait
 counted = Ballots.count
 
 
@@ -419,13 +419,13 @@ def heartbeats_first(self: Raft) -> list[Action]:
     return actions
 
 
-@bug("heartbeat-answered-before-vote", DiskLane, "must_wait")
-def but_for_heartbeats(self: DiskLane, step: Step) -> bool:
+@bug("heartbeat-answered-before-vote", SyncQueue, "must_wait")
+def but_for_heartbeats(self: SyncQueue, step: Step) -> bool:
     return not answers(step, HeartBeatResponse) and must_wait(self, step)
 
 
-@bug("push-answered-before-entries", DiskLane, "must_wait")
-def but_for_pushes(self: DiskLane, step: Step) -> bool:
+@bug("push-answered-before-entries", SyncQueue, "must_wait")
+def but_for_pushes(self: SyncQueue, step: Step) -> bool:
     """A repeated push is answered while the first one's entries are on their way to the disk."""
     return self._votes > 0 if answers(step, PushResponse) else must_wait(self, step)
 
@@ -468,7 +468,7 @@ def taken_for_dead(self: Raft, peer: str, now_ms: int) -> list[Action]:
     return self.actions()
 
 
-@bug("checkpoint-ahead-of-disk", DLedgerNode, "_decided_and_durable")
+@bug("checkpoint-ahead-of-disk", DLedgerNode, "_committed_and_durable")
 def what_is_applied(self: DLedgerNode) -> int:
     """The checkpoint calls decided what the own disk has not got yet."""
     return self.applied_index
@@ -516,7 +516,7 @@ def where_it_always_began(self: Snapshot, begin: Begin) -> Snapshot:
 @bug("snapshot-of-what-is-decided", DLedgerNode, "_made_snapshot")
 def as_if_all_was_applied(self: DLedgerNode, index: int, state: bytearray) -> None:
     """A snapshot claims entries that its state has not in it."""
-    made_snapshot(self, self._applier.decided_index, state)
+    made_snapshot(self, self._applier.committed_index, state)
 
 
 @bug("snapshot-forgets-its-term", SnapshotSender, "chunk")

@@ -285,7 +285,7 @@ class RaftCheck:
             if progress.loading and f"dledger-load {core.self_id}->{peer}" not in reads:
                 raise self.found("V2", f"{core.self_id} waits for entries for {peer} that nobody reads")
             for code, waiting in waits.items():
-                if waiting > node._conversation.calls[peer, code]:
+                if waiting > node._transport.calls[peer, code]:
                     raise self.found(
                         "V2", f"{core.self_id} waits for a {code.name} that nobody carries to {peer}"
                     )

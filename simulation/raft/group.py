@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dledger.node.conversation import Conversation
 from dledger.node.node import DLedgerNode
+from dledger.node.transport import PeerTransport
 from dledger.raft.entries import NO_INDEX
 from dledger.raft.raft import Raft
 from dledger.raft.settings import DLedgerSettings
@@ -48,7 +48,7 @@ class RaftGroup:
 
         def make_app(runtime: Runtime) -> MemberApp:
             core_class = watched(DLedgerNode.core_class, self.check)
-            spoken = OldConversation if node.name in self.old else Conversation
+            spoken = OldConversation if node.name in self.old else PeerTransport
             listed = peers or self.peers
             given = runtime, node.name, listed, self.settings, core_class, self.check, spoken
             app = MemberApp(*given, batches=self.batches)

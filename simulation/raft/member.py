@@ -9,8 +9,8 @@ import random
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 
-from dledger.node.conversation import Conversation
 from dledger.node.node import DLedgerNode
+from dledger.node.transport import PeerTransport
 from dledger.raft.actions import Action, Role
 from dledger.raft.entries import NO_INDEX, Entry
 from dledger.raft.messages import Message, Request, Response, TransferRequest, VoteRequest
@@ -23,7 +23,7 @@ from remoting.errors import NotSent
 from remoting.router import Router
 from remoting.server import RemotingServer
 from simulation.raft.check import RaftCheck
-from simulation.raft.positions import Placed, stands_at
+from simulation.raft.positions import Placed, position_in_body
 
 PORT = 9877
 
@@ -97,7 +97,7 @@ class MemberApp:
         settings: DLedgerSettings,
         core_class: type[Raft],
         check: RaftCheck,
-        conversation_class: type[Conversation] = Conversation,
+        transport_class: type[PeerTransport] = PeerTransport,
         *,
         batches: bool = False,
     ) -> None:
@@ -113,7 +113,7 @@ class MemberApp:
         """What it has appended while it led and nobody waits for, until it is readable."""
         machine = BatchedState(check, self_id, runtime.random) if batches else HashedState(check, self_id)
         self.machine: HashedState | None = None if settings.same_positions else machine
-        self.node = self.node_class(core_class, conversation_class)(
+        self.node = self.node_class(core_class, transport_class)(
             self_id=self_id,
             peers=peers,
             group="g",
@@ -124,7 +124,7 @@ class MemberApp:
             settings=settings,
             on_role_change=self.role_changed,
             on_fatal=self.fail,
-            stands_at=stands_at,
+            position_in_body=position_in_body,
             on_readable=self.readable,
             on_restarted=lambda position: check.positions.on_restarted(self.node, position),
         )
@@ -132,9 +132,9 @@ class MemberApp:
 
     @staticmethod
     def node_class(
-        core_class: type[Raft], conversation_class: type[Conversation] = Conversation
+        core_class: type[Raft], transport_class: type[PeerTransport] = PeerTransport
     ) -> type[DLedgerNode]:
-        classes = {"core_class": core_class, "conversation_class": conversation_class}
+        classes = {"core_class": core_class, "transport_class": transport_class}
         return type("SimulatedNode", (DLedgerNode,), classes)
 
     async def start(self) -> None:

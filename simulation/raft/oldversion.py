@@ -4,15 +4,15 @@ Invariant: nothing else about it is another's."""
 
 from __future__ import annotations
 
-from dledger.node.conversation import HEADER_CODE, Conversation
 from dledger.node.messageframe import is_framed
 from dledger.node.messagejson import Envelope, encode_refusal
+from dledger.node.transport import HEADER_CODE, PeerTransport
 from dledger.raft.messages import ResultCode
 from remoting.command import RemotingCommand
 from remoting.peer import Peer
 
 
-class OldConversation(Conversation):
+class OldConversation(PeerTransport):
     frames = 0
     frames_refused = 0
 
@@ -23,5 +23,5 @@ class OldConversation(Conversation):
             return command.reply(HEADER_CODE, body=body)
         return await super().on_request(peer, command)
 
-    def told_of_frames(self, peer: str, envelope: Envelope) -> None:
+    def note_frames(self, peer: str, envelope: Envelope) -> None:
         return None

@@ -43,7 +43,7 @@ class PlacedLoad:
         except (NotLeader, TooManyProposals):
             return
         index, bodies = member.last_index + 1, list(telling(texts, positions))
-        member.append_placed(bodies)
+        member.append_reserved(bodies)
         for at, (position, body) in enumerate(zip(positions, bodies, strict=True), index):
             app.placed.append(Placed(at, position + ENTRY_HEADER_BYTES + len(body), body))
         self.count += len(bodies)

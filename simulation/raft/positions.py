@@ -23,7 +23,7 @@ def placed_body(position: int, text: bytes) -> bytes:
     return MARK + b"%010d" % position + text
 
 
-def stands_at(body: bytes) -> int | None:
+def position_in_body(body: bytes) -> int | None:
     return int(body[len(MARK) : SAYS_BYTES]) if body.startswith(MARK) else None
 
 
@@ -102,7 +102,7 @@ class PositionsCheck:
             unit = log.stored_unit(index)
             data = bytes(log.data.rest_of_file(unit.position)[: unit.size])
             body = data[ENTRY_HEADER_BYTES:]
-            says = None if is_members(body) else stands_at(body)
+            says = None if is_members(body) else position_in_body(body)
             if says not in (None, unit.position):
                 self.found("R18", f"entry {index} says {says} and stands at {unit.position} on {name}")
             if not self.holds(name, data):

@@ -60,8 +60,8 @@ def plant_positions_bugs(bugs: Bugs) -> None:
     @bug("readable-before-durable", DLedgerNode, "_look_at_readable")
     def once_decided(self: DLedgerNode) -> None:
         """Others have it."""
-        placing = self._placing
-        decided = min(self._applier.decided_index, self.core.log.last_index if self.core else -1)
+        placing = self._positions
+        decided = min(self._applier.committed_index, self.core.log.last_index if self.core else -1)
         if placing is not None and placing.reached(decided) and self._on_readable is not None:
             self._on_readable(placing.readable[1])
 

@@ -80,6 +80,6 @@ def test_ours_takes_no_part_in_a_group_of_javas_and_says_so(tmp_path: Path) -> N
             lambda: group.said(2).count("speaks DLedger as Java does") == 2
         )  # once for each of them
         assert (
-            group.said(2).count("WARNING dledger.node.conversation") < 20
+            group.said(2).count("WARNING dledger.node.transport") < 20
         )  # what comes again is not said again
         assert not any((group.store(2) / "dledger-n2" / "data").glob("*"))

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from dledger.node.conversation import Conversation
 from dledger.node.messageframe import is_framed
 from dledger.node.node import DLedgerNode
+from dledger.node.transport import PeerTransport
 from dledger.raft.messages import MessageCode
 from remoting.client import RemotingClient
 from remoting.command import RemotingCommand
@@ -24,8 +24,8 @@ def member_of(group: RaftGroup, node: Node) -> DLedgerNode:
     return member
 
 
-def conversation(group: RaftGroup, node: Node) -> Conversation:
-    return member_of(group, node)._conversation
+def conversation(group: RaftGroup, node: Node) -> PeerTransport:
+    return member_of(group, node)._transport
 
 
 def append(group: RaftGroup, count: int) -> None:

@@ -78,7 +78,7 @@ def test_what_is_proposed_in_one_turn_shares_a_push_to_each_member_and_a_sync(
         group = started(world)
         node, member = leader_of(group)
         pushed, synced = list[int](), list[int]()
-        ask, persist = member._conversation.ask, member.store.persist
+        ask, persist = member._transport.ask, member.store.persist
 
         def asking(to: str, request: Request) -> None:
             if isinstance(request, PushRequest) and request.entries:
@@ -91,7 +91,7 @@ def test_what_is_proposed_in_one_turn_shares_a_push_to_each_member_and_a_sync(
             synced.append(sum(len(step.entries) for step in steps))
             await persist(steps, meanwhile)
 
-        monkeypatch.setattr(member._conversation, "ask", asking)
+        monkeypatch.setattr(member._transport, "ask", asking)
         monkeypatch.setattr(member.store, "persist", persisting)
         outcomes = [proposing(node, member, b"%d" % number, b"more") for number in range(100)]
         world.run_until(lambda: all(outcomes), 1_000)

@@ -69,7 +69,7 @@ def filled(positions: Sequence[int], sizes: Sequence[int]) -> list[bytes]:
 def append_now(member: DLedgerNode, *sizes: int) -> list[int]:
     """Entries with bodies of these sizes, which say where they stand."""
     positions = member.place(sizes)
-    member.append_placed(filled(positions, sizes))
+    member.append_reserved(filled(positions, sizes))
     return positions
 
 
@@ -115,7 +115,7 @@ def test_what_is_placed_and_proposed_in_one_turn_shares_a_push_and_a_sync() -> N
         group = started(world)
         node, member = leader_of(group)
         pushed, outcomes = list[int](), list[Any]()
-        ask = member._conversation.ask
+        ask = member._transport.ask
 
         def asking(to: str, request: Request) -> None:
             if isinstance(request, PushRequest) and request.entries:
@@ -129,7 +129,7 @@ def test_what_is_placed_and_proposed_in_one_turn_shares_a_push_and_a_sync() -> N
         async def more() -> None:
             assert append_now(member, 60, 70)[0] == member.log_end() - 2 * ENTRY_HEADER_BYTES - 130
 
-        member._conversation.ask = asking  # type: ignore[method-assign]
+        member._transport.ask = asking  # type: ignore[method-assign]
         node.spawn(all_of_it())
         node.spawn(more())
         world.run_until(lambda: bool(outcomes), 1_000)
@@ -192,7 +192,7 @@ def test_what_was_gathered_stays_where_it_was_placed_through_a_hand_over_that_fa
         def gather() -> tuple[list[int], list[bytes]]:
             positions = leader.place([100, 200])
             bodies = filled(positions, [100, 200])
-            leader.append_placed(bodies)
+            leader.append_reserved(bodies)
             assert leader.core is not None
             core = leader.core
             leader._take(lambda now_ms: core.transfer_leadership(target.name, now_ms))
@@ -239,15 +239,15 @@ def test_a_body_that_says_another_position_is_not_appended() -> None:
         def tries() -> None:
             (at,) = member.place([20])
             with pytest.raises(AssertionError, match="placed elsewhere"):
-                member.append_placed(filled([at + 1], [20]))
+                member.append_reserved(filled([at + 1], [20]))
             with pytest.raises(AssertionError, match="placed elsewhere"):
-                member.append_placed(filled([at], [20]))
+                member.append_reserved(filled([at], [20]))
             assert member.place([21]) == [at]
             with pytest.raises(AssertionError, match="placed elsewhere"):
-                member.append_placed(filled([at], [20]))
+                member.append_reserved(filled([at], [20]))
             assert append_now(member, 20) == [at]
             assert member.place([]) == []
-            member.append_placed([])
+            member.append_reserved([])
 
         in_a_turn(world, node, tries)
 
@@ -298,11 +298,11 @@ def test_a_member_that_is_open_takes_no_part_until_it_is_started() -> None:
         assert each.data.rest_of_file(0)[:ENTRY_HEADER_BYTES] and each.log_begin() == 0
         sent, core = list[object](), each.core
         assert core is not None
-        each._conversation.ask = lambda to, request: sent.append(request)  # type: ignore[method-assign]
+        each._transport.ask = lambda to, request: sent.append(request)  # type: ignore[method-assign]
         append(group, member, 50)
         world.run_for_ms(5_000)
         assert not sent and (each.term, each.leader_id, each.last_index) == (core.term, None, readable[0])
-        del each._conversation.ask  # type: ignore[attr-defined]
+        del each._transport.ask  # type: ignore[attr-defined]
         app = node.app
         assert isinstance(app, MemberApp)
         node.spawn(each.start())
@@ -375,7 +375,7 @@ def test_a_full_disk_keeps_the_beginning_where_it_is() -> None:
 def test_what_was_placed_in_another_term_is_dropped_and_what_somebody_waits_for_is_not() -> None:
     async def gathered() -> Proposals:
         proposals = Proposals()
-        proposals.gather_placed(PLACED)
+        proposals.gather_reserved(PLACED)
         proposals.gather([b"waited for"], 3)
         return proposals
 

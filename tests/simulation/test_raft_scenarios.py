@@ -24,7 +24,7 @@ def a_follower_hangs_under_load() -> None:
         node, member = leader_of(group)
         hung = others(group, node)[0]
         on_their_way, most = dict[int, int](), [0]
-        answer_of = member._conversation.answer_of
+        answer_of = member._transport.answer_of
 
         async def answering(to: str, code: MessageCode, request: Request) -> Response | None:
             if to == hung.name and isinstance(request, PushRequest):
@@ -35,7 +35,7 @@ def a_follower_hangs_under_load() -> None:
             finally:
                 on_their_way.pop(id(request), None)
 
-        member._conversation.answer_of = answering  # type: ignore[method-assign]
+        member._transport.answer_of = answering  # type: ignore[method-assign]
         hung.disk.stall(12_000)
         for number in range(100):
             outcome = proposing(node, member, b"%04d" % number + b"x" * 900)

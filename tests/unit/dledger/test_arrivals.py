@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dledger.node.proposals import Arrivals
+from dledger.node.proposals import LiveEntries
 from dledger.raft.entries import Entry
 from dledger.raft.messages import HeartBeatRequest, Message, PushRequest, PushType
 from tests.unit.dledger.raftharness import core, entries
@@ -14,12 +14,12 @@ def append(prev: tuple[int, int], *new: Entry, commit: int = -1) -> PushRequest:
 
 def test_an_entry_is_told_apart_that_was_decided_before_it_came() -> None:
     raft = core("b", log=entries(1, 1))
-    arrivals = Arrivals(raft.log.last_index)
-    assert arrivals.decided_end == 1, "the disk does not say what was decided"
+    arrivals = LiveEntries(raft.log.last_index)
+    assert arrivals.history_end == 1, "the disk does not say what was decided"
 
     def receive(request: Message, now_ms: int) -> tuple[int, int]:
         arrivals.received(request, raft.receive("a", request, now_ms))
-        return raft.committed_index, arrivals.decided_end
+        return raft.committed_index, arrivals.history_end
 
     assert receive(append((1, 1), *entries(1, 1, 1, 1)[2:], commit=2), 10) == (2, 2)
     assert receive(append((3, 1), commit=3), 20) == (3, 2)
@@ -28,7 +28,7 @@ def test_an_entry_is_told_apart_that_was_decided_before_it_came() -> None:
 
 def test_only_entries_that_are_new_here_arrive() -> None:
     raft = core("b", log=entries(1, 1))
-    arrivals = Arrivals(raft.log.last_index)
+    arrivals = LiveEntries(raft.log.last_index)
     for request in (
         append((1, 1), Entry(2, 1, b"x"), commit=1),
         append((1, 1), Entry(2, 1, b"x"), commit=2),
@@ -36,4 +36,4 @@ def test_only_entries_that_are_new_here_arrive() -> None:
         HeartBeatRequest(1),
     ):
         arrivals.received(request, raft.receive("a", request, 10))
-    assert (raft.committed_index, arrivals.decided_end) == (2, 1)
+    assert (raft.committed_index, arrivals.history_end) == (2, 1)

@@ -68,6 +68,6 @@ def test_what_members_cannot_read_is_told_of_as_seldom(caplog: pytest.LogCapture
                     assert (await clients.raw(leader, code, json.dumps(body)))["code"] == 411
 
     played(story)
-    told = [record for record in caplog.records if record.name == "dledger.node.conversation"]
+    told = [record for record in caplog.records if record.name == "dledger.node.transport"]
     assert len(told) < 3
     assert sum(len(record.getMessage()) for record in told) < 1_000

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dledger.node.conversation import Conversation
+from dledger.node.transport import PeerTransport
 from dledger.raft.entries import Entry
 from dledger.raft.messages import (
     HeartBeatRequest,
@@ -43,7 +43,7 @@ class Answering:
 
 def answers(bodies: Sequence[dict[str, Any] | list[int]], request: Request) -> list[object]:
     async def run() -> list[object]:
-        talk: Conversation = LedgerGroup(2).made("n0")._node._conversation
+        talk: PeerTransport = LedgerGroup(2).made("n0")._node._transport
         code = MessageCode.VOTE if isinstance(request, VoteRequest) else MessageCode.HEART_BEAT
         found: list[object] = []
         for body in bodies:
@@ -69,7 +69,7 @@ def answers(bodies: Sequence[dict[str, Any] | list[int]], request: Request) -> l
 def test_a_refusal_that_is_not_whole_is_told_of_and_no_answer(
     fields: dict[str, Any], told: str, request_: Request, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.DEBUG, "dledger.node.conversation"):
+    with caplog.at_level(logging.DEBUG, "dledger.node.transport"):
         assert answers([TO_US | fields, TO_US | fields], request_) == [None, None]
     assert told in caplog.text
 
@@ -103,7 +103,7 @@ def test_a_stored_entry_that_fits_no_push_is_told_of_and_never_sent(caplog: pyte
             return await super().call(address, command, timeout_ms)
 
     async def run() -> None:
-        talk: Conversation = LedgerGroup(2).made("n0")._node._conversation
+        talk: PeerTransport = LedgerGroup(2).made("n0")._node._transport
         client = talk.client = Listening()  # type: ignore[assignment]
         talk.unsent = lambda to, request: unsent.append(request)
         large, fits = (

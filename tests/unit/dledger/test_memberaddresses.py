@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dledger.node.memberguard import RESOLVE_EVERY_MS, MemberAddresses
+from dledger.node.authenticator import RESOLVE_EVERY_MS, MemberAddresses
 from tests.unit.doubles import ManualClock
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from dledger.node.memberguard import MemberGuard, Refusal, TheirList
+from dledger.node.authenticator import PeerAuthenticator, Refusal, TheirList
 from dledger.raft.membership import Members
 from dledger.raft.messages import HeartBeatRequest, HeartBeatResponse, ResultCode
 from tests.unit.doubles import ManualClock
@@ -18,19 +18,21 @@ WITHOUT_N2 = "n0-10.0.0.1:1;n1-10.0.0.2:1;n3-10.0.0.4:1"
 OTHERS = "n3-10.0.0.4:1;n4-10.0.0.5:1"
 
 
-def guard(index: int = -1, before: dict[str, str] | None = None) -> MemberGuard:
+def guard(index: int = -1, before: dict[str, str] | None = None) -> PeerAuthenticator:
     """n0's, whose log names PEERS by entry `index`."""
-    made = MemberGuard(self_id="n0", peers=PEERS, checks_addresses=True, clock=ManualClock(), term=lambda: 4)
+    made = PeerAuthenticator(
+        self_id="n0", peers=PEERS, checks_addresses=True, clock=ManualClock(), term=lambda: 4
+    )
     if index >= 0:
         made.members_are(index, Members(PEERS), before or {})
     return made
 
 
 def judged(
-    made: MemberGuard, sender: str, text: str, index: int, host: str = "10.0.0.4", term: int = 5
+    made: PeerAuthenticator, sender: str, text: str, index: int, host: str = "10.0.0.4", term: int = 5
 ) -> Refusal | None:
     request = HeartBeatRequest(term)
-    return asyncio.run(made.judge_request(sender, request, TheirList(text, index), f"{host}:40000"))
+    return asyncio.run(made.check_request(sender, request, TheirList(text, index), f"{host}:40000"))
 
 
 @pytest.mark.parametrize(
@@ -84,15 +86,15 @@ def test_it_is_noted_who_can_read_changes() -> None:
     made = guard()
     for sender, index in (("n1", -1), ("n2", -2)):
         answer = HeartBeatResponse(4, ResultCode.SUCCESS)
-        assert made.judge_response(sender, answer, TheirList(LIST, index)) is None
+        assert made.check_response(sender, answer, TheirList(LIST, index)) is None
     assert made.knows_changes == {"n1"}
-    made.judge_response("n1", HeartBeatResponse(4, ResultCode.SUCCESS), TheirList(LIST, -2))
+    made.check_response("n1", HeartBeatResponse(4, ResultCode.SUCCESS), TheirList(LIST, -2))
     assert made.knows_changes == set()
 
 
 def test_a_refusal_tells_who_is_no_member_there() -> None:
     made = guard()
-    assert made.judge_refusal("n1", TheirList("n1-10.0.0.2:1;n2-10.0.0.3:1", 5)) is Refusal.PEERS
+    assert made.check_refusal("n1", TheirList("n1-10.0.0.2:1;n2-10.0.0.3:1", 5)) is Refusal.PEERS
     assert made.refused["n1", "peers"] == 1
 
 
@@ -114,9 +116,9 @@ def test_members_whose_logs_go_on_from_different_ones_refuse_each_other(
         TheirList(text, -1, origin) for origin in ("a log up to 4096", "a log up to 8192", "")
     )
     answer = HeartBeatResponse(1, ResultCode.SUCCESS)
-    assert made.judge_response("n1", answer, same) is None and heard == []
-    assert made.judge_response("n1", answer, other) is Refusal.ORIGIN
-    assert made.judge_response("n2", answer, none) is Refusal.ORIGIN
+    assert made.check_response("n1", answer, same) is None and heard == []
+    assert made.check_response("n1", answer, other) is Refusal.ORIGIN
+    assert made.check_response("n2", answer, none) is Refusal.ORIGIN
     assert heard == ["n1", "n2"]
     assert "here a log up to 4096, there a log up to 8192" in caplog.text and "there none" in caplog.text
     assert (made.refused["n1", "origin"], Refusal.ORIGIN.code) == (1, ResultCode.UNKNOWN_MEMBER)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dledger.node.placing import Placing
+from dledger.node.positions import PositionTracker
 from dledger.raft.actions import PersistThenSend
 from dledger.raft.entries import Block, Entry
 from dledger.raft.snapshot import Begin, Snapshot
@@ -37,18 +37,18 @@ def step(
 
 
 def test_what_is_placed_goes_behind_what_was_gathered() -> None:
-    placing = Placing(Disk(), 0)
+    placing = PositionTracker(Disk(), 0)
     assert (placing.readable, placing.gathered_end, placing.waiting_bytes) == ((0, 148), 296, 148)
     assert placing.place([100, 700, 5]) == [296, 1000, 1748], "a file ends with room for a blank"
-    assert not placing.keeps_its_word([100], []), "another number of bodies"
+    assert not placing.matches_reservation([100], []), "another number of bodies"
     assert placing.place([100]) == [296]
-    assert not placing.keeps_its_word([100], [(0, 297)])
-    assert placing.place([100]) == [296] and placing.keeps_its_word([100], [(0, 296)])
-    assert not placing.keeps_its_word([100], [(0, 296)]), "each word is kept once"
+    assert not placing.matches_reservation([100], [(0, 297)])
+    assert placing.place([100]) == [296] and placing.matches_reservation([100], [(0, 296)])
+    assert not placing.matches_reservation([100], [(0, 296)]), "each word is kept once"
     placing.gather([100])
     assert placing.place([5]) == [444]
     placing.gather([7])
-    assert not placing.keeps_its_word([5], []), "something came between"
+    assert not placing.matches_reservation([5], []), "something came between"
     assert placing.ends_where_it_did and placing.end == 296
     placing.took(step(9, first=2))
     assert not placing.ends_where_it_did, "something else was appended first"
@@ -57,7 +57,7 @@ def test_what_is_placed_goes_behind_what_was_gathered() -> None:
 
 
 def test_readable_grows_with_what_is_decided_and_durable_and_cuts_leave_it() -> None:
-    placing = Placing(Disk(), 0)
+    placing = PositionTracker(Disk(), 0)
     assert not placing.reached(0) and placing.reached(1) and placing.readable == (1, 296)
     placing.took(step(52, 600, 52, first=2))
     assert placing.end == 1748
@@ -66,13 +66,13 @@ def test_readable_grows_with_what_is_decided_and_durable_and_cuts_leave_it() -> 
     assert placing.end == 456
     placing.took(step(first=2, cut=3))
     assert placing.end == 396
-    early = Placing(Disk(), -1)
+    early = PositionTracker(Disk(), -1)
     early.took(step(2, first=1, cut=1))
     assert early.end == 198 and early.reached(1) and early.readable == (1, 198)
 
 
 def test_a_snapshot_goes_on_where_the_leader_has_it_and_what_was_readable_stays_until_then() -> None:
-    placing = Placing(Disk(), 0)
+    placing = PositionTracker(Disk(), 0)
     placing.took(step(2, 2, first=2))
     placing.took(step(first=0, snapshot=snapshot_at(Begin(3, 7, 3000), ())))
     placing.took(step(102, first=4))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dledger.node.disklane import DiskLane
+from dledger.node.syncqueue import SyncQueue
 from dledger.raft.actions import PersistThenSend, Reply, Role, Send, TransferFailed, Vote
 from dledger.raft.messages import (
     HeartBeatRequest,
@@ -114,7 +114,7 @@ def test_who_stands_back_does_not_stand_for_election_at_its_leaders_word() -> No
 
 
 def test_a_newcomers_standing_is_durable_before_anybody_hears_of_it() -> None:
-    newcomer, lane = core("b", vote=NEW), DiskLane()
+    newcomer, lane = core("b", vote=NEW), SyncQueue()
     newcomer.receive("a", HeartBeatRequest(1), 10)
     newcomer.persisted(10)
     session = newcomer.rejoin.session

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dledger.node.beginnings import Beginnings
-from dledger.node.unreadable import FollowersReads
+from dledger.node.catchupreader import CatchupReader
+from dledger.node.logstart import LogStart
 from dledger.raft.actions import Load, PersistThenSend, Vote
 from dledger.raft.entries import Entry
 from dledger.raft.errors import EntryUnreadable, LogDamaged
@@ -38,7 +38,7 @@ async def with_entries(root: Path) -> Store:
 def test_what_stands_before_a_rotten_entry_is_read_and_that_one_is_told(tmp_path: Path) -> None:
     async def run() -> None:
         store, told = await with_entries(tmp_path), list[int]()
-        log, reads = store.log, FollowersReads(ManualClock(), told.append)
+        log, reads = store.log, CatchupReader(ManualClock(), told.append)
         assert log is not None
         log.data.rest_of_file(log.stored_unit(9).position)[50] ^= 1
         found = await reads.read(log, Load("b", 5, 100), 1 << 20)
@@ -60,7 +60,7 @@ def test_two_followers_that_lack_what_rotted_are_told_of_as_seldom_as_one(
 ) -> None:
     async def run() -> None:
         store, clock = await with_entries(tmp_path), ManualClock()
-        log, reads = store.log, FollowersReads(clock, lambda index: None)
+        log, reads = store.log, CatchupReader(clock, lambda index: None)
         assert log is not None
         log.data.rest_of_file(log.stored_unit(9).position)[50] ^= 1
         for clock.ms in range(0, 3_000, 100):
@@ -77,7 +77,7 @@ def test_two_followers_that_lack_what_rotted_are_told_of_as_seldom_as_one(
 def test_an_index_unit_that_rotted_is_made_anew_of_the_entry(tmp_path: Path) -> None:
     async def run() -> None:
         store, told = await with_entries(tmp_path), list[int]()
-        log, reads = store.log, FollowersReads(ManualClock(), told.append)
+        log, reads = store.log, CatchupReader(ManualClock(), told.append)
         assert log is not None
         unit = bytes(log.index.rest_of_file(9 * INDEX_UNIT.size)[: INDEX_UNIT.size])
         for at in range(INDEX_UNIT.size):
@@ -112,7 +112,7 @@ def test_a_beginning_that_rotted_is_told_to_who_asked_for_it_and_can_be_asked_fo
         settings = replace(SETTINGS, same_positions=True, data_file_bytes=256, entry_bytes_max=100)
         store = Store(RealSmallFiles(tmp_path), RealSegmentDirectory(tmp_path), "n", settings, ["n"])
         await store.open()
-        log, beginnings, begun = store.log, Beginnings(store), list[int]()
+        log, beginnings, begun = store.log, LogStart(store), list[int]()
         assert log is not None
         written = tuple(Entry(index, 1, b"body %d" % index) for index in range(20))
         await store.persist([PersistThenSend(Vote(1), None, written, (), None)])

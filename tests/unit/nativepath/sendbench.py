@@ -16,12 +16,12 @@ from broker.sends.writegate import WriteGate
 from broker.settings.transactions import TransactionSettings
 from broker.tables.subscriptiongroups import SubscriptionGroups
 from broker.tables.topics import Topics, system_topics
-from dledger.node.placing import Placing
+from dledger.node.positions import Placing
 from dledger.raft.actions import PersistThenSend
 from dledger.raft.entries import NO_INDEX, Block, Entries
 from dledger.raft.errors import TooManyProposals
 from dledger.storage.entry import BLANK, ENTRY_HEADER_BYTES, header_of
-from dledger.storage.entrylog import outermost_told
+from dledger.storage.entrylog import outermost_positions
 from messagestore.log.appender import Appender
 from messagestore.log.commitlog import CommitLog
 from messagestore.messages import Appended, MessageToStore, PlainAppended, ReplyForm
@@ -108,8 +108,8 @@ class LoneNode:
         self.positions = self._placing.place(sizes)
         return self.positions
 
-    def append_placed(self, block: Block) -> None:
-        assert self._placing.keeps_its_word(block.sizes, outermost_told(block, position_told))
+    def append_reserved(self, block: Block) -> None:
+        assert self._placing.matches_reservation(block.sizes, outermost_positions(block, position_told))
         entries = Entries(self.last_index + 1, (block,))
         self._placing.took(PersistThenSend(None, None, entries, ()))
         self.last_index = entries.last_index

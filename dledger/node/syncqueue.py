@@ -1,8 +1,8 @@
 """What waits for a member's disk, and what need not.
 
 Invariant: nothing passes a vote that is not durable, and no answer to a PUSH, or to a snapshot, what it says is held;
-PersistThenSend and what waits behind it come out in the order in which they went in; BeginAt by themselves, for they may make
-the room that entries wait for. All else, heartbeats and their answers above all, waits for no entries: however slow a disk is,
+PersistThenSend and what waits behind it come out in the order in which they went in; AdvanceLogStart by themselves, for they may
+make the room that entries wait for. All else, heartbeats and their answers above all, waits for no entries: however slow a disk is,
 its member is heard. Pure."""
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ class SaveSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class BeginAt:
+class AdvanceLogStart:
     """And a third: let the log begin with the data file that starts at `position`, and keep `note` with that."""
 
     position: int
     note: bytes = b""
 
 
-Step = Action | SaveCheckpoint | SaveSnapshot | BeginAt
+Step = Action | SaveCheckpoint | SaveSnapshot | AdvanceLogStart
 
 
-class DiskLane:
+class SyncQueue:
     """One batch at a time is at the disk; what comes meanwhile shares the next."""
 
     def __init__(self) -> None:
         self._waiting: list[Step] = []
-        self._beginnings: deque[BeginAt] = deque()
+        self._log_start: deque[AdvanceLogStart] = deque()
         self._unsynced = 0
         """PersistThenSend that wait or are at the disk, ..."""
         self._votes = 0
@@ -54,8 +54,8 @@ class DiskLane:
         """Keeps `step` if it must wait; False when it is to be performed now."""
         if not self.must_wait(step):
             return False
-        if isinstance(step, BeginAt):
-            self._beginnings.append(step)
+        if isinstance(step, AdvanceLogStart):
+            self._log_start.append(step)
             return True
         self._waiting.append(step)
         self._count(step, 1)
@@ -63,11 +63,11 @@ class DiskLane:
 
     @property
     def wants_the_disk(self) -> bool:
-        return bool(self._waiting or self._beginnings)
+        return bool(self._waiting or self._log_start)
 
     def must_wait(self, step: Step) -> bool:
         match step:
-            case PersistThenSend() | SaveCheckpoint() | SaveSnapshot() | BeginAt():
+            case PersistThenSend() | SaveCheckpoint() | SaveSnapshot() | AdvanceLogStart():
                 return True
             case Reply(response=PushResponse() | InstallResponse()):
                 return self._unsynced > 0
@@ -78,9 +78,9 @@ class DiskLane:
         batch, self._waiting = self._waiting, []
         return batch
 
-    def next_beginning(self) -> BeginAt | None:
+    def next_log_start(self) -> AdvanceLogStart | None:
         """What it tells is decided and durable, so nothing that waits need be before it."""
-        return self._beginnings.popleft() if self._beginnings else None
+        return self._log_start.popleft() if self._log_start else None
 
     def synced(self, step: Step) -> None:
         """One step of a batch is durable and is about to be performed."""

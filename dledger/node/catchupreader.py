@@ -19,7 +19,7 @@ from mqruntime.repeatedfailures import RepeatedFailures
 logger = logging.getLogger(__name__)
 
 
-class FollowersReads:
+class CatchupReader:
     """`on_unreadable(index)` hears each time that an entry could not be read."""
 
     def __init__(self, clock: Clock, on_unreadable: Callable[[int], None]) -> None:

@@ -17,7 +17,7 @@ from mqruntime.diskfull import DISK_FULL, RetriedWrite
 logger = logging.getLogger(__name__)
 
 
-class Beginnings:
+class LogStart:
     """Calls that wait for the disk."""
 
     def __init__(self, store: Store) -> None:

@@ -56,7 +56,7 @@ class Refusal(Enum):
         return ResultCode.UNEXPECTED_ARGUMENT if self is Refusal.TERM else ResultCode.UNKNOWN_MEMBER
 
 
-class MemberGuard:
+class PeerAuthenticator:
     """`peers` maps ids, the own one too, to "host:port"; `term` tells the member's term."""
 
     def __init__(
@@ -111,7 +111,7 @@ class MemberGuard:
         if index != NO_INDEX:
             logger.info("members=%s index=%d self=%s", members.told(), index, self.self_id)
 
-    async def judge_request(
+    async def check_request(
         self, sender: str, request: Message, theirs: TheirList, remote_address: str
     ) -> Refusal | None:
         """None when the request of `sender` counts."""
@@ -144,11 +144,11 @@ class MemberGuard:
         self._refuse(member, Refusal.ADDRESS, why)
         return False
 
-    def judge_response(self, sender: str, response: Message, theirs: TheirList) -> Refusal | None:
+    def check_response(self, sender: str, response: Message, theirs: TheirList) -> Refusal | None:
         """None when the answer of `sender`, got at its address, counts."""
         return self._judge_list(sender, theirs) or self._judge_term(sender, response)
 
-    def judge_refusal(self, sender: str, theirs: TheirList) -> Refusal | None:
+    def check_refusal(self, sender: str, theirs: TheirList) -> Refusal | None:
         """Why a member that refused us did so, when that is its list."""
         if theirs.members_index > NO_INDEX and self.self_id not in listed(theirs.text):
             why = f"{self.self_id} is not among its members {theirs.text}; add it to the group, or stop it"

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
+from dledger.node.authenticator import PeerAuthenticator, Refusal, TheirList
 from dledger.node.badrequests import BadRequests
-from dledger.node.memberguard import MemberGuard, Refusal, TheirList
 from dledger.node.messageframe import FRAMES
 from dledger.node.messagejson import (
     Envelope,
@@ -80,7 +80,7 @@ class Receive(Protocol):
         ...
 
 
-class Conversation:
+class PeerTransport:
     """`peers` maps ids to addresses, as they are at the time. `unsent` hears of each request that
     was refused here, or to which no answer will come, `connection_lost` of the end of the connection on which a peer spoke
     last, `hand_over` of an operator's wish, `stand_back` that another group counts this member as its own and has a leader."""
@@ -101,7 +101,7 @@ class Conversation:
         unsent: Callable[[str, Request], None],
         connection_lost: Callable[[str], None],
         hand_over: Callable[[str | None], Awaitable[ResultCode]],
-        guard: MemberGuard,
+        guard: PeerAuthenticator,
         starts: Starts,
         stand_back: Callable[[], None],
     ) -> None:
@@ -118,7 +118,7 @@ class Conversation:
         self.unsent = unsent
         self.connection_lost = connection_lost
         self.hand_over = hand_over
-        self.spoke_on: dict[str, dict[Peer, None]] = {}
+        self.inbound: dict[str, dict[Peer, None]] = {}
         """The open connections that brought each peer's requests, that of the newest one last."""
         self.silent_ms = settings.election_timeout_max_ms
         self.reads_frames: set[str] = set()
@@ -189,7 +189,7 @@ class Conversation:
                 self.say_once(to, OF_ANOTHER_KIND)
                 return None
             answered, fields = decode_envelope(reply.body)
-            self.told_of_frames(to, answered)
+            self.note_frames(to, answered)
             response = decode_response(code, fields)
         except RemotingError as error:
             logger.debug("peer=%s request=%s unanswered: %s", to, code.name, error)
@@ -197,13 +197,13 @@ class Conversation:
         except MessageError as error:
             self.say_once(to, f"request={code.name} bad answer: {error}")
             return None
-        if response is None and self.guard.judge_refusal(to, list_of(answered)) is not None:
+        if response is None and self.guard.check_refusal(to, list_of(answered)) is not None:
             return None
         if response is None or answered != envelope:
             why = fields.get("code")
             logger.warning("peer=%s request=%s refused with %s in group %s", to, code.name, why, self.group)
             return None
-        refused = self.guard.judge_response(to, response, list_of(answered)) is not None
+        refused = self.guard.check_response(to, response, list_of(answered)) is not None
         if refused or not await self.starts.heed(to, answered.start_numbers):
             return None
         return None if is_unknown_there(response) else response
@@ -230,7 +230,7 @@ class Conversation:
             code = await self.hand_over(request.transferee_id or None)
             return refuse(command, envelope, code)
         theirs = list_of(envelope)
-        refusal = await self.guard.judge_request(envelope.sender, request, theirs, peer.remote_address)
+        refusal = await self.guard.check_request(envelope.sender, request, theirs, peer.remote_address)
         if refusal is Refusal.PEERS and isinstance(request, HeartBeatRequest | PushRequest):
             await self.judge_other_leader(envelope, peer)
         mine = envelope.group, envelope.sender, envelope.receiver
@@ -238,7 +238,7 @@ class Conversation:
             return refuse(command, self.envelope(*mine), refusal.code)
         await self.starts.heed(envelope.sender, envelope.start_numbers)
         self.spoke(peer, envelope.sender)
-        self.told_of_frames(envelope.sender, envelope)
+        self.note_frames(envelope.sender, envelope)
         response = await self.response_to(envelope.sender, request)
         if response is None:
             return None
@@ -256,7 +256,7 @@ class Conversation:
         if await self.guard.is_rival(envelope.sender, list_of(envelope), peer.remote_address):
             self.stand_back()
 
-    def told_of_frames(self, peer: str, envelope: Envelope) -> None:
+    def note_frames(self, peer: str, envelope: Envelope) -> None:
         """One that is of an older version now refused a frame, or said nothing of them."""
         if envelope.frames < FRAMES:
             self.reads_frames.discard(peer)
@@ -269,7 +269,7 @@ class Conversation:
         processes say that they are this member: neither shall end the other's again and again."""
         if sender not in self.peers or peer.closed:
             return
-        links = self.spoke_on.setdefault(sender, {})
+        links = self.inbound.setdefault(sender, {})
         if peer not in links:
             peer.on_close(lambda gone: self.closed(sender, gone))
         links.pop(peer, None)
@@ -280,11 +280,11 @@ class Conversation:
                     former.cut(REPLACED)
 
     def closed(self, sender: str, peer: Peer) -> None:
-        links = self.spoke_on[sender]
+        links = self.inbound[sender]
         is_newest = next(reversed(links)) is peer
         del links[peer]
         if not links:
-            del self.spoke_on[sender]
+            del self.inbound[sender]
         if is_newest:
             self.connection_lost(sender)
 

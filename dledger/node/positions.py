@@ -56,7 +56,7 @@ class Stretch(NamedTuple):
         return self.position + (self.block.size(count, ENTRY_HEADER_BYTES) if self.block else 0)
 
 
-class Placing:
+class PositionTracker:
     """Of the log that `disk` has, all of it durable, and that is decided up to `committed_index`. What the core does to it
     in memory is told by `took`; what stands in memory alone has its end here, of the rest the disk's index tells."""
 
@@ -87,7 +87,7 @@ class Placing:
         self._placed = self.gathered_end, list(sizes), positions
         return positions
 
-    def keeps_its_word(self, sizes: list[int], told: Iterable[tuple[int, int]]) -> bool:
+    def matches_reservation(self, sizes: list[int], told: Iterable[tuple[int, int]]) -> bool:
         """Whether bodies of these sizes, of which some say, by number, where they stand, are those that were placed last, and
         nothing was gathered since."""
         placed, self._placed = self._placed, None
