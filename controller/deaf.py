@@ -28,4 +28,4 @@ async def hand_over_if_deaf(node: DLedgerNode, brokers: LiveBrokers) -> None:
                 "else see what parts them from this machine",
                 extra=fields(id=node.self_id, to=target),
             )
-            await node.hand_over(target)
+            await node.transfer_leadership(target)

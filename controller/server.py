@@ -30,6 +30,7 @@ from controller.runner import CommandRunner
 from controller.settings import ControllerSettings
 from controller.state import ReplicasState
 from controller.statemachine import ReplicasStateMachine
+from dledger.node.listener import NodeListener
 from dledger.node.memberservice import MemberService
 from dledger.node.node import DLedgerNode
 from dledger.raft.actions import Role
@@ -55,7 +56,7 @@ CONNECT_TIMEOUT_MS = 1000
 ENTRY_BYTES_MAX = 128 << 10
 
 
-class ControllerApp:
+class ControllerApp(NodeListener):
     """One controller; `runtime` is rooted at its store folder. `shows_too` makes the collectors of servers beside it in the
     process, once figures are wanted."""
 
@@ -72,8 +73,8 @@ class ControllerApp:
         self.probes: HttpPages | None = None
         self._clock = clock = runtime.clock
         self._awake_clock = AwakeClock(clock)
-        self._failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
-        self._tasks = Tasks(self._fail)
+        self.faileded: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        self._tasks = Tasks(self.failed)
         self._client = RemotingClient(clock=clock, connect_timeout_ms=CONNECT_TIMEOUT_MS)
         machine = ReplicasStateMachine()
         self.state = machine.state
@@ -82,12 +83,11 @@ class ControllerApp:
             peers=settings.peers,
             group=settings.group,
             runtime=runtime,
-            state_machine=machine,
-            snapshots=machine,
             client=self._client,
             settings=dledger_settings(settings),
-            on_role_change=machine.role_changed,
-            on_fatal=self._fail,
+            listener=self,
+            state_machine=machine,
+            snapshots=machine,
         )
         side_files = runtime.side_files or runtime.files  # a vote must not wait for them
         self._holdings_file = HoldingsFile(side_files, self.state.check_code, clock)
@@ -124,7 +124,7 @@ class ControllerApp:
             self._counts,
             Configuration(settings, runtime.files),
         )
-        router = Router(on_fatal=self._fail)
+        router = Router(on_fatal=self.failed)
         router.on_unserved = lambda peer, request: directions(request.code, Server.CONTROLLER)
         self.node.register(router)
         MemberService(self.node, settings.group).register(router)
@@ -142,7 +142,6 @@ class ControllerApp:
         )
         machine.on_applied(self._applied)
         machine.on_loaded(self._loaded)
-        machine.on_role_change(self._role_changed)
 
     async def start(self) -> None:
         """Serves. Raises AddressInUse, LogDamaged, OSError."""
@@ -164,7 +163,7 @@ class ControllerApp:
 
     async def stop(self) -> None:
         """One that leads hands over first: its successor leads when the brokers lose it."""
-        match await self.node.hand_over():
+        match await self.node.transfer_leadership():
             case ResultCode.SUCCESS:
                 logger.info("leadership handed over", extra=fields(leader=self.node.leader_id))
             case ResultCode.TAKE_LEADERSHIP_FAILED:
@@ -179,13 +178,15 @@ class ControllerApp:
         await self._holdings_file.save()
 
     async def wait_failed(self) -> BaseException:
-        return await asyncio.shield(self._failed)
+        return await asyncio.shield(self.faileded)
 
-    def _fail(self, error: BaseException) -> None:
-        if not self._failed.done():
-            self._failed.set_result(error)
+    # Of the member: dledger.node.listener.NodeListener
 
-    def _role_changed(self, role: Role, term: int) -> None:
+    def failed(self, error: BaseException) -> None:
+        if not self.faileded.done():
+            self.faileded.set_result(error)
+
+    def role_changed(self, role: Role, term: int) -> None:
         self._runner.progressed()
         self._guard.role_changed(role, term)
         if role is not Role.LEADER:

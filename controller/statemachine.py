@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from controller.events import Event, decode
 from controller.state import ReplicasState
 from controller.statesnapshot import decoded, encoded
-from dledger.raft.actions import Role
 from mqruntime.log import fields
 
 logger = logging.getLogger(__name__)
@@ -25,7 +24,6 @@ class ReplicasStateMachine:
         self.state = ReplicasState()
         self._on_applied: list[Callable[[int, Event], None]] = []
         self._on_loaded: list[Callable[[ReplicasState], None]] = []
-        self._on_role_change: list[Callable[[Role, int], None]] = []
 
     def on_applied(self, listener: Callable[[int, Event], None]) -> None:
         """`listener` gets the index of each entry and its event."""
@@ -34,10 +32,6 @@ class ReplicasStateMachine:
     def on_loaded(self, listener: Callable[[ReplicasState], None]) -> None:
         """`listener` gets the state as it was before."""
         self._on_loaded.append(listener)
-
-    def on_role_change(self, listener: Callable[[Role, int], None]) -> None:
-        """`listener` gets each role of this member and the term."""
-        self._on_role_change.append(listener)
 
     def apply(self, index: int, body: bytes) -> None:
         event = decode(body)
@@ -60,7 +54,3 @@ class ReplicasStateMachine:
         self.state.replicas, self.state.sync_states = loaded.replicas, loaded.sync_states
         for listener in self._on_loaded:
             listener(before)
-
-    def role_changed(self, role: Role, term: int) -> None:
-        for listener in self._on_role_change:
-            listener(role, term)

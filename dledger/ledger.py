@@ -18,6 +18,7 @@ from typing import Self
 
 from dledger.node.applying import AnyStateMachine, Snapshots
 from dledger.node.callbacks import calling, not_awaited, usable_machine
+from dledger.node.listener import NodeListener
 from dledger.node.memberservice import MemberService
 from dledger.node.node import DLedgerNode
 from dledger.node.positions import Positions
@@ -40,6 +41,34 @@ TIMEOUT_MS = 3000
 CONNECT_TIMEOUT_MS = 1000
 COUNTED_AS = {NotLeader: "not_leader", TooManyProposals: "too_many", OutcomeUnknown: "unknown"}
 COUNTED = ("appended", "refused", *COUNTED_AS.values(), "reads", "gets", "elected", "transfers", "unreadable")
+
+
+class Events(NodeListener):
+    """Passes on the events of the member to the observers of one DLedger, and counts them."""
+
+    def __init__(self, counts: Counter[str]) -> None:
+        self._counts = counts
+        self.failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        self.role_observers: list[Callable[[Role, int], None]] = []
+        self.commit_observers: list[Callable[[int], None]] = []
+
+    def role_changed(self, role: Role, term: int) -> None:
+        self._counts["elected"] += role is Role.LEADER
+        for observer in self.role_observers:
+            with calling("an observer of roles"):
+                observer(role, term)
+
+    def committed(self, index: int) -> None:
+        for observer in self.commit_observers:
+            with calling("an observer of commits"):
+                observer(index)
+
+    def entry_unreadable(self, index: int) -> None:
+        self._counts["unreadable"] += 1
+
+    def failed(self, error: BaseException) -> None:
+        if not self.failure.done():
+            self.failure.set_result(error)
 
 
 class NoState:
@@ -115,28 +144,23 @@ class DLedger:
         self._life = asyncio.Lock()
         self._begun = False
         """Started or stopped."""
-        self._failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
-        self._tasks = Tasks(self._fail)
+        self._events = Events(self.counts)
+        self._tasks = Tasks(self._events.failed)
         self.clock = runtime.clock
-        self._role_observers: list[Callable[[Role, int], None]] = []
-        self._commit_observers: list[Callable[[int], None]] = []
         self._client = RemotingClient(clock=runtime.clock, connect_timeout_ms=CONNECT_TIMEOUT_MS)
         self._node = DLedgerNode(
             self_id=self_id,
             peers=peers,
             group=group,
             runtime=runtime,
-            state_machine=state_machine or NoState(),
-            snapshots=snapshots,
             client=self._client,
             settings=self.settings,
-            on_role_change=self._role_changed,
-            on_fatal=self._fail,
-            on_commit=self._committed,
-            on_unreadable=self._unreadable,
+            listener=self._events,
+            state_machine=state_machine or NoState(),
+            snapshots=snapshots,
         )
         self._positions: Positions | None = None
-        self.router = Router(on_fatal=self._fail)
+        self.router = Router(on_fatal=self._events.failed)
         self._node.register(self.router)
         MemberService(self._node, group, lambda: self.counts).register(self.router)
         host, _, port = peers[self_id].rpartition(":")
@@ -179,7 +203,7 @@ class DLedger:
         async with self._life:
             self._begun = True
             try:
-                await self._node.hand_over()
+                await self._node.transfer_leadership()
             finally:
                 await self._close()
 
@@ -200,7 +224,7 @@ class DLedger:
     async def wait_failed(self) -> BaseException:
         """What ended this member, once something has: a disk that fails, a state machine that raised. It answers nothing any
         more; `stop` it, and start another."""
-        return await asyncio.shield(self._failed)
+        return await asyncio.shield(self._events.failure)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -303,7 +327,7 @@ class DLedger:
         """Hands the leadership to `target`, or to who holds most; returns when it is known who leads, after 1.5 s at most.
         SUCCESS; TAKE_LEADERSHIP_FAILED: it leads on, or nobody does; NOT_LEADER, UNKNOWN_MEMBER, LEADER_TRANSFERRING: nothing
         was done."""
-        code = await self._node.hand_over(target)
+        code = await self._node.transfer_leadership(target)
         self.counts["transfers"] += code is ResultCode.SUCCESS
         return code
 
@@ -311,33 +335,13 @@ class DLedger:
         """`observer(role, term)` hears of each change; of LEADER only once this member serves. It returns at once, and an
         exception of it ends this member. Raises TypeError: it is `async`."""
         not_awaited("an observer of roles", observer)
-        self._role_observers.append(observer)
+        self._events.role_observers.append(observer)
 
     def on_commit(self, observer: Callable[[int], None]) -> None:
         """`observer(index)` hears of the end of what is decided each time that it moves, before it is applied. It returns at
         once, and an exception of it ends this member. Raises TypeError: it is `async`."""
-        not_awaited("an observer of decisions", observer)
-        self._commit_observers.append(observer)
-
-    # What happens
-
-    def _role_changed(self, role: Role, term: int) -> None:
-        self.counts["elected"] += role is Role.LEADER
-        for observer in self._role_observers:
-            with calling("an observer of roles"):
-                observer(role, term)
-
-    def _committed(self, index: int) -> None:
-        for observer in self._commit_observers:
-            with calling("an observer of decisions"):
-                observer(index)
-
-    def _unreadable(self, index: int) -> None:
-        self.counts["unreadable"] += 1
-
-    def _fail(self, error: BaseException) -> None:
-        if not self._failed.done():
-            self._failed.set_result(error)
+        not_awaited("an observer of commits", observer)
+        self._events.commit_observers.append(observer)
 
     @contextmanager
     def _counting(self) -> Iterator[None]:

@@ -159,7 +159,7 @@ class LedgerLog(LogFiles):
         if self._node.waits_for_room:
             raise LogTakesNothing("this member's disk is full")
         try:
-            return self._node.place(sizes)
+            return self._node.reserve(sizes)
         except (NotLeader, TooManyProposals) as error:
             raise LogTakesNothing(str(error)) from error
 
@@ -224,7 +224,7 @@ class LedgerLog(LogFiles):
         gone = [] if self._old is None else await self._old.delete_below(self._first)
         if self._node.log_begin() < self._first <= self._node.readable()[1]:
             try:
-                await self._node.begin_at(self._first, self._queue_ends())
+                await self._node.advance_log_start(self._first, self._queue_ends())
             except LogDamaged as error:  # the next round tries again, and what rotted is mended meanwhile
                 if self._told_first != self._first:
                     logger.warning("files before %d stay for now: %s", self._first, error)

@@ -138,7 +138,7 @@ class LedgerStore(BrokerStore):
         try:
             divide = await self._former.open()
             if divide is not None:
-                node.goes_on_from(divide.at, divide.told)
+                node.set_log_origin(divide.at, divide.told)
             await node.open()
             ends = [*(() if divide is None else divide.queue_ends), *decode_queue_ends(node.note)]
         except UNUSABLE as error:

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import NamedTuple
 
+from dledger.node.listener import NodeListener
 from dledger.node.memberservice import MemberService
 from dledger.node.node import DLedgerNode
 from dledger.preference import yield_to_preferred
@@ -72,7 +73,7 @@ async def no_reason() -> str | None:
     return None
 
 
-class Member:
+class Member(NodeListener):
     """`peers` maps the id of each member to its "host:port"; this one listens there, or on the host `listens_on`. A leader that
     is not `preferred` hands over to one that is, once that is level."""
 
@@ -89,7 +90,9 @@ class Member:
         on_fatal: Callable[[BaseException], None],
         why_no_members: Callable[[Collection[str]], str | None] = lambda ids: None,
     ) -> None:
-        """`why_no_members` as of DLedgerNode."""
+        """`why_no_members(ids)` as NodeListener.refusal_of_ids."""
+        self._on_fatal = on_fatal
+        self._why_no_members = why_no_members
         self.address = peers[self_id]
         """Where this one is listed: for as long as the group takes it in and when it was removed, too."""
         self.group = group
@@ -111,19 +114,11 @@ class Member:
             peers=peers,
             group=group,
             runtime=runtime,
-            state_machine=None,
             client=self._client,
             settings=settings,
+            listener=self,
+            state_machine=None,
             position_in_body=position_told,
-            on_role_change=self._announced,
-            on_fatal=on_fatal,
-            on_readable=self._readable_to,
-            on_replaced=lambda position: self._replaced(position),
-            on_restarted=lambda position: self._restarted(),
-            on_unreadable=lambda index: self._unreadable(index),
-            on_hand_over=lambda begins: self._hands_over(begins),
-            why_no_members=why_no_members,
-            on_forgetful=lambda: self._forgetful(),
         )
         self.router = Router(on_fatal=on_fatal)
         self.node.register(self.router)
@@ -177,19 +172,20 @@ class Member:
         await self.node.start()
         if self._preferred and self.self_id not in self._preferred:
             self._tasks.start(
-                yield_to_preferred(self.node, self._preferred, self.node.hand_over), name="raft-preferred"
+                yield_to_preferred(self.node, self._preferred, self.node.transfer_leadership),
+                name="raft-preferred",
             )
 
     async def hand_over(self) -> None:
         """Another member leads, if this one did and one can."""
-        if await self.node.hand_over() is ResultCode.SUCCESS:
+        if await self.node.transfer_leadership() is ResultCode.SUCCESS:
             logger.info("handed over to %s", self.node.leader_id)
 
     async def close(self) -> None:
         """Takes part no more, and closes the files; a leader hands over first, so that the others need not wait until it is
         missed."""
         await self._tasks.stop()
-        await self.node.hand_over()
+        await self.node.transfer_leadership()
         await self.node.stop()
         await self._server.stop()
         await self._client.close()
@@ -330,10 +326,36 @@ class Member:
             for peer, known in core.progress.items()
         }
 
-    def _readable_to(self, end: int) -> None:
+    # Of the member: dledger.node.listener.NodeListener
+
+    def readable_to(self, end: int) -> None:
         assert self.node.core is not None
         self._decided.note(self.node.core.committed_index, self._clock.monotonic_ms())
         self._readable(end)
 
-    def _announced(self, role: Role, term: int) -> None:
+    def role_changed(self, role: Role, term: int) -> None:
         self._role_changed()
+
+    def failed(self, error: BaseException) -> None:
+        self._on_fatal(error)
+
+    def log_replaced(self, position: int) -> None:
+        self._replaced(position)
+
+    def log_restarted(self, position: int) -> None:
+        self._restarted()
+
+    def entry_unreadable(self, index: int) -> None:
+        self._unreadable(index)
+
+    def transfer_began(self) -> None:
+        self._hands_over(True)
+
+    def transfer_failed(self) -> None:
+        self._hands_over(False)
+
+    def memory_lost(self) -> None:
+        self._forgetful()
+
+    def refusal_of_ids(self, ids: Collection[str]) -> str | None:
+        return self._why_no_members(ids)

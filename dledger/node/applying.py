@@ -166,7 +166,7 @@ class Applier:
         self._log, self._disk, self._replay_end = log, disk, committed_index
         if snapshot is not None:
             self.restore(snapshot)
-        self.decide(committed_index)
+        self.commit(committed_index)
 
     def save(self) -> None:
         """Makes a snapshot of what is applied now, unless one is being made, or taken."""
@@ -182,7 +182,7 @@ class Applier:
             loading = self._snapshots.snapshot_load(snapshot.state)
         self._loading, self._loading_index = iterator("snapshot_load", loading), snapshot.last_index
 
-    def decide(self, index: int) -> None:
+    def commit(self, index: int) -> None:
         """All entries up to there are decided: some are applied now, others in later turns."""
         self.committed_index = index
         self._apply_some()
@@ -333,13 +333,13 @@ class Applier:
 
 
 class NullApplier:
-    """In the place of an Applier. `on_decided` gets the last index each time that more is decided, then `on_turn` is called."""
+    """For a log without a state machine. Calls `on_committed` with each new commit index, and `on_turn` after it."""
 
     replays = False
 
-    def __init__(self, *, on_decided: Callable[[int], None], on_turn: Callable[[], None]) -> None:
+    def __init__(self, *, on_committed: Callable[[int], None], on_turn: Callable[[], None]) -> None:
         self.applied_index = NO_INDEX
-        self._on_decided = on_decided
+        self._on_committed = on_committed
         self._on_turn = on_turn
 
     @property
@@ -350,14 +350,14 @@ class NullApplier:
         self, log: RaftLog, disk: EntryLog, committed_index: int, snapshot: Snapshot | None = None
     ) -> None:
         """Nobody is told of what was decided before."""
-        self.decide(committed_index)
+        self.commit(committed_index)
 
     def restore(self, snapshot: Snapshot) -> None:
         """A decision of what it ends with follows, and is all that is to be known."""
 
-    def decide(self, index: int) -> None:
+    def commit(self, index: int) -> None:
         self.applied_index = index
-        self._on_decided(index)
+        self._on_committed(index)
         self._on_turn()
 
     async def replayed(self) -> None:

@@ -1,7 +1,7 @@
-"""What a leader reads of its own disk for a follower, and finds rotten.
+"""Reads of old entries from the leader's disk, for followers that are behind.
 
-Invariant: it ends nobody. The follower gets what stands before, and is tried again with each beat; the others go on. What
-rotted in the index alone, which is derived, is written anew at once."""
+Invariant: a corrupt entry stops no member. The follower gets the entries before it, and each heartbeat repeats the read; other
+followers are not affected. A corrupt index unit is rebuilt at once, because the index is derived."""
 
 from __future__ import annotations
 
@@ -20,23 +20,21 @@ logger = logging.getLogger(__name__)
 
 
 class CatchupReader:
-    """`on_unreadable(index)` hears each time that an entry could not be read."""
+    """Calls `on_unreadable(index)` each time that an entry could not be read."""
 
     def __init__(self, clock: Clock, on_unreadable: Callable[[int], None]) -> None:
         self._clock = clock
         self._on_unreadable = on_unreadable
         self._failures = RepeatedFailures()
         self.unreadable = 0
-        """How often an entry could not be read, since the start."""
+        """Failed reads since the start."""
 
     async def read(self, log: EntryLog, load: Load, bytes_max: int) -> Loaded:
         try:
             entries = await read_entries(log, load.first_index, load.entries_max, bytes_max)
         except EntryUnreadable as error:
             if log.unit_made_anew(error.index):
-                logger.warning(
-                    "%s: the index of entry %d was damaged, and is made anew", log.where, error.index
-                )
+                logger.warning("%s: the index of entry %d was corrupt and is rebuilt", log.where, error.index)
                 return ()
             return self._failed(error, error.index, load.peer)
         except OSError as error:
@@ -47,9 +45,8 @@ class CatchupReader:
         self.unreadable += 1
         if self._failures.failed((index, peer), self._clock.monotonic_ms()):
             logger.error(
-                "%s lacks entry %d, which cannot be read here, and gets nothing behind it from this member until it can; the "
-                "other members go on. A Raft-mode broker has it mended by them; of another group let another member lead, and "
-                "begin this one anew: %s",
+                "%s is missing entry %d, which cannot be read here; this member sends it nothing behind that entry. A "
+                "Raft-mode broker gets it repaired by the others; elsewhere transfer the leadership and empty this member: %s",
                 peer,
                 index,
                 error,

@@ -1,7 +1,7 @@
-"""The checkpoint file follows the commits, at most once an interval.
+"""Writes the commit index to the checkpoint file, at most once an interval.
 
-Invariant: what it says is durable here when it is written; nothing waits for it, so a full disk delays it and the next one says
-more."""
+Invariant: the entries up to it are durable here when it is written. Nothing waits for the write, so a full disk only delays
+it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 class Checkpointing:
-    """`due` is called when one is to be made, with `save`."""
+    """Calls `due` when it is time to call `save`."""
 
     def __init__(self, store: Store, interval_ms: int, due: Callable[[], None]) -> None:
         self._store = store
@@ -24,10 +24,12 @@ class Checkpointing:
         self._due = due
         self._timer: asyncio.TimerHandle | None = None
         name = store.checkpoint_file.name
-        self._write = RetriedWrite(logger, f"{name} cannot be written, trying on", server="controller")
+        self._write = RetriedWrite(
+            logger, f"{name} cannot be written, it is tried again", server="controller"
+        )
 
     def note(self) -> None:
-        """Something was decided."""
+        """The commit index has moved."""
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._interval_ms / 1000, self._is_due)
 
@@ -35,12 +37,14 @@ class Checkpointing:
         self._timer = None
         self._due()
 
-    async def save(self, durable: Callable[[], int], decided: Callable[[], int]) -> None:
-        """`durable` tells how far the log is decided and on the own disk, `decided` how far it is decided. Raises OSError."""
+    async def save(self, durable: Callable[[], int], committed: Callable[[], int]) -> None:
+        """`durable` returns the index up to which entries are committed and on this disk, `committed` the commit index.
+
+        Raises: OSError."""
         await self._store.sync_index()
         index = durable()
         written = await self._write.attempt(self._store.save_checkpoint(index))
-        if not written or index < decided():
+        if not written or index < committed():
             self.note()
 
     def close(self) -> None:

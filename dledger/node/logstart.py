@@ -1,7 +1,7 @@
-"""A log whose beginning moves up because its owner needs no more what stands there.
+"""The start of the log, which moves up when its owner does not need the oldest entries any more.
 
-Invariant: calls end in the order in which they came, each once; nothing of the log goes before the snapshot that says so is
-durable."""
+Invariant: calls end once each, in the order in which they came. No file is deleted before the snapshot that says where the log
+begins is durable."""
 
 from __future__ import annotations
 
@@ -18,24 +18,25 @@ logger = logging.getLogger(__name__)
 
 
 class LogStart:
-    """Calls that wait for the disk."""
+    """The calls that wait for the disk."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._waiting: deque[asyncio.Future[None]] = deque()
-        refusal = f"files before the beginning of {store.name} cannot be deleted, the next time they may"
+        refusal = f"files before the start of {store.name} cannot be deleted, the next attempt may do it"
         self._deletion = RetriedWrite(logger, refusal)
 
     def ask(self) -> asyncio.Future[None]:
-        """One more is on its way to `perform`."""
+        """Adds a call; `perform` ends it."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(done)
         return done
 
     async def perform(self, position: int, note: bytes, begun: Callable[[int], None]) -> None:
-        """The oldest call gets what becomes of it. `begun` hears of the entry that the log begins after from then on, before
-        files go. Raises OSError, but not that of a full disk; the call alone has that, and LogDamaged, where what tells of the
-        new beginning rotted: nothing has changed."""
+        """Ends the oldest call. `begun` is called with the last index before the new start, before files are deleted. A full
+        disk, and LogDamaged of a corrupt entry at the new start, end only the call: nothing has changed.
+
+        Raises: any other OSError."""
         done = self._waiting[0]
         try:
             await self._begin(position, note, begun)
@@ -55,7 +56,7 @@ class LogStart:
             await self._deletion.attempt(self._store.reclaim())
 
     def _end(self, done: asyncio.Future[None], error: Exception | None) -> None:
-        """One that was given up, or that nobody waits for any more, is passed over."""
+        """Calls that were given up or cancelled are skipped."""
         if self._waiting and self._waiting[0] is done:
             self._waiting.popleft()
         if done.done():

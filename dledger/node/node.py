@@ -1,24 +1,25 @@
-"""One member of a group: the shell around the Raft core.
+"""One member of a group: the shell around the Raft core. Upstream: DLedgerServer.
 
-Invariant: it performs the core's actions in their order, but for what waits for the disk (dledger.node.syncqueue says what
-must), so a message never overtakes what it depends on. After the first failed write it sends, answers and applies nothing any
-more."""
+Invariant: it performs the core's actions in their order, except that actions that wait for the disk may be passed by others
+(dledger.node.syncqueue has the rules), so a message never overtakes what it depends on. After the first failed write it sends,
+answers and applies nothing any more. All bodies that are proposed in one turn of the loop are appended together, in the order
+of the calls; a body with a reserved position lands there or nowhere."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from dledger.node.applying import AnyStateMachine, Applier, NullApplier, Snapshots
 from dledger.node.authenticator import PeerAuthenticator
 from dledger.node.catchupreader import CatchupReader
 from dledger.node.checkpointing import Checkpointing
+from dledger.node.listener import NodeListener
 from dledger.node.logstart import LogStart
 from dledger.node.positions import PositionTracker
-from dledger.node.proposals import LiveEntries, Proposals
-from dledger.node.proposing import Proposing
+from dledger.node.proposals import Committed, Done, LiveEntries, Proposals
 from dledger.node.snapshotsender import SnapshotSender
 from dledger.node.starts import RejoinNotice, Starts
 from dledger.node.syncqueue import AdvanceLogStart, SaveCheckpoint, SaveSnapshot, Step, SyncQueue
@@ -39,15 +40,24 @@ from dledger.raft.actions import (
     Send,
     TransferFailed,
 )
-from dledger.raft.entries import NO_INDEX
-from dledger.raft.errors import NotLeader
-from dledger.raft.membership import Members, Membership
+from dledger.raft.entries import NO_INDEX, Block, block_of
+from dledger.raft.errors import ChangeRefused, NotLeader, OutcomeUnknown, Why
+from dledger.raft.membership import (
+    MAGIC,
+    Change,
+    Members,
+    Membership,
+    Stated,
+    encode_members,
+    is_members,
+)
 from dledger.raft.messages import Message, Request, ResultCode
 from dledger.raft.progress import Loaded, Unreadable
 from dledger.raft.raft import Raft
 from dledger.raft.settings import DLedgerSettings
 from dledger.raft.snapshot import Begin, Snapshot
-from dledger.storage.entrylog import PositionInBody, nowhere
+from dledger.storage.entrylog import PositionInBody, nowhere, outermost_positions
+from dledger.storage.filelist import FileList
 from dledger.storage.store import FOLDER_PREFIX, Store
 from mqruntime.coretimer import CoreTimer
 from mqruntime.diskfull import RetriedWrite
@@ -59,28 +69,14 @@ from remoting.router import Router
 logger = logging.getLogger(__name__)
 
 TRANSFER_MS_MAX = 1500
-"""A member that ends waits no longer for its successor."""
+"""A leader that stops waits no longer for its successor."""
 
 
-class DLedgerNode(Proposing):
-    """`peers` maps each member's id, this one's too, to its "host:port". `snapshots` is the state machine, where its state can
-    be written down; without a state machine nobody is told of entries, and nothing is read for that.
+class DLedgerNode:
+    """`peers` maps the id of each member, this one included, to its "host:port". `snapshots` is the state machine, if its state
+    can be saved. Without a state machine entries are only committed, and nothing is read to apply them.
 
-    `on_role_change(role, term)` hears of LEADER only once this member is active. `on_fatal` hears of the
-    first failed write, `on_commit(index)` of the end of what is decided each time that it moves, before that is applied,
-    `on_hand_over(True)` of each hand-over that begins, from when on a leader takes no proposals, and `on_hand_over(False)` when
-    it leads on.
-
-    `on_unreadable(index)` hears of each entry that a follower lacks and that cannot be read here.
-
-    `on_forgetful()` runs where this member starts as a newcomer, or its disk was set back: it may have forgotten what it said.
-
-    `why_no_members(ids)` tells what keeps members from having these ids; None where nothing does.
-
-    Where the settings say `same_positions`, `position_in_body` tells where a body says that its entry stands;
-    `on_readable(end)` hears of where the last `readable` entry ends each time that this grew, and `on_restarted(position)`, before that, that a
-    snapshot of another member stands in the place of all that was in the log, which begins there now; `on_replaced(position)`
-    that this is so on the disk, before the first file goes. What these raise ends this member."""
+    Where the settings say `same_positions`, `position_in_body` returns the position that a body says its entry has."""
 
     core_class: type[Raft] = Raft
     sync_queue_class: type[SyncQueue] = SyncQueue
@@ -93,21 +89,12 @@ class DLedgerNode(Proposing):
         peers: Mapping[str, str],
         group: str,
         runtime: Runtime,
-        state_machine: AnyStateMachine | None,
         client: RemotingClient,
         settings: DLedgerSettings,
-        on_role_change: Callable[[Role, int], None],
-        on_fatal: Callable[[BaseException], None],
-        on_commit: Callable[[int], None] | None = None,
+        listener: NodeListener,
+        state_machine: AnyStateMachine | None,
         snapshots: Snapshots | None = None,
         position_in_body: PositionInBody = nowhere,
-        on_readable: Callable[[int], None] | None = None,
-        on_replaced: Callable[[int], None] | None = None,
-        on_restarted: Callable[[int], None] | None = None,
-        on_hand_over: Callable[[bool], None] | None = None,
-        on_unreadable: Callable[[int], None] = lambda index: None,
-        why_no_members: Callable[[Collection[str]], str | None] = lambda ids: None,
-        on_forgetful: Callable[[], None] = lambda: None,
     ) -> None:
         if settings.same_positions and state_machine is not None:
             raise ValueError("the snapshots of a log with same_positions hold no state machine")
@@ -115,10 +102,11 @@ class DLedgerNode(Proposing):
             raise ValueError(f"{self_id} is not among the members {sorted(peers)} of group {group}")
         self.self_id = self_id
         self.peers = dict(peers)
-        self._members: Members | None = None
         self.settings = settings
         self.clock = runtime.clock
         self.random = runtime.random
+        self.listener = listener
+        self.core: Raft | None = None
         self.store = Store(
             runtime.files,
             runtime.segments,
@@ -126,19 +114,9 @@ class DLedgerNode(Proposing):
             settings,
             peers,
             position_in_body,
-            on_replaced,
+            lambda position: self.listener.log_replaced(position),
         )
-        self.on_role_change = on_role_change
-        self.on_fatal = on_fatal
-        self._on_commit = on_commit
-        self._on_readable = on_readable
-        self._on_restarted = on_restarted
-        self._on_hand_over = on_hand_over
-        self._why_no_members = why_no_members
-        self.core: Raft | None = None
-        self._live_entries = LiveEntries(NO_INDEX)
         self._tasks = Tasks(self._fail)
-        self._failure: BaseException | None = None
         self.guard = PeerAuthenticator(
             self_id=self_id,
             peers=self.peers,
@@ -154,7 +132,7 @@ class DLedgerNode(Proposing):
             tasks=self._tasks,
             members=lambda: self.peers,
             take=self._take,
-            on_forgetful=on_forgetful,
+            on_memory_lost=lambda: self.listener.memory_lost(),
         )
         self._transport = self.transport_class(
             group=group,
@@ -164,27 +142,25 @@ class DLedgerNode(Proposing):
             tasks=self._tasks,
             clock=self.clock,
             settings=settings,
-            receive=self._receive,
-            unsent=self._unsent,
-            connection_lost=self._connection_lost,
-            hand_over=self.hand_over,
+            receiver=self,
             guard=self.guard,
             starts=self._starts,
-            stand_back=lambda: self._stand_back(2 * settings.election_timeout_max_ms),
         )
+        self._members: Members | None = None
+        self._live_entries = LiveEntries(NO_INDEX)
         self._arrived: deque[Step] = deque()
         self._performing = False
         self._sync_queue = self.sync_queue_class()
         self._disk_is_busy = False
-        self._closed = False
-        self._started = False
+        self._started = self._closed = False
+        self._failure: BaseException | None = None
         self._timer = CoreTimer(self.clock, self._tasks, self._tick)
         self._checkpointing = Checkpointing(
             self.store, settings.checkpoint_interval_ms, lambda: self._take(lambda now_ms: [SaveCheckpoint()])
         )
         self._announced: tuple[Role, int] = (Role.FOLLOWER, 0)
-        self._standing_notice = RejoinNotice(self_id)
-        self._proposals = Proposals()
+        self._rejoin_notice = RejoinNotice(self_id)
+        self._proposals = Proposals(settings)
         self._positions: PositionTracker | None = None
         self._log_start = LogStart(self.store)
         self._applier = self._applier_of(state_machine, snapshots)
@@ -200,15 +176,15 @@ class DLedgerNode(Proposing):
             clock=self.clock,
         )
         self._reads = Reads()
-        self.catchup_reader = CatchupReader(self.clock, on_unreadable)
+        self.catchup_reader = CatchupReader(self.clock, lambda index: self.listener.entry_unreadable(index))
         self._transfers = TransferWaiters()
-        self._hands_over = False
+        self._transfers_now = False
 
     def _applier_of(
         self, state_machine: AnyStateMachine | None, snapshots: Snapshots | None
     ) -> Applier | NullApplier:
         if state_machine is None:
-            return NullApplier(on_decided=self._proposals.decided, on_turn=self._applied_some)
+            return NullApplier(on_committed=self._proposals.committed, on_turn=self._applied_some)
         settings = self.settings
         return Applier(
             state_machine,
@@ -223,32 +199,27 @@ class DLedgerNode(Proposing):
             on_failure=self._fail,
         )
 
-    # What others may ask
-
-    def is_live_entry(self, index: int) -> bool:
-        """Whether the entry reached this process before it was decided: then it is applied about when that happens,
-        not later."""
-        return self.core is not None and index > self._live_entries.history_end
-
-    def set_position_lookup(self, position_of: Callable[[int], int | None]) -> None:
-        """What is `Decided` says where it begins, as `position_of` an entry that is being applied does."""
-        self._proposals.position_of = position_of
+    # Its life
 
     def register(self, router: Router) -> None:
-        """The members' requests arrive at the server that `router` belongs to."""
+        """Requests of the members arrive at the server of `router`."""
         self._transport.register(router)
 
-    def goes_on_from(self, position: int, origin: str) -> None:
-        """To be called before `open`: the log begins at `position`, where a data file does, behind what `origin` tells of, if
-        no snapshot says where. Members that are told another one share no group with this one."""
+    def set_position_lookup(self, position_of: Callable[[int], int | None]) -> None:
+        """`position_of` an entry that is being applied becomes the position of `Committed` entries."""
+        self._proposals.position_of = position_of
+
+    def set_log_origin(self, position: int, origin: str) -> None:
+        """To be called before `open`: without a snapshot the log begins at `position`, where a data file does, behind an older
+        log that `origin` describes. Members with another origin share no group with this one."""
         self.store.whole = Begin(position=position)
         self.guard.origin = origin
 
     async def open(self) -> None:
-        """Recovers the log; what is known to be decided is applied in the turns that follow. Nothing is sent or answered before
-        `start`.
+        """Recovers the log; entries known to be committed are applied in the turns that follow. Nothing is sent or answered
+        before `start`.
 
-        Raises LogDamaged, LogOfAnother, MembersChanged, MembersUnknown, BadKeyValues, OSError."""
+        Raises: LogDamaged, LogOfAnother, MembersChanged, MembersUnknown, BadKeyValues, OSError."""
         recovered = await self.store.open()
         await self._starts.open()
         log = self.store.log
@@ -270,7 +241,9 @@ class DLedgerNode(Proposing):
         self._applier.begin(recovered.log, log, recovered.committed_index, recovered.snapshot)
 
     async def start(self) -> None:
-        """Takes part from now on. Raises what `open` does, which it calls if nobody did."""
+        """Takes part from now on. Calls `open` if that was not called.
+
+        Raises: as `open`."""
         if self.core is None:
             await self.open()
         assert self.core is not None
@@ -280,22 +253,170 @@ class DLedgerNode(Proposing):
         self._timer.due_at(self.core.next_tick_ms)
 
     async def replayed(self) -> None:
-        """Returns once what the disk knew to be decided is applied. Raises what ended this member meanwhile, as LogDamaged."""
+        """Returns once the entries that the disk knew as committed are applied.
+
+        Raises: the error that ended this member meanwhile, LogDamaged for one."""
         await self._applier.replayed()
         if self._failure is not None:
             raise self._failure
 
     async def stop(self) -> None:
-        """Leaves the group's conversation; proposals that wait get OutcomeUnknown."""
+        """Leaves the group; waiting proposals end with OutcomeUnknown."""
         if not self._closed:
             self._close()
         await self._tasks.stop()
         await self.store.close(self._committed_and_durable)
 
-    async def hand_over(self, target: str | None = None) -> ResultCode:
-        """Gives the leadership to `target`, or to the member that holds most, and returns when it is known who leads: SUCCESS;
-        TAKE_LEADERSHIP_FAILED, and this member leads on or nobody does; NOT_LEADER, UNKNOWN_MEMBER, LEADER_TRANSFERRING:
-        nothing was done. Takes `TRANSFER_MS_MAX` at most."""
+    # What it knows
+
+    @property
+    def role(self) -> Role:
+        return self.core.role if self.core else Role.FOLLOWER
+
+    @property
+    def term(self) -> int:
+        return self.core.term if self.core else 0
+
+    @property
+    def leader_id(self) -> str | None:
+        return self.core.leader_id if self.core else None
+
+    @property
+    def leader_address(self) -> str | None:
+        return self.guard.address_of(self.leader_id) if self.leader_id else None
+
+    @property
+    def applied_index(self) -> int:
+        return self._applier.applied_index
+
+    @property
+    def last_index(self) -> int:
+        """Of the log with the entries that this turn of the loop appends. Not all of them are committed."""
+        return self.core.log.last_index + self._proposals.gathered_count if self.core else NO_INDEX
+
+    @property
+    def is_active(self) -> bool:
+        """Leads, and has applied the no-op of its term: its state holds all that earlier leaders committed."""
+        core = self.core
+        return (
+            core is not None
+            and not self._closed
+            and core.may_serve
+            and self.applied_index >= core.term_start_index
+        )
+
+    def is_live_entry(self, index: int) -> bool:
+        """Whether this process received the entry before it was committed, and so applies it about when it is committed."""
+        return self.core is not None and index > self._live_entries.history_end
+
+    def _serving_core(self) -> Raft:
+        if self.core is None or not self.is_active:
+            raise NotLeader(self.leader_id, self.leader_address)
+        return self.core
+
+    # Proposals
+
+    async def propose(self, bodies: Sequence[bytes], timeout_ms: int = 3000) -> Committed:
+        """Appends `bodies` together, and returns once all are committed and applied. During a leadership transfer it waits for
+        its end.
+
+        Raises: NotLeader, TooManyProposals, ValueError (empty or oversized body): nothing was appended; OutcomeUnknown."""
+        core = self._serving_core()
+        if any(is_members(body) for body in bodies):
+            raise ValueError("an entry cannot begin as a list of the group's members does")
+        sizes = list(map(len, bodies))
+        self._proposals.check_sizes(sizes)
+        if not bodies:
+            return Committed(core.log.last_index + 1, [])
+        if core.transfers:
+            term = core.term
+            await self._transfers.ended(self._transfers.wait(), timeout_ms)
+            if self._serving_core().term != term or core.transfers:
+                raise NotLeader(self.leader_id, self.leader_address)
+        self._proposals.check_room(sizes, *self._waiting)
+        self._append_later(sizes)
+        return await self._committed(self._proposals.gather(bodies, core.term), timeout_ms)
+
+    async def _committed(self, done: Done, timeout_ms: int) -> Committed:
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await done
+        except TimeoutError:
+            raise OutcomeUnknown(f"not committed within {timeout_ms} ms") from None
+
+    @property
+    def _waiting(self) -> tuple[int, int]:
+        """The number of entries that are not applied yet, and their bytes: those of the proposals or, if that is more, those
+        that this disk is missing, because a quorum may commit without it. With `same_positions`: of those not readable yet."""
+        assert self.core is not None
+        if self._positions is not None:
+            return self.last_index - self._positions.readable[0], self._positions.waiting_bytes
+        unsynced = self.core.log.recent_bytes - self.settings.recent_bytes_max
+        return self.last_index - self.applied_index, max(self._proposals.waiting_bytes, unsynced, 0)
+
+    def _append_later(self, sizes: Sequence[int]) -> None:
+        """Bodies of these sizes are gathered next; the end of this turn of the loop appends them."""
+        if not self._proposals.gathered_count:
+            asyncio.get_running_loop().call_soon(self._append_gathered)
+        if self._positions is not None:
+            self._positions.gather(sizes)
+
+    def _append_gathered(self) -> None:
+        """One push to each follower and one sync for all of them."""
+        core, positions = self.core, self._positions
+        if core is None or not self.is_active:
+            self._proposals.refuse(self.leader_id, self.leader_address)
+        elif core.transfers and self._proposals.all_reserved:
+            return  # appended if this member still leads afterwards: nobody waits who could be refused
+        elif core.transfers:
+            self._proposals.refuse(self.leader_id, self.leader_address)
+        else:
+            has_reserved = self._proposals.gathered_in(core.term)
+            bodies = self._proposals.append(core.log.last_index + 1, core.term)
+
+            def proposed(now_ms: int) -> Sequence[Step]:
+                as_reserved = positions is None or not has_reserved or positions.ends_where_it_did
+                assert as_reserved, "the log moved under reserved positions"
+                return core.propose(bodies, now_ms)
+
+            if bodies:
+                self._take(proposed)
+        if positions is not None:
+            positions.nothing_gathered()
+
+    def _settle_reserved(self) -> None:
+        """The transfer has ended: entries that were held back are appended or dropped."""
+        if self._proposals.all_reserved:
+            self._append_gathered()
+
+    # Members
+
+    def allowed(self, change: Change) -> Members:
+        """The members as `change` would make them now.
+
+        Raises: NotLeader, ChangeRefused."""
+        members = self._serving_core().next_members(change, self.guard.knows_changes)
+        if change.adds and (why := self.listener.refusal_of_ids(members.addresses)) is not None:
+            raise ChangeRefused(Why.BAD_ID, why)
+        return members
+
+    async def change_members(self, change: Change, timeout_ms: int = 3000) -> Stated:
+        """Makes `change`, and returns the index of its entry and the members once that is committed.
+
+        Raises: NotLeader, ChangeRefused: nothing was appended; OutcomeUnknown."""
+        core, members = self._serving_core(), self.allowed(change)
+        self._append_gathered()
+        done = self._proposals.gather([encode_members(members)], core.term)
+        self._proposals.append(core.log.last_index + 1, core.term)
+        self._take(lambda now_ms: core.reconfigure(members, now_ms))
+        return (await self._committed(done, timeout_ms)).first_index, members
+
+    # The leadership
+
+    async def transfer_leadership(self, target: str | None = None) -> ResultCode:
+        """Transfers the leadership to `target`, or to the most up-to-date voter (thesis 3.10), and returns when the outcome is
+        known, after `TRANSFER_MS_MAX` at the latest: SUCCESS; TAKE_LEADERSHIP_FAILED, and this member or nobody leads;
+        NOT_LEADER, UNKNOWN_MEMBER, LEADER_TRANSFERRING: nothing was done."""
         core = self.core
         if core is None or self._closed or core.role is not Role.LEADER:
             return ResultCode.NOT_LEADER
@@ -310,8 +431,9 @@ class DLedgerNode(Proposing):
         return ResultCode.SUCCESS if done else ResultCode.TAKE_LEADERSHIP_FAILED
 
     async def read_barrier(self, timeout_ms: int = 3000) -> None:
-        """Returns once the state machine holds everything that was decided before the call. Raises
-        NotLeader."""
+        """Returns once the state machine holds all entries that were committed before the call (thesis 6.4).
+
+        Raises: NotLeader."""
         core = self._serving_core()
         read_id, proven = self._reads.begin()
         self._take(lambda now_ms: core.read(read_id, now_ms))
@@ -325,34 +447,110 @@ class DLedgerNode(Proposing):
             self._reads.forget(read_id)
         raise NotLeader(self.leader_id, self.leader_address)
 
+    # A log with `same_positions`
+
+    def reserve(self, sizes: Sequence[int]) -> list[int]:
+        """Positions, alike in the data files of every member, of entries with bodies of these sizes, if `append_reserved` gets
+        the bodies next in this very turn of the loop.
+
+        Raises: NotLeader, during a leadership transfer too; TooManyProposals; ValueError: an empty or oversized body."""
+        core = self._serving_core()
+        if core.transfers:
+            raise NotLeader(self.leader_id, self.leader_address)
+        self._proposals.check_sizes(sizes)
+        self._proposals.check_room(sizes, *self._waiting)
+        if not self._proposals.gathered_in(core.term):
+            self._append_gathered()
+        return self._tracker.reserve(sizes)
+
+    def append_reserved(self, bodies: Sequence[bytes] | Block) -> None:
+        """Appends the bodies whose positions were reserved last, together with all that is proposed in this turn. They are
+        committed once they are `readable`. They are dropped if this member does not lead in this term any more when the turn
+        ends, or when a transfer that began meanwhile ends; then the listener's `role_changed` is called."""
+        core = self._serving_core()
+        if not bodies:
+            return
+        block = bodies if isinstance(bodies, Block) else block_of(core.term, bodies)
+        assert block.term == core.term, f"a block of term {block.term} in term {core.term}"
+        claimed = outermost_positions(block, self.store.position_in_body)
+        assert self._tracker.matches_reservation(block.sizes, claimed), "other positions were reserved"
+        assert not block.beginning_with(MAGIC), "an entry cannot begin as a list of members does"
+        self._append_later(block.sizes)
+        self._proposals.gather_reserved(block)
+
+    @property
+    def _tracker(self) -> PositionTracker:
+        assert self._positions is not None, "it is open, and its settings say `same_positions`"
+        return self._positions
+
+    @property
+    def data(self) -> FileList:
+        """The data files of the open log. Bytes from `log_begin` to the end of `readable` do not change, until
+        `advance_log_start` deletes a file, or a snapshot all files; the listener's `log_replaced` is called before that."""
+        assert self.store.log is not None, "it is open"
+        return self.store.log.data
+
+    def readable(self) -> tuple[int, int]:
+        """The last entry that is committed and durable on this disk, and the position of its end."""
+        return self._tracker.readable
+
+    def log_begin(self) -> int:
+        """The position where the log begins: the start of a data file."""
+        assert self.store.log is not None, "it is open"
+        return self.store.log.begin.position
+
+    def log_end(self) -> int:
+        """The position where the log ends, with entries in memory and bodies of this turn."""
+        return self._tracker.gathered_end
+
+    @property
+    def waits_for_room(self) -> bool:
+        """This disk is full: new entries are not readable here before there is room, whatever the other members hold."""
+        return self.store.waits_for_room
+
+    @property
+    def note(self) -> bytes:
+        """The note of the last `advance_log_start`, made here or on the member that the log's beginning came from."""
+        return self.store.note
+
+    async def advance_log_start(self, position: int, note: bytes = b"") -> None:
+        """Deletes the files before `position`, the start of a data file with something `readable`. Durable on return, with
+        `note`, which members get that receive the log's beginning from here. Does nothing if the log begins there or later. A
+        follower that is missing deleted entries gets a snapshot.
+
+        Raises: OSError of a full disk, LogDamaged (the entry before or at the new beginning is corrupt): nothing has changed;
+        OutcomeUnknown: this member stops."""
+        assert not position % self.data.file_bytes and position <= self.readable()[1], f"begin at {position}"
+        if self._closed:
+            raise OutcomeUnknown("this member stopped")
+        done = self._log_start.ask()
+        self._take(lambda now_ms: [AdvanceLogStart(position, note)])
+        await done
+
     # Time
 
     def _tick(self) -> None:
         assert self.core is not None
-        if self._positions is not None:  # a hand-over may begin, and what was placed is to be before it
+        if self._positions is not None:  # a transfer may begin, and reserved entries must be before it
             self._append_gathered()
         if self._applier.replays and self.core.voters:  # others may serve as soon as they are elected
-            self._stand_back(self.settings.heartbeat_interval_ms)
+            self._suppress_elections(self.settings.heartbeat_interval_ms)
         self._take(self.core.tick)
-        self._standing_notice.look(self.core.rejoin, self.clock.monotonic_ms())
+        self._rejoin_notice.look(self.core.rejoin, self.clock.monotonic_ms())
 
-    def _look_at_members(self) -> None:
-        """Who is spoken to, and believed, follows the log at once."""
-        assert self.core is not None
-        membership = self.core.membership
-        if membership.members is not self._members:
-            self._members = membership.members
-            self.peers.clear()
-            self.peers.update(self._members.addresses)
-            before = membership.before(self.core.committed_index)
-            self._starts.members_changed()
-            self.guard.members_are(membership.index, membership.members, before)
+    def _set_timer(self) -> None:
+        if self._started and self.core is not None:
+            self._timer.due_at(self.core.next_tick_ms)
 
     # Actions, in order
 
     def _take(self, turn: Callable[[int], Sequence[Step]]) -> None:
-        """Takes the actions of one turn, which gets the time, and performs what can be now. What it raises
-        is a bug, and the end of this member, wherever the call came from."""
+        """Calls `turn` with the time in ms, and performs the actions that it returns, as far as they need not wait.
+
+        Performing one action may make another turn: `core.propose` returns a PersistThenSend, its sync calls
+        `core.persisted`, and the Commit from there lets a proposer propose again. Such a nested call only queues its actions in
+        `_arrived`; the outer call performs them, so they keep the order of their turns. An exception is a bug and ends this
+        member, from wherever it was called."""
         if self._closed:
             return
         try:
@@ -369,9 +567,17 @@ class DLedgerNode(Proposing):
             self._fail(error)
             raise
 
-    def _set_timer(self) -> None:
-        if self._started and self.core is not None:
-            self._timer.due_at(self.core.next_tick_ms)
+    def _look_at_members(self) -> None:
+        """The newest members in the log count from the append on (thesis 4.1)."""
+        assert self.core is not None
+        membership = self.core.membership
+        if membership.members is not self._members:
+            self._members = membership.members
+            self.peers.clear()
+            self.peers.update(self._members.addresses)
+            before = membership.before(self.core.committed_index)
+            self._starts.members_changed()
+            self.guard.members_are(membership.index, membership.members, before)
 
     def _look_at_log(self, steps: Sequence[Step]) -> None:
         if self._positions is not None:
@@ -380,14 +586,14 @@ class DLedgerNode(Proposing):
                     self._positions.took(step)
 
     def _look_at_transfer(self) -> None:
-        """A hand-over has begun, or is over: of one that failed others hear when that is performed."""
-        under_way = self.core is not None and self.core.transfers
-        if under_way and not self._hands_over and self._on_hand_over is not None:
-            self._on_hand_over(True)
-        self._hands_over = under_way
+        """Notifies of the beginning; TransferFailed does so of a failed end when it is performed."""
+        transfers = self.core is not None and self.core.transfers
+        if transfers and not self._transfers_now:
+            self.listener.transfer_began()
+        self._transfers_now = transfers
 
     def _perform_arrived(self) -> None:
-        """Performs what need not wait; what must shares the next sync."""
+        """Performs actions that need not wait; the others share the next sync."""
         self._performing = True
         while self._arrived:
             step = self._arrived.popleft()
@@ -401,7 +607,7 @@ class DLedgerNode(Proposing):
 
     async def _persist(self, batch: list[Step]) -> None:
         await self.store.persist(
-            [step for step in batch if isinstance(step, PersistThenSend)], self._begin_where_told
+            [step for step in batch if isinstance(step, PersistThenSend)], self._move_log_start
         )
         self._performing = True
         for step in batch:
@@ -416,11 +622,11 @@ class DLedgerNode(Proposing):
         for step in batch:
             if isinstance(step, SaveSnapshot):
                 await self._save_snapshot(step.snapshot)
-        await self._begin_where_told()
+        await self._move_log_start()
         self._disk_is_busy = False
         self._perform_arrived()
 
-    async def _begin_where_told(self) -> None:
+    async def _move_log_start(self) -> None:
         assert self.core is not None
         while (step := self._sync_queue.next_log_start()) is not None:
             await self._log_start.perform(step.position, step.note, self.core.reclaimed)
@@ -431,24 +637,14 @@ class DLedgerNode(Proposing):
             return
         match action:
             case PersistThenSend():
-                if action.snapshot is not None:
-                    self._restarted()
-                if action.vote is not None:
-                    self._starts.persisted(action.vote)
-                for message in action.messages:
-                    self._perform(message)
-                self._arrived.extend(self.core.persisted(self.clock.monotonic_ms()))
-                self._set_timer()
-                self._starts.look()
-                self._look_at_readable()
+                self._persisted(action)
             case Send():
                 self._transport.ask(action.to, action.request)
             case Reply():
                 self._transport.answer(action.ticket, action.response)
             case Commit():
-                if self._on_commit is not None:
-                    self._on_commit(action.index)
-                self._applier.decide(action.index)
+                self.listener.committed(action.index)
+                self._applier.commit(action.index)
                 self._look_at_readable()
             case BecomeRole():
                 self._change_role(action)
@@ -456,34 +652,38 @@ class DLedgerNode(Proposing):
                 self._reads.ready(action)
                 self._reads.finish(self.applied_index)
             case Restore():
-                self._proposals.give_up("a snapshot stands for the entries")
+                self._proposals.give_up("a snapshot replaced the entries")
                 self._applier.restore(action.snapshot)
             case Load() | LoadChunk():
                 self._tasks.start(self._load(action), name=f"dledger-load {self.self_id}->{action.peer}")
             case TransferFailed():
                 self._transfers.end(another_leads=False)
                 self._settle_reserved()
-                if self.core.role is Role.LEADER and not self._hands_over and self._on_hand_over is not None:
-                    self._on_hand_over(False)
+                if self.core.role is Role.LEADER and not self._transfers_now:
+                    self.listener.transfer_failed()
             case Forgot():
                 self._starts.contradicted(action)
             case SaveCheckpoint() | SaveSnapshot() | AdvanceLogStart():
                 pass
 
-    def _restarted(self) -> None:
-        """A snapshot of another member has replaced the log."""
-        if self._positions is not None and self._on_restarted is not None:
-            self._on_restarted(self.log_begin())
+    def _persisted(self, action: PersistThenSend) -> None:
+        assert self.core is not None
+        if action.snapshot is not None and self._positions is not None:
+            self.listener.log_restarted(self.log_begin())
+        if action.vote is not None:
+            self._starts.persisted(action.vote)
+        for message in action.messages:
+            self._perform(message)
+        self._arrived.extend(self.core.persisted(self.clock.monotonic_ms()))
+        self._set_timer()
+        self._starts.look()
+        self._look_at_readable()
 
     def _look_at_readable(self) -> None:
-        """Something was decided, or is durable."""
-        placing = self._positions
-        if (
-            placing is not None
-            and placing.reached(self._committed_and_durable)
-            and self._on_readable is not None
-        ):
-            self._on_readable(placing.readable[1])
+        """More is committed, or durable."""
+        positions = self._positions
+        if positions is not None and positions.reached(self._committed_and_durable):
+            self.listener.readable_to(positions.readable[1])
 
     def _applied_some(self) -> None:
         assert self.core is not None
@@ -491,52 +691,6 @@ class DLedgerNode(Proposing):
             self._announce(Role.LEADER, self.core.term)
         self._checkpointing.note()
         self._reads.finish(self.applied_index)
-
-    async def _load(self, load: Load | LoadChunk) -> None:
-        core, log = self.core, self.store.log
-        assert core is not None and log is not None
-        loaded: Loaded = ()
-        if isinstance(load, LoadChunk):
-            loaded = await self._sender.chunk(load) or ()
-        elif log.begin.index < load.first_index <= log.end_index:
-            loaded = await self.catchup_reader.read(log, load, self.settings.push_bytes_max)
-        self._take(lambda now_ms: core.loaded(load, loaded, now_ms))
-        if isinstance(loaded, Unreadable) and loaded.index > core.committed_index:
-            self._stand_back(2 * self.settings.election_timeout_max_ms)  # others may have it, and decide it
-
-    def _made_snapshot(self, index: int, state: bytearray) -> None:
-        """What is applied is in the log; it is durable when what waits for the disk before this is."""
-        assert self.core is not None
-        if index < self.core.log.prev_index:  # another member's snapshot stands for more
-            return
-        if len(state) > self.settings.snapshot_bytes_max:  # nobody would take it, and stay behind for good
-            logger.error(
-                "self=%s the state has %d bytes, and a snapshot %d at most: none is written, and the log keeps all entries; "
-                "raise snapshot_bytes_max on all members", self.self_id, len(state), self.settings.snapshot_bytes_max,
-            )  # fmt: skip
-            return
-        stated = self.core.membership.at(index)
-        snapshot = Snapshot(index, self.core.log.term_at(index), state, stated=stated)
-        self._take(lambda now_ms: [SaveSnapshot(snapshot)])
-
-    async def _remake_snapshot(self) -> None:
-        if isinstance(self._applier, Applier):
-            self._applier.save()
-        else:
-            self._take(lambda now_ms: [SaveSnapshot(None)])
-        await asyncio.sleep(self.settings.heartbeat_interval_ms / 1000)
-
-    async def _save_snapshot(self, snapshot: Snapshot | None) -> None:
-        """Nothing waits for it: where the disk is full, the next one may find room. One of another member may have overtaken
-        it."""
-        log = self.store.log
-        assert self.core is not None and log is not None
-        if snapshot is None:
-            await self._snapshot_write.attempt(self.store.tell_begin_anew())
-        elif snapshot.last_index >= self.store.snapshot_index:  # equal: that one could not be read
-            await self._snapshot_write.attempt(self.store.save_snapshot(snapshot))
-            self.core.reclaimed(log.begin.index)
-            await self._snapshot_write.attempt(self.store.reclaim())
 
     def _change_role(self, change: BecomeRole) -> None:
         logger.info(
@@ -557,17 +711,64 @@ class DLedgerNode(Proposing):
     def _announce(self, role: Role, term: int) -> None:
         if self._announced != (role, term):
             self._announced = (role, term)
-            self.on_role_change(role, term)
+            self.listener.role_changed(role, term)
 
     @property
     def _committed_and_durable(self) -> int:
-        """What others decided is known here also before the own disk has it."""
+        """An index: entries can be committed before they are durable here, because a majority of other disks counts."""
         return min(self._applier.committed_index, self.core.durable_index) if self.core else NO_INDEX
 
-    # Messages
+    # Snapshots, and reads for followers
 
-    def _receive(self, sender: str, message: Message, ticket: int) -> bool:
-        """Hands a message to the core; False when this member takes part no more."""
+    async def _load(self, load: Load | LoadChunk) -> None:
+        core, log = self.core, self.store.log
+        assert core is not None and log is not None
+        loaded: Loaded = ()
+        if isinstance(load, LoadChunk):
+            loaded = await self._sender.chunk(load) or ()
+        elif log.begin.index < load.first_index <= log.end_index:
+            loaded = await self.catchup_reader.read(log, load, self.settings.push_bytes_max)
+        self._take(lambda now_ms: core.loaded(load, loaded, now_ms))
+        if isinstance(loaded, Unreadable) and loaded.index > core.committed_index:
+            self.suppress_elections()  # others may have the entry, and commit it
+
+    def _made_snapshot(self, index: int, state: bytearray) -> None:
+        """Applied entries are in the log, and durable before the snapshot: it waits for the disk behind them."""
+        assert self.core is not None
+        if index < self.core.log.prev_index:  # another member's snapshot covers more
+            return
+        if len(state) > self.settings.snapshot_bytes_max:  # no member would take it, and so never catch up
+            logger.error(
+                "self=%s the state has %d bytes, and a snapshot %d at most: none is written, and the log keeps all entries; "
+                "raise snapshot_bytes_max on all members", self.self_id, len(state), self.settings.snapshot_bytes_max,
+            )  # fmt: skip
+            return
+        stated = self.core.membership.at(index)
+        snapshot = Snapshot(index, self.core.log.term_at(index), state, stated=stated)
+        self._take(lambda now_ms: [SaveSnapshot(snapshot)])
+
+    async def _remake_snapshot(self) -> None:
+        if isinstance(self._applier, Applier):
+            self._applier.save()
+        else:
+            self._take(lambda now_ms: [SaveSnapshot(None)])
+        await asyncio.sleep(self.settings.heartbeat_interval_ms / 1000)
+
+    async def _save_snapshot(self, snapshot: Snapshot | None) -> None:
+        """Nothing waits for it: on a full disk the next snapshot may find room. One of another member may be newer already."""
+        log = self.store.log
+        assert self.core is not None and log is not None
+        if snapshot is None:
+            await self._snapshot_write.attempt(self.store.tell_begin_anew())
+        elif snapshot.last_index >= self.store.snapshot_index:  # equal: that one could not be read
+            await self._snapshot_write.attempt(self.store.save_snapshot(snapshot))
+            self.core.reclaimed(log.begin.index)
+            await self._snapshot_write.attempt(self.store.reclaim())
+
+    # Messages: dledger.node.transport.Receiver
+
+    def receive(self, sender: str, message: Message, ticket: int) -> bool:
+        """Hands a message to the core; False if this member takes no part any more."""
         core = self.core
         if core is None or self._closed or not self._started:
             return False
@@ -582,17 +783,20 @@ class DLedgerNode(Proposing):
         self._take(receive)
         return True
 
-    def _unsent(self, peer: str, request: Request) -> None:
+    def unsent(self, peer: str, request: Request) -> None:
         core = self.core
         if core is not None:
             self._take(lambda now_ms: core.unsent(peer, request, now_ms))
 
-    def _connection_lost(self, peer: str) -> None:
+    def connection_lost(self, peer: str) -> None:
         core = self.core
         if core is not None:
             self._take(lambda now_ms: core.connection_lost(peer, now_ms))
 
-    def _stand_back(self, for_ms: int) -> None:
+    def suppress_elections(self) -> None:
+        self._suppress_elections(2 * self.settings.election_timeout_max_ms)
+
+    def _suppress_elections(self, for_ms: int) -> None:
         core = self.core
         if core is not None:
             self._take(lambda now_ms: core.suppress_elections(now_ms, for_ms))
@@ -604,7 +808,7 @@ class DLedgerNode(Proposing):
             logger.error("self=%s gives up: %s", self.self_id, error)
             self._failure = error
             self._close()
-            self.on_fatal(error)
+            self.listener.failed(error)
 
     def _close(self) -> None:
         self._closed = True

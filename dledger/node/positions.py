@@ -70,7 +70,7 @@ class PositionTracker:
         """Where the log ends that is in memory."""
         self._gathered_end: int | None = None
         self._gathered_behind = disk.end
-        self._placed: tuple[int, list[int], list[int]] | None = None
+        self._reserved: tuple[int, list[int], list[int]] | None = None
         """What `place` told last: behind which end, of which sizes, and where."""
 
     # Proposers
@@ -80,17 +80,17 @@ class PositionTracker:
         """Where the log will end once what was gathered is appended."""
         return self.end if self._gathered_end is None else self._gathered_end
 
-    def place(self, sizes: Sequence[int]) -> list[int]:
+    def reserve(self, sizes: Sequence[int]) -> list[int]:
         """Where entries with bodies of these sizes stand if they come next, behind what was gathered."""
         ends = self._walk(sizes, self.gathered_end)
         positions = [end - size - ENTRY_HEADER_BYTES for size, end in zip(sizes, ends, strict=True)]
-        self._placed = self.gathered_end, list(sizes), positions
+        self._reserved = self.gathered_end, list(sizes), positions
         return positions
 
     def matches_reservation(self, sizes: list[int], told: Iterable[tuple[int, int]]) -> bool:
         """Whether bodies of these sizes, of which some say, by number, where they stand, are those that were placed last, and
         nothing was gathered since."""
-        placed, self._placed = self._placed, None
+        placed, self._reserved = self._reserved, None
         if placed is None or placed[0] != self.gathered_end or placed[1] != sizes:
             return False
         return all(placed[2][number] == position for number, position in told)

@@ -1,11 +1,7 @@
-"""What proposers on this member wait for: entries that are to be appended together, decided and applied.
+"""Entries that callers on this member propose, until they are committed and applied.
 
-Invariant: they are appended in the order in which they came and stand in that of their indexes; each wait ends once, with
-what became of its entries, with OutcomeUnknown, or, before they were appended, with NotLeader.
-
-What was decided before this process got it: whoever reports when a thing was decided cannot have seen that.
-
-Invariant: `history_end` never falls; an entry above it came undecided."""
+Invariant: entries are appended, and results delivered, in the order of the calls. Each call ends once: with results, with
+OutcomeUnknown, or with NotLeader if nothing was appended."""
 
 from __future__ import annotations
 
@@ -16,27 +12,28 @@ from dataclasses import dataclass, field
 
 from dledger.raft.actions import Action, PersistThenSend
 from dledger.raft.entries import NO_INDEX, Block, Entries
-from dledger.raft.errors import NotLeader, OutcomeUnknown
+from dledger.raft.errors import NotLeader, OutcomeUnknown, TooManyProposals
 from dledger.raft.messages import Message, PushRequest
+from dledger.raft.settings import DLedgerSettings
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
-    """Entries that stand one behind the other in the log of every member, for good."""
+class Committed:
+    """Entries that follow each other in the log of every member."""
 
     first_index: int
     results: list[object]
-    """Of each what the state machine here returned, or the EntryRefused that it raised."""
+    """For each entry the result of the state machine on this member, or the EntryRefused that it raised."""
     position: int | None = None
-    """Of the first one, where `Proposals.position_of` knows it."""
+    """Of the first entry, if `Proposals.position_of` knows it."""
 
 
-Done = asyncio.Future[Decided]
+Done = asyncio.Future[Committed]
 
 
 @dataclass(slots=True)
 class Proposal:
-    """Entries first_index..last_index wait."""
+    """Entries first_index..last_index are appended and not applied yet."""
 
     first_index: int
     last_index: int
@@ -48,8 +45,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """Bodies that are to be appended, with who waits for what becomes of them; or a block that nobody waits for, and that goes
-    into its term or nowhere."""
+    """Bodies to append, and the future of their proposer. A block without one is appended in its term or dropped."""
 
     bodies: Sequence[bytes] | Block
     done: Done | None
@@ -65,20 +61,38 @@ class Gathered:
 
 
 class Proposals:
-    """Those of one leader; they are given up when it leads no more."""
+    """Those of one leader; they end with its leadership."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: DLedgerSettings) -> None:
+        self._settings = settings
         self._gathered: list[Gathered] = []
         self._waiting: deque[Proposal] = deque()
         self.gathered_count = 0
-        """Entries that are to be appended."""
+        """Entries to append."""
         self.waiting_bytes = 0
-        """Of all bodies that were gathered and somebody waits for, until they are applied, refused or given up."""
+        """Of all bodies with a proposer that waits, until they are applied, refused or given up."""
         self.position_of: Callable[[int], int | None] = lambda index: None
-        """Asked of the first entry of each proposal, when that is applied: a snapshot may stand for it when the last one is."""
+        """Called with the first entry of each proposal when that entry is applied: once the last one is applied, a snapshot may
+        have replaced the first."""
+
+    def check_sizes(self, sizes: Sequence[int]) -> None:
+        """Raises ValueError: an empty or oversized body."""
+        bytes_max = self._settings.proposal_bytes_max
+        for size in (min(sizes), max(sizes)) if sizes else ():
+            if not 0 < size <= bytes_max:
+                raise ValueError(f"an entry's body has 1 to {bytes_max} bytes, not {size}")
+
+    def check_room(self, sizes: Sequence[int], waiting: int, waiting_bytes: int) -> None:
+        """For bodies of these sizes behind `waiting` entries that are not applied yet. Raises TooManyProposals."""
+        if waiting + len(sizes) > self._settings.pending_proposals_max:
+            raise TooManyProposals(f"{waiting} entries wait to be committed")
+        if waiting_bytes and waiting_bytes + sum(sizes) > self._settings.pending_bytes_max:
+            raise TooManyProposals(
+                f"entries of {waiting_bytes} bytes wait to be committed, or for this member's disk"
+            )
 
     def gather(self, bodies: Sequence[bytes], term: int) -> Done:
-        """Resolves with what became of `bodies`, which `append` hands out with others."""
+        """Keeps `bodies` for the next `append`. The future resolves with their outcome."""
         done: Done = asyncio.get_running_loop().create_future()
         self._gathered.append(Gathered(bodies, done, term))
         self.gathered_count += len(bodies)
@@ -86,22 +100,22 @@ class Proposals:
         return done
 
     def gather_reserved(self, block: Block) -> None:
-        """The same of entries that nobody waits for."""
+        """Keeps entries whose positions were reserved; no proposer waits for them."""
         self._gathered.append(Gathered(block, None, block.term))
         self.gathered_count += len(block)
 
     @property
     def all_reserved(self) -> bool:
-        """Whether something was gathered, and nobody waits for any of it."""
+        """Whether there are bodies to append, and no proposer waits for any of them."""
         return bool(self._gathered) and all(each.done is None for each in self._gathered)
 
     def gathered_in(self, term: int) -> bool:
-        """Whether something was, and all of it in that term."""
+        """Whether there are bodies to append, and all of them are of that term."""
         return bool(self._gathered) and all(each.term == term for each in self._gathered)
 
     def append(self, first_index: int, term: int) -> list[bytes | Block]:
-        """All that was gathered and may stand in `term`; it gets the indexes from there on. Also what its proposer does not
-        wait for any more: it was told an index that this lies below."""
+        """All gathered bodies that may be in `term`; their indexes begin at `first_index`. A body whose proposer was cancelled
+        is appended, too: another proposer may have been given an index behind it."""
         appended: list[bytes | Block] = []
         for each in self._take_gathered():
             end = first_index + len(each.bodies)
@@ -114,7 +128,7 @@ class Proposals:
         return appended
 
     def refuse(self, leader_id: str | None, leader_address: str | None) -> None:
-        """What was gathered is not appended: another leads, or nobody."""
+        """This member does not lead: gathered bodies are not appended."""
         for each in self._take_gathered():
             if each.done is None:
                 continue
@@ -126,8 +140,8 @@ class Proposals:
         gathered, self._gathered, self.gathered_count = self._gathered, [], 0
         return gathered
 
-    def decided(self, index: int) -> None:
-        """Entries up to there are, and there is no state machine that would return anything for them."""
+    def committed(self, index: int) -> None:
+        """Entries up to `index` are committed, and no state machine returns results for them."""
         while self._waiting and self._waiting[0].last_index <= index:
             proposal = self._waiting[0]
             count = proposal.last_index - proposal.first_index + 1
@@ -149,11 +163,10 @@ class Proposals:
         proposal = self._waiting.popleft()
         self.waiting_bytes -= proposal.size
         if not proposal.done.done():
-            proposal.done.set_result(Decided(proposal.first_index, proposal.results, proposal.position))
+            proposal.done.set_result(Committed(proposal.first_index, proposal.results, proposal.position))
 
     def give_up(self, why: str, above: int = NO_INDEX) -> None:
-        """Whether they will be decided is not for this member to know any more; entries up to `above` are, and wait until they
-        are applied."""
+        """This member will not know whether they are committed. Entries up to `above` are, and wait until they are applied."""
         given_up: deque[Done] = deque()
         while self._waiting and self._waiting[-1].last_index > above:
             proposal = self._waiting.pop()
@@ -165,13 +178,15 @@ class Proposals:
 
 
 class LiveEntries:
-    """`history_end` begins at the end of what the disk held, which does not say what was decided."""
+    """Entries that this process received before they were committed, so that it saw when that happened.
+
+    Invariant: `history_end` never falls; it begins at the end of the log on disk, and entries above it are live."""
 
     def __init__(self, history_end: int) -> None:
         self.history_end = history_end
 
     def received(self, message: Message, actions: Sequence[Action]) -> None:
-        """`actions` are what the core made of `message`: new entries may come with a commit index beyond them."""
+        """`actions` are the core's answer to `message`. New entries may come with a commit index that covers them."""
         if isinstance(message, PushRequest):
             for action in actions:
                 if isinstance(action, PersistThenSend) and action.entries:

@@ -1,7 +1,7 @@
-"""The parts of this member's newest snapshot, for those whom it sends it to.
+"""Chunks of this member's newest snapshot, for followers.
 
-Invariant: the bytes are in memory while somebody is sent them, once for all, and not longer; who asks for a part of a snapshot
-that is not the one at hand gets the beginning of the newest. One that is gone or unreadable ends nothing: it is made anew."""
+Invariant: the bytes are in memory once, while they are being sent. A follower that asks for a chunk of an older snapshot gets
+the first chunk of the newest one. A snapshot that is gone or unreadable stops nothing: another one is made."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ logger = logging.getLogger("dledger")
 
 
 class SnapshotSender:
-    """`read` gives the newest snapshot; a part has `chunk_bytes` at most. `remake` has one made of what is applied, and returns
-    when it is worth to look again."""
+    """`read` returns the newest snapshot. A chunk has at most `chunk_bytes`. `remake` orders a new snapshot, and returns
+    when it is time to read again."""
 
     def __init__(
         self,
@@ -42,7 +42,9 @@ class SnapshotSender:
         self._check = 0
 
     async def chunk(self, load: LoadChunk) -> Chunk | None:
-        """None where the snapshot could not be read. Raises SnapshotUnknown."""
+        """None if the snapshot could not be read.
+
+        Raises: SnapshotUnknown."""
         kept = self._kept
         if kept is None or kept.last_index != load.index:
             why: object = "its file is gone"
@@ -52,9 +54,9 @@ class SnapshotSender:
                 kept, why = None, error
             if kept is None:
                 if self._failure.failed(str(why), self._clock.monotonic_ms()):
-                    told = fields(peer=load.peer, why=why)
                     logger.error(
-                        "the snapshot that a member lacks cannot be read, it is made anew", extra=told
+                        "the snapshot that a member needs cannot be read; another one is made",
+                        extra=fields(peer=load.peer, why=why),
                     )
                 await self._remake()
                 return None

@@ -48,14 +48,14 @@ class Starts:
         tasks: Tasks,
         members: Callable[[], Collection[str]],
         take: Callable[[Callable[[int], Sequence[Action]]], None],
-        on_forgetful: Callable[[], None],
+        on_memory_lost: Callable[[], None],
     ) -> None:
         self._file = StartsFile(files, name, self_id)
         self._chance = chance
         self._tasks = tasks
         self._members = members
         self._take = take
-        self._on_forgetful = on_forgetful
+        self._on_memory_lost = on_memory_lost
         self._write = RetriedWrite(logger, f"{name} cannot be written, trying on", server="member")
         self._writing = asyncio.Lock()
         self._drawing = False
@@ -75,7 +75,7 @@ class Starts:
         self._core = core
         self._is_newcomer = core.rejoin.newcomer
         if self._is_newcomer:
-            self._on_forgetful()
+            self._on_memory_lost()
         self._tasks.start(self._run(), name=f"dledger-starts {self.numbers.self_id}")
 
     @property
@@ -128,7 +128,7 @@ class Starts:
             self.numbers.self_id, sender, claimed.number, own.number, CURE,
             extra=fields(event="disk_set_back", own=own.number, heard=claimed.number, by=sender, hint=CURE),
         )  # fmt: skip
-        self._on_forgetful()
+        self._on_memory_lost()
         self._take(core.set_back)
 
     def contradicted(self, forgot: Forgot) -> None:

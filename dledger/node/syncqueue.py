@@ -1,9 +1,9 @@
-"""What waits for a member's disk, and what need not.
+"""The queue of a member's actions that wait for its disk, and share a sync. Pure.
 
-Invariant: nothing passes a vote that is not durable, and no answer to a PUSH, or to a snapshot, what it says is held;
-PersistThenSend and what waits behind it come out in the order in which they went in; AdvanceLogStart by themselves, for they may
-make the room that entries wait for. All else, heartbeats and their answers above all, waits for no entries: however slow a disk is,
-its member is heard. Pure."""
+Invariant: no action passes a vote that is not durable. No answer to a PUSH, or to a snapshot, passes the entries that it
+acknowledges. PersistThenSend, and actions that wait behind it, leave in the order in which they came. AdvanceLogStart has an
+order of its own, because it may make the room that entries wait for. All other actions, heartbeats above all, wait for no
+entries: a slow disk does not silence its member."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from dledger.raft.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class SaveCheckpoint:
-    """An action of the shell's own: note in the checkpoint file how far the log is decided."""
+    """An action of the shell's own: write the commit index to the checkpoint file."""
 
 
 @dataclass(frozen=True, slots=True)
 class SaveSnapshot:
-    """Another one: what this member made of entries that are decided; None: of a log that holds no state, where it begins, for
-    the one that says so cannot be read."""
+    """Save the state that this member made of committed entries. None, in a log without state: save where the log begins,
+    because the snapshot that says so cannot be read."""
 
     snapshot: Snapshot | None
 
 
 @dataclass(frozen=True, slots=True)
 class AdvanceLogStart:
-    """And a third: let the log begin with the data file that starts at `position`, and keep `note` with that."""
+    """Let the log begin with the data file that starts at `position`, and keep `note` with that."""
 
     position: int
     note: bytes = b""
@@ -40,22 +40,22 @@ Step = Action | SaveCheckpoint | SaveSnapshot | AdvanceLogStart
 
 
 class SyncQueue:
-    """One batch at a time is at the disk; what comes meanwhile shares the next."""
+    """One batch at a time is at the disk; actions that come meanwhile share the next batch."""
 
     def __init__(self) -> None:
         self._waiting: list[Step] = []
-        self._log_start: deque[AdvanceLogStart] = deque()
+        self._log_starts: deque[AdvanceLogStart] = deque()
         self._unsynced = 0
-        """PersistThenSend that wait or are at the disk, ..."""
+        """Number of PersistThenSend that wait or are at the disk."""
         self._votes = 0
-        """... and those of them that carry a vote."""
+        """Number of those with a vote."""
 
     def takes(self, step: Step) -> bool:
-        """Keeps `step` if it must wait; False when it is to be performed now."""
+        """Keeps `step` if it must wait. False: perform it now."""
         if not self.must_wait(step):
             return False
         if isinstance(step, AdvanceLogStart):
-            self._log_start.append(step)
+            self._log_starts.append(step)
             return True
         self._waiting.append(step)
         self._count(step, 1)
@@ -63,7 +63,7 @@ class SyncQueue:
 
     @property
     def wants_the_disk(self) -> bool:
-        return bool(self._waiting or self._log_start)
+        return bool(self._waiting or self._log_starts)
 
     def must_wait(self, step: Step) -> bool:
         match step:
@@ -74,20 +74,20 @@ class SyncQueue:
         return self._votes > 0
 
     def next_batch(self) -> list[Step]:
-        """All that waits, for one sync."""
+        """All waiting steps, for one sync."""
         batch, self._waiting = self._waiting, []
         return batch
 
     def next_log_start(self) -> AdvanceLogStart | None:
-        """What it tells is decided and durable, so nothing that waits need be before it."""
-        return self._log_start.popleft() if self._log_start else None
+        """It is about entries that are committed and durable, so no waiting step must come first."""
+        return self._log_starts.popleft() if self._log_starts else None
 
     def synced(self, step: Step) -> None:
-        """One step of a batch is durable and is about to be performed."""
+        """A step of the batch is durable; it is performed next."""
         self._count(step, -1)
 
     def reconsidered(self) -> list[Step]:
-        """All that waits, given back: of what waited for the last batch, some need not wait for the next."""
+        """Takes all waiting steps out: some of them waited for the last batch only."""
         for step in self._waiting:
             self._count(step, -1)
         return self.next_batch()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Protocol
 
 from dledger.node.authenticator import PeerAuthenticator, Refusal, TheirList
@@ -74,16 +74,32 @@ CALL_TIMEOUTS = 2
 """A call is given up after so many of the longest election timeouts: answers that a slow disk delayed count."""
 
 
-class Receive(Protocol):
-    def __call__(self, sender: str, message: Message, ticket: int) -> bool:
-        """Takes a message. `ticket` (of a request) is to be given back to `answer`; False: no answer will come."""
+class Receiver(Protocol):
+    """The member behind the transport."""
+
+    def receive(self, sender: str, message: Message, ticket: int) -> bool:
+        """Takes a message. The `ticket` of a request comes back in `answer`; False: no answer will come."""
+        ...
+
+    def unsent(self, peer: str, request: Request) -> None:
+        """The request was rejected here, or no answer to it will come."""
+        ...
+
+    def connection_lost(self, peer: str) -> None:
+        """The connection that brought the newest request of `peer` has ended."""
+        ...
+
+    async def transfer_leadership(self, target: str | None) -> ResultCode:
+        """An operator asks for it."""
+        ...
+
+    def suppress_elections(self) -> None:
+        """Another group counts this member as its own and has a leader."""
         ...
 
 
 class PeerTransport:
-    """`peers` maps ids to addresses, as they are at the time. `unsent` hears of each request that
-    was refused here, or to which no answer will come, `connection_lost` of the end of the connection on which a peer spoke
-    last, `hand_over` of an operator's wish, `stand_back` that another group counts this member as its own and has a leader."""
+    """`peers` maps ids to addresses; its owner changes it when members change."""
 
     frames = FRAMES
 
@@ -97,13 +113,9 @@ class PeerTransport:
         tasks: Tasks,
         clock: Clock,
         settings: DLedgerSettings,
-        receive: Receive,
-        unsent: Callable[[str, Request], None],
-        connection_lost: Callable[[str], None],
-        hand_over: Callable[[str | None], Awaitable[ResultCode]],
+        receiver: Receiver,
         guard: PeerAuthenticator,
         starts: Starts,
-        stand_back: Callable[[], None],
     ) -> None:
         self.group = group
         self.self_id = self_id
@@ -114,10 +126,7 @@ class PeerTransport:
         self.too_large = RepeatedFailures()
         self.timeout_ms = CALL_TIMEOUTS * settings.election_timeout_max_ms
         self.calls_max = CALLS_MAX | {MessageCode.PUSH: settings.pushes_in_flight_max + COMPARES_MAX}
-        self.receive = receive
-        self.unsent = unsent
-        self.connection_lost = connection_lost
-        self.hand_over = hand_over
+        self.receiver = receiver
         self.inbound: dict[str, dict[Peer, None]] = {}
         """The open connections that brought each peer's requests, that of the newest one last."""
         self.silent_ms = settings.election_timeout_max_ms
@@ -125,7 +134,6 @@ class PeerTransport:
         """The peers that said so last."""
         self.guard = guard
         self.starts = starts
-        self.stand_back = stand_back
         self.calls: Counter[tuple[str, MessageCode]] = Counter()
         self.last_ticket = 0
         self.answers: dict[int, asyncio.Future[Response | None]] = {}
@@ -141,12 +149,12 @@ class PeerTransport:
         """Sends a request; its answer goes to `receive`, or the request to `unsent`."""
         code = CODE_OF[type(request)]
         if isinstance(request, PushRequest) and not self.fits(to, request):
-            self.unsent(to, request)
+            self.receiver.unsent(to, request)
         elif self.calls[to, code] < self.calls_max[code]:
             self.calls[to, code] += 1
             self.tasks.start(self.call(to, code, request), name=f"dledger-{code.name} {self.self_id}->{to}")
         else:
-            self.unsent(to, request)
+            self.receiver.unsent(to, request)
 
     def fits(self, to: str, push: PushRequest) -> bool:
         """Whether it is to be sent: who gets a frame that is too large ends the connection, and so misses heartbeats. No new
@@ -170,9 +178,9 @@ class PeerTransport:
         finally:
             self.calls[to, code] -= 1
         if response is None:
-            self.unsent(to, request)
+            self.receiver.unsent(to, request)
         else:
-            self.receive(to, response, 0)
+            self.receiver.receive(to, response, 0)
 
     async def answer_of(self, to: str, code: MessageCode, request: Request) -> Response | None:
         """None when none will come that the core may see; the log says why."""
@@ -227,7 +235,7 @@ class PeerTransport:
             self.bad.refused(peer.remote_address, command.code, error)
             return refuse(command, envelope, ResultCode.UNEXPECTED_ARGUMENT)
         if isinstance(request, TransferRequest) and request.transfer_id == self.self_id:
-            code = await self.hand_over(request.transferee_id or None)
+            code = await self.receiver.transfer_leadership(request.transferee_id or None)
             return refuse(command, envelope, code)
         theirs = list_of(envelope)
         refusal = await self.guard.check_request(envelope.sender, request, theirs, peer.remote_address)
@@ -254,7 +262,7 @@ class PeerTransport:
     async def judge_other_leader(self, envelope: Envelope, peer: Peer) -> None:
         """One leads that counts this member as its own, in another list: two leaders of one group must not be."""
         if await self.guard.is_rival(envelope.sender, list_of(envelope), peer.remote_address):
-            self.stand_back()
+            self.receiver.suppress_elections()
 
     def note_frames(self, peer: str, envelope: Envelope) -> None:
         """One that is of an older version now refused a frame, or said nothing of them."""
@@ -286,7 +294,7 @@ class PeerTransport:
         if not links:
             del self.inbound[sender]
         if is_newest:
-            self.connection_lost(sender)
+            self.receiver.connection_lost(sender)
 
     async def response_to(self, sender: str, request: Request) -> Response | None:
         self.last_ticket += 1
@@ -294,7 +302,7 @@ class PeerTransport:
         answer: asyncio.Future[Response | None] = asyncio.get_running_loop().create_future()
         self.answers[ticket] = answer
         try:
-            return await answer if self.receive(sender, request, ticket) else None
+            return await answer if self.receiver.receive(sender, request, ticket) else None
         finally:
             del self.answers[ticket]
 

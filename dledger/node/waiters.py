@@ -12,16 +12,16 @@ from dledger.raft.actions import ReadReady
 
 
 class Reads:
-    """Those that wait, by the id that the core knows them by."""
+    """Waiting reads, by the id that the core knows."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, asyncio.Future[bool]] = {}
         self._ready: deque[ReadReady] = deque()
-        """The core has come to an end with these."""
+        """The core has finished these; the state machine may be behind."""
         self._last_id = 0
 
     def begin(self) -> tuple[int, asyncio.Future[bool]]:
-        """A new id, and what tells of the proof."""
+        """A new id, and a future that resolves with whether the leadership was confirmed."""
         self._last_id += 1
         proven: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting[self._last_id] = proven
@@ -31,36 +31,36 @@ class Reads:
         self._ready.append(ready)
 
     def finish(self, applied_index: int) -> None:
-        """Ends them in the order in which they were proven, each once what it must see is applied."""
+        """Ends reads in the order in which the core finished them, each once its index is applied."""
         while self._ready and (self._ready[0].index is None or self._ready[0].index <= applied_index):
             ready = self._ready.popleft()
             self._ended(ready.read_id, proven=ready.index is not None)
 
     def _ended(self, read_id: int, *, proven: bool) -> None:
-        """One that nobody waits for any more is passed over."""
+        """A cancelled read is skipped."""
         waiting = self._waiting.get(read_id)
         if waiting is not None and not waiting.done():
             waiting.set_result(proven)
 
     def forget(self, read_id: int) -> None:
-        """Its reader waits no more."""
+        """Its reader has gone."""
         self._waiting.pop(read_id, None)
 
     def give_up(self) -> None:
-        """This member proves nothing any more."""
+        """This member stops: no leadership is confirmed any more."""
         for waiting in self._waiting.values():
             if not waiting.done():
                 waiting.set_result(False)
 
 
 class TransferWaiters:
-    """On one member."""
+    """The callers on this member that wait for the end of a transfer."""
 
     def __init__(self) -> None:
         self._waiting: list[asyncio.Future[bool]] = []
 
     def wait(self) -> asyncio.Future[bool]:
-        """To be given to `ended`."""
+        """A future for `ended`."""
         ended: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.append(ended)
         return ended

@@ -19,6 +19,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from zlib import crc32
 
+from dledger.node.listener import NodeListener
 from dledger.node.node import DLedgerNode
 from dledger.raft.entries import Entry
 from dledger.raft.settings import DLedgerSettings
@@ -119,8 +120,9 @@ async def longest_turn(ended: asyncio.Event) -> float:
     return longest * 1000
 
 
-def failed(error: BaseException) -> None:
-    raise SystemExit(f"the member failed: {error}")
+class Quiet(NodeListener):
+    def failed(self, error: BaseException) -> None:
+        raise SystemExit(f"the member failed: {error}")
 
 
 def measure(root: Path, answer: Connection) -> None:
@@ -131,7 +133,7 @@ def measure(root: Path, answer: Connection) -> None:
         counter = Counter()
         node = DLedgerNode(
             self_id="n0", peers=PEERS, group="bench", runtime=runtime, state_machine=counter, client=client,
-            settings=DLedgerSettings(), on_role_change=lambda role, term: None, on_fatal=failed,
+            settings=DLedgerSettings(), listener=Quiet(),
         )  # fmt: skip
         wall, cpu = time.perf_counter(), time.process_time()
         await node.start()

@@ -28,7 +28,7 @@ from dledger.raft.actions import Role
 from mqruntime.collector import Collector
 from mqruntime.realruntime import real_runtime
 from remoting.client import RemotingClient
-from scripts.bench.ledger import failed, longest_turn
+from scripts.bench.ledger import Quiet, longest_turn
 from scripts.bench.measured import machine, own_mib
 from scripts.bench.options import bounded, options
 
@@ -37,7 +37,16 @@ PEERS = {"n0": "127.0.0.1:9"}
 QUARTERS = 4
 
 
-def member(root: Path, state: ReplicasStateMachine, on_role: Callable[[Role, int], None]) -> DLedgerNode:
+class Leads(Quiet):
+    def __init__(self) -> None:
+        self.leads = asyncio.Event()
+
+    def role_changed(self, role: Role, term: int) -> None:
+        if role is Role.LEADER:
+            self.leads.set()
+
+
+def member(root: Path, state: ReplicasStateMachine, listener: Leads) -> DLedgerNode:
     settings = ControllerSettings.model_validate(
         {
             "controllerDLegerGroup": "bench",
@@ -48,8 +57,7 @@ def member(root: Path, state: ReplicasStateMachine, on_role: Callable[[Role, int
     runtime = real_runtime(root)
     return DLedgerNode(
         self_id="n0", peers=PEERS, group="bench", runtime=runtime, state_machine=state, snapshots=state,
-        client=RemotingClient(clock=runtime.clock), settings=dledger_settings(settings), on_role_change=on_role,
-        on_fatal=failed,
+        client=RemotingClient(clock=runtime.clock), settings=dledger_settings(settings), listener=listener,
     )  # fmt: skip
 
 
@@ -65,8 +73,8 @@ def disk_mib(root: Path) -> float:
 
 def leading(root: Path, state: ReplicasStateMachine) -> tuple[DLedgerNode, asyncio.Event]:
     """A member that is not started yet, and what happens when it leads with all applied that its disk held."""
-    leads = asyncio.Event()
-    return member(root, state, lambda role, term: leads.set() if role is Role.LEADER else None), leads
+    listener = Leads()
+    return member(root, state, listener), listener.leads
 
 
 def change(root: Path, sets: int, changes: int, answer: Connection) -> None:

@@ -24,4 +24,4 @@ async def for_ever(self: PeerTransport, sender: str, request: Request) -> Respon
     """N3: each request of another controller is remembered with its answer."""
     self.last_ticket += 1
     answer = self.answers[self.last_ticket] = asyncio.get_running_loop().create_future()
-    return await answer if self.receive(sender, request, self.last_ticket) else None
+    return await answer if self.receiver.receive(sender, request, self.last_ticket) else None

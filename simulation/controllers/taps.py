@@ -13,7 +13,7 @@ from controller.server import ControllerApp
 from controller.state import ReplicasState
 from controller.statemachine import ReplicasStateMachine
 from dledger.node.applying import Applier
-from dledger.node.proposals import Decided
+from dledger.node.proposals import Committed
 from dledger.raft.actions import Role
 from dledger.raft.entries import NO_INDEX, NO_TERM
 from dledger.raft.snapshot import Snapshot
@@ -176,11 +176,11 @@ class Taps:
         assert isinstance(applier, Applier)
         machine = applier.state_machine
         assert isinstance(machine, ReplicasStateMachine)
-        propose, apply, role_change = node.propose, machine.apply, node.on_role_change
+        propose, apply, role_change = node.propose, machine.apply, self.app.role_changed
         restore = applier.restore
         restored = NO_INDEX
 
-        async def proposing(bodies: Sequence[bytes], timeout_ms: int = 3000) -> Decided:
+        async def proposing(bodies: Sequence[bytes], timeout_ms: int = 3000) -> Committed:
             for number, body in enumerate(bodies, start=node.last_index + 1):
                 entry = entries.read(body)
                 assert entry is not None
@@ -207,7 +207,7 @@ class Taps:
         machine.apply = applied  # type: ignore[method-assign]
         applier.restore = restoring  # type: ignore[method-assign]
         machine.on_loaded(lambda before: self.check.guarded(lambda: self._loaded(before, restored)))
-        node.on_role_change = role_changed
+        self.app.role_changed = role_changed  # type: ignore[method-assign]
 
     def _applied(self, index: int, body: bytes) -> None:
         app = self.app

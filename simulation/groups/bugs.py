@@ -185,7 +185,7 @@ async def in_the_year_1970(self: LedgerLog, position: int) -> int | None:
 async def whatever_the_member_knows(self: LedgerLog) -> list[object]:
     """Files go that the store's checkpoint vouches for, before the member knows them as decided."""
     if self._node.log_begin() < self._first:
-        await self._node.begin_at(self._first)
+        await self._node.advance_log_start(self._first)
     return []
 
 

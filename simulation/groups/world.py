@@ -296,7 +296,7 @@ class GroupWorld:
         """An operator gives its leadership to another."""
         look = next((look for look in self.looks() if look.name == node.name), None)
         if look is not None and node.running:
-            node.spawn(look.raft.hand_over())
+            node.spawn(look.raft.transfer_leadership())
 
     def level(self, down: Node | None) -> bool:
         """Whether all but `down` run, one of them serves, and they show all that was ever decided."""

@@ -71,7 +71,7 @@ class Post:
         node = self.group.world.nodes[receiver]
         member = self.group.member(node)
         if member is not None and node.running:
-            node.spawn(hand_over(member._receive, sender, message))
+            node.spawn(hand_over(member.receive, sender, message))
 
 
 async def hand_over(receive: object, sender: str, message: Message) -> None:

@@ -9,6 +9,7 @@ import random
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 
+from dledger.node.listener import NodeListener
 from dledger.node.node import DLedgerNode
 from dledger.node.transport import PeerTransport
 from dledger.raft.actions import Action, Role
@@ -86,7 +87,7 @@ class DroppingClient(RemotingClient):
         return await super().call(address, command, timeout_ms)
 
 
-class MemberApp:
+class MemberApp(NodeListener):
     """`peers` maps member ids to addresses."""
 
     def __init__(
@@ -102,7 +103,7 @@ class MemberApp:
         batches: bool = False,
     ) -> None:
         self.check = check
-        self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        self.failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self.client = DroppingClient(runtime)
         router = Router()
         host, _, port = peers[self_id].rpartition(":")
@@ -118,15 +119,12 @@ class MemberApp:
             peers=peers,
             group="g",
             runtime=runtime,
-            state_machine=self.machine,
-            snapshots=self.machine,
             client=self.client,
             settings=settings,
-            on_role_change=self.role_changed,
-            on_fatal=self.fail,
+            listener=self,
+            state_machine=self.machine,
+            snapshots=self.machine,
             position_in_body=position_in_body,
-            on_readable=self.readable,
-            on_restarted=lambda position: check.positions.on_restarted(self.node, position),
         )
         self.node.register(router)
 
@@ -150,7 +148,7 @@ class MemberApp:
         if role is not Role.LEADER:
             self.placed.clear()
 
-    def readable(self, end: int) -> None:
+    def readable_to(self, end: int) -> None:
         self.check.positions.on_readable(self.node, end)
         while self.placed and self.placed[0].end <= end:
             self.check.positions.answered.append(self.placed.popleft())
@@ -161,11 +159,14 @@ class MemberApp:
         await self.client.close()
 
     async def wait_failed(self) -> BaseException:
-        return await self.failed
+        return await self.failure
 
-    def fail(self, error: BaseException) -> None:
-        if not self.failed.done():
-            self.failed.set_result(error)
+    def log_restarted(self, position: int) -> None:
+        self.check.positions.on_restarted(self.node, position)
+
+    def failed(self, error: BaseException) -> None:
+        if not self.failure.done():
+            self.failure.set_result(error)
 
 
 def watched(base: type[Raft], check: RaftCheck) -> type[Raft]:

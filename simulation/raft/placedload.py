@@ -39,7 +39,7 @@ class PlacedLoad:
         assert isinstance(app, MemberApp)
         sizes = [SAYS_BYTES + len(text) for text in texts]
         try:
-            positions = member.place(sizes)
+            positions = member.reserve(sizes)
         except (NotLeader, TooManyProposals):
             return
         index, bodies = member.last_index + 1, list(telling(texts, positions))
@@ -62,7 +62,7 @@ class PlacedLoad:
 
     async def begin(self, member: DLedgerNode, position: int) -> None:
         try:
-            await member.begin_at(position)
+            await member.advance_log_start(position)
             self.begun += 1
         except (OSError, OutcomeUnknown):
             pass

@@ -62,8 +62,8 @@ def plant_positions_bugs(bugs: Bugs) -> None:
         """Others have it."""
         placing = self._positions
         decided = min(self._applier.committed_index, self.core.log.last_index if self.core else -1)
-        if placing is not None and placing.reached(decided) and self._on_readable is not None:
-            self._on_readable(placing.readable[1])
+        if placing is not None and placing.reached(decided):
+            self.listener.readable_to(placing.readable[1])
 
     @bug("lands-in-a-later-term", Proposals, "append")
     def whoever_leads(self: Proposals, first_index: int, term: int) -> list[bytes | Block]:

@@ -349,7 +349,7 @@ class RaftWorld:
         node = self.leader()
         member = self.group.member(node) if node is not None else None
         if node is not None and member is not None:
-            node.spawn(member.hand_over(self.random.choice((None, target.name))))
+            node.spawn(member.transfer_leadership(self.random.choice((None, target.name))))
 
     def late_transfer(self) -> None:
         """The word to take over is on its way when its leader is cut off; it arrives when others have led for long."""
@@ -359,7 +359,7 @@ class RaftWorld:
             return
         target = self.random.choice([each for each in self.nodes if each is not node])
         self.world.network.delay(node.host, target.host, 20, 20)
-        node.spawn(member.hand_over(target.name))
+        node.spawn(member.transfer_leadership(target.name))
         self.world.run_for_ms(10)
         for each in self.nodes:
             if each is not node:

@@ -265,7 +265,7 @@ def test_what_is_not_appended_yet_when_a_leader_is_deposed_is_refused_and_not_of
         def deposed_before() -> None:
             assert member.core is not None
             assert member.last_index == member.core.log.last_index + 1
-            member._stand_back(4_000)
+            member._suppress_elections(4_000)
             append()
 
         monkeypatch.setattr(member, "_append_gathered", deposed_before)
@@ -296,7 +296,7 @@ def test_what_a_deposed_leader_had_decided_is_answered_all_the_same() -> None:
         assert member.core is not None
         world.run_until(lambda: member.core.committed_index >= 500, 1_000)  # type: ignore[union-attr]
         assert member.applied_index < 500
-        member._stand_back(4_000)
+        member._suppress_elections(4_000)
         world.run_until(lambda: all(outcomes), 1_000)
         assert [outcome[0] for outcome in outcomes] == [[index] for index in range(1, 501)]
 
@@ -398,7 +398,7 @@ def test_a_leader_hands_over_within_some_round_trips_and_proposals_wait() -> Non
         codes: list[ResultCode] = []
 
         async def hand_over() -> None:
-            codes.append(await member.hand_over(target.name))
+            codes.append(await member.transfer_leadership(target.name))
 
         node.spawn(hand_over())
         world.run_until(lambda: member.core is not None and member.core.transfers, 10)
@@ -421,8 +421,8 @@ def test_a_leader_that_cannot_hand_over_leads_on_and_decides_what_waited() -> No
         codes: list[ResultCode] = []
 
         async def hand_over() -> None:
-            codes.append(await member.hand_over(behind.name))
-            codes.append(await member.hand_over("nobody"))
+            codes.append(await member.transfer_leadership(behind.name))
+            codes.append(await member.transfer_leadership("nobody"))
 
         node.spawn(hand_over())
         world.run_for_ms(10)

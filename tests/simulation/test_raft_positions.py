@@ -68,7 +68,7 @@ def filled(positions: Sequence[int], sizes: Sequence[int]) -> list[bytes]:
 
 def append_now(member: DLedgerNode, *sizes: int) -> list[int]:
     """Entries with bodies of these sizes, which say where they stand."""
-    positions = member.place(sizes)
+    positions = member.reserve(sizes)
     member.append_reserved(filled(positions, sizes))
     return positions
 
@@ -141,30 +141,30 @@ def test_more_than_the_settings_allow_waits_for_nobody() -> None:
         group = started(world, pending_proposals_max=5, pending_bytes_max=1000)
         node, member = leader_of(group)
         with pytest.raises(ValueError, match="1 to 1024 bytes, not 0"):
-            member.place([10, 0])
+            member.reserve([10, 0])
         with pytest.raises(ValueError, match="not 1025"):
-            member.place([1025])
+            member.reserve([1025])
         with pytest.raises(TooManyProposals, match="0 entries"):
-            member.place([1] * 6)
+            member.reserve([1] * 6)
 
         def too_much() -> None:
             append_now(member, 500, 400)
             with pytest.raises(TooManyProposals, match="996 bytes"):
-                member.place([5])
+                member.reserve([5])
 
         in_a_turn(world, node, too_much)
         world.run_until(lambda: level(group), 1_000)
         append(group, member, 15)
         follower = next(each for each in group.members() if each is not member)
         with pytest.raises(NotLeader):
-            follower.place([5])
+            follower.reserve([5])
         world.run_until(lambda: level(group), 1_000)
         node.disk.stall(60_000)
         append(group, member, 900)
         world.run_for_ms(500)
         assert member.applied_index == member.last_index, "the others have decided it"
         with pytest.raises(TooManyProposals):
-            member.place([500])
+            member.reserve([500])
 
 
 def test_nothing_is_placed_while_the_leadership_is_handed_over() -> None:
@@ -175,10 +175,10 @@ def test_nothing_is_placed_while_the_leadership_is_handed_over() -> None:
         for each in group.nodes:
             if each is not node:
                 world.network.cut(node.host, each.host)
-        node.spawn(member.hand_over())
+        node.spawn(member.transfer_leadership())
         world.run_until(lambda: member.core is not None and member.core.transfers, 100)
         with pytest.raises(NotLeader):
-            member.place([5])
+            member.reserve([5])
 
 
 def test_what_was_gathered_stays_where_it_was_placed_through_a_hand_over_that_fails() -> None:
@@ -190,7 +190,7 @@ def test_what_was_gathered_stays_where_it_was_placed_through_a_hand_over_that_fa
         target.disk.stall(4_000)  # it cannot vote for itself, so it does not take over
 
         def gather() -> tuple[list[int], list[bytes]]:
-            positions = leader.place([100, 200])
+            positions = leader.reserve([100, 200])
             bodies = filled(positions, [100, 200])
             leader.append_reserved(bodies)
             assert leader.core is not None
@@ -237,16 +237,16 @@ def test_a_body_that_says_another_position_is_not_appended() -> None:
         node, member = leader_of(group)
 
         def tries() -> None:
-            (at,) = member.place([20])
-            with pytest.raises(AssertionError, match="placed elsewhere"):
+            (at,) = member.reserve([20])
+            with pytest.raises(AssertionError, match="other positions were reserved"):
                 member.append_reserved(filled([at + 1], [20]))
-            with pytest.raises(AssertionError, match="placed elsewhere"):
+            with pytest.raises(AssertionError, match="other positions were reserved"):
                 member.append_reserved(filled([at], [20]))
-            assert member.place([21]) == [at]
-            with pytest.raises(AssertionError, match="placed elsewhere"):
+            assert member.reserve([21]) == [at]
+            with pytest.raises(AssertionError, match="other positions were reserved"):
                 member.append_reserved(filled([at], [20]))
             assert append_now(member, 20) == [at]
-            assert member.place([]) == []
+            assert member.reserve([]) == []
             member.append_reserved([])
 
         in_a_turn(world, node, tries)
@@ -321,7 +321,7 @@ def test_files_that_are_needed_no_more_go_and_who_lacks_them_begins_where_the_le
 
         async def begin() -> None:
             for position in (8192, 4096):
-                await member.begin_at(position)
+                await member.advance_log_start(position)
                 done.append(f"{member.log_begin()}: {member.data.directory.names()[0][0]}")
 
         leader.spawn(begin())
@@ -352,7 +352,7 @@ def test_a_full_disk_keeps_the_beginning_where_it_is() -> None:
 
         async def begin(position: int) -> None:
             try:
-                await member.begin_at(position)
+                await member.advance_log_start(position)
                 outcomes.append("done")
             except (OSError, OutcomeUnknown) as error:
                 outcomes.append(type(error).__name__)
@@ -374,7 +374,7 @@ def test_a_full_disk_keeps_the_beginning_where_it_is() -> None:
 
 def test_what_was_placed_in_another_term_is_dropped_and_what_somebody_waits_for_is_not() -> None:
     async def gathered() -> Proposals:
-        proposals = Proposals()
+        proposals = Proposals(SETTINGS)
         proposals.gather_reserved(PLACED)
         proposals.gather([b"waited for"], 3)
         return proposals

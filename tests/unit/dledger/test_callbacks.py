@@ -143,7 +143,7 @@ def test_an_observer_that_raises_a_cancellation_ends_its_member() -> None:
         async with LedgerGroup(1) as group:
             leader = await group.leader()
             leader.on_commit(cancelled)
-            assert "observer of decisions raised CancelledError()" in await failure_of(leader)
+            assert "observer of commits raised CancelledError()" in await failure_of(leader)
 
     played(story)
 

@@ -447,10 +447,10 @@ def test_a_stop_that_is_cancelled_while_it_hands_over_closes_all_the_same() -> N
             async def never(target: str | None = None) -> ResultCode:
                 return await asyncio.get_running_loop().create_future()
 
-            leader._node.hand_over = never  # type: ignore[method-assign]
+            leader._node.transfer_leadership = never  # type: ignore[method-assign]
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(leader.stop(), 0.001)
-            del leader._node.hand_over
+            del leader._node.transfer_leadership
             assert not leader.metadata.is_active and not group.files["n0"].locked
 
     played(story)

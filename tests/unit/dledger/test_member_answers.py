@@ -105,7 +105,7 @@ def test_a_stored_entry_that_fits_no_push_is_told_of_and_never_sent(caplog: pyte
     async def run() -> None:
         talk: PeerTransport = LedgerGroup(2).made("n0")._node._transport
         client = talk.client = Listening()  # type: ignore[assignment]
-        talk.unsent = lambda to, request: unsent.append(request)
+        talk.receiver.unsent = lambda to, request: unsent.append(request)
         large, fits = (
             PushRequest(4, PushType.APPEND, 6, 3, 6, (Entry(7, 4, bytes(PUSHED_BYTES_MAX + more)),))
             for more in (1, 0)

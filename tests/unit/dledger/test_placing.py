@@ -37,46 +37,46 @@ def step(
 
 
 def test_what_is_placed_goes_behind_what_was_gathered() -> None:
-    placing = PositionTracker(Disk(), 0)
-    assert (placing.readable, placing.gathered_end, placing.waiting_bytes) == ((0, 148), 296, 148)
-    assert placing.place([100, 700, 5]) == [296, 1000, 1748], "a file ends with room for a blank"
-    assert not placing.matches_reservation([100], []), "another number of bodies"
-    assert placing.place([100]) == [296]
-    assert not placing.matches_reservation([100], [(0, 297)])
-    assert placing.place([100]) == [296] and placing.matches_reservation([100], [(0, 296)])
-    assert not placing.matches_reservation([100], [(0, 296)]), "each word is kept once"
-    placing.gather([100])
-    assert placing.place([5]) == [444]
-    placing.gather([7])
-    assert not placing.matches_reservation([5], []), "something came between"
-    assert placing.ends_where_it_did and placing.end == 296
-    placing.took(step(9, first=2))
-    assert not placing.ends_where_it_did, "something else was appended first"
-    placing.nothing_gathered()
-    assert (placing.gathered_end, placing.end) == (353, 353)
+    positions = PositionTracker(Disk(), 0)
+    assert (positions.readable, positions.gathered_end, positions.waiting_bytes) == ((0, 148), 296, 148)
+    assert positions.reserve([100, 700, 5]) == [296, 1000, 1748], "a file ends with room for a blank"
+    assert not positions.matches_reservation([100], []), "another number of bodies"
+    assert positions.reserve([100]) == [296]
+    assert not positions.matches_reservation([100], [(0, 297)])
+    assert positions.reserve([100]) == [296] and positions.matches_reservation([100], [(0, 296)])
+    assert not positions.matches_reservation([100], [(0, 296)]), "each word is kept once"
+    positions.gather([100])
+    assert positions.reserve([5]) == [444]
+    positions.gather([7])
+    assert not positions.matches_reservation([5], []), "something came between"
+    assert positions.ends_where_it_did and positions.end == 296
+    positions.took(step(9, first=2))
+    assert not positions.ends_where_it_did, "something else was appended first"
+    positions.nothing_gathered()
+    assert (positions.gathered_end, positions.end) == (353, 353)
 
 
 def test_readable_grows_with_what_is_decided_and_durable_and_cuts_leave_it() -> None:
-    placing = PositionTracker(Disk(), 0)
-    assert not placing.reached(0) and placing.reached(1) and placing.readable == (1, 296)
-    placing.took(step(52, 600, 52, first=2))
-    assert placing.end == 1748
-    assert placing.reached(2) and placing.readable == (2, 396)
-    placing.took(step(12, first=3, cut=3))
-    assert placing.end == 456
-    placing.took(step(first=2, cut=3))
-    assert placing.end == 396
+    positions = PositionTracker(Disk(), 0)
+    assert not positions.reached(0) and positions.reached(1) and positions.readable == (1, 296)
+    positions.took(step(52, 600, 52, first=2))
+    assert positions.end == 1748
+    assert positions.reached(2) and positions.readable == (2, 396)
+    positions.took(step(12, first=3, cut=3))
+    assert positions.end == 456
+    positions.took(step(first=2, cut=3))
+    assert positions.end == 396
     early = PositionTracker(Disk(), -1)
     early.took(step(2, first=1, cut=1))
     assert early.end == 198 and early.reached(1) and early.readable == (1, 198)
 
 
 def test_a_snapshot_goes_on_where_the_leader_has_it_and_what_was_readable_stays_until_then() -> None:
-    placing = PositionTracker(Disk(), 0)
-    placing.took(step(2, 2, first=2))
-    placing.took(step(first=0, snapshot=snapshot_at(Begin(3, 7, 3000), ())))
-    placing.took(step(102, first=4))
-    assert placing.end == 3150
-    assert placing.reached(2) and placing.readable == (2, 346)
-    assert placing.reached(3) and placing.readable == (3, 3000)
-    assert placing.reached(4) and placing.readable == (4, 3150)
+    positions = PositionTracker(Disk(), 0)
+    positions.took(step(2, 2, first=2))
+    positions.took(step(first=0, snapshot=snapshot_at(Begin(3, 7, 3000), ())))
+    positions.took(step(102, first=4))
+    assert positions.end == 3150
+    assert positions.reached(2) and positions.readable == (2, 346)
+    assert positions.reached(3) and positions.readable == (3, 3000)
+    assert positions.reached(4) and positions.readable == (4, 3150)

@@ -215,7 +215,7 @@ def test_a_set_back_disk_draws_nothing_before_it_is_kept_that_it_does_not_vote(t
         tasks = Tasks(lambda error: None)
         starts = Starts(
             RealSmallFiles(tmp_path), "starts", "a", chance=random.Random(1), tasks=tasks, members=lambda: MEMBERS,
-            take=take, on_forgetful=lambda: forgotten.append(True),
+            take=take, on_memory_lost=lambda: forgotten.append(True),
         )  # fmt: skip
         await starts.open()
         starts.begin(raft)
@@ -250,7 +250,7 @@ def test_a_newcomer_that_a_leader_contradicts_draws_a_number_that_is_newer(tmp_p
         tasks = Tasks(lambda error: None)
         starts = Starts(
             RealSmallFiles(tmp_path), "starts", "a", chance=random.Random(1), tasks=tasks, members=lambda: MEMBERS,
-            take=take, on_forgetful=lambda: None,
+            take=take, on_memory_lost=lambda: None,
         )  # fmt: skip
         await starts.open()
         starts.begin(raft)

@@ -66,9 +66,9 @@ def test_two_followers_that_lack_what_rotted_are_told_of_as_seldom_as_one(
         for clock.ms in range(0, 3_000, 100):
             for peer in ("b", "c"):
                 assert await reads.read(log, Load(peer, 9, 100), 1 << 20) == Unreadable(9)
-        assert [record.getMessage()[:15] for record in caplog.records] == [
-            "b lacks entry 9",
-            "c lacks entry 9",
+        assert [record.getMessage()[:20] for record in caplog.records] == [
+            "b is missing entry 9",
+            "c is missing entry 9",
         ]
 
     asyncio.run(run())
