@@ -1,6 +1,6 @@
 """Raft under RocketMQ's names: elections, a replicated log on disk, and the node that drives them.
 
-`from dledger import DLedger` is what programs write that use it; docs/dledger.md shows one."""
+Programs import it with `from dledger import DLedger`; docs/dledger.md shows one."""
 
 from __future__ import annotations
 

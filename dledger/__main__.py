@@ -1,4 +1,4 @@
-"""Entry of `python -m dledger`."""
+"""Entry point of `python -m dledger`."""
 
 from __future__ import annotations
 

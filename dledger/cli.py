@@ -1,7 +1,7 @@
-"""`python -m dledger`: runs a member of a group, and talks to one.
+"""`python -m dledger`: runs a member of a group, and sends requests to a group.
 
-Invariant: the exit code says what is certain: 0 done, 1 certainly not done, 2 the command line cannot be used, 3 the
-outcome is unknown. Each failure is one line that says what to do."""
+Invariant: the exit code says what is certain: 0 done, 1 certainly not done, 2 the command line cannot be used, 3 the outcome is
+unknown. Each failure is one line that says what to do."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ TERMS_SHOWN = 8
 
 
 class Unknown(click.ClickException):
-    """Done, or not."""
+    """The outcome is unknown."""
 
     exit_code = EXIT_UNKNOWN
 
 
 def members_in(context: click.Context, param: click.Parameter, text: str) -> dict[str, str]:
-    """What --peers says."""
+    """Parses --peers."""
     try:
         found = parsed_peers(text, "--peers")
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
     if not found:
-        raise click.BadParameter("it names nobody")
+        raise click.BadParameter("it names no member")
     return found
 
 
@@ -70,31 +70,33 @@ def of_group(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def dledger() -> None:
-    """A replicated log: `serve` runs a member, the others talk to a group.
+    """A replicated log: `serve` runs a member, the other commands send requests to a group.
 
-    --peers is what they agree on: "n0-127.0.0.1:20911;n1-127.0.0.1:20912;n2-127.0.0.1:20913".
+    --peers lists the members, alike everywhere: "n0-127.0.0.1:20911;n1-127.0.0.1:20912;n2-127.0.0.1:20913".
     """
 
 
 @dledger.command("serve")
 @of_group
-@click.option("--id", "self_id", required=True, help="Which of --peers this is.")
-@click.option("--store", required=True, type=click.Path(path_type=Path), help="Its folder, used by no other.")
-@click.option("--preferred", default="", metavar="ID;...", help="Who is to lead while it can.")
-@click.option("--listen", metavar="HOST", help="Where to listen, if not at the host in --peers.")
+@click.option("--id", "self_id", required=True, help="The id of this member in --peers.")
+@click.option(
+    "--store", required=True, type=click.Path(path_type=Path), help="Its folder, which no other member uses."
+)
+@click.option("--preferred", default="", metavar="ID;...", help="Members that are to lead while they can.")
+@click.option("--listen", metavar="HOST", help="Host to listen on, if not the one in --peers.")
 @click.option(
     "--pushes-in-flight",
     type=click.IntRange(1, 1024),
     default=DEFAULTS.pushes_in_flight_max,
     show_default=True,
-    help="Under way to a follower at a time, while this leads.",
+    help="PUSHes in flight to a follower, while this member leads.",
 )
 @click.option(
     "--bytes-in-flight",
     type=click.IntRange(1),
     default=DEFAULTS.bytes_in_flight_max,
     show_default=True,
-    help="Bodies in them.",
+    help="Bytes of bodies in them.",
 )
 @click.option(
     "--push-gap",
@@ -103,7 +105,7 @@ def dledger() -> None:
     default=DEFAULTS.push_gap_ms,
     show_default=True,
     metavar="MS",
-    help="Before one that is not full follows one that is under way.",
+    help="Wait before a PUSH that is not full follows one in flight.",
 )
 @click.option("--json-log", is_flag=True, help="Log one JSON object a line.")
 def serve_command(
@@ -118,7 +120,7 @@ def serve_command(
     push_gap_ms: int,
     json_log: bool,
 ) -> None:
-    """Runs a member until it is told to stop."""
+    """Run a member until it is stopped."""
     if self_id not in peers:
         raise click.BadParameter(f"{self_id} is not among {', '.join(peers)}", param_hint="--id")
     wanted = list(filter(None, map(str.strip, preferred.split(";"))))
@@ -154,7 +156,7 @@ def serve_command(
     "--timeout", "timeout_ms", type=click.IntRange(1), default=CALL_MS, show_default=True, metavar="MS"
 )
 def append_command(peers: Mapping[str, str], group: str, bodies: tuple[str, ...], timeout_ms: int) -> None:
-    """Appends an entry for each of BODIES, side by side ("-": one for each line that comes in)."""
+    """Append an entry for each of BODIES ("-": one for each line of the input), one behind the other."""
     lines = sys.stdin.read().splitlines() if bodies == ("-",) else bodies
     if not all(lines) or not lines:
         raise click.BadParameter("an entry has one byte at least", param_hint="BODIES")
@@ -169,7 +171,7 @@ def append_command(peers: Mapping[str, str], group: str, bodies: tuple[str, ...]
 @of_group
 @click.argument("index", type=click.IntRange(0))
 def get_command(peers: Mapping[str, str], group: str, index: int) -> None:
-    """Prints the body of the decided entry INDEX; nothing for the no-op that opens a term."""
+    """Print the body of the committed entry INDEX; nothing for the no-op that opens a term."""
     entry = asked(peers, group, lambda client: client.get(index))
     click.echo(entry.body)
 
@@ -178,7 +180,7 @@ def get_command(peers: Mapping[str, str], group: str, index: int) -> None:
 @of_group
 @click.argument("target", required=False)
 def transfer_command(peers: Mapping[str, str], group: str, target: str | None) -> None:
-    """Hands the leadership to TARGET, or to the member that holds most."""
+    """Transfer the leadership to TARGET, or to the most up-to-date voter."""
     former = asked(peers, group, lambda client: client.transfer(target))
     click.echo(f"{former} leads already" if former == target else f"{former} has handed over")
 
@@ -186,36 +188,34 @@ def transfer_command(peers: Mapping[str, str], group: str, target: str | None) -
 @dledger.command("members")
 @of_group
 def members_command(peers: Mapping[str, str], group: str) -> None:
-    """Shows who belongs to the group, as its leader has it; --peers may be an older list."""
-    told = asked(peers, group, lambda client: client.members())
-    by = "the list it was started with" if told["index"] < 0 else f"entry {told['index']}"
-    click.echo(f"by {by}" + ("" if told["decided"] else ", not decided yet"))
+    """Show the members of the group, from its leader; --peers may be an older list."""
+    found = asked(peers, group, lambda client: client.members())
+    by = "the list it was started with" if found["index"] < 0 else f"entry {found['index']}"
+    click.echo(f"by {by}" + ("" if found["decided"] else ", not committed yet"))
     for kind in ("voters", "learners"):
-        for member, address in told[kind].items():
-            click.echo(f"{member:10} {address:22} {kind[:-1]:8} {lack_of(member, told)}".rstrip())
+        for member, address in found[kind].items():
+            click.echo(f"{member:10} {address:22} {kind[:-1]:8} {lag_of(member, found)}".rstrip())
 
 
-def lack_of(member: str, told: Fields) -> str:
-    if member not in told["lacks"]:
+def lag_of(member: str, found: Fields) -> str:
+    if member not in found["lacks"]:
         return "leads"
-    lacks = told["lacks"][member]
-    return "not heard, or does not vote yet" if lacks is None else f"lacks {lacks}" if lacks else ""
+    missing = found["lacks"][member]
+    return "no answer, or no vote yet" if missing is None else f"missing {missing}" if missing else ""
 
 
-dry_run_option = click.option(
-    "--dry-run", is_flag=True, help="Only ask whether it would, and change nothing."
-)
+dry_run_option = click.option("--dry-run", is_flag=True, help="Only ask whether the change is allowed.")
 
 
 @dledger.command("add")
 @of_group
 @click.argument("newcomer", metavar="ID-HOST:PORT")
-@click.option("--level-within", "level_ms", default=60_000, show_default=True, metavar="MS")
+@click.option("--level-within", "catch_up_ms", default=60_000, show_default=True, metavar="MS")
 @dry_run_option
-def add_command(peers: Mapping[str, str], group: str, newcomer: str, level_ms: int, dry_run: bool) -> None:
-    """Takes a member in: as a learner, and with a vote once it is level.
+def add_command(peers: Mapping[str, str], group: str, newcomer: str, catch_up_ms: int, dry_run: bool) -> None:
+    """Add a member as a learner, which votes once it has caught up.
 
-    It is started first, with a list that names the group's members and itself."""
+    Start the member first, with a list that has the group's members and itself."""
     try:
         ((member, address),) = parsed_peers(newcomer, "ID-HOST:PORT").items()
     except ValueError as error:
@@ -224,7 +224,7 @@ def add_command(peers: Mapping[str, str], group: str, newcomer: str, level_ms: i
         change = Change(Step.ADD, member, address)
         show_change(asked(peers, group, lambda client: client.change(change, dry_run=True)), would=True)
     else:
-        show_change(asked(peers, group, lambda client: client.add(member, address, level_ms)))
+        show_change(asked(peers, group, lambda client: client.add(member, address, catch_up_ms)))
 
 
 @dledger.command("remove")
@@ -232,7 +232,7 @@ def add_command(peers: Mapping[str, str], group: str, newcomer: str, level_ms: i
 @click.argument("member", metavar="ID")
 @dry_run_option
 def remove_command(peers: Mapping[str, str], group: str, member: str, dry_run: bool) -> None:
-    """Takes a member out; one that leads hands over first. Stop it then."""
+    """Remove a member; a leader transfers its leadership first. Stop the member then."""
     if dry_run:
         change = Change(Step.REMOVE, member)
         show_change(asked(peers, group, lambda client: client.change(change, dry_run=True)), would=True)
@@ -240,46 +240,46 @@ def remove_command(peers: Mapping[str, str], group: str, member: str, dry_run: b
         show_change(asked(peers, group, lambda client: client.remove(member)))
 
 
-def show_change(told: Fields, *, would: bool = False) -> None:
-    click.echo(f"{'is' if would else 'was':9} {listing(told)}")
-    click.echo(f"{'would be' if would else 'is':9} {listing(told['after'])}")
+def show_change(found: Fields, *, would: bool = False) -> None:
+    click.echo(f"{'is' if would else 'was':9} {listing(found)}")
+    click.echo(f"{'would be' if would else 'is':9} {listing(found['after'])}")
 
 
-def listing(told: Fields) -> str:
-    """As --peers has it, and behind a bar who learns."""
-    learners = peer_list(told["learners"])
-    return peer_list(told["voters"]) + (f" | {learners}" if learners else "")
+def listing(found: Fields) -> str:
+    """The voters in the form of --peers, and the learners behind a bar."""
+    learners = peer_list(found["learners"])
+    return peer_list(found["voters"]) + (f" | {learners}" if learners else "")
 
 
 @dledger.command("status")
 @of_group
 def status_command(peers: Mapping[str, str], group: str) -> None:
-    """Shows each member: role, term, and how far its log goes; --peers may be an older list. Exit code 1 when nobody leads."""
+    """Show each member's role, term and log; --peers may be an older list. Exit code 1 if nobody leads."""
     rows, addresses = asked(peers, group, status_of)
     click.echo(
-        f"{'member':10} {'address':22} {'role':10} {'term':>6} {'first':>9} {'last':>9} {'decided':>9}"
+        f"{'member':10} {'address':22} {'role':10} {'term':>6} {'first':>9} {'last':>9} {'committed':>9}"
     )
-    for member, told in rows.items():
+    for member, found in rows.items():
         click.echo(
-            f"{member:10} {addresses[member]:22} " + (row(told) if isinstance(told, dict) else str(told))
+            f"{member:10} {addresses[member]:22} " + (row(found) if isinstance(found, dict) else str(found))
         )
-    if not any(isinstance(told, dict) and told.get("active") for told in rows.values()):
+    if not any(isinstance(found, dict) and found.get("active") for found in rows.values()):
         raise click.ClickException(
-            "nobody leads; see that a majority of the members runs and reach each other"
+            "nobody leads; check that a majority of the members runs, and that they reach each other"
         )
 
 
 async def status_of(
     client: DLedgerClient,
 ) -> tuple[dict[str, Fields | RemotingError | Refused], dict[str, str]]:
-    """With the addresses of all, those too that --peers does not name."""
+    """The status and the addresses of all members, also of those that --peers does not name."""
     return await client.status(), client.peers
 
 
-def row(told: Fields) -> str:
-    role = told.get("role", "?") if told.get("active") or told.get("role") != "LEADER" else "BEGINNING"
-    numbers = [told.get(name, "?") for name in ("firstIndex", "lastIndex", "committedIndex")]
-    return f"{role:10} {told.get('memberTerm', '?'):>6} " + " ".join(f"{number:>9}" for number in numbers)
+def row(found: Fields) -> str:
+    role = found.get("role", "?") if found.get("active") or found.get("role") != "LEADER" else "BEGINNING"
+    numbers = [found.get(name, "?") for name in ("firstIndex", "lastIndex", "committedIndex")]
+    return f"{role:10} {found.get('memberTerm', '?'):>6} " + " ".join(f"{number:>9}" for number in numbers)
 
 
 def asked(
@@ -288,7 +288,7 @@ def asked(
     ask: Callable[[DLedgerClient], Awaitable[T]],
     timeout_ms: int = CALL_MS,
 ) -> T:
-    """What a client that lives for one call was told."""
+    """Returns the result of one call of a client."""
 
     async def run() -> T:
         remoting = RemotingClient(clock=SystemClock(), connect_timeout_ms=timeout_ms)
@@ -300,9 +300,7 @@ def asked(
     try:
         return asyncio.run(run())
     except OutcomeUnknown as error:
-        raise Unknown(
-            f"outcome unknown: {error}; get, or members, tells whether it was done, before you try again"
-        ) from error
+        raise Unknown(f"outcome unknown: {error}; check with get or members before you try again") from error
     except (NotLeader, TimeoutError) as error:
         raise click.ClickException(
             "nobody leads, nothing was done; dledger status shows which members answer"
@@ -316,9 +314,9 @@ def asked(
     "folders", nargs=-1, required=True, type=click.Path(exists=True, file_okay=False, path_type=Path)
 )
 def inspect_command(folders: tuple[Path, ...]) -> None:
-    """Reads the stores of members, Java controllers' too, and changes nothing. Several are of one group, and compared.
+    """Read the stores of members, Java controllers' too, and change nothing. Several stores of one group are compared.
 
-    Each of FOLDERS is a member's own (dledger-n0) or holds one. Exit code 1 when one is damaged.
+    Each of FOLDERS is a member's own (dledger-n0) or holds one. Exit code 1 if one is damaged.
     """
     found: list[Inspection] = []
     try:
@@ -331,7 +329,7 @@ def inspect_command(folders: tuple[Path, ...]) -> None:
 
 
 def conclude(found: Sequence[Inspection]) -> None:
-    """What several members say of each other. Raises ClickException when something is wrong with one, or between two."""
+    """Compares several members. Raises ClickException if one is damaged, or two contradict each other."""
     wrong = [f"{one.name} is damaged" for one in found if one.damage]
     for one, other in combinations(found, 2):
         wrong += [f"{one.name} and {other.name}: {line}" for line in differences(one, other)]
@@ -343,7 +341,7 @@ def conclude(found: Sequence[Inspection]) -> None:
 
 
 def described(found: Inspection, folder: Path) -> str:
-    """A few lines for people."""
+    """A few lines for an operator."""
     runs = ", ".join(f"{term} from {first}" for first, term in found.terms[-TERMS_SHOWN:])
     if len(found.terms) > TERMS_SHOWN:
         runs = f"... {runs}"
@@ -351,7 +349,7 @@ def described(found: Inspection, folder: Path) -> str:
     lines = [
         f"{found.name} in {folder}: term {found.term}, voted for {found.voted_for or 'nobody'}",
         f"  entries  {found.first_index} to {found.last_index}, {found.of_java} of them Java's; terms {runs or 'none'}",
-        f"  decided  up to {found.committed_index} as far as it knew; index names {found.units} of {count} rightly",
+        f"  committed up to {found.committed_index} as far as it knew; {found.units} of {count} index units are intact",
     ]
     if found.tail:
         lines.append(f"  behind   {found.tail}; no part of the log")

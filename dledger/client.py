@@ -1,7 +1,6 @@
-"""A client of a group: finds who leads, and tells what is certain from what is not.
+"""A client of a group. It finds the leader, and says whether the outcome of a request is certain.
 
-Invariant: an append is sent again only where the one before was certainly not carried out; whatever may have been raises
-OutcomeUnknown."""
+Invariant: an append is sent again only if the one before was certainly not carried out; otherwise OutcomeUnknown is raised."""
 
 from __future__ import annotations
 
@@ -23,25 +22,25 @@ from remoting.errors import FrameTooLong, NotSent, RemotingError
 
 CALL_MS = 3000
 TRY_AGAIN_S = 0.05
-TRY_LEVEL_MS = 200
+PROMOTE_RETRY_MS = 200
 PASSES = {Why.NOT_LEVEL.value, Why.UNDER_WAY.value, Why.NOT_BEGUN.value, Why.HANDING_OVER.value}
-"""What is refused for these may be made a moment later."""
+"""A change that was refused for one of these reasons may succeed a moment later."""
 CLIENT_ID = "client"
-"""Speaks as no member does."""
+"""The sender of a client's requests; no member has this id."""
 REASONS = {
     ResultCode.UNKNOWN_GROUP: "it is a member of another group; correct --group",
-    ResultCode.UNKNOWN_MEMBER: "another member listens there, or knows none of this name; correct --peers",
-    ResultCode.UNEXPECTED_ARGUMENT: "it cannot read that; an entry has 1 byte to 4 MiB, an index is 0 or more",
+    ResultCode.UNKNOWN_MEMBER: "another member listens there, or it knows no such member; correct --peers",
+    ResultCode.UNEXPECTED_ARGUMENT: "it cannot read the request; an entry has 1 byte to 4 MiB, an index is 0 or more",
     ResultCode.LEADER_PENDING_FULL: "too many entries wait there; nothing was appended, try again later",
-    ResultCode.INDEX_OUT_OF_RANGE: "no entry with this index is decided yet; status tells up to where there are",
-    ResultCode.INDEX_LESS_THAN_LOCAL_BEGIN: "this entry is no more; status tells where the log begins",
-    ResultCode.TAKE_LEADERSHIP_FAILED: "nobody took the leadership over; the leader leads on, see that the others run",
-    ResultCode.LEADER_TRANSFERRING: "the leadership is being handed over already",
+    ResultCode.INDEX_OUT_OF_RANGE: "no entry with this index is committed yet; status shows the last committed one",
+    ResultCode.INDEX_LESS_THAN_LOCAL_BEGIN: "this entry was deleted; status shows where the log begins",
+    ResultCode.TAKE_LEADERSHIP_FAILED: "nobody took over, and the leader stays; check that the others run",
+    ResultCode.LEADER_TRANSFERRING: "a leadership transfer is under way already",
 }
 
 
 class Refused(Exception):
-    """A member answered with another code than 200; nothing was done."""
+    """A member answered with another code than 200: it did nothing."""
 
     def __init__(self, member: str, code: int, remark: str = "", why: str = "") -> None:
         known = REASONS.get(ResultCode(code), "") if code in {*ResultCode} else ""
@@ -50,11 +49,11 @@ class Refused(Exception):
         self.code = code
         self.remark = remark
         self.why = why
-        """One of dledger.raft.errors.Why, where a change of the members was refused."""
+        """One of dledger.raft.errors.Why, if a change of the members was refused."""
 
 
 class Answer(NamedTuple):
-    """What an APPEND came to."""
+    """The result of an APPEND."""
 
     first_index: int
     position: int
@@ -75,7 +74,7 @@ class DLedgerClient:
         self._leader: str | None = None
 
     async def append(self, bodies: Sequence[bytes]) -> Answer:
-        """Appends entries side by side. Raises NotLeader (nobody leads), Refused, FrameTooLong: nothing was appended;
+        """Appends entries, one behind the other. Raises NotLeader (nobody leads), Refused, FrameTooLong: nothing was appended;
         OutcomeUnknown."""
         fields = await self._led(ClientCode.APPEND, append_fields(bodies))
         refusals = fields.get("refusals") or {}
@@ -86,23 +85,24 @@ class DLedgerClient:
         )
 
     async def get(self, index: int) -> Entry:
-        """A decided entry, as the leader has it. Raises NotLeader, Refused, OutcomeUnknown (no answer)."""
+        """A committed entry from the leader. Raises NotLeader, Refused, OutcomeUnknown (no answer)."""
         return entry_of(await self._led(ClientCode.GET, {"beginIndex": index}))
 
     async def status(self) -> dict[str, Fields | RemotingError | Refused]:
-        """What each member says of itself, or why it said nothing; also of those that others name and the list does not."""
-        told: dict[str, Fields | RemotingError | Refused] = {}
-        while unasked := [member for member in self.peers if member not in told]:
+        """The METADATA of each member, or why it did not answer; also of members that others name and the list does not."""
+        found: dict[str, Fields | RemotingError | Refused] = {}
+        while unasked := [member for member in self.peers if member not in found]:
             answers = await asyncio.gather(*map(self._status_of, unasked))
-            told |= zip(unasked, answers, strict=True)
+            found |= zip(unasked, answers, strict=True)
             for answer in answers:
                 if isinstance(answer, dict):
                     self._learn(answer)
-        return told
+        return found
 
     async def transfer(self, target: str | None) -> str:
-        """Hands the leadership to `target`, or to whom the leader chooses; returns who led, which may be `target`. Raises
-        NotLeader, Refused, OutcomeUnknown."""
+        """Transfers the leadership to `target`, or to the leader's choice; returns the former leader, which may be `target`.
+
+        Raises: NotLeader, Refused, OutcomeUnknown."""
         async with asyncio.timeout(self.timeout_ms / 1000):
             leader = await self._find_leader()
         if leader == target:
@@ -121,25 +121,26 @@ class DLedgerClient:
             raise Refused(leader, code, stranger if target and code == ResultCode.UNKNOWN_MEMBER else "")
         return leader
 
-    # Its members
+    # Members
 
     async def members(self) -> Fields:
-        """As the leader has them. Raises NotLeader, Refused, OutcomeUnknown (no answer)."""
+        """The members, from the leader. Raises NotLeader, Refused, OutcomeUnknown (no answer)."""
         return await self._led(RequestCode.DLEDGER_CHANGE_MEMBERS, {"step": SHOW})
 
     async def change(self, change: Change, *, dry_run: bool = False) -> Fields:
-        """The list before, and the one `after`; only asked for, if it is a `dry_run`. Raises NotLeader, Refused: nothing was
-        changed; OutcomeUnknown."""
+        """Changes the members, or only asks whether it may if it is a `dry_run`. Returns the list before, and the one `after`.
+
+        Raises: NotLeader, Refused: nothing was changed; OutcomeUnknown."""
         wish = {"step": change.step.value, "member": change.member, "address": change.address}
         return await self._led(RequestCode.DLEDGER_CHANGE_MEMBERS, wish | {"dryRun": dry_run})
 
-    async def add(self, member: str, address: str, level_ms: int) -> Fields:
-        """Takes `member` in as a learner, and lets it vote once it is level, which may take `level_ms`: after that it stays
-        a learner, and Refused says so. One that is a learner there already goes on."""
+    async def add(self, member: str, address: str, catch_up_ms: int) -> Fields:
+        """Adds `member` as a learner, and promotes it to a voter once it has caught up. If that takes longer than `catch_up_ms`
+        it stays a learner, and Refused says so. A member that is a learner there already is only promoted."""
         before = await self.members()
         if before["learners"].get(member) != address:
             await self.change(Change(Step.ADD, member, address))
-        tries = max(1, level_ms // TRY_LEVEL_MS)
+        tries = max(1, catch_up_ms // PROMOTE_RETRY_MS)
         while True:
             try:
                 promoted = await self.change(Change(Step.PROMOTE, member))
@@ -148,10 +149,10 @@ class DLedgerClient:
                 tries -= 1
                 if refusal.why not in PASSES or not tries:
                     raise
-            await asyncio.sleep(TRY_LEVEL_MS / 1000)
+            await asyncio.sleep(PROMOTE_RETRY_MS / 1000)
 
     async def remove(self, member: str) -> Fields:
-        """A leader hands over first. Raises as `change` and `transfer`."""
+        """Removes `member`; a leader transfers its leadership first. Raises as `change` and `transfer`."""
         while True:
             try:
                 return await self.change(Change(Step.REMOVE, member))
@@ -161,7 +162,7 @@ class DLedgerClient:
             await self.transfer(None)
             self._leader = None
 
-    # One request to the leader, whoever that is
+    # One request to the leader
 
     async def _led(self, code: int, fields: Fields) -> Fields:
         try:
@@ -193,27 +194,27 @@ class DLedgerClient:
         return NotLeader(None, None)
 
     def _judge(self, leader: str, answer: Fields) -> None:
-        """Returns when another is to be asked."""
+        """Returns if another member is to be asked."""
         code = answer["code"]
         if code == ResultCode.WAIT_QUORUM_ACK_TIMEOUT:
-            raise OutcomeUnknown(f"{leader} leads, and a majority did not answer it in time")
+            raise OutcomeUnknown(f"{leader} leads, and no majority answered it in time")
         if code != ResultCode.NOT_LEADER:
             raise Refused(leader, code, answer.get("remark") or "", answer.get("why") or "")
         named = answer.get("leaderId")
         self._leader = named if named in self.peers and named != leader else None
 
     async def _find_leader(self) -> str:
-        """Asks all until one says that it serves, or TimeoutError ends that."""
+        """Asks all members until one answers that it serves, or TimeoutError ends that."""
         while True:
-            for member, told in (await self.status()).items():
-                if isinstance(told, dict) and told.get("active"):
+            for member, found in (await self.status()).items():
+                if isinstance(found, dict) and found.get("active"):
                     self._leader = member
                     return member
             await asyncio.sleep(TRY_AGAIN_S)
 
-    def _learn(self, told: Fields) -> None:
-        """Members may have come since the list was written that this began with."""
-        for member, address in (told.get("peers") or {}).items():
+    def _learn(self, metadata: Fields) -> None:
+        """Adds the members that joined after the client's list was written."""
+        for member, address in (metadata.get("peers") or {}).items():
             self.peers.setdefault(member, address)
 
     async def _status_of(self, member: str) -> Fields | RemotingError | Refused:
@@ -225,7 +226,7 @@ class DLedgerClient:
         return fields if code == ResultCode.SUCCESS else Refused(member, code)
 
     async def _asked(self, member: str, code: int, fields: Fields) -> Fields:
-        """The members of the answer, its `code` among them. Raises RemotingError."""
+        """The fields of the answer, with its `code`. Raises RemotingError."""
         body = encode(ClientEnvelope(self.group, member), fields)
         address = self.peers[member]
         reply = await self._client.call(address, RemotingCommand.request(code, body=body), self.timeout_ms)

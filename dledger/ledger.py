@@ -1,10 +1,10 @@
-"""One member of a group as others use it: a replicated log, and a state machine over it, behind a dozen names.
+"""One member of a group as a program uses it: a replicated log, and a state machine over it.
 
     async with DLedger(self_id="n0", peers=PEERS, group="g", runtime=real_runtime(folder), state_machine=counter) as ledger:
         appended = await ledger.append(b"+1")
 
-Invariant: what `append` returned is decided for good, in the logs of a majority and synced there; what raised NotLeader or
-TooManyProposals was not appended; only after OutcomeUnknown either may be. What `get` shows is decided."""
+Invariant: entries that `append` returned are committed: a majority has synced them. After NotLeader or TooManyProposals nothing
+was appended; only after OutcomeUnknown something may have been. `get` returns committed entries only."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from remoting.router import Router
 from remoting.server import RemotingServer
 
 TIMEOUT_MS = 3000
-"""Of one append or read where the caller names none; upstream's clients wait as long."""
+"""Default for one append or read; upstream's clients wait as long."""
 CONNECT_TIMEOUT_MS = 1000
 COUNTED_AS = {NotLeader: "not_leader", TooManyProposals: "too_many", OutcomeUnknown: "unknown"}
 COUNTED = ("appended", "refused", *COUNTED_AS.values(), "reads", "gets", "elected", "transfers", "unreadable")
@@ -72,7 +72,7 @@ class Events(NodeListener):
 
 
 class NoState:
-    """A log alone."""
+    """A log without a state machine."""
 
     def apply(self, index: int, body: bytes) -> object:
         return None
@@ -80,19 +80,19 @@ class NoState:
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """Entries that are decided, one behind the other."""
+    """Committed entries that follow each other in the log."""
 
     index: int
-    """Of the first one; the others follow without a hole."""
+    """Of the first entry; the others follow without a gap."""
     position: int
-    """Where the first one begins in this member's data files, in bytes, as upstream counts; it may differ on others."""
+    """Where the first entry begins in this member's data files, in bytes, as upstream counts; other members may differ."""
     results: list[object]
-    """Of each what `apply` returned on this member, or the EntryRefused that it raised."""
+    """For each entry the result of `apply` on this member, or the EntryRefused that it raised."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """A member at one moment, as it sees itself. An index of -1: there is no such entry."""
+    """A member's own view of itself at one moment. An index of -1: there is no such entry."""
 
     group: str
     self_id: str
@@ -101,7 +101,7 @@ class Metadata:
     term: int
     leader_id: str | None
     is_active: bool
-    """Leads, and serves appends and reads."""
+    """Whether it leads, and serves appends and reads."""
     first_index: int
     last_index: int
     committed_index: int
@@ -109,10 +109,10 @@ class Metadata:
 
 
 class DLedger:
-    """`peers` maps the id of each member, this one too, to its "host:port"; `self_id` is listened on there, or on the host
-    `listens_on`. `snapshots` is the state machine, where its state can be written down; `settings.snapshot_entries` says how
-    often that is done. `runtime` is rooted at this member's own folder, which is locked while it runs. A leader that is not
-    among the ids `preferred` hands over to one that is, once that holds all that is decided. `router` takes request codes of
+    """`peers` maps the id of each member, this one included, to its "host:port". This member listens there, or on the host
+    `listens_on`. `snapshots` is the state machine, if its state can be saved; `settings.snapshot_entries` says how often.
+    `runtime` is rooted at this member's own folder, which is locked while the member runs. A leader whose id is not in
+    `preferred` transfers its leadership to a preferred member that holds all committed entries. `router` takes request codes of
     the embedding program, served on the same port."""
 
     def __init__(
@@ -128,8 +128,8 @@ class DLedger:
         preferred: Collection[str] = (),
         listens_on: str | None = None,
     ) -> None:
-        """Raises ValueError: this member, or a preferred one, is not in the list; TypeError: a state machine has no `apply` or
-        `apply_batch`, or one that is `async`."""
+        """Raises ValueError: this member, or a preferred one, is not in the list; TypeError: the state machine has no `apply`
+        or `apply_batch`, or an `async` one."""
         if state_machine is not None:
             usable_machine(state_machine)
         if strangers := sorted(set(preferred) - set(peers)):
@@ -137,13 +137,13 @@ class DLedger:
         self.group = group
         self.settings = settings or DLedgerSettings()
         self.counts: Counter[str] = Counter(dict.fromkeys(COUNTED, 0))
-        """Since the start, of this member: entries appended, and those that the state machine refused; calls that ended with
-        NotLeader, TooManyProposals, OutcomeUnknown; reads proven, entries got; how often elected, and handed over."""
+        """Of this member since its start: entries appended, and those that the state machine refused; calls that ended with
+        NotLeader, TooManyProposals or OutcomeUnknown; reads proven, entries got; elections won, and leadership transfers."""
         self._preferred = frozenset(preferred)
         self._lock = runtime.lock
         self._life = asyncio.Lock()
         self._begun = False
-        """Started or stopped."""
+        """Whether `start` or `stop` was called."""
         self._events = Events(self.counts)
         self._tasks = Tasks(self._events.failed)
         self.clock = runtime.clock
@@ -168,12 +168,13 @@ class DLedger:
             self.router, host=listens_on or host, port=int(port), clock=runtime.clock
         )
 
-    # Its life
+    # Start and stop
 
     async def start(self) -> None:
-        """Takes part; what is known to be decided is applied on return. Raises StoreLocked, StoreUnusable, AddressInUse,
-        CannotListen, LogDamaged, LogOfAnother, MembersChanged, BadKeyValues, OSError; it is closed then. RuntimeError: it was
-        started or stopped before; make another."""
+        """Takes part in the group. On return the entries that the disk knew as committed are applied.
+
+        Raises: StoreLocked, StoreUnusable, AddressInUse, CannotListen, LogDamaged, LogOfAnother, MembersChanged, BadKeyValues,
+        OSError: it is closed then. RuntimeError: it was started or stopped before; make another."""
         async with self._life:
             if self._begun:
                 raise RuntimeError(f"{self.self_id} was started or stopped before; make another DLedger")
@@ -187,7 +188,7 @@ class DLedger:
             await self._node.start()
             assert self._node.core is not None and self._node.store.log is not None
             self._positions = Positions(self._node.core, self._node.store.log)
-            self._node.set_position_lookup(self._positions.if_sound)
+            self._node.set_position_lookup(self._positions.if_intact)
             await self._node.replayed()
         except BaseException:
             await self._close()
@@ -198,8 +199,8 @@ class DLedger:
             )
 
     async def stop(self) -> None:
-        """A leader hands over first, so that the others need not wait until it is missed; who is cancelled meanwhile closes
-        all the same. A start that is under way is waited for, and so is another stop."""
+        """A leader transfers its leadership first, so that the others need not wait for a timeout. A caller that is cancelled
+        meanwhile closes the member all the same. Waits for a start or another stop that is under way."""
         async with self._life:
             self._begun = True
             try:
@@ -208,7 +209,7 @@ class DLedger:
                 await self._close()
 
     async def _close(self) -> None:
-        """Cancelled, it keeps the folder, in which something may still be written: `stop` goes on then."""
+        """If it is cancelled it keeps the folder, in which something may still be written; `stop` then continues."""
         try:
             try:
                 await self._tasks.stop()
@@ -222,8 +223,8 @@ class DLedger:
         self._lock.release()
 
     async def wait_failed(self) -> BaseException:
-        """What ended this member, once something has: a disk that fails, a state machine that raised. It answers nothing any
-        more; `stop` it, and start another."""
+        """Waits for the error that ends this member: a disk that fails, a state machine that raised. It answers nothing any
+        more: `stop` it, and start another."""
         return await asyncio.shield(self._events.failure)
 
     async def __aenter__(self) -> Self:
@@ -238,30 +239,32 @@ class DLedger:
     # The log
 
     async def append(self, *bodies: bytes, timeout_ms: int = TIMEOUT_MS) -> Appended:
-        """Appends one entry for each body, side by side, and returns once all are decided and applied here.
+        """Appends one entry for each body, one behind the other, and returns once all are committed and applied here.
 
-        Raises NotLeader, TooManyProposals, ValueError (no body, an empty or oversized one, more than may ever wait), TypeError:
-        nothing was appended; OutcomeUnknown: perhaps it was."""
+        Raises: NotLeader, TooManyProposals, ValueError (no body, an empty or oversized one, more than may ever wait),
+        TypeError: nothing was appended; OutcomeUnknown: the entries may have been appended."""
         if not 0 < len(bodies) <= self.settings.pending_proposals_max:
-            limits = f"one body at least, and {self.settings.pending_proposals_max} at most"
-            raise ValueError(f"append wants {limits}, not {len(bodies)}")
+            limits = f"1 to {self.settings.pending_proposals_max} bodies"
+            raise ValueError(f"append takes {limits}, not {len(bodies)}")
         if not all(isinstance(body, bytes) for body in bodies):
-            raise TypeError("a body is bytes, which stay as they are; of text or a buffer give bytes(...)")
+            raise TypeError("a body is bytes, which cannot change; convert text or a buffer with bytes(...)")
         if not isinstance(timeout_ms, int | float):
             raise TypeError(f"timeout_ms is a number, not {timeout_ms!r}")
         with self._counting():
-            decided = await self._node.propose(bodies, timeout_ms)
+            committed = await self._node.propose(bodies, timeout_ms)
         assert self._positions is not None
         self.counts["appended"] += len(bodies)
-        self.counts["refused"] += sum(isinstance(result, EntryRefused) for result in decided.results)
-        position = decided.position
+        self.counts["refused"] += sum(isinstance(result, EntryRefused) for result in committed.results)
+        position = committed.position
         if position is None:
-            position = self._positions.of(decided.first_index)
-        return Appended(decided.first_index, position, decided.results)
+            position = self._positions.of(committed.first_index)
+        return Appended(committed.first_index, position, committed.results)
 
     async def get(self, index: int) -> Entry:
-        """The decided entry `index`, from this member's own log, whoever leads; the body of the no-op that opens a term is
-        empty. Raises IndexOutOfRange, LogDamaged, OSError."""
+        """The committed entry `index`, from this member's own log, whether it leads or not. The body of the no-op that opens a
+        term is empty.
+
+        Raises: IndexOutOfRange, LogDamaged, OSError."""
         core, disk = self._node.core, self._node.store.log
         if core is None or disk is None:
             raise IndexOutOfRange(index, 0, NO_INDEX)
@@ -278,9 +281,11 @@ class DLedger:
         return found
 
     async def read_index(self, timeout_ms: int = TIMEOUT_MS) -> int:
-        """An index at or above all that was decided before the call, once a majority has confirmed that this member led
-        meanwhile, and the state machine has applied all up to there: what is read from it now is linearizable. Raises
-        NotLeader."""
+        """An index at or above all entries that were committed before the call. It returns once a majority has confirmed that
+        this member led meanwhile, and the state machine has applied the entries up to there: reads from it are linearizable now
+        (thesis 6.4).
+
+        Raises: NotLeader."""
         with self._counting():
             await self._node.read_barrier(timeout_ms)
         self.counts["reads"] += 1
@@ -320,32 +325,36 @@ class DLedger:
 
     @property
     def snapshots(self) -> SnapshotCounts:
-        """What was written of snapshots since the start, and which is the newest."""
+        """Counts of the snapshots written since the start, and the newest one."""
         return self._node.store.snapshot_file.counts
 
     async def transfer(self, target: str | None = None) -> ResultCode:
-        """Hands the leadership to `target`, or to who holds most; returns when it is known who leads, after 1.5 s at most.
-        SUCCESS; TAKE_LEADERSHIP_FAILED: it leads on, or nobody does; NOT_LEADER, UNKNOWN_MEMBER, LEADER_TRANSFERRING: nothing
-        was done."""
+        """Transfers the leadership to `target`, or to the most up-to-date voter (thesis 3.10). Returns when the leader is
+        known, after 1.5 s at most: SUCCESS; TAKE_LEADERSHIP_FAILED, and this member or nobody leads; NOT_LEADER,
+        UNKNOWN_MEMBER, LEADER_TRANSFERRING: nothing was done."""
         code = await self._node.transfer_leadership(target)
         self.counts["transfers"] += code is ResultCode.SUCCESS
         return code
 
     def on_role_change(self, observer: Callable[[Role, int], None]) -> None:
-        """`observer(role, term)` hears of each change; of LEADER only once this member serves. It returns at once, and an
-        exception of it ends this member. Raises TypeError: it is `async`."""
+        """Calls `observer(role, term)` at each change; for LEADER only once this member serves. It must return at once, and its
+        exception ends this member.
+
+        Raises: TypeError, if it is `async`."""
         not_awaited("an observer of roles", observer)
         self._events.role_observers.append(observer)
 
     def on_commit(self, observer: Callable[[int], None]) -> None:
-        """`observer(index)` hears of the end of what is decided each time that it moves, before it is applied. It returns at
-        once, and an exception of it ends this member. Raises TypeError: it is `async`."""
+        """Calls `observer(index)` each time that the commit index moves, before the entries are applied. It must return at
+        once, and its exception ends this member.
+
+        Raises: TypeError, if it is `async`."""
         not_awaited("an observer of commits", observer)
         self._events.commit_observers.append(observer)
 
     @contextmanager
     def _counting(self) -> Iterator[None]:
-        """Counts what a call raises."""
+        """Counts the errors of a call."""
         try:
             yield
         except (NotLeader, TooManyProposals, OutcomeUnknown) as error:

@@ -1,7 +1,7 @@
-"""What a leader answers to clients, APPEND and GET, with DLedger's codes and JSON.
+"""The leader's answers to clients' APPEND and GET, with DLedger's codes and JSON.
 
-Invariant: each request is answered, and by its code a client knows whether an entry was appended: 200 yes, 502 perhaps, any
-other no. A GET is linearizable: it is confirmed by a majority, and shows what is decided and nothing else."""
+Invariant: each request is answered, and the code says whether an entry was appended: 200 yes, 502 perhaps, any other no. A GET
+is linearizable: a majority confirms it, and it returns committed entries only."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from remoting.peer import Peer
 logger = logging.getLogger(__name__)
 
 ACK_MS = 2500
-"""Clients wait 3000 ms, and are to hear then what is known."""
+"""Clients wait 3000 ms, and must get an answer by then."""
 
 
 class ClientService:
-    """Of one member; `register` it before the member starts."""
+    """Serves the clients of one member; call `register` before the member starts."""
 
     def __init__(self, ledger: DLedger) -> None:
         self._ledger = ledger
@@ -64,7 +64,7 @@ class ClientService:
         return handle
 
     def _addressed(self, envelope: ClientEnvelope) -> tuple[ResultCode, Fields] | None:
-        """The answer to what was meant for another member or group."""
+        """The answer to a request for another member or group."""
         if envelope.receiver != self._ledger.self_id:
             return ResultCode.UNKNOWN_MEMBER, {}
         return (ResultCode.UNKNOWN_GROUP, {}) if envelope.group != self._ledger.group else None
@@ -81,7 +81,7 @@ class ClientService:
             return ResultCode.WAIT_QUORUM_ACK_TIMEOUT, {}
         except ValueError as error:
             raise MessageError("body", [len(body) for body in bodies], str(error)) from None
-        told: Fields = {
+        answer: Fields = {
             "index": appended.index,
             "pos": appended.position,
             "term": self._ledger.term,
@@ -91,7 +91,7 @@ class ClientService:
             for number, result in enumerate(appended.results)
             if isinstance(result, EntryRefused)
         }
-        return ResultCode.SUCCESS, told | ({"refusals": refusals} if refusals else {})
+        return ResultCode.SUCCESS, answer | ({"refusals": refusals} if refusals else {})
 
     async def _get(self, fields: Fields) -> tuple[ResultCode, Fields]:
         index = index_of(fields)

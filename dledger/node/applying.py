@@ -1,12 +1,12 @@
-"""What is decided on its way to the state machine.
+"""Application of committed entries to the state machine. Upstream: StateMachineCaller.
 
-Invariant: entries are applied once in a life of the process, in order, a few in each turn of the loop; of those that are in
-memory no more, as at a start, a limited number is read at a time. A snapshot stands for all entries up to one: it is made, and
-taken in their place, in slices, and nothing is applied meanwhile.
+Invariant: entries are applied in order, each once in a life of the process, a few in each turn of the loop. Of entries that are
+not in memory, as at a start, a limited number is read at a time. A snapshot covers all entries up to one: it is made, or loaded
+instead of them, in slices, and nothing is applied meanwhile.
 
-A log without a state machine: what is decided counts as applied at once, and nothing is read for it.
+Without a state machine committed entries count as applied at once, and nothing is read for it.
 
-Invariant: `applied_index` is what is known to be decided; at a start that is what the disk knew."""
+Invariant: `applied_index` is the known commit index; at a start the one that the disk knew."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ from mqruntime.tasks import Tasks
 
 APPLIED_A_TURN = 64
 TURN_MS_MAX = 10
-"""However slow a state machine is, others have their turn once it took so long."""
+"""A slow state machine ends its turn after this time."""
 READ_ENTRIES_MAX = 1024
 READ_BYTES_MAX = 256 << 10
 
 
 class StateMachine(Protocol):
     def apply(self, index: int, body: bytes) -> object:
-        """Called once for each decided entry in order, again at each start of the process from the first one that no snapshot
-        stands for; never with an empty body, nor with a list of members. What it returns goes to the proposer, if that is
-        here. EntryRefused, which every member must raise alike, leaves the state as it was and goes to the proposer in the same
-        way; the next entry is applied. Any other exception ends the process, a cancellation too."""
+        """Called once for each committed entry in order, and again at each start of the process from the first entry that no
+        snapshot covers; never with an empty body or a list of members. The result is returned to the proposer, if that is here.
+        An EntryRefused, which every member must raise alike, leaves the state unchanged and is returned in the same way; the
+        next entry is applied. Any other exception ends the process, a CancelledError too."""
         ...
 
 
 @runtime_checkable
 class BatchedStateMachine(Protocol):
-    """A state machine that takes several entries at a call, where a call costs more than an entry."""
+    """A state machine that takes several entries at a call, if a call costs more than an entry."""
 
     def apply_batch(self, entries: Sequence[Entry]) -> Sequence[object]:
-        """Called with decided entries, each once and in order, none that `StateMachine.apply` is not called with. Returns what
-        became of each, from the first on: a result, or an EntryRefused, which leaves the state as it was and holds up nothing
-        behind it. It may end before the last entry when some ms have passed, but not before the first: what it leaves is in the
-        next batch. What it raises ends the process."""
+        """Called with committed entries, each once and in order, but for those that `StateMachine.apply` is not called with.
+        Returns the result of each, from the first on: a result, or an EntryRefused, which leaves the state unchanged and does
+        not stop the next entry. It may end before the last entry once some ms have passed, but not before the first: the rest
+        is in the next batch. Its exception ends the process."""
         ...
 
 
@@ -78,20 +78,20 @@ class OneByOne:
 
 
 class Snapshots(Protocol):
-    """A state machine whose state can be written down."""
+    """A state machine whose state can be saved."""
 
     def snapshot_save(self) -> Iterator[bytes]:
-        """The state as it is now, in pieces of which none takes longer than some ms; nothing is applied before the last one."""
+        """The present state, in pieces that take some ms each; nothing is applied before the last one."""
         ...
 
     def snapshot_load(self, data: bytes | bytearray) -> Iterator[None]:
-        """Replaces the state by one that `snapshot_save` made, whatever it was; each step takes some ms at most, and until the
-        last one the former state stands. Raises SnapshotUnknown."""
+        """Replaces the state by one that `snapshot_save` made; each step takes some ms at most, and the old state is in force
+        until the last one. Raises SnapshotUnknown."""
         ...
 
 
 class NoSnapshots:
-    """A state machine that is made anew from the first entry on at each start."""
+    """A state machine that is rebuilt from the first entry on at each start."""
 
     def snapshot_save(self) -> Iterator[bytes]:
         raise SnapshotUnknown("a snapshot is to be made", "none: this state machine has no form for it")
@@ -102,16 +102,15 @@ class NoSnapshots:
         )
 
 
-def is_told(entry: Entry) -> bool:
-    """Whether state machines hear of it."""
+def is_for_state_machine(entry: Entry) -> bool:
+    """Whether state machines get it."""
     return bool(entry.body) and not is_members(entry.body)
 
 
 class Applier:
-    """`on_applied` gets the index of each entry, and what the state machine returned; `on_turn` is called when a few were
-    applied, or none; `on_failure` gets what the state machine raised in a turn of its own. `on_snapshot` gets the last entry
-    and the bytes of each snapshot that is made: whenever `every` entries, or bodies of `every_bytes`, were applied since the
-    last one; never where `every` is 0."""
+    """`on_applied` gets the index of each entry, and its result; `on_turn` is called at the end of each turn; `on_failure` gets
+    the state machine's exception in a turn of its own. `on_snapshot` gets the last entry and the bytes of each new snapshot:
+    one is made when `every` entries, or bodies of `every_bytes`, were applied since the last one; never if `every` is 0."""
 
     def __init__(
         self,
@@ -138,7 +137,7 @@ class Applier:
         self._snapshots = snapshots or NoSnapshots()
         self._every, self._every_bytes = every, every_bytes
         self._since = self._since_bytes = 0
-        """Entries and bytes of bodies that were applied since the last snapshot."""
+        """Entries and bytes of bodies applied since the last snapshot."""
         self._saving: Iterator[bytes] | None = None
         self._saved = bytearray()
         self._loading: Iterator[None] | None = None
@@ -161,21 +160,21 @@ class Applier:
     def begin(
         self, log: RaftLog, disk: EntryLog, committed_index: int, snapshot: Snapshot | None = None
     ) -> None:
-        """Nothing of `log` is applied yet; `disk` has what it holds no more, `committed_index` is what is known of it, and
-        `snapshot` stands for what is at its beginning, or before that."""
+        """Begins with `log`, of which nothing is applied yet. `disk` has the entries that are not in memory, `committed_index`
+        is known of it, and `snapshot` covers the entries up to the log's beginning, or a few more."""
         self._log, self._disk, self._replay_end = log, disk, committed_index
         if snapshot is not None:
             self.restore(snapshot)
         self.commit(committed_index)
 
     def save(self) -> None:
-        """Makes a snapshot of what is applied now, unless one is being made, or taken."""
+        """Makes a snapshot of the present state, unless one is being made or loaded."""
         if self._saving is None and self._loading is None:
             self._begin_saving()
             self._arrange_more()
 
     def restore(self, snapshot: Snapshot) -> None:
-        """`snapshot` stands for all that was applied, and for more; a decision of what it ends with follows."""
+        """Loads `snapshot`, which covers all applied entries and more; a `commit` of its last entry follows."""
         self._saving, self._saved = None, bytearray()
         self._read.clear()
         with calling("snapshot_load"):
@@ -183,17 +182,17 @@ class Applier:
         self._loading, self._loading_index = iterator("snapshot_load", loading), snapshot.last_index
 
     def commit(self, index: int) -> None:
-        """All entries up to there are decided: some are applied now, others in later turns."""
+        """Entries up to `index` are committed: some are applied now, others in later turns."""
         self.committed_index = index
         self._apply_some()
 
     @property
     def replays(self) -> bool:
-        """Whether something that was known to be decided at the beginning is not applied yet."""
+        """Whether entries that the disk knew as committed are not applied yet."""
         return self.applied_index < self._replay_end
 
     async def replayed(self) -> None:
-        """Returns once that is applied, or will never be."""
+        """Returns once those are applied, or never will be."""
         while self.replays and not self._closed:
             self._moved.clear()
             await self._moved.wait()
@@ -210,7 +209,7 @@ class Applier:
         room = APPLIED_A_TURN
         while room > 0:
             if self._loading is not None or self._saving is not None:
-                self._go_on()
+                self._continue_snapshot()
                 room -= 1
             elif batch := self._next_batch(room):
                 room -= len(batch)
@@ -224,23 +223,23 @@ class Applier:
         self._arrange_more()
 
     def _apply(self, batch: Sequence[Entry]) -> None:
-        """As many of them as the state machine takes now."""
-        told = [entry for entry in batch if is_told(entry)]
+        """Applies as many entries of `batch` as the state machine takes now."""
+        given = [entry for entry in batch if is_for_state_machine(entry)]
         with calling("apply"):
-            results = deque(self._batches.apply_batch(told) if told else ())
+            results = deque(self._batches.apply_batch(given) if given else ())
         count = len(results)
-        assert min(1, len(told)) <= count <= len(told), f"{len(told)} entries have {count} results"
+        assert min(1, len(given)) <= count <= len(given), f"{len(given)} entries have {count} results"
         for entry in batch:
-            if is_told(entry) and not results:
+            if is_for_state_machine(entry) and not results:
                 break
             self.applied_index = entry.index
-            self._on_applied(entry.index, results.popleft() if is_told(entry) else None)
+            self._on_applied(entry.index, results.popleft() if is_for_state_machine(entry) else None)
             self._count(entry)
         while self._read and self._read[0].index <= self.applied_index:
             self._read.popleft()
 
     def _count(self, entry: Entry) -> None:
-        """Begins a snapshot when it is time."""
+        """Counts an applied entry, and begins a snapshot if one is due."""
         self._since += 1
         self._since_bytes += len(entry.body)
         if self._is_due(0, 0, entry.index):
@@ -252,8 +251,8 @@ class Applier:
             saving = self._snapshots.snapshot_save()
         self._saving = iterator("snapshot_save", saving)
 
-    def _go_on(self) -> None:
-        """A slice of a snapshot's work."""
+    def _continue_snapshot(self) -> None:
+        """Makes or loads the next slice of a snapshot."""
         if self._loading is not None:
             with calling("snapshot_load"):
                 is_loaded = next(self._loading, self) is self
@@ -271,7 +270,7 @@ class Applier:
             self._on_snapshot(self.applied_index, state)
 
     def _next_batch(self, count_max: int) -> list[Entry]:
-        """The next decided ones, as far as they are at hand; it ends where a snapshot is due."""
+        """The next committed entries that are in memory or were read; it ends where a snapshot is due."""
         batch: list[Entry] = []
         size = 0
         for index in range(self.applied_index + 1, self.committed_index + 1):
@@ -289,7 +288,7 @@ class Applier:
         return batch
 
     def _is_due(self, count: int, size: int, index: int) -> bool:
-        """Whether a snapshot is, once so many more entries are applied. While the log is replayed it is not: many would be."""
+        """Whether a snapshot is due after so many more entries. None is due while the log is replayed: that would make many."""
         full = self._since + count >= self._every or self._since_bytes + size >= self._every_bytes
         return self._every > 0 and full and index >= self._replay_end
 
@@ -315,17 +314,17 @@ class Applier:
             raise
 
     async def _read_some(self) -> None:
-        """What the log has forgotten the disk has, as it is in the log; and nothing that is decided is ever cut."""
+        """Reads committed entries from the disk, which has those that are not in memory; committed entries are never cut."""
         assert self._disk is not None
         first = self.applied_index + 1
-        if first <= self._disk.begin.index:  # a snapshot that stands for it is about to come
+        if first <= self._disk.begin.index:  # a snapshot that covers it is about to come
             self._reading = False
             return
         wanted = min(self.committed_index + 1, self._log.recent_from) - first
         entries: list[Entry] = []
         if wanted > 0:  # else a snapshot has come since
             entries = await read_entries(self._disk, first, min(wanted, READ_ENTRIES_MAX), READ_BYTES_MAX)
-        if first == self.applied_index + 1 and self._loading is None:  # no snapshot stands for them meanwhile
+        if first == self.applied_index + 1 and self._loading is None:  # no snapshot covers them meanwhile
             self._read.extend(entries)
         self._reading = False
         if not self._closed:
@@ -333,7 +332,8 @@ class Applier:
 
 
 class NullApplier:
-    """For a log without a state machine. Calls `on_committed` with each new commit index, and `on_turn` after it."""
+    """Counts entries as applied without a state machine. Calls `on_committed` with each new commit index, and then
+    `on_turn`."""
 
     replays = False
 
@@ -349,11 +349,11 @@ class NullApplier:
     def begin(
         self, log: RaftLog, disk: EntryLog, committed_index: int, snapshot: Snapshot | None = None
     ) -> None:
-        """Nobody is told of what was decided before."""
+        """Nobody is notified of entries that were committed before."""
         self.commit(committed_index)
 
     def restore(self, snapshot: Snapshot) -> None:
-        """A decision of what it ends with follows, and is all that is to be known."""
+        """Does nothing: a `commit` of the snapshot's last entry follows."""
 
     def commit(self, index: int) -> None:
         self.applied_index = index
@@ -361,7 +361,7 @@ class NullApplier:
         self._on_turn()
 
     async def replayed(self) -> None:
-        """At once."""
+        """Returns at once."""
 
     def close(self) -> None:
-        """Nothing is under way."""
+        """Does nothing: no work is under way."""

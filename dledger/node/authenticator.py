@@ -1,12 +1,12 @@
-"""What of the members' messages is believed: the right list of members, the member's own address, a term that can be.
+"""Checks of the members' messages: the list of members, the sender's address, a possible term.
 
-Invariant: what is refused changes nothing here; each refusal is counted, and the first of a kind from a member is logged.
+Invariant: a rejected message changes nothing here; each rejection is counted, and the first of a kind from a member is logged.
 
-Where the members speak from: the addresses of the hosts in the peer list.
+The addresses of the hosts in the list of members.
 
-Invariant: a host that is an address stands for itself, and every loopback address for each other (a member is
-reached there under any of them); a name stands for what it resolves to, asked again at most every RESOLVE_EVERY_MS when a
-caller is not among the addresses known."""
+Invariant: a host given as an address is that address, and all loopback addresses are equal (a member is reached there under any
+of them). A host given as a name is the addresses that it resolves to; it is resolved again, at most every RESOLVE_EVERY_MS,
+when a caller has none of the known addresses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import NamedTuple
 
-from dledger.node.messagejson import UNTOLD
+from dledger.node.messagejson import NOT_SENT
 from dledger.node.peerlist import difference, listed, peer_list
 from dledger.raft.election import TERM_JUMP_MAX, TermBound
 from dledger.raft.entries import NO_INDEX
@@ -31,20 +31,20 @@ from mqruntime.clock import Clock
 logger = logging.getLogger(__name__)
 
 STRANGER = "stranger"
-"""Stands in the counts for every id that is not in the list."""
+"""The label in the counts for all ids that are not in the list."""
 
 
 class TheirList(NamedTuple):
-    """What a message says of its sender's list: empty, where an old member speaks."""
+    """The sender's list in a message; empty from an old member."""
 
     text: str
     members_index: int
     origin: str = ""
-    """What stands before the first entry of its log."""
+    """The description of what precedes its log."""
 
 
 class Refusal(Enum):
-    """Why a message does not count; the value is a metric's label."""
+    """Why a message is rejected; the value is a metric's label."""
 
     PEERS = "peers"
     ORIGIN = "origin"
@@ -57,7 +57,7 @@ class Refusal(Enum):
 
 
 class PeerAuthenticator:
-    """`peers` maps ids, the own one too, to "host:port"; `term` tells the member's term."""
+    """`peers` maps ids, this member's own included, to "host:port"; `term` returns the member's term."""
 
     def __init__(
         self,
@@ -71,18 +71,19 @@ class PeerAuthenticator:
         self.self_id = self_id
         self.peers = dict(peers)
         self.members_index = NO_INDEX
-        """The entry that names them; NO_INDEX: a setting does."""
+        """The index of the entry that the list is from; NO_INDEX: it is from a setting."""
         self.peer_list = peer_list(peers)
         self.origin = ""
-        """What stands before the first entry of the own log, in words that all members find for it; empty for nothing. Two
-        whose logs go on from different ones share no group: the same offset would be another message there."""
+        """The description of what precedes this member's log, alike on all members; empty for nothing. Members with different
+        origins share no group: the same offset would be another message."""
         self.on_other_origin: Callable[[str], None] = lambda sender: None
-        """Hears of each message of a member whose log goes on from another one."""
+        """Called for each message of a member with another origin."""
         self.vouched: dict[str, str] = {}
-        """Who is believed though the own list has not come so far, and where: newer ones name that member, and this one."""
+        """Id -> address of members that are accepted though this member's list does not have them yet: a newer list names them,
+        and this member."""
         self._before: dict[str, str] = {}
         self.knows_changes: set[str] = set()
-        """Who has shown that it can read entries that change the members."""
+        """Members that have shown that they can read entries that change the members."""
         self.refused: Counter[tuple[str, str]] = Counter()
         """(member or STRANGER, a Refusal's value) -> messages."""
         self._checks_addresses = checks_addresses
@@ -99,7 +100,7 @@ class PeerAuthenticator:
                 self.refused.setdefault((sender, refusal.value), 0)
 
     def members_are(self, index: int, members: Members, before: Mapping[str, str]) -> None:
-        """Of the group, by entry `index` of the log, from now on; `before` are those where that entry comes to nothing."""
+        """Takes the members that entry `index` of the log gives the group; `before` are the members if that entry is cut."""
         self.peers = members.addresses
         self.members_index = index
         self.peer_list = peer_list(self.peers)
@@ -109,12 +110,12 @@ class PeerAuthenticator:
         self._bound.members_are(self.peers.keys() - {self.self_id}, members.quorum)
         self._count_from_nothing()
         if index != NO_INDEX:
-            logger.info("members=%s index=%d self=%s", members.told(), index, self.self_id)
+            logger.info("members=%s index=%d self=%s", members.as_json(), index, self.self_id)
 
     async def check_request(
         self, sender: str, request: Message, theirs: TheirList, remote_address: str
     ) -> Refusal | None:
-        """None when the request of `sender` counts."""
+        """None if the request of `sender` is accepted."""
         refusal = self._judge_list(sender, theirs)
         if refusal is not None:
             return refusal
@@ -126,8 +127,8 @@ class PeerAuthenticator:
         return self._judge_term(sender, request)
 
     async def speaks_for(self, member: str, remote_addresses: Sequence[str]) -> bool:
-        """Whether who asks from outside of the members' conversation, over a connection that comes from one of these, may be
-        that member."""
+        """Whether a caller that is no peer of the Raft group, with a connection from one of these addresses, may be that
+        member."""
         listed_at = self.address_of(member)
         if listed_at is None:
             return False
@@ -145,24 +146,24 @@ class PeerAuthenticator:
         return False
 
     def check_response(self, sender: str, response: Message, theirs: TheirList) -> Refusal | None:
-        """None when the answer of `sender`, got at its address, counts."""
+        """None if the answer of `sender`, received from its address, is accepted."""
         return self._judge_list(sender, theirs) or self._judge_term(sender, response)
 
     def check_refusal(self, sender: str, theirs: TheirList) -> Refusal | None:
-        """Why a member that refused us did so, when that is its list."""
+        """Why a member refused this one, if its list is the reason."""
         if theirs.members_index > NO_INDEX and self.self_id not in listed(theirs.text):
             why = f"{self.self_id} is not among its members {theirs.text}; add it to the group, or stop it"
             return self._refuse(sender, Refusal.PEERS, why)
         return self._judge_list(sender, theirs)
 
     def address_of(self, member: str) -> str | None:
-        """Where who may be believed is to be; None for a stranger."""
+        """The address of a member that may be accepted; None for a stranger."""
         known = (self.peers, self.vouched, self._before)
         return next((addresses[member] for addresses in known if member in addresses), None)
 
     async def is_rival(self, sender: str, theirs: TheirList, remote_address: str) -> bool:
-        """Whether a member that was started with another list names this one and speaks from where it lists itself. Where the
-        members have changed it may be one that was removed and does not know it."""
+        """Whether a member that was started with another list names this one, and speaks from the address in its list. Once the
+        members have changed it may be a removed member that does not know it."""
         others = listed(theirs.text)
         host = others.get(sender, "").rpartition(":")[0]
         settings_differ = max(theirs.members_index, self.members_index) <= NO_INDEX
@@ -170,7 +171,7 @@ class PeerAuthenticator:
         return named and await self._addresses.is_host(host, remote_address)
 
     def _judge_list(self, sender: str, theirs: TheirList) -> Refusal | None:
-        if theirs.members_index == UNTOLD:
+        if theirs.members_index == NOT_SENT:
             self.knows_changes.discard(sender)
         elif sender in self.peers:
             self.knows_changes.add(sender)
@@ -201,8 +202,8 @@ class PeerAuthenticator:
         return None
 
     def _judge_changed(self, sender: str, theirs: TheirList, others: Mapping[str, str]) -> Refusal | None:
-        """The members have changed, so lists of members that are not level differ. Who is in the own one is believed; who is
-        not, where a newer one that shares members with it names both."""
+        """Judges a list after a change, when members that have not caught up have older lists. A sender in this member's list
+        is accepted; another one, if a newer list names it and this member, and shares a member with this member's list."""
         if sender in self.peers or sender in self._before:
             return None
         shared = self.peers.keys() & others.keys() - {self.self_id}
@@ -220,7 +221,7 @@ class PeerAuthenticator:
         if self.address_of(sender) is None or self._bound.allows(sender, message.term, own):
             return None
         why = (
-            f"its term {message.term} is more than {TERM_JUMP_MAX} above {own}, the own one, and no majority says so; "
+            f"its term {message.term} is more than {TERM_JUMP_MAX} above this member's, {own}, and no majority has it; "
             "find out what wrote that term"
         )
         return self._refuse(sender, Refusal.TERM, why)
@@ -241,7 +242,7 @@ Address = IPv4Address | IPv6Address
 
 @lru_cache(maxsize=1024)
 def parsed(host: str) -> Address | None:
-    """None for a name. An IPv4 address in IPv6 clothes is the IPv4 address."""
+    """None for a name. An IPv4-mapped IPv6 address is the IPv4 address."""
     try:
         address = ip_address(host.strip("[]").partition("%")[0])
     except ValueError:
@@ -251,7 +252,7 @@ def parsed(host: str) -> Address | None:
 
 
 class MemberAddresses:
-    """What is known of hosts, whoever they are."""
+    """The known addresses of hosts."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -273,7 +274,7 @@ class MemberAddresses:
         return any(same(known, remote) for known in self._known.get(host, ()))
 
     async def _resolved(self, host: str) -> bool:
-        """Asks what a name stands for, unless it was asked a moment ago. False when nothing new is known."""
+        """Resolves a name, unless that was done a moment ago. False if nothing new is known."""
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._asked_ms.get(host, -RESOLVE_EVERY_MS) < RESOLVE_EVERY_MS:
             return False

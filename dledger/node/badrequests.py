@@ -1,7 +1,7 @@
-"""Requests that say nothing this member understands, as an operator is told of them.
+"""A log of requests that this member cannot read.
 
-Invariant: a host is told of at most once in `REMIND_MS`, and of HOSTS_MAX hosts it is known when; whoever can reach the port
-cannot fill the disk with lines."""
+Invariant: a host is logged at most once in `REMIND_MS`, and the last HOSTS_MAX hosts are remembered: a client that can reach
+the port cannot fill the disk with lines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REASON_LENGTH_MAX = 200
 
 
 class BadRequests:
-    """Of one service, told through its `logger`."""
+    """The log of one service's bad requests."""
 
     def __init__(self, logger: logging.Logger, clock: Clock) -> None:
         self._logger = logger
@@ -27,4 +27,6 @@ class BadRequests:
         """A request `code` that came from `address` is refused."""
         if self._hosts.failed(address.rpartition(":")[0], self._clock.monotonic_ms()):
             reason = str(why)[:REASON_LENGTH_MAX]
-            self._logger.warning("peer=%s request=%d refused, told once a minute: %s", address, code, reason)
+            self._logger.warning(
+                "peer=%s request=%d refused, logged once a minute: %s", address, code, reason
+            )

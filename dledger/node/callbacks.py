@@ -1,7 +1,7 @@
-"""What the program that embeds a member gave it to call: a state machine, observers.
+"""Calls of the embedding program's callbacks: a state machine, observers.
 
-Invariant: nothing is awaited in such a call, so what it raises is its own failure: a cancellation too, which would
-otherwise pass for one of the task that happens to call, and end that without a word."""
+Invariant: a callback cannot await, so its errors are its own. A CancelledError that it raises would otherwise look like a
+cancellation of the calling task, and end that task without a word."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 @contextmanager
 def calling(name: str) -> Iterator[None]:
-    """Around the call of the callback `name`. Raises CallbackFailed."""
+    """Wraps a call of the callback `name`. Raises CallbackFailed."""
     try:
         yield
     except (CancelledError, GeneratorExit) as error:
@@ -29,7 +29,7 @@ CALLED = "apply", "apply_batch", "snapshot_save", "snapshot_load"
 
 
 def usable_machine(machine: object) -> None:
-    """Raises TypeError: `machine` has no way to apply an entry, or one that nobody would await."""
+    """Raises TypeError: `machine` cannot apply an entry, or only with an `async` method."""
     if not hasattr(machine, "apply") and not hasattr(machine, "apply_batch"):
         raise TypeError(f"{type(machine).__name__} is no state machine: it has no apply, and no apply_batch")
     for name in CALLED:
@@ -37,13 +37,13 @@ def usable_machine(machine: object) -> None:
 
 
 def not_awaited(name: str, callback: object) -> None:
-    """Raises TypeError: calling it would do nothing at all."""
+    """Raises TypeError: a call of an `async` function would do nothing."""
     if iscoroutinefunction(callback):
-        raise TypeError(f"{name} must not be `async`: it is called in its turn, and nothing in it is awaited")
+        raise TypeError(f"{name} must not be `async`: it is called, and not awaited")
 
 
 def iterator(name: str, returned: Iterator[T]) -> Iterator[T]:
-    """What `name` returned. Raises CallbackFailed."""
+    """The iterator that `name` returned. Raises CallbackFailed."""
     if not isinstance(returned, Iterator):
         what = (
             f"returned {type(returned).__name__}: an iterator is wanted, as a function with yield makes one"
@@ -53,7 +53,7 @@ def iterator(name: str, returned: Iterator[T]) -> Iterator[T]:
 
 
 def piece_of_bytes(name: str, piece: object) -> bytes | bytearray | memoryview:
-    """What an iterator of `name` yielded. Raises CallbackFailed."""
+    """The bytes that an iterator of `name` yielded. Raises CallbackFailed."""
     if not isinstance(piece, bytes | bytearray | memoryview):
         raise CallbackFailed(name, f"yielded {type(piece).__name__}: pieces of bytes are wanted")
     return piece

@@ -1,8 +1,7 @@
 """The JSON between a group and its clients: DLedger 0.3.1's METADATA, APPEND and GET.
 
-Invariant: an answer always has a body, and its result is the `code` in there; the header's is 200. Names that upstream has not
-are passed over by its clients: `batchMsgs` over the wire, `refusals`, and what METADATA tells of the member itself.
-Pure."""
+Invariant: an answer always has a body, and its result is the `code` in there; the header's is 200. Upstream's clients ignore
+the names that upstream does not have: `batchMsgs` in answers, `refusals`, and what METADATA says of the member itself. Pure."""
 
 from __future__ import annotations
 
@@ -27,14 +26,14 @@ class ClientCode(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClientEnvelope:
-    """To which member of which group; upstream's clients name no sender."""
+    """The receiver and its group; upstream's clients name no sender."""
 
     group: str
     receiver: str
 
 
 def encode(envelope: ClientEnvelope, fields: Fields) -> bytes:
-    """A request: `fields` beside the base ones."""
+    """A request with `fields` and the base fields."""
     base = {
         "code": ResultCode.SUCCESS,
         "group": envelope.group,
@@ -47,7 +46,7 @@ def encode(envelope: ClientEnvelope, fields: Fields) -> bytes:
 def encode_answer(
     envelope: ClientEnvelope, code: ResultCode, leader_id: str | None, fields: Fields | None = None
 ) -> bytes:
-    """The answer to a request with `envelope`; who leads is left out where nobody is known to."""
+    """The answer to a request with `envelope`; without `leaderId` if the leader is not known."""
     base = {"code": code, "group": envelope.group, "remoteId": envelope.receiver, "term": NO_TERM}
     return dumped(base | ({"leaderId": leader_id} if leader_id else {}) | (fields or {}))
 
@@ -62,7 +61,7 @@ def envelope_of(fields: Fields) -> ClientEnvelope:
 
 
 def bodies_of(fields: Fields) -> list[bytes]:
-    """What an APPEND carries: one body, or some in `batchMsgs`. Raises MessageError."""
+    """The bodies of an APPEND: one, or several in `batchMsgs`. Raises MessageError."""
     rows = fields.get("batchMsgs") or [fields.get("body")]
     if not isinstance(rows, list):
         raise MessageError("batchMsgs", rows, "a list is wanted")
@@ -75,12 +74,12 @@ def append_fields(bodies: Sequence[bytes]) -> Fields:
 
 
 def index_of(fields: Fields) -> int:
-    """Of the entry that a GET wants. Raises MessageError."""
+    """The index of the entry that a GET asks for. Raises MessageError."""
     return number(0, fields, "beginIndex")
 
 
 def entry_fields(entry: Entry) -> Fields:
-    """`pos`, which upstream's clients do nothing with, is not told."""
+    """An entry as JSON. `pos`, which upstream's clients do not use, is not set."""
     return {
         "body": base64(entry.body),
         "bodyCrc": 0,
@@ -95,7 +94,7 @@ def entry_fields(entry: Entry) -> Fields:
 
 
 def entry_of(fields: Fields) -> Entry:
-    """The one in the answer to a GET. Raises MessageError."""
+    """The entry in the answer to a GET. Raises MessageError."""
     rows = fields.get("entries")
     if not isinstance(rows, list) or len(rows) != 1 or not isinstance(rows[0], dict):
         raise MessageError("entries", rows, "one entry is wanted")

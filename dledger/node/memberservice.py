@@ -1,7 +1,7 @@
-"""What a member tells of itself, DLedger's METADATA; who the members are, and changes of them, request 51022: for operators.
+"""DLedger's METADATA, and request 51022, which shows and changes the members; for operators.
 
-Invariant: each request is answered; a change is answered with 200 once it is decided, with 502 where it may be, and with any
-other code where nothing was appended."""
+Invariant: each request is answered; a change is answered with 200 once it is committed, with 502 if it may be, and with any
+other code if nothing was appended."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from remoting.router import Router
 logger = logging.getLogger(__name__)
 
 COMMIT_MS_MAX = 2500
-"""Clients wait 3000 ms, and are to hear then what is known."""
+"""Clients wait 3000 ms, and must get an answer by then."""
 SHOW = "show"
 
 
 class MemberService:
-    """Of one member of `group`; `register` it before the member starts. `counts()` is told with METADATA.
+    """Serves one member of `group`; call `register` before the member starts. METADATA contains `counts()`.
 
     A 51022 has `step`, `member`, `address` and `dryRun`; `step` is one of dledger.raft.membership.Step, or `show`, which any
-    member answers from what it has itself. An answer has the list as it is, with `index` and `decided`, and what the leader
-    knows: how many entries each other member lacks. One to a change has the list that it makes in `after`, or `why` not and a
-    `remark`."""
+    member answers from its own state. An answer has the list as it is, with `index` and `decided`, and from the leader the
+    number of entries that each other member is missing, `lacks`. The answer to a change has the new list in `after`, or the
+    reason in `why` and a `remark`."""
 
     def __init__(
         self,
@@ -44,8 +44,8 @@ class MemberService:
         counts: Callable[[], Mapping[str, int]] = lambda: {},
         before_change: Callable[[], Awaitable[str | None]] | None = None,
     ) -> None:
-        """`before_change()` is awaited before who votes is changed, where a program keeps more at its members than the log;
-        what it says is why not."""
+        """`before_change()` is awaited before the voters change, for a program that keeps more at its members than the log; a
+        result is the reason to refuse the change."""
         self._node = node
         self._group = group
         self._counts = counts
@@ -116,7 +116,7 @@ class MemberService:
             return ResultCode.CHANGE_REFUSED, before | {"why": refusal.why.value, "remark": str(refusal)}
         except OutcomeUnknown as error:
             return ResultCode.WAIT_QUORUM_ACK_TIMEOUT, before | {"remark": str(error)}
-        return ResultCode.SUCCESS, before | {"after": after.told()}
+        return ResultCode.SUCCESS, before | {"after": after.as_json()}
 
     async def _prepare(self, change: Change) -> None:
         """Raises NotLeader, ChangeRefused."""
@@ -131,5 +131,5 @@ class MemberService:
         if core is None:
             return {"index": NO_INDEX, "decided": False, "voters": dict(self._node.peers), "learners": {}}
         lacks = {} if core.leader is None else {peer: core.leader.lag(peer) for peer in core.progress}
-        told = {"index": core.membership.index, "decided": core.members_committed, "lacks": lacks}
-        return told | core.membership.members.told()
+        shown = {"index": core.membership.index, "decided": core.members_committed, "lacks": lacks}
+        return shown | core.membership.members.as_json()

@@ -1,8 +1,8 @@
-"""A member's message whose entries, or part of a snapshot, stand behind its JSON as they are.
+"""A message between members whose entries, or part of a snapshot, follow its JSON as raw bytes.
 
-Invariant: what `unframed` returns is what `framed` was given, byte for byte, or MessageFrameDamaged is raised: TCP's sum is too
-weak for what is to be held for good. JSON begins with "{" and no frame does, so a reader tells them apart by one byte; a
-member sends frames only to those that say that they read them. Pure."""
+Invariant: `unframed` returns what `framed` was given, byte for byte, or raises MessageFrameDamaged: TCP's checksum is too weak
+for data that is kept. JSON begins with "{" and no frame does, so one byte distinguishes them; a member sends frames only to
+members that say that they read them. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dledger.raft.entries import NO_TERM, Block, Entries, Entry
 from dledger.raft.settings import PUSH_ENTRIES_LIMIT
 
 FRAMES = 1
-"""The version of frames that this member reads; 0, or nothing: none."""
+"""The version of frames that this member reads; 0 or absent: none."""
 HEAD = struct.Struct(
     ">"  # offset field
     "I"  #  0 magic
@@ -27,11 +27,11 @@ MAGIC = 0xD1ED6E01
 
 
 class MessageFrameDamaged(ValueError):
-    """Bytes that no member wrote so."""
+    """Bytes that are no frame of a member."""
 
 
 def framed(json: bytes, data: Iterable[bytes | memoryview]) -> list[bytes | memoryview]:
-    """The pieces of a body of JSON and of `data` behind it, which is not copied."""
+    """The pieces of a body: JSON, then `data`, which is not copied."""
     pieces: list[bytes | memoryview] = [b"", *data]
     size, crc = 0, 0
     for piece in pieces:
@@ -46,7 +46,7 @@ def is_framed(body: memoryview) -> bool:
 
 
 def unframed(body: memoryview) -> tuple[memoryview, memoryview]:
-    """The JSON and the data of a body that is framed. Raises MessageFrameDamaged."""
+    """The JSON and the data of a framed body. Raises MessageFrameDamaged."""
     if len(body) < HEAD.size:
         raise MessageFrameDamaged(f"{len(body)} bytes are no frame")
     _, json_size, data_size, crc = HEAD.unpack_from(body)
@@ -54,7 +54,7 @@ def unframed(body: memoryview) -> tuple[memoryview, memoryview]:
         raise MessageFrameDamaged(f"{json_size} and {data_size} bytes are not in a frame of {len(body)}")
     json, data = body[HEAD.size : HEAD.size + json_size], body[HEAD.size + json_size :]
     if crc32(data) != crc:
-        raise MessageFrameDamaged(f"{data_size} bytes have another CRC-32 than they were sent with")
+        raise MessageFrameDamaged(f"{data_size} bytes have another CRC-32 than the sender's")
     return json, data
 
 
@@ -64,7 +64,7 @@ def entry_parts(entries: Sequence[Entry]) -> list[memoryview]:
 
 
 def entries_in(data: memoryview, first_index: int) -> Entries:
-    """Those of a PUSH, the first of which is `first_index`; `data` is copied. Raises MessageFrameDamaged."""
+    """The entries of a PUSH, from `first_index` on; `data` is copied. Raises MessageFrameDamaged."""
     blocks: list[Block] = []
     ends: list[int] = []
     content, term, begin, at = bytes(data), NO_TERM, 0, 0

@@ -1,11 +1,10 @@
-"""The bodies of what members of a group say to each other: JSON with DLedger 0.3.1's codes and base fields, and for a member
-that reads frames the entries of a PUSH, or the part of a snapshot, as bytes behind it (dledger.node.messageframe).
+"""The bodies of the messages between members: JSON with DLedger 0.3.1's codes and base fields. For a member that reads frames
+the entries of a PUSH, or the part of a snapshot, follow as bytes (dledger.node.messageframe).
 
-Invariant: what `decode_*` returns has been checked (types, ranges, entries that follow each other), so the
-core may rely on it.
+Invariant: what `decode_*` returns has been checked (types, ranges, entries that follow each other), so the core may rely on it.
 
-Names that DLedger 0.3.1 has not: `preVote`, `leadershipTransfer`, `ballotTerm`, `readRound`, `xTerm`, `xIndex`; and of 0.4
-`preLogIndex` and `preLogTerm`. In JSON the entries of a PUSH are in `batchEntry`, their bodies in Base64. Pure.
+Names that DLedger 0.3.1 does not have: `preVote`, `leadershipTransfer`, `ballotTerm`, `readRound`, `xTerm`, `xIndex`; and of
+0.4 `preLogIndex` and `preLogTerm`. In JSON the entries of a PUSH are in `batchEntry`, their bodies in Base64. Pure.
 """
 
 from __future__ import annotations
@@ -54,35 +53,36 @@ Fields = dict[str, Any]
 """The members of a JSON object."""
 Read = Callable[[Fields, str], Any]
 DATA = "behind the JSON"
-"""No name in any JSON: a view of what a frame carries."""
+"""The key of the data of a frame, which is no name in any JSON."""
 
 
 UNKNOWN = -1
-"""The lowest code that upstream has."""
-UNTOLD = -2
+"""The lowest of upstream's codes."""
+NOT_SENT = -2
 
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """Who speaks to whom: the base fields."""
+    """Sender and receiver: the base fields."""
 
     group: str
     sender: str = wire("localId")
     receiver: str = wire("remoteId")
     peers: str = field(default="", compare=False)
-    """The list of the member that wrote the body; old members write none."""
+    """The sender's list of members; old members write none."""
     frames: Known = field(default=0, compare=False)
-    """Which version of frames the member reads that wrote the body; old members read none."""
-    members_index: Annotated[int, IntegerRange(UNTOLD, TERM_MAX)] = field(default=UNTOLD, compare=False)
-    """The entry that the list comes from; NO_INDEX: a setting; UNTOLD: its writer knows no such entries."""
+    """The version of frames that the sender reads; old members read none."""
+    members_index: Annotated[int, IntegerRange(NOT_SENT, TERM_MAX)] = field(default=NOT_SENT, compare=False)
+    """The index of the entry that the list is from; NO_INDEX: it is from a setting; NOT_SENT: the sender knows no such
+    entries."""
     origin: str = field(default="", compare=False)
-    """What stands before the first entry of its writer's log; empty for nothing."""
+    """The description of what precedes the sender's log; empty for nothing."""
     start_numbers: str = field(default="", compare=False)
-    """What its writer has heard of the starts of all members (dledger.raft.startnumbers); old members write none."""
+    """The start numbers of all members that the sender knows (dledger.raft.startnumbers); old members write none."""
 
 
 class MessageError(ValueError):
-    """A body that no member of ours writes; answered with 411."""
+    """A body that no member writes; answered with 411."""
 
     def __init__(self, field: str, value: object, why: str) -> None:
         shown = repr(value)
@@ -93,7 +93,7 @@ class MessageError(ValueError):
 
 
 def framed_request(envelope: Envelope, request: Request) -> list[bytes | memoryview]:
-    """The body in pieces: entries and parts of snapshots stand behind the JSON, uncopied."""
+    """The body in pieces: entries and parts of snapshots follow the JSON, uncopied."""
     if not isinstance(request, PushRequest | InstallRequest):
         return [encode_request(envelope, request)]
     installs = isinstance(request, InstallRequest)
@@ -104,7 +104,7 @@ def framed_request(envelope: Envelope, request: Request) -> list[bytes | memoryv
 
 
 def encode_request(envelope: Envelope, request: Request) -> bytes:
-    """The body; `leaderId` names the sender, be it leader or candidate, as upstream does."""
+    """The body; `leaderId` is the sender, leader or candidate, as upstream has it."""
     fields: Fields = {"leaderId": envelope.sender} | members(request)
     if isinstance(request, PushRequest):
         fields["batchEntry"] = [entry_to_json(entry) for entry in request.entries]
@@ -119,7 +119,7 @@ def encode_response(envelope: Envelope, response: Response) -> bytes:
 
 
 def encode_refusal(envelope: Envelope, code: ResultCode) -> bytes:
-    """The answer to what never reached the core: strange group, receiver or body."""
+    """The answer to a request that never reached the core: another group or receiver, or a bad body."""
     return dump(envelope, {"code": code, "term": NO_TERM})
 
 
@@ -128,9 +128,9 @@ def members(value: Envelope | Message) -> Fields:
 
 
 def base_fields(envelope: Envelope) -> Fields:
-    """Without an empty list of peers, and where it comes from: where nobody reads it."""
-    told = envelope if envelope.peers else replace(envelope, members_index=0)
-    return {name: value for name, value in members(told).items() if value or name not in LATER_FIELDS}
+    """The base fields; without a list of peers neither the list nor its index is sent."""
+    sent = envelope if envelope.peers else replace(envelope, members_index=0)
+    return {name: value for name, value in members(sent).items() if value or name not in LATER_FIELDS}
 
 
 def dump(envelope: Envelope, fields: Fields) -> bytes:
@@ -140,7 +140,7 @@ def dump(envelope: Envelope, fields: Fields) -> bytes:
 
 
 def decode_fields(body: bytes | bytearray | memoryview | None) -> Fields:
-    """The members of a request or an answer; under DATA stands what a frame carries behind them. Raises MessageError."""
+    """The fields of a request or an answer; DATA is the data of a frame. Raises MessageError."""
     if body is None:
         raise MessageError("body", None, "a JSON object is wanted")
     data = None
@@ -158,8 +158,8 @@ def decode_fields(body: bytes | bytearray | memoryview | None) -> Fields:
 
 
 def decode_envelope(body: bytes | bytearray | memoryview | None) -> tuple[Envelope, Fields]:
-    """Reads the base fields; the rest is for `decode_request` or `decode_response`, once group and receiver
-    are known to be right. Upstream's client names no sender."""
+    """Reads the base fields; `decode_request` or `decode_response` reads the rest, once group and receiver are checked.
+    Upstream's client names no sender."""
     fields = decode_fields(body)
     fields.setdefault("localId", "")
     return read(Envelope, fields), fields
@@ -185,7 +185,7 @@ def decode_request(code: int, envelope: Envelope, fields: Fields) -> Request:
 
 
 def check_install(install: InstallRequest) -> None:
-    """Raises MessageError unless the part lies in the whole, which was there before this term ended."""
+    """Raises MessageError unless the part lies in the whole snapshot, and the snapshot's term is not above the request's."""
     if install.offset + len(install.data) > install.size:
         raise MessageError(
             "offset", install.offset, f"{len(install.data)} bytes from there are more than {install.size}"
@@ -209,8 +209,8 @@ def check_push(push: PushRequest) -> None:
 
 
 def decode_response(code: int, fields: Fields) -> Response | None:
-    """The answer to a request of `code`; None when the peer refused to look at the request (the caller
-    reports its `code`). Raises MessageError."""
+    """The answer to a request of `code`; None if the peer refused to look at the request (the caller logs its `code`). Raises
+    MessageError."""
     if number(NO_TERM, fields, "term") == NO_TERM:
         number(UNKNOWN, fields, "code")
         return None
@@ -218,7 +218,7 @@ def decode_response(code: int, fields: Fields) -> Response | None:
 
 
 def reader(annotation: Any) -> Read:
-    """What takes a value of this annotation from the members, by name. Raises MessageError."""
+    """A function that reads a field of this annotation by its name. Raises MessageError."""
     if allowed := integer_range(annotation):
         return partial(number, allowed.low)
     if annotation == Sequence[Entry]:
@@ -267,7 +267,7 @@ def choice(kind: Callable[[Any], E], fields: Fields, name: str) -> E:
 
 
 def entries(fields: Fields, name: str) -> Entries:
-    """Those of a push, whose type and place in the log have been read."""
+    """The entries of a PUSH whose type and previous index have been read."""
     rows, kind, data = fields.get(name), fields["type"], fields.get(DATA)
     first = fields["preLogIndex"] + 1
     if isinstance(data, memoryview):

@@ -1,7 +1,7 @@
-"""The members of a group as one of them lists them, for the others to compare.
+"""The list of a group's members, as members send and compare it.
 
-Invariant: two members that list different ids are not of one group: each would count its own majority. Addresses may differ,
-as a host has several names. Pure."""
+Invariant: two members whose lists have different ids are not of one group: each would count its own majority. Addresses may
+differ, because a host has several names. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def peer_list(peers: Mapping[str, str]) -> str:
 
 
 def parsed_peers(text: str, setting: str) -> dict[str, str]:
-    """Id -> "host:port" in the order of `text`, which stands in `setting`. Raises ValueError."""
+    """Id -> "host:port" in the order of `text`, the value of `setting`. Raises ValueError."""
     found: dict[str, str] = {}
     for entry in filter(None, map(str.strip, text.split(";"))):
         member, dash, address = entry.partition("-")
@@ -35,13 +35,13 @@ def parsed_peers(text: str, setting: str) -> dict[str, str]:
 
 
 def listed(text: str) -> dict[str, str]:
-    """The ids and addresses in a list that `peer_list` made; what is none is left out."""
+    """The ids and addresses in a list that `peer_list` made; other entries are left out."""
     pairs = (entry.partition("-") for entry in text.split(";"))
     return {member: address for member, dash, address in pairs if member and dash and address}
 
 
 def difference(own: Mapping[str, str], theirs: Mapping[str, str]) -> str:
-    """What two lists disagree about, for people; empty when their ids are the same."""
+    """The differences between the ids of two lists, for an operator; empty if there are none."""
     only_here, only_there = sorted(own.keys() - theirs.keys()), sorted(theirs.keys() - own.keys())
     parts = [f"only here {', '.join(only_here)}"] if only_here else []
     if only_there:

@@ -1,13 +1,11 @@
-"""Where the entries of a log stand that has each at the same position in the data files of every member, told before they are
-written.
+"""Positions in a log that has each entry at the same position in the data files of every member, known before it is written.
 
-Invariant: where an entry goes follows from the sizes of those before it, so what `place` says comes true if nothing else is
-appended first; what is `readable` is decided and on the own disk, and its end never falls.
+Invariant: the position of an entry follows from the sizes of the entries before it. So positions from `reserve` are right if
+nothing else is appended first; `readable` entries are committed and on this disk, and their end never falls.
 
-Where decided entries stand in this member's data files, told also before its own disk has them.
+Positions of committed entries in this member's data files, known before its own disk has them.
 
-Invariant: a position that was told never changes: what is decided is not cut, and where an entry goes follows from the sizes of
-those before it."""
+Invariant: a position that was returned never changes: committed entries are not cut."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ from dledger.storage.snapshot import position_in
 
 
 class Disk(Protocol):
-    """What is asked of a log on disk."""
+    """The part of a log on disk that is used here."""
 
     end: int
 
@@ -38,7 +36,7 @@ class Disk(Protocol):
 
 
 class Stretch(NamedTuple):
-    """Entries that stand side by side, the first of them at `position`; or without a block one that ends there."""
+    """Entries one behind the other, the first of them at `position`; without a block, an entry that ends there."""
 
     first_index: int
     position: int
@@ -57,68 +55,69 @@ class Stretch(NamedTuple):
 
 
 class PositionTracker:
-    """Of the log that `disk` has, all of it durable, and that is decided up to `committed_index`. What the core does to it
-    in memory is told by `took`; what stands in memory alone has its end here, of the rest the disk's index tells."""
+    """Tracks the log that `disk` has, all of it durable, and committed up to `committed_index`. `took` is called with each
+    change of the core to the log in memory. The ends of entries that are only in memory are here, the others in the disk's
+    index."""
 
     def __init__(self, disk: Disk, committed_index: int) -> None:
         self._disk = disk
         self._ends: deque[Stretch] = deque()
-        """Entries that came since; of those that are readable the last of them at most."""
+        """Entries that were appended since; of the readable ones the last at most."""
         self.readable = committed_index, disk.end_of(committed_index)
-        """The last entry that is decided and durable here, and where it ends."""
+        """The last entry that is committed and durable here, and its end."""
         self.end = disk.end
-        """Where the log ends that is in memory."""
+        """The end of the log in memory."""
         self._gathered_end: int | None = None
         self._gathered_behind = disk.end
         self._reserved: tuple[int, list[int], list[int]] | None = None
-        """What `place` told last: behind which end, of which sizes, and where."""
+        """The last reservation: the end of the log, the sizes, and the positions."""
 
     # Proposers
 
     @property
     def gathered_end(self) -> int:
-        """Where the log will end once what was gathered is appended."""
+        """The end of the log once the gathered bodies are appended."""
         return self.end if self._gathered_end is None else self._gathered_end
 
     def reserve(self, sizes: Sequence[int]) -> list[int]:
-        """Where entries with bodies of these sizes stand if they come next, behind what was gathered."""
+        """The positions of entries with bodies of these sizes, if they come next, behind the gathered ones."""
         ends = self._walk(sizes, self.gathered_end)
         positions = [end - size - ENTRY_HEADER_BYTES for size, end in zip(sizes, ends, strict=True)]
         self._reserved = self.gathered_end, list(sizes), positions
         return positions
 
-    def matches_reservation(self, sizes: list[int], told: Iterable[tuple[int, int]]) -> bool:
-        """Whether bodies of these sizes, of which some say, by number, where they stand, are those that were placed last, and
-        nothing was gathered since."""
+    def matches_reservation(self, sizes: list[int], claimed: Iterable[tuple[int, int]]) -> bool:
+        """Whether bodies of these sizes were reserved last, and nothing was gathered since. `claimed` are the positions that
+        some of the bodies contain, by the number of the body."""
         placed, self._reserved = self._reserved, None
         if placed is None or placed[0] != self.gathered_end or placed[1] != sizes:
             return False
-        return all(placed[2][number] == position for number, position in told)
+        return all(placed[2][number] == position for number, position in claimed)
 
     def gather(self, sizes: Sequence[int]) -> None:
-        """Bodies of these sizes are to be appended behind what was gathered before."""
+        """Takes bodies of these sizes, to be appended behind the ones gathered before."""
         if self._gathered_end is None:
             self._gathered_behind = self.end
         self._gathered_end = self._walk(sizes, self.gathered_end)[-1]
 
     @property
     def ends_where_it_did(self) -> bool:
-        """Whether the log ends where it did when the first of what was gathered came."""
+        """Whether the log ends where it did when the first body was gathered."""
         return self._gathered_end is None or self._gathered_behind == self.end
 
     def nothing_gathered(self) -> None:
-        """What was is appended, or will not be."""
+        """The gathered bodies are appended, or dropped."""
         self._gathered_end = None
 
     @property
     def waiting_bytes(self) -> int:
-        """Of what is not readable yet, what is gathered among it."""
+        """The bytes that are not readable yet, with the gathered ones."""
         return self.gathered_end - self.readable[1]
 
     # The log
 
     def took(self, step: PersistThenSend) -> None:
-        """The core has changed its log, and `step` is on its way to the disk."""
+        """The core has changed its log; `step` is on its way to the disk."""
         if step.snapshot is not None:
             index, self.end = step.snapshot.last_index, position_in(step.snapshot)
             self._cut(index)
@@ -139,7 +138,7 @@ class PositionTracker:
             self.end = self._ends[-1].end_of(first + taken - 1)
 
     def reached(self, index: int) -> bool:
-        """What is decided and durable reaches up to there now. Whether that is further than before. Raises LogDamaged."""
+        """Entries up to `index` are committed and durable. Returns whether that is further than before. Raises LogDamaged."""
         if index <= self.readable[0]:
             return False
         while self._ends and self._ends[0].last_index < index:
@@ -156,17 +155,17 @@ class PositionTracker:
                 self._ends.append(last._replace(block=last.block.part(0, index - last.first_index)))
 
     def _end_of(self, index: int) -> int:
-        """Of an entry behind what is readable, or the last one of that."""
+        """The end of an entry behind the readable ones, or of the last of those."""
         if index == self.readable[0]:
             return self.readable[1]
         if self._ends and index >= self._ends[0].first_index:
             stretch = self._ends[0] if self._ends[0].holds(index) else self._ends[-1]
-            assert stretch.holds(index), f"nobody asks for the end of entry {index}, before the last ones"
+            assert stretch.holds(index), f"the end of entry {index} is not asked for, only of later ones"
             return stretch.end_of(index)
         return self._disk.end_of(index)
 
     def _walk(self, sizes: Iterable[int], end: int) -> list[int]:
-        """Where entries with bodies of these sizes end in a log that ends at `end`."""
+        """The ends of entries with bodies of these sizes in a log that ends at `end`."""
         wholes = [ENTRY_HEADER_BYTES + size for size in sizes]
         if self._disk.start_of(sum(wholes), end) == end:  # no file ends between them
             return list(accumulate(wholes, initial=end))[1:]
@@ -178,16 +177,16 @@ class PositionTracker:
 
 
 class Positions:
-    """Those of the log that `core` and `disk` hold."""
+    """The positions in the log of `core` and `disk`."""
 
     def __init__(self, core: Raft, disk: EntryLog) -> None:
         self._core = core
         self._disk = disk
         self._known = NO_INDEX, 0
-        """An entry that is decided, and where it ends."""
+        """A committed entry, and its end."""
 
     def of(self, index: int) -> int:
-        """Bytes from the beginning of the data files to the decided entry `index`. Raises LogDamaged."""
+        """Bytes from the beginning of the data files to the committed entry `index`. Raises LogDamaged."""
         durable = self._core.durable_index
         if index <= durable:
             return self._disk.stored_unit(index).position
@@ -195,15 +194,15 @@ class Positions:
         if not durable <= at < index:
             at, end = durable, self._end_of(durable)
         start = end
-        for next_index in range(at + 1, index + 1):  # what the disk lacks is in memory
+        for next_index in range(at + 1, index + 1):  # entries that the disk is missing are in memory
             size = ENTRY_HEADER_BYTES + len(self._core.log.entry(next_index).body)
             start = self._disk.start_of(size, end)
             end = start + size
         self._known = index, end
         return start
 
-    def if_sound(self, index: int) -> int | None:
-        """None where `of` raises."""
+    def if_intact(self, index: int) -> int | None:
+        """The same; None where `of` raises."""
         try:
             return self.of(index)
         except LogDamaged:

@@ -1,11 +1,11 @@
-"""The start numbers of one running member: read, drawn, kept, and what follows from those that others have heard.
+"""The start numbers of one running member: loading, drawing, storing, and reactions to the numbers that others have received.
 
-Invariant: a message is acted upon once the first number of its sender's life is durable here, unless the disk is full; a member
-whose disk was set back draws no number above the one that others heard before it is durable that it is a newcomer.
+Invariant: the first number of a sender's life is durable here before its message is used, unless the disk is full. A member
+whose disk was set back is durably a newcomer before it draws a number above the one that others received.
 
-What the log says of a member that may not vote: why, for whom it waits, and when it is over.
+The log lines of a member that may not vote: the reason, the members that it waits for, and the end.
 
-Invariant: a line when it begins, one every half minute, one at the end; none for a member that may vote from its start."""
+Invariant: a line at the beginning, one every half minute, one at the end; none for a member that may vote from its start."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from mqruntime.tasks import Tasks
 logger = logging.getLogger(__name__)
 
 DRAW_EVERY_MS = 2_000
-"""An image of a folder that is in use is known as one when it is older than this, two heartbeats, and this once more, in which
-others keep what they heard."""
+"""The image of a folder in use is recognised as old after this time, two heartbeats, and this time once more, in which the
+others store the number."""
 CURE = (
     "it votes again once all others have answered and a leader has caught it up; if its newest disk is there, stop it and "
     "start that one instead"
@@ -60,10 +60,10 @@ class Starts:
         self._writing = asyncio.Lock()
         self._drawing = False
         self._is_stale = False
-        """More is known of others than the file has."""
+        """The file is missing numbers of others."""
         self._core: Raft | None = None
         self._is_newcomer = False
-        """And that is durable, or follows from the empty disk."""
+        """Whether it is a newcomer, durably: the vote's file says so, or the disk is empty."""
         self.numbers = StartNumbers(self_id, None, {}, life=0)
 
     async def open(self) -> None:
@@ -71,7 +71,7 @@ class Starts:
         self.numbers = await self._file.load(life=self._chance.randint(1, LIFE_MAX))
 
     def begin(self, core: Raft) -> None:
-        """What the disk has is known, and this member takes part from now on."""
+        """The disk has been read; this member takes part from now on."""
         self._core = core
         self._is_newcomer = core.rejoin.newcomer
         if self._is_newcomer:
@@ -86,18 +86,18 @@ class Starts:
         self.numbers.members_are(self._members())
 
     def persisted(self, vote: Vote) -> None:
-        """It is durable."""
+        """`vote` is durable."""
         self._is_newcomer = vote.newcomer
 
     def close(self) -> None:
-        """This member has ended: nothing is drawn any more."""
+        """This member has ended; it draws no more numbers."""
         self._core = None
 
-    # What others say
+    # Numbers from others
 
     async def heed(self, sender: str, text: str) -> bool:
-        """`sender` has heard `text`; a stranger changes nothing. False: what it says is of a life of it that is over, or of a
-        disk that was set back, or this member has failed."""
+        """Takes the numbers in a message of `sender`; a stranger changes nothing. False if the message is of a former life of
+        the sender or of a disk that was set back, or if this member has failed."""
         core, members = self._core, self._members()
         if core is None or sender not in members:
             return True
@@ -123,7 +123,7 @@ class Starts:
     def _was_set_back(self, core: Raft, sender: str) -> None:
         own, claimed = self.numbers.own, self.numbers.claimed
         logger.error(
-            "self=%s the disk of this member was set back to an earlier image: %s has heard of its start %d, and the disk "
+            "self=%s the disk of this member was set back to an earlier image: %s has received its start %d, and the disk "
             "has %d; it counts as emptied, and %s",
             self.numbers.self_id, sender, claimed.number, own.number, CURE,
             extra=fields(event="disk_set_back", own=own.number, heard=claimed.number, by=sender, hint=CURE),
@@ -132,7 +132,7 @@ class Starts:
         self._take(core.set_back)
 
     def contradicted(self, forgot: Forgot) -> None:
-        """What the leader, this member, has found out, the other one hears with the next message."""
+        """This leader has found that the disk of a follower was set back; the next message notifies the follower."""
         logger.error(
             "peer=%s has lost what it acknowledged to this leader, up to entry %d of term %d at most: its disk was set back to "
             "an earlier image; it counts for nothing, and %s",
@@ -142,10 +142,10 @@ class Starts:
         self.numbers.contradicted(forgot.peer, self._chance.randint(1, LIFE_MAX))
         self._is_stale = True
 
-    # The own number
+    # This member's number
 
     def look(self) -> None:
-        """Something may have moved."""
+        """Draws the number that proves this disk, if the core waits for it."""
         core = self._core
         if core is None or self._drawing or not core.wants_proof:
             return
@@ -155,7 +155,7 @@ class Starts:
         self._tasks.start(self._prove(core), name=f"dledger-proof {self.numbers.self_id}")
 
     async def _prove(self, core: Raft) -> None:
-        """A number that nobody has heard yet is durable before this member counts."""
+        """Stores a number that no other member has received, before this member counts."""
         await self._write.perform(lambda: self._store(self.numbers.next(above_claimed=True)))
         self._drawing = False
         if core.wants_proof and not self.numbers.set_back:
@@ -173,7 +173,7 @@ class Starts:
                 await self._write.attempt(self._store(None))
 
     async def _store(self, own: Start | None) -> None:
-        """`own` is drawn once it is durable. Raises OSError."""
+        """Stores `own`, which is drawn once it is durable, and the others' numbers. Raises OSError."""
         async with self._writing:
             self._is_stale = False
             newest = self.numbers.own if own is None else max(own, self.numbers.own)
@@ -182,32 +182,32 @@ class Starts:
                 self.numbers.drawn(newest)
 
 
-EVERY_MS = 30_000
+NOTICE_EVERY_MS = 30_000
 
 
 class RejoinNotice:
-    """`look` is to be called now and then."""
+    """Call `look` regularly."""
 
     def __init__(self, self_id: str) -> None:
         self._self_id = self_id
-        self._told_ms: int | None = None
+        self._logged_ms: int | None = None
 
-    def look(self, standing: RejoinState, now_ms: int) -> None:
-        if not standing.newcomer:
-            if self._told_ms is not None:
+    def look(self, rejoin: RejoinState, now_ms: int) -> None:
+        if not rejoin.newcomer:
+            if self._logged_ms is not None:
                 logger.info("self=%s votes from now on", self._self_id)
-            self._told_ms = None
-        elif self._told_ms is None or now_ms - self._told_ms >= EVERY_MS:
-            level = logging.INFO if self._told_ms is None else logging.WARNING
-            self._told_ms = now_ms
-            logger.log(level, "self=%s does not vote yet: %s", self._self_id, why(standing))
+            self._logged_ms = None
+        elif self._logged_ms is None or now_ms - self._logged_ms >= NOTICE_EVERY_MS:
+            severity = logging.INFO if self._logged_ms is None else logging.WARNING
+            self._logged_ms = now_ms
+            logger.log(severity, "self=%s does not vote yet: %s", self._self_id, reason_not_to_vote(rejoin))
 
 
-def why(standing: RejoinState) -> str:
-    if standing.unheard:
-        waits_for = f"{', '.join(sorted(standing.unheard))} must answer first, so that it knows whether the group is new"
+def reason_not_to_vote(rejoin: RejoinState) -> str:
+    if rejoin.unheard:
+        waits_for = f"{', '.join(sorted(rejoin.unheard))} must answer first, so that it knows whether the group is new"
     else:
-        waits_for = "a leader must catch it up first; where most members are as empty as this one there is none, and one that "
-        waits_for += "kept its disk must be copied to them"
-    was = "set back to an earlier image" if standing.set_back else "empty, or set back"
+        waits_for = "a leader must catch it up first; if most members are as empty as this one there is none: copy a disk that "
+        waits_for += "a member kept to them"
+    was = "set back to an earlier image" if rejoin.set_back else "empty, or set back"
     return f"its disk was {was}, and {waits_for}"

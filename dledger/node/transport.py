@@ -1,7 +1,7 @@
-"""The members' messages on the wire: requests out, answers in, and the other way round.
+"""The members' messages on the wire: requests out, answers in, and the other way round. Upstream: DLedgerRpcNettyService.
 
-Invariant: a request that reached the core is answered once, when the core says so; a request that cannot be
-read, or was meant for another member or group, is answered here and changes nothing."""
+Invariant: a request that reached the core is answered once, when the core says so; a request that cannot be read, or is meant
+for another member or group, is answered here and changes nothing."""
 
 from __future__ import annotations
 
@@ -62,16 +62,16 @@ CALLS_MAX = {
     MessageCode.STANDING: 2,
     MessageCode.INSTALL_SNAPSHOT: 2,
 }
-"""Requests of a kind to one peer that wait for an answer; more are refused, so that no kind takes another's place."""
+"""Requests of a kind to one peer that wait for an answer; more are refused, so no kind uses up the room of another."""
 COMPARES_MAX = 3
-"""PUSHes beside those that the settings allow to be under way: the leader gives those up sooner than their calls end."""
+"""PUSHes in flight in addition to those that the settings allow: the leader gives up a PUSH before its call ends."""
 SAID_MAX = 100
 OF_ANOTHER_KIND = (
-    "does not know what members ask each other: it speaks DLedger as Java does, and shares no group with this member, or is "
+    "does not know the members' requests: it speaks DLedger as Java does, and shares no group with this member, or is "
     "none; correct the list of members"
 )
 CALL_TIMEOUTS = 2
-"""A call is given up after so many of the longest election timeouts: answers that a slow disk delayed count."""
+"""A call is given up after this many of the longest election timeouts, so that answers delayed by a slow disk count."""
 
 
 class Receiver(Protocol):
@@ -128,17 +128,17 @@ class PeerTransport:
         self.calls_max = CALLS_MAX | {MessageCode.PUSH: settings.pushes_in_flight_max + COMPARES_MAX}
         self.receiver = receiver
         self.inbound: dict[str, dict[Peer, None]] = {}
-        """The open connections that brought each peer's requests, that of the newest one last."""
+        """The open connections that brought each peer's requests, the one of the newest request last."""
         self.silent_ms = settings.election_timeout_max_ms
         self.reads_frames: set[str] = set()
-        """The peers that said so last."""
+        """The peers whose last message says that they read frames."""
         self.guard = guard
         self.starts = starts
         self.calls: Counter[tuple[str, MessageCode]] = Counter()
         self.last_ticket = 0
         self.answers: dict[int, asyncio.Future[Response | None]] = {}
         self.said: set[tuple[str, str]] = set()
-        """What was said of which peer, about answers that cannot be read: such come again and again."""
+        """The warnings logged of each peer about unreadable answers, which come again and again."""
         self.bad = BadRequests(logger, clock)
 
     def register(self, router: Router) -> None:
@@ -157,17 +157,17 @@ class PeerTransport:
             self.receiver.unsent(to, request)
 
     def fits(self, to: str, push: PushRequest) -> bool:
-        """Whether it is to be sent: who gets a frame that is too large ends the connection, and so misses heartbeats. No new
-        entry is too large for one; older logs may have such."""
+        """Whether it may be sent: a receiver of a frame that is too large closes the connection, and so misses heartbeats. No
+        new entry is too large for a frame; older logs may have such entries."""
         size = Entries.of(push.entries).body_bytes
         if size <= PUSHED_BYTES_MAX:
             return True
         index = push.prev_index + 1
         if self.too_large.failed((to, index), self.clock.monotonic_ms()):
             logger.error(
-                "%s lacks entry %d, and a PUSH with it has %d bytes where %d are allowed: it gets nothing behind it from this "
-                "member. Where nothing is decided any more, stop this member until another leads; else it gets a snapshot, "
-                "once one stands for that entry",
+                "%s is missing entry %d, and a PUSH with it has %d bytes where %d are allowed: this member sends it nothing "
+                "behind that entry. If nothing is committed any more, stop this member until another leads; else the member "
+                "gets a snapshot, once one covers that entry",
                 to, index, size, PUSHED_BYTES_MAX,
             )  # fmt: skip
         return False
@@ -183,7 +183,7 @@ class PeerTransport:
             self.receiver.receive(to, response, 0)
 
     async def answer_of(self, to: str, code: MessageCode, request: Request) -> Response | None:
-        """None when none will come that the core may see; the log says why."""
+        """None if no answer will come that the core may see; the log says why."""
         address = self.guard.address_of(to)
         if address is None:  # removed since
             return None
@@ -217,12 +217,12 @@ class PeerTransport:
         return None if is_unknown_there(response) else response
 
     def envelope(self, group: str, sender: str, receiver: str) -> Envelope:
-        """As this member writes it."""
+        """The envelope of a message that this member writes."""
         mine = self.guard.peer_list, self.frames, self.guard.members_index, self.guard.origin
         return Envelope(group, sender, receiver, *mine, self.starts.text)
 
     async def on_request(self, peer: Peer, command: RemotingCommand) -> RemotingCommand | None:
-        """Whatever comes, the answer has a JSON body: a Java caller would wait for ever without one."""
+        """Answers every request with a JSON body: a Java caller would wait for ever without one."""
         envelope = Envelope(self.group, "", self.self_id)
         try:
             envelope, fields = decode_envelope(command.body)
@@ -260,21 +260,21 @@ class PeerTransport:
             logger.warning("peer=%s %s", who, what)
 
     async def judge_other_leader(self, envelope: Envelope, peer: Peer) -> None:
-        """One leads that counts this member as its own, in another list: two leaders of one group must not be."""
+        """A leader with another list counts this member as its own: one group must not have two leaders."""
         if await self.guard.is_rival(envelope.sender, list_of(envelope), peer.remote_address):
             self.receiver.suppress_elections()
 
     def note_frames(self, peer: str, envelope: Envelope) -> None:
-        """One that is of an older version now refused a frame, or said nothing of them."""
+        """Notes whether `peer` reads frames. A peer that went back to an older version refused one, or no longer says so."""
         if envelope.frames < FRAMES:
             self.reads_frames.discard(peer)
         elif peer in self.peers:
             self.reads_frames.add(peer)
 
     def spoke(self, peer: Peer, sender: str) -> None:
-        """A member has one connection with this one at a time: where another brings its words, and nothing comes over the one
-        before for a while, that one has no end there any more. Of one that lost power nobody would tell. While two speak, two
-        processes say that they are this member: neither shall end the other's again and again."""
+        """Notes the connection that brings the requests of `sender`. A member uses one at a time, so an older one that has been
+        silent is dead: a member that lost power does not close it. While both are used, two processes claim this id; neither
+        may close the connection of the other again and again."""
         if sender not in self.peers or peer.closed:
             return
         links = self.inbound.setdefault(sender, {})
@@ -307,20 +307,20 @@ class PeerTransport:
             del self.answers[ticket]
 
     def answer(self, ticket: int, response: Response) -> None:
-        """The core's answer to the request that `receive` got with this ticket."""
+        """Sends the core's answer to the request that `receive` got with this ticket."""
         answer = self.answers.get(ticket)
         if answer is not None and not answer.done():
             answer.set_result(response)
 
     def close(self) -> None:
-        """Requests that wait for an answer get none."""
+        """Ends the requests that wait; they get no answer."""
         for answer in self.answers.values():
             if not answer.done():
                 answer.set_result(None)
 
 
 def is_unknown_there(response: Response) -> bool:
-    """Whether the answering member takes us for a stranger, in whatever term."""
+    """Whether the answering member does not know this one, in any term."""
     answer = (HeartBeatResponse, PushResponse, InstallResponse, TransferResponse)
     return isinstance(response, answer) and response.code is ResultCode.UNKNOWN_MEMBER
 

@@ -40,7 +40,7 @@ class Members:
     def quorum(self) -> int:
         return len(self.voters) // 2 + 1
 
-    def told(self) -> dict[str, dict[str, str]]:
+    def as_json(self) -> dict[str, dict[str, str]]:
         """In the form that entries, files and answers have it."""
         return {"voters": dict(sorted(self.voters.items())), "learners": dict(sorted(self.learners.items()))}
 
@@ -106,7 +106,7 @@ def checked_address(member: str, address: str) -> str:
 
 def encode_members(members: Members) -> bytes:
     """The body of an entry."""
-    return MAGIC + bytes([VERSION]) + orjson.dumps(members.told())
+    return MAGIC + bytes([VERSION]) + orjson.dumps(members.as_json())
 
 
 def is_members(body: bytes) -> bool:
@@ -141,7 +141,7 @@ def members_of(told: Any) -> Members:
 
 def encode_stated(stated: Sequence[Stated]) -> str:
     """One line of text; empty when there is none."""
-    rows = [{"index": index, **members.told()} for index, members in stated]
+    rows = [{"index": index, **members.as_json()} for index, members in stated]
     return orjson.dumps(rows).decode() if rows else ""
 
 

@@ -96,7 +96,7 @@ def appends_on(self: RoleSwitch) -> None:
     """The rest of it: it keeps the queue offsets that it would give next."""
 
 
-@bug("preferred-never-lead", preference, "level_among", plays=("preferred",))
+@bug("preferred-never-lead", preference, "caught_up_among", plays=("preferred",))
 def nobody(
     preferred: Collection[str], progress: Mapping[str, Progress], held_index: int, heard_since_ms: int
 ) -> None: ...

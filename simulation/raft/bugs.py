@@ -474,7 +474,7 @@ def what_is_applied(self: DLedgerNode) -> int:
     return self.applied_index
 
 
-@bug("preferred-never-lead", preference, "level_among")
+@bug("preferred-never-lead", preference, "caught_up_among")
 def nobody(*known: object) -> None:
     """Whoever leads goes on."""
 

@@ -179,7 +179,7 @@ def test_ours_takes_no_part_beside_java_members_that_run(group: Controllers) -> 
 
 
 async def heard(group: Controllers, name: str) -> bool | None:
-    return True if " refused, told once a minute: " in group.said(name) else None
+    return True if " refused, logged once a minute: " in group.said(name) else None
 
 
 @pytest.mark.skipif(broker_missing() is not None, reason=str(broker_missing()))

@@ -25,7 +25,7 @@ def test_a_host_is_told_of_once_a_minute(caplog: pytest.LogCaptureFixture) -> No
             bad.refused(f"10.0.0.7:{5_000 + port}", 50_001, ValueError("x" * 10_000))
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
     message = caplog.records[0].getMessage()
-    assert message.startswith("peer=10.0.0.7:5000 request=50001 refused, told once a minute: xxx")
+    assert message.startswith("peer=10.0.0.7:5000 request=50001 refused, logged once a minute: xxx")
     assert len(message) < REASON_LENGTH_MAX + 100
     bad.refused("10.0.0.8:5000", 50_001, ValueError("no JSON"))
     assert "10.0.0.8" in caplog.records[-1].getMessage()
@@ -51,7 +51,7 @@ def test_both_services_tell_of_bad_requests_so(caplog: pytest.LogCaptureFixture)
                     assert (await clients.raw(leader, code, "[]"))["code"] == 411
 
     played(story)
-    told = [record for record in caplog.records if "refused, told once a minute" in record.getMessage()]
+    told = [record for record in caplog.records if "refused, logged once a minute" in record.getMessage()]
     assert sorted(record.name for record in told) == ["dledger.node.memberservice", "dledger.service"]
     assert MessageError.__name__ not in told[0].getMessage()
 
