@@ -33,7 +33,7 @@ class CatchupReader:
         try:
             entries = await read_entries(log, load.first_index, load.entries_max, bytes_max)
         except EntryUnreadable as error:
-            if log.unit_made_anew(error.index):
+            if log.rebuild_index_unit(error.index):
                 logger.warning("%s: the index of entry %d was corrupt and is rebuilt", log.where, error.index)
                 return ()
             return self._failed(error, error.index, load.peer)

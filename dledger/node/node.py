@@ -759,7 +759,7 @@ class DLedgerNode:
         log = self.store.log
         assert self.core is not None and log is not None
         if snapshot is None:
-            await self._snapshot_write.attempt(self.store.tell_begin_anew())
+            await self._snapshot_write.attempt(self.store.rewrite_log_start())
         elif snapshot.last_index >= self.store.snapshot_index:  # equal: that one could not be read
             await self._snapshot_write.attempt(self.store.save_snapshot(snapshot))
             self.core.reclaimed(log.begin.index)
@@ -805,7 +805,7 @@ class DLedgerNode:
 
     def _fail(self, error: BaseException) -> None:
         if not self._closed:
-            logger.error("self=%s gives up: %s", self.self_id, error)
+            logger.error("self=%s stops: %s", self.self_id, error)
             self._failure = error
             self._close()
             self.listener.failed(error)

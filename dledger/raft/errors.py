@@ -56,7 +56,7 @@ class OutcomeUnknown(Exception):
     decided or vanish."""
 
 
-BEGIN_ANEW = (
+EMPTY_AND_RESTART = (
     "this disk lost or changed it: once a majority of the other members runs, stop this one, move its folder away, of a "
     "Raft-mode broker all of storePathRootDir, and start it empty; it gets the log from them"
 )

@@ -1,10 +1,9 @@
-"""How far the log is known to be decided: DLedger 0.3's `checkpoint` file, and in it our marks of what is durable and of a cut
-under way.
+"""The commit index on disk: DLedger 0.3's `checkpoint` file, with keys of this project for the durable end and a cut under way.
 
-Invariant: entries up to `committed_index` were durable here when the file was written, and entries with their index units up
-to `synced_index`; so a log that ends below either is damaged, and a start need not look at what is below the second: who their
-entries say belongs to the group stands here. While `cut_from` is set, nothing from that index on belongs to the log, whatever
-the data files hold."""
+Invariant: entries up to `committed_index` were durable here when the file was written, and entries with their index units up to
+`synced_index`. So a log that ends below either is damaged, and a start need not read the entries below `synced_index`: their
+lists of members are in this file. While `cut_from` is set, nothing from that index on belongs to the log, whatever the data
+files hold."""
 
 from __future__ import annotations
 
@@ -21,11 +20,11 @@ class Checkpoint:
     end_index: int = NO_INDEX
     committed_index: int = NO_INDEX
     cut_from: int | None = None
-    """A key of ours, `cutFrom`; Java ignores it."""
+    """The key `cutFrom`; Java ignores it."""
     synced_index: int = NO_INDEX
-    """A key of ours, `syncedIndex`; Java ignores it, and writes the file anew without it."""
+    """The key `syncedIndex`; Java ignores it, and rewrites the file without it."""
     stated: tuple[Stated, ...] = ()
-    """A key of ours, `members`: the lists of members in the entries up to `synced_index`, which no start reads, from the one on
+    """The key `members`: the lists of members in the entries up to `synced_index`, which no start reads, from the one on
     that is in force where the log begins."""
 
 
@@ -37,7 +36,7 @@ class CheckpointFile:
         self.name = name
 
     async def load(self) -> Checkpoint:
-        """All -1 when there is no such file. Raises BadKeyValues, MembersUnknown."""
+        """All -1 if there is no such file. Raises BadKeyValues, MembersUnknown."""
         data = await self.files.read(self.name)
         if data is None:
             return Checkpoint()
@@ -52,7 +51,7 @@ class CheckpointFile:
         )
 
     async def store(self, checkpoint: Checkpoint) -> None:
-        """Durable on return; raises OSError."""
+        """Durable on return. Raises OSError."""
         lines = [f"endIndex={checkpoint.end_index}", f"committedIndex={checkpoint.committed_index}"]
         if checkpoint.synced_index != NO_INDEX:
             lines.append(f"syncedIndex={checkpoint.synced_index}")

@@ -14,7 +14,7 @@ ENTRY_HEADER = struct.Struct(
     "i"  #  4 size            48 + body
     "q"  #  8 index           from 0
     "q"  # 16 term
-    "q"  # 24 pos             where this entry stands in this node's data stream
+    "q"  # 24 pos             position of this entry in this node's data stream
     "i"  # 32 channel         0
     "I"  # 36 chain_crc       upstream 0, unchecked; ours: never 0, CRC-32 of all other bytes of the entry,
     #                         continued from the entry before
@@ -24,7 +24,7 @@ ENTRY_HEADER = struct.Struct(
 INDEX_UNIT = struct.Struct(
     ">"  # offset field
     "i"  #  0 magic   1
-    "q"  #  4 pos     where the entry stands in this node's data stream
+    "q"  #  4 pos     position of the entry in this node's data stream
     "i"  # 12 size
     "q"  # 16 index
     "q"  # 24 term
@@ -35,14 +35,14 @@ CHECK_START, CHECK_END = 36, 40
 BEFORE_CHECK, BEHIND_CHECK = struct.Struct(">iiqqqi"), struct.Struct(">Ii")
 """The header's two parts."""
 CHECK_OF_ZERO = 0xFFFFFFFF
-"""Stands for a check value of 0."""
+"""Written instead of a check value of 0."""
 MAGIC = 1
 BLANK_MAGIC = -1
 
 
 @dataclass(frozen=True, slots=True)
 class IndexUnit:
-    """What the index says of an entry."""
+    """The index's unit of an entry."""
 
     position: int
     size: int
@@ -56,7 +56,7 @@ class IndexUnit:
 
 @dataclass(frozen=True, slots=True)
 class StoredEntry:
-    """One entry as it stands in a data file."""
+    """An entry as a data file has it."""
 
     entry: Entry
     size: int
@@ -67,7 +67,7 @@ class StoredEntry:
 
 
 def header_of(entry: Entry, pos: int, batch_position: int, previous_check: int) -> tuple[bytes, int]:
-    """What stands before the body of an entry that stands at `pos` of the data stream, and the entry's check value."""
+    """The header of an entry at `pos` of the data stream, and the entry's check value."""
     body = entry.body
     size = ENTRY_HEADER_BYTES + len(body)
     before = BEFORE_CHECK.pack(MAGIC, size, entry.index, entry.term, pos, 0)
@@ -87,8 +87,8 @@ def put_entries(
     batch_position: int,
     check: int,
 ) -> tuple[bytes, int]:
-    """Writes the entries of a block (dledger.raft.entries) to `room`, which is at `pos` of the data stream, and returns what
-    the index says of them, and the check value of the last. `batch_position`: of the first; `check`: of the entry before."""
+    """Writes the entries of a block (dledger.raft.entries) to `room`, which is at `pos` of the data stream. Returns their index
+    units and the check value of the last. `batch_position`: of the first; `check`: of the entry before."""
     at, start, units = 0, begin, bytearray()
     for number, end in enumerate(ends):
         entry = Entry(first_index + number, term, bytes(data[start + BLOCK_HEAD_BYTES : end]))
@@ -103,8 +103,7 @@ def put_entries(
 
 
 def decode_entry(view: memoryview, pos: int, previous_check: int) -> StoredEntry | None:
-    """The entry at the start of `view`, at `pos` of the data stream; None when no whole, intact one stands
-    there.
+    """The entry at the start of `view`, at `pos` of the data stream; None if there is no whole and intact one.
 
     A check value of 0 means that Java wrote the entry, and is not compared."""
     if len(view) < ENTRY_HEADER_BYTES:
@@ -124,22 +123,22 @@ def check_of(data: bytes | memoryview, previous_check: int) -> int:
 
 
 def stored_check(view: bytes | memoryview) -> int:
-    """The check value that the entry at the start of `view` carries."""
+    """The check value in the entry at the start of `view`."""
     return int.from_bytes(view[CHECK_START:CHECK_END], "big")
 
 
 def synced_before(view: bytes | memoryview) -> int:
-    """How many entries came before it in its sync, by its header."""
+    """The number of entries before it in its sync, by its header."""
     return int.from_bytes(view[CHECK_END : CHECK_END + 4], "big")
 
 
 def encode_index_unit(entry: Entry, pos: int) -> bytes:
-    """What the index says of an entry that stands at `pos`."""
+    """The index unit of an entry at `pos`."""
     return INDEX_UNIT.pack(MAGIC, pos, ENTRY_HEADER_BYTES + len(entry.body), entry.index, entry.term)
 
 
 def read_index_unit(view: memoryview, index: int) -> IndexUnit | None:
-    """The unit at the start of `view`; None when it is none of entry `index`."""
+    """The unit at the start of `view`; None if it is not the one of entry `index`."""
     if len(view) < INDEX_UNIT.size:
         return None
     magic, *fields = INDEX_UNIT.unpack_from(view)
@@ -149,13 +148,13 @@ def read_index_unit(view: memoryview, index: int) -> IndexUnit | None:
 
 
 def index_unit_of(view: memoryview) -> IndexUnit | None:
-    """What the index says of the entry at the start of `view`, by its header; None when no whole entry stands there."""
+    """The index unit of the entry at the start of `view`, made from its header; None if there is no whole entry."""
     unit = index_header(view)
     return unit if unit is not None and unit.size <= len(view) else None
 
 
 def index_header(view: bytes | memoryview) -> IndexUnit | None:
-    """The same where the entry's body need not be in `view`."""
+    """The same; the entry's body need not be in `view`."""
     if len(view) < ENTRY_HEADER_BYTES:
         return None
     magic, size, index, term, pos, _, _, _, body_size = ENTRY_HEADER.unpack_from(view)

@@ -1,16 +1,16 @@
-"""The log on disk: entries and index units in DLedger 0.3's formats.
+"""The log on disk: entries and index units in DLedger 0.3's formats. Upstream: DLedgerMmapFileStore.
 
-Invariant: an entry that `sync` covered is found again after any crash, and one that `cut` removed is not.
-Entries are chained: each check value starts from the one before, so what an earlier life of a position left
-behind is never taken for the next entry. The index files are derived: made anew from the data where no `sync_index` covered
-them. Nothing here grows with the log but the files."""
+Invariant: an entry that `sync` covered is found again after any crash, and one that `cut` removed is not. Entries are chained:
+each check value continues from the one before, so data that an earlier entry left at a position is never taken for the next
+entry. The index files are derived: they are rebuilt from the data where no `sync_index` covered them. Only the files grow with
+the log."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
 from dledger.raft.entries import Block, Entries, Entry
-from dledger.raft.errors import BEGIN_ANEW, EntryMisplaced, EntryUnreadable, LogDamaged
+from dledger.raft.errors import EMPTY_AND_RESTART, EntryMisplaced, EntryUnreadable, LogDamaged
 from dledger.raft.membership import is_members
 from dledger.raft.settings import DLedgerSettings
 from dledger.raft.snapshot import WHOLE, Begin
@@ -33,7 +33,7 @@ from mqruntime.segments import SegmentDirectory
 from nativepath import presence
 
 PositionInBody = Callable[[bytes], int | None]
-"""Where the body of an entry says that the entry stands; None for one that says nothing."""
+"""Returns the position that the body of an entry says the entry has; None if it says nothing."""
 
 
 def nowhere(body: bytes) -> int | None:
@@ -41,29 +41,29 @@ def nowhere(body: bytes) -> int | None:
 
 
 def outermost_positions(block: Block, position_in_body: PositionInBody) -> list[tuple[int, int]]:
-    """The number of the first entry in `block` that says where it stands, and of the last one, and where: all between follows
-    from the sizes."""
+    """The first and the last entry in `block` that say their position: number and position. The positions between follow from
+    the sizes."""
     if position_in_body is nowhere:
         return []
     numbers = range(len(block))
-    outermost = (_first_told(block, some, position_in_body) for some in (numbers, reversed(numbers)))
-    return [told for told in outermost if told is not None]
+    outermost = (_first_claim(block, some, position_in_body) for some in (numbers, reversed(numbers)))
+    return [claim for claim in outermost if claim is not None]
 
 
-def _first_told(
+def _first_claim(
     block: Block, numbers: Iterable[int], position_in_body: PositionInBody
 ) -> tuple[int, int] | None:
-    told = ((number, told_of(block, number, position_in_body)) for number in numbers)
-    return next(((number, position) for number, position in told if position is not None), None)
+    claims = ((number, claimed_position(block, number, position_in_body)) for number in numbers)
+    return next(((number, position) for number, position in claims if position is not None), None)
 
 
-def told_of(block: Block, number: int, position_in_body: PositionInBody) -> int | None:
+def claimed_position(block: Block, number: int, position_in_body: PositionInBody) -> int | None:
     body = block.body(number)
     return position_in_body(body) if body and not is_members(body) else None
 
 
 class EntryLog:
-    """Files below `directory`: data/ and index/. Use `open`, then dledger.storage.recovery, once, first."""
+    """The files data/ and index/ below `directory`. First call `open`, and dledger.storage.recovery once."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class EntryLog:
         self.where = where
         self.position_in_body = position_in_body
         self.begin = begin
-        """Of what stands before it the files hold nothing that is looked at."""
+        """Data before it is not looked at."""
         self.data = FileList(directory.subdirectory("data"), settings.data_file_bytes, f"{where}/data")
         self.index = FileList(directory.subdirectory("index"), settings.index_file_bytes, f"{where}/index")
         self.end_index = begin.index
@@ -87,7 +87,7 @@ class EntryLog:
         """Entries written since the last sync."""
         self._put = put_entries if presence.native is None else presence.native.put_entries
         self.cuts = 0
-        """How often something was taken away: a read that this overtook may have seen anything."""
+        """Counts cuts and deletions: a read during one of them may have returned anything."""
 
     @property
     def unsynced_from(self) -> int:
@@ -101,25 +101,25 @@ class EntryLog:
 
     @property
     def _first_unit(self) -> int:
-        """Where the index unit of the first entry stands."""
+        """The position of the first entry's index unit."""
         return (self.begin.index + 1) * INDEX_UNIT.size
 
     def skip_blank(self, position: int) -> int:
-        """The next file's start when a blank closes this one at `position`."""
+        """The next file's start if a blank closes this one at `position`."""
         rest = self.data.rest_of_file(position)
         closed = len(rest) < BLANK.size or BLANK.unpack_from(rest) == (BLANK_MAGIC, len(rest))
         return position + len(rest) if closed else position
 
     def place(self, position: int) -> str:
-        """For an operator: where in which file what is to stand there would."""
+        """The file and the offset of `position`, for an operator."""
         position = self.skip_blank(position)
         at = position % self.data.file_bytes
         return f"offset {at} of {self.data.where}/{position - at:020d}"
 
-    # Where an entry stands
+    # Where an entry is
 
     def unit(self, index: int) -> IndexUnit | None:
-        """What the index file says of entry `index`; None when nothing that can be."""
+        """The unit of entry `index` in the index file; None if there is no possible one."""
         unit = read_index_unit(self.index.rest_of_file(index * INDEX_UNIT.size), index)
         there = (
             unit is not None
@@ -129,19 +129,19 @@ class EntryLog:
         return unit if there else None
 
     def stored_unit(self, index: int) -> IndexUnit:
-        """The same of an entry of this log, once it has been compared with the entry's own header. Raises LogDamaged."""
+        """The unit of an entry of this log, after comparing it with the entry's own header. Raises LogDamaged."""
         unit = self.unit(index)
         if unit is None or unit != index_unit_of(self.data.rest_of_file(unit.position)):
             raise self.unreadable(index)
         return unit
 
     def end_of(self, index: int) -> int:
-        """Where entry `index` ends, which may be the one that the log begins after. Raises LogDamaged."""
+        """The end of entry `index`, which may be the one that the log begins after. Raises LogDamaged."""
         return self.begin.position if index == self.begin.index else self.believed_unit(index).end
 
     def believed_unit(self, index: int) -> IndexUnit:
-        """As `stored_unit`, but one header that rotted stops nobody, who has to run to have it mended: the index counts where
-        it is right about both neighbours. Raises LogDamaged."""
+        """As `stored_unit`, but one corrupt header does not stop the member, which must run to get it repaired: the index is
+        believed if it is right about both neighbours. Raises LogDamaged."""
         try:
             return self.stored_unit(index)
         except LogDamaged:
@@ -156,7 +156,7 @@ class EntryLog:
             return unit
 
     def check_of(self, index: int) -> int:
-        """The check value from which that of the entry behind `index` starts. Raises LogDamaged."""
+        """The check value that the entry behind `index` continues from. Raises LogDamaged."""
         if index == self.begin.index:
             return self.begin.check
         return stored_check(self.data.rest_of_file(self.stored_unit(index).position))
@@ -164,9 +164,9 @@ class EntryLog:
     def unreadable(self, index: int) -> EntryUnreadable:
         return EntryUnreadable(self.where, index)
 
-    def unit_made_anew(self, index: int) -> bool:
-        """Whether the entry stands where it follows the one before, sound, and its index unit said otherwise, which says so
-        now: the index is derived."""
+    def rebuild_index_unit(self, index: int) -> bool:
+        """Rewrites a wrong index unit of an entry that is intact and follows the one before: the index is derived. Returns
+        whether it did."""
         try:
             position = self.skip_blank(self.end_of(index - 1))
             stored = decode_entry(self.data.rest_of_file(position), position, self.check_of(index - 1))
@@ -183,8 +183,10 @@ class EntryLog:
     # Writing
 
     async def append(self, entries: Sequence[Entry]) -> None:
-        """Durable at the next `sync`. Raises EntryMisplaced; OSError when the disk fails or is full: then the log ends behind
-        what of them is whole, and the rest can be appended once there is room."""
+        """Appends entries, which are durable at the next `sync`.
+
+        Raises: EntryMisplaced; OSError: the disk fails or is full. Then the log ends behind the entries that are whole, and the
+        rest can be appended once there is room."""
         for first, block in Entries.of(entries).numbered():
             assert first == self.end_index + 1, f"entry {first} cannot follow {self.end_index}"
             taken = 0
@@ -196,8 +198,8 @@ class EntryLog:
                 taken += count
 
     def append_to_file(self, block: Block) -> None:
-        """Its entries have room in the file. None is written if one is misplaced, or the disk has no room for all of them and
-        for their index units."""
+        """Appends entries that have room in the file. None is written if one is misplaced, or if the disk has no room for all
+        of them and their index units."""
         self.check_places(block)
         index, count = self.end_index + 1, len(block)
         size = block.size(count, ENTRY_HEADER_BYTES)
@@ -212,31 +214,32 @@ class EntryLog:
         self.batch_count += count
 
     def write_units(self, index: int, units: bytes) -> None:
-        """Those of the entries from `index` on."""
+        """Writes the index units of the entries from `index` on."""
         start, view = index * INDEX_UNIT.size, memoryview(units)
         for position, size in self.index.parts(start, start + len(units)):
             self.index.write(position, view[position - start : position - start + size])
 
     def check_places(self, block: Block) -> None:
-        """Where others know its entries to stand are the places that they get here, side by side. Raises EntryMisplaced, of the
-        first that does not."""
+        """Compares the positions that entries contain with the ones that they get here. Raises EntryMisplaced for the first
+        wrong one."""
         if all(
-            told == self.place_in(block, number)
-            for number, told in outermost_positions(block, self.position_in_body)
+            claimed == self.place_in(block, number)
+            for number, claimed in outermost_positions(block, self.position_in_body)
         ):
             return
         for number in range(len(block)):
-            told, position = told_of(block, number, self.position_in_body), self.place_in(block, number)
-            if told is not None and told != position:
-                raise EntryMisplaced(self.end_index + 1 + number, told, position)
+            claimed = claimed_position(block, number, self.position_in_body)
+            position = self.place_in(block, number)
+            if claimed is not None and claimed != position:
+                raise EntryMisplaced(self.end_index + 1 + number, claimed, position)
 
     def place_in(self, block: Block, number: int) -> int:
-        """Of an entry in a block that stands at the log's end."""
+        """The position of an entry in a block that is appended at the log's end."""
         return self.end + block.size(number, ENTRY_HEADER_BYTES)
 
     async def close_file_before(self, size: int) -> None:
-        """Goes on in a new file when `size` bytes do not fit. A file is durable before the next one exists,
-        so one that is missing in the middle was lost by the disk."""
+        """Continues in a new file if `size` bytes do not fit. A file is durable before the next one exists, so a missing file
+        in the middle was lost by the disk."""
         start = self.start_of(size, self.end)
         if start != self.end:
             self.data.write(self.end, BLANK.pack(BLANK_MAGIC, start - self.end))
@@ -244,58 +247,58 @@ class EntryLog:
             self.end = start
 
     def start_of(self, size: int, end: int) -> int:
-        """Where an entry of `size` bytes, its header among them, goes in a log that ends at `end`: with a blank behind it it
-        must fit into its file."""
+        """The position of an entry of `size` bytes with its header in a log that ends at `end`: it must fit into its file with
+        a blank behind it."""
         remaining = self.data.file_bytes - end % self.data.file_bytes
         return end + remaining if size + BLANK.size > remaining else end
 
     def stretch(self, block: Block, end: int) -> tuple[int, int]:
-        """Where the first entry of `block` goes in a log that ends at `end`, and how many stand side by side there, in one
-        file."""
+        """The position of the first entry of `block` in a log that ends at `end`, and how many entries follow in the same file,
+        with it."""
         start = self.start_of(ENTRY_HEADER_BYTES + block.size(1), end)
         left = self.data.file_bytes - start % self.data.file_bytes
         return start, block.fitting(left - BLANK.size, ENTRY_HEADER_BYTES)
 
     def rewrite_index_units(self, index: int, units: bytes) -> None:
-        """Those of the entries from `index` on, which lie in one file: the page cache may show more of it than the disk has."""
+        """Rewrites the index units of the entries from `index` on, in one file: the page cache may show more of it than the
+        disk has."""
         self.index.rewrite(index * INDEX_UNIT.size, units)
 
     async def sync(self) -> None:
-        """What was appended is durable on return. Raises OSError."""
+        """Makes appended entries durable. Raises OSError."""
         await self.data.sync()
         self.batch_count = 0
 
     async def sync_index(self) -> None:
-        """The index units of what was appended are durable too. Raises OSError."""
+        """Makes the index units of appended entries durable. Raises OSError."""
         await self.index.sync()
 
     def rewrite_last_batch(self) -> None:
-        """What recovery read may stand in the page cache alone: a killed process had not synced it, or a
-        sync failed and the kernel forgot which pages it dropped. Only the last batch can be meant; written
-        again, the next `sync` covers it. Raises LogDamaged."""
+        """Writes the last batch again, for the next `sync`: what recovery read may be in the page cache only, because a killed
+        process had not synced it, or a sync failed and the kernel forgot which pages it dropped. Only the last batch can be
+        affected. Raises LogDamaged."""
         for index in range(max(self.begin.index + 1, self.unsynced_from), self.end_index + 1):
             position = self.stored_unit(index).position
             stored_size = ENTRY_HEADER.unpack_from(self.data.rest_of_file(position))[1]
             self.data.rewrite(position, bytes(self.data.rest_of_file(position)[:stored_size]))
 
     def kept(self, count: int) -> tuple[int, int]:
-        """Where a log ends that keeps the entries before `count`, which it has, and its check value, as the entry that goes on
-        from it, or the last one that is kept, proves it: what comes would go on from one that rotted for good. Raises
-        LogDamaged."""
+        """The end of a log that keeps only the entries before `count`, and its check value. The next entry or the last kept one
+        must confirm the check value: entries that continue from a corrupt one would be lost for good. Raises LogDamaged."""
         last = count - 1
         if last == self.begin.index:
             return self.begin.position, self.begin.check
         try:
             unit = self.believed_unit(last)
             check = stored_check(self.data.rest_of_file(unit.position))
-            if self._goes_on_from(check, count) or self._follows(unit, check):
+            if self._next_entry_confirms(check, count) or self._follows(unit, check):
                 return unit.end, check
         except LogDamaged as error:
             raise self._not_kept(last) from error
         raise self._not_kept(last)
 
-    def _goes_on_from(self, check: int, index: int) -> bool:
-        """Whether entry `index` proves this check value of the one before."""
+    def _next_entry_confirms(self, check: int, index: int) -> bool:
+        """Whether entry `index` confirms this check value of the entry before."""
         unit = self.unit(index)
         if unit is None or not check:
             return False
@@ -303,20 +306,20 @@ class EntryLog:
         return stored is not None and stored.entry.index == index and stored.check != 0
 
     def _follows(self, unit: IndexUnit, check: int) -> bool:
-        """Whether the entry of `unit` is sound, and has this check value."""
+        """Whether the entry of `unit` is intact, and has this check value."""
         rest = self.data.rest_of_file(unit.position)
         stored = decode_entry(rest, unit.position, self.check_of(unit.index - 1))
         return stored is not None and index_unit_of(rest) == unit and stored.check == check
 
     def _not_kept(self, index: int) -> LogDamaged:
         unit = self.unit(index)
-        where = "its index says nothing of it" if unit is None else self.place(unit.position)
+        where = "it has no index unit" if unit is None else self.place(unit.position)
         what = f"entry {index}, which was durable, cannot be read, and the log is to be cut behind it"
-        return LogDamaged(self.where, f"{what}: {where}; {BEGIN_ANEW}")
+        return LogDamaged(self.where, f"{what}: {where}; {EMPTY_AND_RESTART}")
 
     async def cut(self, count: int) -> None:
-        """Keeps the entries before `count`, and erases all that is known to stand behind them, a blank too: what comes goes
-        where it would go if that had never been there. Durable at the next `sync`. Raises LogDamaged, OSError."""
+        """Keeps the entries before `count`, and erases everything known behind them, a blank too: later entries get the same
+        positions as if the erased ones had never existed. Durable at the next `sync`. Raises LogDamaged, OSError."""
         end, units_end = self.end, (self.end_index + 2) * INDEX_UNIT.size
         kept = self.kept(count) if count <= self.end_index else (end, self.check)
         self.cuts += 1
@@ -328,32 +331,32 @@ class EntryLog:
         await self.index.erase(count * INDEX_UNIT.size, units_end)
 
     def erase_again(self) -> None:
-        """A process that was killed inside a cut may have left its zeros in the page cache alone. Of what was cut the first
-        header suffices: nothing follows it without that. Covered by the next `sync`."""
+        """Erases the first header behind the log again: a process that was killed inside a cut may have left its zeros in the
+        page cache only. Nothing follows the log without that header. Durable at the next `sync`."""
         room = min(ENTRY_HEADER_BYTES, len(self.data.rest_of_file(self.end)))
         if room:
             self.data.rewrite(self.end, bytes(room))
 
-    # What a snapshot stands for
+    # Entries that a snapshot covers
 
     async def close_file(self) -> None:
-        """Goes on in a new file, so that the one before can go when it is needed no more. Raises OSError."""
+        """Continues in a new file, so that the present one can be deleted later. Raises OSError."""
         if self.end % self.data.file_bytes:
             await self.close_file_before(self.data.file_bytes)
 
     def begin_after(self, begin: Begin) -> None:
-        """What stands before is not looked at any more: a durable snapshot stands for it."""
+        """Begins the log after `begin`: a durable snapshot covers the entries before, which are not read any more."""
         self.cuts += 1
         self.begin = begin
 
     async def delete_before(self) -> None:
-        """Deletes the files of that. Raises OSError."""
+        """Deletes the files before the log's beginning. Raises OSError."""
         await self.data.begin_at(self.begin.position)
         await self.index.begin_at(self._first_unit)
 
     async def restart(self, begin: Begin) -> None:
-        """Deletes everything: a durable snapshot stands for it, and says so of what is left of files at or above
-        `begin`. Raises OSError."""
+        """Deletes everything: a durable snapshot replaces it, and its mark covers files that are left at or above `begin`.
+        Raises OSError."""
         self.cuts += 1
         self.begin = begin
         self.end_index, self.end, self.check, self.batch_count = begin.index, begin.position, begin.check, 0
@@ -361,7 +364,7 @@ class EntryLog:
         await self.index.restart(self._first_unit)
 
     async def wipe(self) -> None:
-        """Before `open`: a durable snapshot says that the files are void. Raises OSError."""
+        """Deletes all files before `open`: a durable snapshot says that they are void. Raises OSError."""
         await self.data.wipe()
         await self.index.wipe()
 

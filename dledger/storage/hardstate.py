@@ -1,14 +1,14 @@
 """The small files of a member: its term and vote, and the start numbers of the group.
 
-`currterm` has the term and the vote, in DLedger's own format, and among which members the vote was given. `starts` has the
+`currterm` has the term and the vote in DLedger's own format, and the members among whom the vote was given. `starts` has the
 start numbers, as `key=value` lines:
 
-    self=n0          whose folder this is; copied into another member's folder the file counts as absent
+    self=n0          the folder's member; copied into another member's folder the file counts as absent
     own=17:1203      number and life (dledger.raft.startnumbers)
-    of.n1=18:77      what was heard of another member
+    of.n1=18:77      the number received of another member
 
-Invariant: what `store` was given is durable when it returns, so a vote that was shown cannot be forgotten. A `starts` that is
-damaged counts as absent."""
+Invariant: `store` returns once the file is durable, so a vote that was sent is never forgotten. A damaged `starts` counts as
+absent."""
 
 from __future__ import annotations
 
@@ -22,26 +22,27 @@ from dledger.storage.keyvalues import BadKeyValues, parse_key_values, whole_numb
 from mqruntime.smallfiles import SmallFiles
 
 NEWCOMER = "newcomer"
-"""A key of ours, written until this member may vote; Java ignores it."""
+"""Written until this member may vote; Java ignores it."""
 MEMBERS = "members"
-"""A key of ours; files of Java, and of our first versions, have none."""
+"""Files of Java, and of early versions, do not have this key."""
 
 
 class TermFile:
     """`name` is relative to the root of `files`, for example 'dledger-n0/currterm'."""
 
     def __init__(self, files: SmallFiles, name: str, members: str) -> None:
-        """`members` are the ids of the group, with commas; empty: not to be recorded, whoever starts with the file tells."""
+        """`members` are the ids of the group, separated by commas; empty: they are not recorded, because the caller has
+        them."""
         self.files = files
         self.name = name
         self.members = members
         self.recorded = members
-        """With whom the vote that was loaded was given."""
+        """The members among whom the loaded vote was given."""
         self.term = 0
-        """The one on the disk: this member has told it, or may."""
+        """The term on the disk: this member may have sent it."""
 
     async def load(self) -> Vote | None:
-        """None when there is no such file. Raises BadKeyValues when there is one that cannot be read."""
+        """None if there is no such file. Raises BadKeyValues if it cannot be read."""
         data = await self.files.read(self.name)
         if data is None:
             return None
@@ -54,13 +55,13 @@ class TermFile:
         return Vote(term, values.get("voteLeader") or None, values.get(NEWCOMER) == "true")
 
     def check_members(self) -> None:
-        """Raises MembersChanged. Not to be asked where the log says, and that is decided, who the members are."""
+        """Raises MembersChanged. Not called if a committed entry has the list of members."""
         if self.recorded != self.members:
             raise MembersChanged(self.name, self.recorded, self.members)
 
     async def store(self, vote: Vote) -> None:
-        """Raises OSError; then the vote must not be told."""
-        assert vote.term <= TERM_COUNTED_MAX, "a term that no election reaches is not to be kept"
+        """Raises OSError; then the vote must not be sent."""
+        assert vote.term <= TERM_COUNTED_MAX, "a term that no election reaches is not stored"
         lines = [f"voteLeader={vote.voted_for or ''}", f"currTerm={vote.term}"]
         if self.members:
             lines.append(f"{MEMBERS}={self.members}")
@@ -87,7 +88,7 @@ class StartsFile:
         self.self_id = self_id
 
     async def load(self, *, life: int) -> StartNumbers:
-        """`life` is that of the start that loads it. Raises OSError."""
+        """`life` is the life that this start begins. Raises OSError."""
         values = self._read(await self.files.read(self.name))
         own = decode_start(values.get(OWN, ""))
         known = {
@@ -108,7 +109,7 @@ class StartsFile:
         return values if values.get(SELF) == self.self_id else {}
 
     async def store(self, own: Start, numbers: StartNumbers) -> None:
-        """`own`, and what `numbers` knows of others. Raises OSError."""
+        """Stores `own`, and the others' numbers in `numbers`. Raises OSError."""
         lines = [f"{SELF}={self.self_id}"]
         if own.number:
             lines.append(f"{OWN}={own.number}:{own.life}")

@@ -1,7 +1,7 @@
-"""What a member's files hold, told without a change to them: ours, and those of a Java controller (DLedger 0.3).
+"""Inspection of a member's files without changing them: this project's, and a Java controller's (DLedger 0.3).
 
-Invariant: every entry is read, from where the log begins to its end. What keeps the log from being opened is in `damage`, with
-the entry's index, its file and its position; a tail that may be missing after a crash is in `tail` and is none. Pure."""
+Invariant: every entry is read, from the log's beginning to its end. Damage that keeps the log from being opened is in `damage`,
+with the entry's index, its file and its position. A tail that a crash may lose is no damage, and is in `tail`. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from mqruntime.slices import Steps, at_once
 
 ENTRIES_A_SLICE = 1024
 REACH_BYTES = 8 << 20
-"""An entry of a Java member has at most 4 MiB: the one behind an unreadable one begins within this."""
+"""The entry behind an unreadable one begins within this: an entry of a Java member has at most 4 MiB."""
 NO_TERM_FILE = "is missing beside a log; without it this member could vote twice"
 
 NamedFile = tuple[str, memoryview]
@@ -40,7 +40,7 @@ NamedFile = tuple[str, memoryview]
 
 @dataclass(frozen=True, slots=True)
 class MemberFiles:
-    """The folder `name` of a member, `dledger-` and its id; None for a small file that is not there, the others by name."""
+    """The files in the folder `name`, `dledger-` and the member's id: None for a missing small file, the others by name."""
 
     name: str
     currterm: bytes | None
@@ -52,7 +52,7 @@ class MemberFiles:
 
 @dataclass(slots=True)
 class Inspection:
-    """What was found."""
+    """The result."""
 
     name: str
     term: int = 0
@@ -65,15 +65,15 @@ class Inspection:
     terms: list[tuple[int, int]] = field(default_factory=list)
     """(first index, term) of each run of entries of one term."""
     of_java: int = 0
-    """How many entries carry no check value, as Java writes them."""
+    """The number of entries without a check value, as Java writes them."""
     bodies: array[int] = field(default_factory=lambda: array("I"))
     """The CRC-32 of each body, from `first_index` on."""
     units: int = 0
-    """How many entries the index names rightly; it is made anew from the data where it does not."""
+    """The number of entries with a right index unit; wrong ones are rebuilt from the data."""
     end: int = 0
-    """Where in the data files the last entry ends, or a blank behind it."""
+    """The end of the last entry in the data files, or of a blank behind it."""
     tail: str = ""
-    """What stands behind the last entry and is no part of the log."""
+    """Bytes behind the last entry that are no part of the log."""
     damage: str = ""
     place: str = ""
     """The file that is damaged, below the member's folder."""
@@ -83,18 +83,18 @@ class Inspection:
         return self.terms[-1][1] if self.terms else -1
 
     def refuse(self) -> None:
-        """Raises LogDamaged where there is damage."""
+        """Raises LogDamaged if there is damage."""
         if self.damage:
             raise LogDamaged(f"{self.name}/{self.place}", self.damage)
 
     def damaged(self, place: str, why: str) -> None:
-        """The first damage counts."""
+        """Records the first damage."""
         if not self.damage:
             self.place, self.damage = place, why
 
 
 class Stream:
-    """Files of one size side by side."""
+    """Files of one size, one behind the other."""
 
     def __init__(self, folder: str, files: Sequence[NamedFile], begin: int) -> None:
         self.folder = folder
@@ -103,25 +103,25 @@ class Stream:
         self.first = int(self.files[0][0]) if self.files else begin
 
     def rest(self, position: int) -> memoryview:
-        """From `position` to the end of its file; empty where there is none."""
+        """The bytes from `position` to the end of its file; empty if there is none."""
         if not self.files or position < self.first:
             return memoryview(b"")
         number, offset = divmod(position - self.first, self.file_bytes)
         return self.files[number][1][offset:] if number < len(self.files) else memoryview(b"")
 
     def place(self, position: int) -> str:
-        """Its file."""
+        """The file of `position`."""
         number = (position - self.first) // self.file_bytes if self.files else 0
         return f"{self.folder}/{self.files[number][0] if number < len(self.files) else f'{position:020d}'}"
 
     def after(self, position: int) -> int:
-        """Where the next file begins."""
+        """The position where the next file begins."""
         return position + len(self.rest(position))
 
 
 def inspect(files: MemberFiles, readable: Callable[[bytes], bool] = lambda body: True) -> Steps[Inspection]:
-    """The last value is what was found; others may have a turn in between. An entry without a check value has to be `readable`
-    if its body is not empty. Raises BadKeyValues, SnapshotDamaged, SnapshotUnknown."""
+    """The last value is the result; others may run between the steps. An entry without a check value has to be `readable` if
+    its body is not empty. Raises BadKeyValues, SnapshotDamaged, SnapshotUnknown."""
     found = begun(files)
     snapshot = (
         None if files.snapshot is None else at_once(decode_snapshot(f"{files.name}/snapshot", files.snapshot))
@@ -140,7 +140,7 @@ def inspect(files: MemberFiles, readable: Callable[[bytes], bool] = lambda body:
 
 
 def begun(files: MemberFiles) -> Inspection:
-    """What the small files say. Raises BadKeyValues."""
+    """The content of the small files. Raises BadKeyValues."""
     found = Inspection(files.name)
     if files.currterm is not None:
         values = parse_key_values(f"{files.name}/currterm", files.currterm)
@@ -160,8 +160,8 @@ def begun(files: MemberFiles) -> Inspection:
 
 
 def check_held(found: Inspection, data: Stream, snapshot_index: int, has_term: bool) -> None:
-    """Whether the log has all that the small files say of it."""
-    held = (found.committed_index, "decided"), (found.synced_index, "durable")
+    """Checks that the log has all entries that the small files refer to."""
+    held = (found.committed_index, "committed"), (found.synced_index, "durable")
     for last, why in (*held, (snapshot_index, "in the snapshot")):
         if last > found.last_index:
             where = f"entry {found.last_index + 1} at byte {found.end % (data.file_bytes or 1)}"
@@ -178,7 +178,7 @@ def check_files(found: Inspection, data: Stream, begin: int) -> None:
         )
     for name, view in data.files:
         if int(name) != wanted or len(view) != data.file_bytes:
-            why = f"{wanted:020d} with {data.file_bytes} bytes should stand here, this file has {len(view)}"
+            why = f"{wanted:020d} with {data.file_bytes} bytes should be here, this file has {len(view)}"
             found.damaged(f"data/{name}", why)
         wanted += data.file_bytes
 
@@ -191,12 +191,12 @@ def entries_in(
     position: int,
     check: int,
 ) -> Iterator[tuple[int, Entry]]:
-    """Each entry that can be read, from the one at `position` on, which follows one whose check value is `check`, and where it
-    stands; it is told in `found` before. Ends with the log, or at damage, the caller's own too."""
+    """Each readable entry and its position, from the one at `position` on; `check` is the check value of the entry before that.
+    `found` counts an entry before it is yielded. Ends with the log, or at damage, which the caller may have found."""
     found.end = position
     while not found.damage:
         if found.last_index + 1 == found.cut_from:
-            found.tail = f"what stands from entry {found.cut_from} on: a cut of it was under way"
+            found.tail = f"the bytes from entry {found.cut_from} on: a cut of it was under way"
             break
         found.end = position = behind_blank(data, position)
         stored = decode_entry(data.rest(position), position, check)
@@ -240,8 +240,7 @@ def take(found: Inspection, stored: StoredEntry) -> None:
 def look_behind(
     found: Inspection, data: Stream, index: Stream, position: int, stored: StoredEntry | None
 ) -> None:
-    """What stands at `position`, where the log ends: nothing, what a crash tore or a leader cut, or an entry that was there
-    and is damaged."""
+    """Examines `position`, where the log ends: nothing, a torn entry, an entry that a leader cut, or a damaged entry."""
     missing, offset = found.last_index + 1, position % data.file_bytes if data.file_bytes else 0
     later = intact_behind(found, data, index, position)
     if later is not None:
@@ -257,8 +256,8 @@ def look_behind(
 
 
 def intact_behind(found: Inspection, data: Stream, index: Stream, position: int) -> int | None:
-    """The index of an entry behind `position` that can only have been written after the one that should stand there. Terms
-    never fall in a log, so one of an older term than the log's last is what a leader cut: Java leaves its bytes."""
+    """The index of an entry behind `position` that can only have been written after the missing one. Terms never fall in a log,
+    so an entry of an older term than the log's last was cut by a leader: Java leaves its bytes."""
     missing = found.last_index + 1
 
     def proves(stored: StoredEntry | None) -> bool:
@@ -298,19 +297,19 @@ def unit_of(index: Stream, number: int) -> IndexUnit | None:
 
 
 def differences(one: Inspection, other: Inspection) -> list[str]:
-    """What cannot be where two members are of one group. Entries of one index and term are one entry; where the terms differ
-    nothing can have been decided."""
-    told: list[str] = []
+    """Contradictions between two members of one group. Entries of one index and term are one entry; behind the first different
+    term nothing can have been committed."""
+    found: list[str] = []
     first = max(one.first_index, other.first_index)
     for index in range(first, min(one.last_index, other.last_index) + 1):
         terms = term_at(one, index), term_at(other, index)
         if terms[0] != terms[1]:
             if index <= max(one.committed_index, other.committed_index):
-                told.append(f"entry {index} is decided, and of terms {terms[0]} and {terms[1]}")
+                found.append(f"entry {index} is committed, and of terms {terms[0]} and {terms[1]}")
             break
         if one.bodies[index - one.first_index] != other.bodies[index - other.first_index]:
-            told.append(f"entry {index} of term {terms[0]} differs: the disk of one of them damaged it")
-    return told
+            found.append(f"entry {index} of term {terms[0]} differs: the disk of one of them damaged it")
+    return found
 
 
 def term_at(found: Inspection, index: int) -> int:

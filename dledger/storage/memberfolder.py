@@ -1,4 +1,4 @@
-"""The folder of a member, for those who only look at it.
+"""Read-only access to the folder of a member.
 
 Invariant: nothing is written, made or deleted, and no lock is taken."""
 
@@ -45,7 +45,7 @@ def read_folder(folder: Path) -> MemberFiles:
 
 
 def small(file: Path) -> bytes | None:
-    """None where there is none, or a folder, as Java's controllers have it from 5.4.0 on."""
+    """None if the file does not exist or is a folder, as Java's controllers have it from 5.4.0 on."""
     with suppress(FileNotFoundError, IsADirectoryError):
         return file.read_bytes()
     return None
@@ -63,7 +63,7 @@ def mapped(folder: Path) -> list[NamedFile]:
 
 
 async def read_store(files: SmallFiles, segments: SegmentDirectory, name: str) -> MemberFiles:
-    """The member `name` below the roots of `files` and `segments`, which are one. Raises OSError."""
+    """The files of the member `name` below the roots of `files` and `segments`, which are the same folder. Raises OSError."""
     folder = segments.subdirectory(name)
     currterm, checkpoint = [await files.read(f"{name}/{part}") for part in ("currterm", "checkpoint")]
     snapshot = await read_snapshot(files, f"{name}/snapshot")

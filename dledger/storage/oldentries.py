@@ -1,7 +1,7 @@
-"""Entries that are on the disk and in memory no more, read beside the event loop.
+"""Reads of entries that are on the disk and no longer in memory, outside the event loop.
 
-Invariant: what is returned stands in the log as it was written, each entry's check value compared; a read that a cut overtook
-returns nothing rather than half of two logs. One call reads at most what its limits say, whatever the log holds."""
+Invariant: returned entries are in the log as they were written, each check value compared; a read during a cut returns nothing
+rather than parts of two logs. One call reads at most what its limits allow."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ from dledger.storage.entrylog import EntryLog
 
 
 async def read_entries(log: EntryLog, first: int, entries_max: int, bytes_max: int) -> list[Entry]:
-    """Entries of the disk from `first` on, in order: as many as `entries_max` and as have bodies of `bytes_max` together, but
-    one at least, none beyond the end of a data file, and none from the first on that is not as it was written. None at all when
-    the log was cut, or let its beginning go, meanwhile: ask again for what is there still. Raises EntryUnreadable where `first`
-    is not as it was written, OSError."""
+    """Entries on the disk from `first` on, in order: at most `entries_max`, with bodies of `bytes_max` together, but at least
+    one; none beyond the end of a data file, and none from the first corrupt one on. Nothing if the log was cut meanwhile, or
+    its beginning moved: ask again.
+
+    Raises: EntryUnreadable: `first` is not as it was written; OSError."""
     cuts, begin = log.cuts, log.begin
     last = min(first + entries_max - 1, log.end_index)
     assert begin.index < first <= last, f"the disk does not hold entry {first}"
@@ -49,13 +50,13 @@ async def read_entries(log: EntryLog, first: int, entries_max: int, bytes_max: i
 
 
 async def check_at(log: EntryLog, position: int) -> int | None:
-    """The check value of the entry that stands there."""
+    """The check value of the entry at `position`."""
     header = await log.data.read(position, position + ENTRY_HEADER_BYTES)
     return stored_check(memoryview(header)) if len(header) == ENTRY_HEADER_BYTES else None
 
 
 def units_of(data: bytes, first: int) -> list[IndexUnit]:
-    """The units in `data` of the entries from `first` on, up to the first that cannot be one."""
+    """The index units in `data` of the entries from `first` on, up to the first impossible one."""
     units: list[IndexUnit] = []
     view = memoryview(data)
     for at in range(0, len(data), INDEX_UNIT.size):
@@ -67,7 +68,8 @@ def units_of(data: bytes, first: int) -> list[IndexUnit]:
 
 
 def fitting(units: Sequence[IndexUnit], bytes_max: int, file_bytes: int) -> list[IndexUnit]:
-    """Those at the beginning that stand side by side in one file, with bodies of `bytes_max` together; a larger one alone."""
+    """The first units whose entries follow each other in one file, with bodies of `bytes_max` together; a larger entry
+    alone."""
     taken: list[IndexUnit] = []
     size = 0
     for unit in units:
@@ -84,7 +86,7 @@ def fitting(units: Sequence[IndexUnit], bytes_max: int, file_bytes: int) -> list
 
 
 def decoded(units: Sequence[IndexUnit], check: int, data: bytes) -> list[Entry]:
-    """The entries in `data` that `units` tell of, up to the first that is not as it was written."""
+    """The entries of `units` in `data`, up to the first that is not as it was written."""
     entries: list[Entry] = []
     view = memoryview(data)
     start = units[0].position

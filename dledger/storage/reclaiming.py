@@ -1,8 +1,8 @@
-"""Where a log can begin once a snapshot stands for what is before: at the beginning of one of its data files.
+"""Possible beginnings of a log whose first entries a snapshot covers: the beginnings of its data files.
 
-Invariant: all entries behind the given one stay in the log, and it begins only where its first entry proves the check value of
-the one before, which goes: the first would never read as it was written behind another one, nor could be mended. But for that
-entry headers alone are read, beside the event loop."""
+Invariant: all entries behind the given one stay in the log. The log begins only where its first entry confirms the check value
+of the entry before, which is deleted: otherwise that first entry could neither be read nor repaired. But for that entry only
+headers are read, outside the event loop."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ logger = logging.getLogger(__name__)
 
 
 async def begin_up_to(log: EntryLog, index: int) -> Begin:
-    """The latest place where the log can begin behind entry `index` or an earlier one; where it begins now, if there is no
-    other. Raises OSError."""
+    """The latest possible beginning behind entry `index` or an earlier one; the present beginning if there is no other. Raises
+    OSError."""
     found = log.begin
     for position in range(log.data.begin + log.data.file_bytes, log.data.end, log.data.file_bytes):
         unit = await first_of_file(log, position)
@@ -34,22 +34,22 @@ async def begin_up_to(log: EntryLog, index: int) -> Begin:
             break
         try:
             found = await begin_before(log, unit)
-        except LogDamaged as error:  # the files before a later one go with that
+        except LogDamaged as error:  # the files before a later beginning go with it
             logger.warning("%s does not begin at %d for now: %s", log.where, position, error)
     return found
 
 
 async def begin_with_file(log: EntryLog, position: int) -> Begin:
-    """The beginning of the file that starts at `position`, where an entry of the log stands. Raises LogDamaged, OSError."""
+    """The beginning at `position`, where a data file starts with an entry of the log. Raises LogDamaged, OSError."""
     unit = await first_of_file(log, position)
     if unit is None or unit.index <= log.begin.index:
         name = log.data.name_of(position // log.data.file_bytes)
-        raise LogDamaged(f"{log.data.where}/{name}", "no entry stands at its beginning")
+        raise LogDamaged(f"{log.data.where}/{name}", "no entry is at its beginning")
     return await begin_before(log, unit)
 
 
 async def first_of_file(log: EntryLog, position: int) -> IndexUnit | None:
-    """What the entry that stands there says of itself."""
+    """The index unit of the entry at `position`, made from its header."""
     unit = index_header(await log.data.read(position, position + ENTRY_HEADER_BYTES))
     return unit if unit is not None and unit.position == position else None
 

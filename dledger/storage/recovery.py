@@ -1,8 +1,8 @@
-"""What a log's files hold when a member starts: its end, its terms, and its last entries.
+"""Recovery of a log when a member starts: its end, its terms, and its last entries.
 
-Invariant: entries are read whole and in order from the last one that the checkpoint vouches for, or from where the log begins
-where it vouches for none or that one is not there; what stands behind the last whole one a crash may have torn, and nothing
-else. So a start takes as long as what was written since the last checkpoint, and memory for the recent entries alone."""
+Invariant: entries are read whole and in order, from the last one that the checkpoint vouches for, or from the log's beginning
+if it vouches for none or that one is missing; behind the last whole entry there are only bytes that a crash may have torn. So a
+start takes as long as the writes since the last checkpoint, and memory for the recent entries only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import asyncio
 import logging
 
 from dledger.raft.entries import Entry
-from dledger.raft.errors import BEGIN_ANEW, LogDamaged
+from dledger.raft.errors import EMPTY_AND_RESTART, LogDamaged
 from dledger.raft.log import RaftLog, TermRuns, TermsFall, runs_of
 from dledger.raft.membership import History
 from dledger.storage.entry import INDEX_UNIT, StoredEntry, decode_entry, encode_index_unit, stored_check
@@ -19,12 +19,12 @@ from dledger.storage.entrylog import EntryLog
 logger = logging.getLogger(__name__)
 
 ENTRIES_A_SLICE = 1024
-"""Others have their turn in between."""
+"""Other tasks run between two slices."""
 
 
 async def recover(log: EntryLog, synced_index: int, recent_bytes_max: int, history: History) -> RaftLog:
-    """Moves `log` from where it begins to its end. `synced_index` is the checkpoint's word, and `history` gets what the entries
-    say that are read. Raises MembersUnknown, OSError."""
+    """Moves `log` from its beginning to its end. `synced_index` is from the checkpoint; `history` takes the members in the
+    entries that are read. Raises MembersUnknown, OSError."""
     older = begin_at(log, synced_index) if synced_index > log.begin.index else None
     if older is None:
         older = TermRuns(log.begin.index, log.begin.term)
@@ -38,9 +38,9 @@ async def recover(log: EntryLog, synced_index: int, recent_bytes_max: int, histo
 
 
 def begin_at(log: EntryLog, index: int) -> TermRuns | None:
-    """Stands `log` before entry `index`; the terms of all before it. None, and `log` stays at its beginning, when the entry or
-    what leads to it is not there: an operator may have removed the index, and Java or an older version may have gone on with
-    the log and its checkpoint."""
+    """Moves `log` to before entry `index`, and returns the terms of all entries before. None, and `log` stays at its beginning,
+    if the entry or its index is missing: an operator may have removed the index, and Java or an older version may have
+    continued the log and its checkpoint."""
     try:
         position = log.stored_unit(index).position
         check = log.check_of(index - 1)
@@ -51,7 +51,7 @@ def begin_at(log: EntryLog, index: int) -> TermRuns | None:
         stored = None
     if stored is None or not follows(stored.entry, index, runs.last_term):
         logger.warning(
-            "%s: the whole log is read, for its index up to entry %d cannot be used", log.where, index
+            "%s: the whole log is read, because its index up to entry %d cannot be used", log.where, index
         )
         return None
     log.end, log.end_index, log.check = position, index - 1, check
@@ -59,7 +59,7 @@ def begin_at(log: EntryLog, index: int) -> TermRuns | None:
 
 
 def take_some(log: EntryLog, last_term: int) -> list[Entry]:
-    """The next entries, whose units are written anew."""
+    """Reads the next entries, and rewrites their index units."""
     entries: list[Entry] = []
     units = bytearray()
     first = log.end_index + 1
@@ -90,9 +90,10 @@ def follows(entry: Entry, index: int, last_term: int) -> bool:
 
 
 def refuse_later_entries(log: EntryLog, last_term: int) -> None:
-    """A crash tears only entries of the last sync. So an intact entry of a later one proves that what
-    is missing was durable once: the disk lost it, and going on without it could lose what was decided. One of an older term
-    than the log's last proves nothing: Java leaves the bytes of what its leader cut. Raises LogDamaged."""
+    """Raises LogDamaged if an intact entry of a later sync follows the log's end. A crash tears only entries of the last sync,
+    so such an entry proves that the missing one was durable once: the disk lost it, and continuing could lose committed
+    entries. An entry of an older term than the log's last proves nothing: Java leaves the bytes of entries that its leader
+    cut."""
     missing = log.end_index + 1
     index, before = missing + 1, log.unit(missing)
     while before is not None and (unit := log.unit(index)) is not None:
@@ -101,5 +102,5 @@ def refuse_later_entries(log: EntryLog, last_term: int) -> None:
         later = stored is not None and stored.entry.index == index and stored.entry.term >= last_term
         if later and stored is not None and index - stored.batch_position > missing:
             what = f"entry {missing} is unreadable, but entry {index}, written later, is intact"
-            raise LogDamaged(log.where, f"{what}: {log.place(log.end)}; {BEGIN_ANEW}")
+            raise LogDamaged(log.where, f"{what}: {log.place(log.end)}; {EMPTY_AND_RESTART}")
         index, before = index + 1, unit

@@ -1,9 +1,9 @@
-"""A snapshot's file.
+"""The format of a snapshot's file.
 
-Invariant: where the log on this disk begins is in the same file, so that a snapshot that replaced the log, or let its beginning
-go, is there together with that or not at all; and whether files of the log that it replaced may still be there.
+Invariant: the file also says where the log on this disk begins, and whether files of the log that it replaced may still exist:
+so a snapshot and the log's new beginning are durable together or not at all.
 
-What became of a member's snapshots since it started, and which it has.
+Counts of a member's snapshots since it started, and the newest one.
 
 Invariant: a snapshot is counted once it is durable; one that could not be written is not. Pure."""
 
@@ -24,13 +24,13 @@ from mqruntime.slices import append_by_turns
 HEADER = struct.Struct(
     ">"  # offset field
     "4s"  #  0 magic          "DLSN"
-    "H"  #  4 version         1; 2 where `stated` stands behind the state; 3: the files beside it are void
-    "q"  #  6 last_index      the last entry that the state has in it, ...
+    "H"  #  4 version         1; 2: `stated` follows the state; 3: the log's files are void
+    "q"  #  6 last_index      the last entry in the state, ...
     "q"  # 14 last_term       ... and its term
     "q"  # 22 begin_index     the entry that the log on this disk begins after, ...
     "q"  # 30 begin_term      ... its term, ...
-    "q"  # 38 begin_position  ... where the data of what follows it begins, ...
-    "I"  # 46 begin_check     ... and the check value from which that of the next entry starts
+    "q"  # 38 begin_position  ... the position of the data that follows it, ...
+    "I"  # 46 begin_check     ... and the check value that the next entry continues from
     "q"  # 50 state_bytes     then the state, then `stated` as text, then the CRC-32 of everything before it
 )
 MAGIC = b"DLSN"
@@ -39,7 +39,7 @@ CHECK = struct.Struct(">I")
 
 
 async def encode_snapshot(snapshot: Snapshot) -> bytearray:
-    """Its file; others have their turns meanwhile (`mqruntime.slices`)."""
+    """The bytes of its file; other tasks run meanwhile (`mqruntime.slices`)."""
     begin = snapshot.begin
     stated = encode_stated(snapshot.stated).encode()
     header = HEADER.pack(
@@ -61,8 +61,9 @@ async def encode_snapshot(snapshot: Snapshot) -> bytearray:
 
 
 async def decode_snapshot(name: str, data: bytes | bytearray) -> Snapshot:
-    """What stands in the file `name`; others have their turns meanwhile. Raises SnapshotDamaged, SnapshotUnknown,
-    MembersUnknown."""
+    """The snapshot in the file `name`; other tasks run meanwhile.
+
+    Raises: SnapshotDamaged, SnapshotUnknown, MembersUnknown."""
     if len(data) < HEADER.size + CHECK.size or data[:4] != MAGIC:
         raise SnapshotDamaged(name, f"{len(data)} bytes that are no snapshot")
     _, version, last_index, last_term, index, term, position, check, size = HEADER.unpack_from(data)
@@ -85,21 +86,20 @@ async def decode_snapshot(name: str, data: bytes | bytearray) -> Snapshot:
     return Snapshot(last_index, last_term, state, begin, decode_stated(name, stated.decode()), void)
 
 
-# Of a log that has each entry at the same position everywhere a snapshot says where it begins, and what its owner notes of what
-# is gone
+# With `same_positions` a snapshot says where the log begins, and has its owner's note about the deleted entries
 
 PLACE = struct.Struct(">4sq")
 PLACE_MAGIC = b"DLAT"
 
 
 def snapshot_at(begin: Begin, stated: tuple[Stated, ...], note: bytes = b"") -> Snapshot:
-    """`note` is what its owner must know of what is gone."""
+    """`note` is its owner's note about the deleted entries."""
     state = PLACE.pack(PLACE_MAGIC, begin.position) + note
     return Snapshot(begin.index, begin.term, state, begin, stated)
 
 
 def position_in(snapshot: Snapshot) -> int:
-    """Raises SnapshotUnknown."""
+    """The position where the log begins. Raises SnapshotUnknown."""
     if len(snapshot.state) < PLACE.size or not snapshot.state.startswith(PLACE_MAGIC):
         raise SnapshotUnknown(
             f"the snapshot that ends with entry {snapshot.last_index} has a state of {len(snapshot.state)} bytes",
@@ -117,7 +117,7 @@ LATENCY_BOUNDS_MS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4)
 
 
 class Origin(StrEnum):
-    """Where a snapshot comes from."""
+    """The origin of a snapshot."""
 
     MADE = "made"
     INSTALLED = "installed"
@@ -125,19 +125,19 @@ class Origin(StrEnum):
 
 
 class SnapshotCounts:
-    """Of one member."""
+    """The counts of one member."""
 
     def __init__(self) -> None:
         self.written: Counter[Origin] = Counter(dict.fromkeys(Origin, 0))
         self.latency_ms = Histogram(LATENCY_BOUNDS_MS)
-        """Until one was durable, from when it was to be written."""
+        """The time from the order to write a snapshot until it is durable."""
         self.last_index = NO_INDEX
-        """Of the newest one, which may be of an earlier process, the last entry, ..."""
+        """The last entry of the newest one, which may be of an earlier process, ..."""
         self.last_bytes = 0
         """... and its size in the file; 0 without any."""
 
     def has(self, index: int, size: int) -> None:
-        """This one is the newest."""
+        """Notes the newest snapshot."""
         self.last_index, self.last_bytes = index, size
 
     def wrote(self, origin: Origin, index: int, size: int, seconds: float) -> None:

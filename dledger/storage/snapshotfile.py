@@ -1,8 +1,8 @@
 """The newest snapshot on disk: the file `snapshot`, replaced as a whole.
 
-Invariant: what stands there was durable before anything that it replaces was touched; what cannot be read is refused, for a
-log that begins behind a snapshot is worth nothing without it. A folder of that name is of a Java controller from 5.4.0 on, with
-DLedger 0.3.2 or later: its snapshots have no state in them, so there is none (`read_snapshot`)."""
+Invariant: a snapshot is durable before anything that it replaces is touched. An unreadable one is refused: a log that begins
+behind a snapshot is worth nothing without it. A folder of that name is from a Java controller from 5.4.0 on, with DLedger 0.3.2
+or later; its snapshots have no state, so it counts as no snapshot (`read_snapshot`)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from dledger.storage.snapshot import Origin, SnapshotCounts, decode_snapshot, en
 from mqruntime.smallfiles import SmallFiles
 
 JAVA_FOLDER = "java"
-"""Next to it: where Java's folder goes when the first snapshot is written here. Nothing is read there."""
+"""The folder next to it that Java's folder is moved to when the first snapshot is written here. Nothing is read there."""
 
 
 async def read_snapshot(files: SmallFiles, name: str) -> bytes | None:
-    """The content of the file `name`; None when there is none, or Java's folder. OSError."""
+    """The content of the file `name`; None if there is none, or Java's folder. Raises OSError."""
     try:
         return await files.read(name)
     except IsADirectoryError:
@@ -25,7 +25,7 @@ async def read_snapshot(files: SmallFiles, name: str) -> bytes | None:
 
 
 async def java_snapshots(files: SmallFiles, name: str) -> list[str]:
-    """Files in Java's folder `name`. OSError."""
+    """The files in Java's folder `name`. Raises OSError."""
     return await files.names(name)
 
 
@@ -38,7 +38,7 @@ class SnapshotFile:
         self.counts = SnapshotCounts()
 
     async def load(self) -> Snapshot | None:
-        """None when there is none. Raises SnapshotDamaged, SnapshotUnknown, OSError."""
+        """None if there is none. Raises SnapshotDamaged, SnapshotUnknown, OSError."""
         data = await read_snapshot(self.files, self.name)
         if data is None:
             return None
@@ -47,14 +47,14 @@ class SnapshotFile:
         return snapshot
 
     async def store(self, snapshot: Snapshot, origin: Origin) -> None:
-        """Durable on return; raises OSError, and what stood there stands there still."""
+        """Durable on return. Raises OSError, and the old file is unchanged."""
         loop = asyncio.get_running_loop()
         began_s = loop.time()
         size = await self.replace(snapshot)
         self.counts.wrote(origin, snapshot.last_index, size, loop.time() - began_s)
 
     async def replace(self, snapshot: Snapshot) -> int:
-        """The same of one that is counted already; its size in the file."""
+        """The same for one that is counted already. Returns its size in the file."""
         data = await encode_snapshot(snapshot)
         try:
             await self.files.replace(self.name, data)

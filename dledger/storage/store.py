@@ -1,9 +1,9 @@
-"""Everything that a member must not forget: its vote, its log, and how far the log is decided.
+"""The durable state of a member: its vote, its log and its commit index.
 
-Invariant: when `persist` returns, all of its steps survive a power cut; when it raises, the member must
-fall silent. A cut is announced in the checkpoint file first, so that a crash inside it cannot bring back
-half of the old tail. What a snapshot stands for goes only once that is durable, and it says itself what goes. A full disk is no
-failure: what it refuses, of which nothing is written then, waits, and all behind it."""
+Invariant: when `persist` returns, all of its steps survive a power cut; when it raises, the member must not answer any more. A
+cut is announced in the checkpoint file first, so that a crash inside it cannot bring back half of the old tail. Entries are
+deleted only once a snapshot that covers them is durable, and it says itself what is deleted. A full disk is no failure: a write
+that it refuses writes nothing, and waits with all writes behind it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from dledger.raft.actions import PersistThenSend, Vote
 from dledger.raft.entries import NO_INDEX, Entry
-from dledger.raft.errors import BEGIN_ANEW, EntryMisplaced, LogDamaged, LogOfAnother
+from dledger.raft.errors import EMPTY_AND_RESTART, EntryMisplaced, LogDamaged, LogOfAnother
 from dledger.raft.log import RaftLog
 from dledger.raft.membership import History, Stated
 from dledger.raft.settings import DLedgerSettings
@@ -34,7 +34,7 @@ from mqruntime.smallfiles import SmallFiles
 logger = logging.getLogger(__name__)
 
 FOLDER_PREFIX = "dledger-"
-"""A member's id follows."""
+"""The member's id follows."""
 
 
 async def nothing_else() -> None: ...
@@ -51,7 +51,7 @@ class Recovered:
 
 
 class Store:
-    """The folder `name` below the roots of `files` and `segments`, which are one."""
+    """The folder `name` below the roots of `files` and `segments`, which are the same folder."""
 
     def __init__(
         self,
@@ -63,8 +63,8 @@ class Store:
         position_in_body: PositionInBody = nowhere,
         on_replaced: Callable[[int], None] | None = None,
     ) -> None:
-        """`on_replaced(position)` hears that a durable snapshot of another member stands for the log, and what follows begins
-        there, before the first file goes."""
+        """`on_replaced(position)` is called once another member's snapshot is durable and replaces the log, which continues at
+        that position, before the first file is deleted."""
         self.name = name
         self.on_replaced = on_replaced
         self.position_in_body = position_in_body
@@ -75,20 +75,20 @@ class Store:
         self.checkpoint_file = CheckpointFile(files, f"{name}/checkpoint")
         self.snapshot_file = SnapshotFile(files, f"{name}/snapshot")
         self.whole = WHOLE
-        """Where a log begins that has no snapshot."""
+        """The beginning of a log without a snapshot."""
         self.snapshot_index = NO_INDEX
         """The newest snapshot's last entry."""
         self.note = b""
-        """Of a log that has each entry at the same position everywhere: what its owner noted of what is gone."""
+        """With `same_positions`: the owner's note about the entries that were deleted."""
         self.committed_index = NO_INDEX
         self.synced_index = NO_INDEX
-        """The checkpoint vouches for entries up to there, and for their index units."""
+        """Entries up to this index and their index units are durable according to the checkpoint."""
         self.cut_from: int | None = None
         """A cut is under way."""
         self.unsettled = False
-        """A write was begun and has not ended well: the files are left as they are."""
+        """A write was begun and has not succeeded: the files are left as they are."""
         self.history = History()
-        """Who the entries on the disk say belongs to the group."""
+        """The lists of members in the entries on the disk."""
         self.log: EntryLog | None = None
         self._entry_write = RetriedWrite(
             logger,
@@ -99,12 +99,14 @@ class Store:
 
     @property
     def waits_for_room(self) -> bool:
-        """The disk is full, and entries that are to be persisted wait."""
+        """Whether the disk is full, and entries wait for it."""
         return self._entry_write.refused
 
     async def open(self) -> Recovered:
-        """Raises LogDamaged, LogOfAnother, MembersChanged, SnapshotDamaged, SnapshotUnknown, MembersUnknown, BadKeyValues,
-        OSError; nothing was changed then but for files that a snapshot stands for, and the index."""
+        """Recovers the member's state.
+
+        Raises: LogDamaged, LogOfAnother, MembersChanged, SnapshotDamaged, SnapshotUnknown, MembersUnknown, BadKeyValues,
+        OSError: nothing was changed but the index, and files that a snapshot covers."""
         present = self.root.subdirectories()
         others = [name for name in present if name.startswith(FOLDER_PREFIX)]
         if others and self.name not in present:
@@ -132,24 +134,24 @@ class Store:
             self.snapshot_index = snapshot.last_index
             self.take_note(snapshot)
         for index, why in (
-            (checkpoint.committed_index, "decided"),
+            (checkpoint.committed_index, "committed"),
             (checkpoint.synced_index, "durable"),
             (self.snapshot_index, f"in {self.snapshot_file.name}"),
         ):
             if index >= end:
                 what = f"ends before entry {end}, but entries up to {index} are {why}"
-                raise LogDamaged(self.name, f"{what}: {log.place(log.end)}; {BEGIN_ANEW}")
+                raise LogDamaged(self.name, f"{what}: {log.place(log.end)}; {EMPTY_AND_RESTART}")
         if vote is None and end:
             raise LogDamaged(
                 self.term_file.name, "is missing beside a log; without it this member could vote twice"
             )
         self.history.cut(end)
-        decided = max(checkpoint.committed_index, self.snapshot_index)
-        if self.history.up_to(decided) is None:
+        committed = max(checkpoint.committed_index, self.snapshot_index)
+        if self.history.up_to(committed) is None:
             self.term_file.check_members()
         self.history.forget(begin.index)
         self.log = log
-        self.committed_index = decided
+        self.committed_index = committed
         self.synced_index = checkpoint.synced_index
         await log.cut(end)
         if checkpoint.cut_from is not None:
@@ -164,8 +166,8 @@ class Store:
     async def persist(
         self, steps: Sequence[PersistThenSend], meanwhile: Callable[[], Awaitable[None]] = nothing_else
     ) -> None:
-        """Makes the steps durable, in an order that a crash cannot turn into a state that never was. They wait for room on the
-        disk; before each new try for entries, `meanwhile` may make some. Raises OSError."""
+        """Makes the steps durable, in an order that no crash can turn into a state that never was. The steps wait while the
+        disk is full; before each new try for entries, `meanwhile` may free space. Raises OSError."""
         assert self.log is not None
         self.unsettled = True
         try:
@@ -193,7 +195,7 @@ class Store:
     async def append(
         self, log: EntryLog, entries: Sequence[Entry], meanwhile: Callable[[], Awaitable[None]]
     ) -> None:
-        """Once there is room: those that found some stay, and the rest is tried again."""
+        """Appends once there is room: entries that were written stay, and the rest is tried again."""
         behind = log.end_index + 1 + len(entries)
         while entries and not await self._entry_write.attempt(log.append(entries)):
             await asyncio.sleep(RETRY_S)
@@ -216,9 +218,9 @@ class Store:
         self.cut_from = None
 
     async def vouch_for_kept(self, log: EntryLog, index: int) -> None:
-        """What stands before entry `index` can be told from what is to go. Where it cannot, for it rotted, nothing is cut, and
-        the checkpoint says first what was durable: else a start that finds less would take that for torn, though others may
-        count on it. Raises LogDamaged, OSError."""
+        """Checks that the entries before `index` can be separated from the ones to be cut. If not, because an entry is corrupt,
+        nothing is cut, and the checkpoint first records which entries were durable: otherwise a start that finds fewer would
+        take them for torn, though others may count on them. Raises LogDamaged, OSError."""
         try:
             log.kept(index)
         except LogDamaged:
@@ -227,10 +229,9 @@ class Store:
             raise
 
     async def install(self, log: EntryLog, snapshot: Snapshot) -> None:
-        """`snapshot`, of another member, stands for the whole log. Until it is there the old log counts, and from then on
-        nothing of it: what is left of its files the next start deletes, all of them where the snapshot says so. Of the old
-        log's end, which may be behind the snapshot and no part of what was decided, the checkpoint claims nothing any more
-        before that."""
+        """Replaces the whole log by another member's `snapshot`. Until it is durable the old log counts, and nothing of it
+        afterwards: the next start deletes the files that are left, all of them if the snapshot says so. Before that the
+        checkpoint is reset: the old log may have ended behind the snapshot with entries that were never committed."""
         await log.sync()
         self.vouch_below(self.committed_index + 1)
         modest = self.checkpoint(log.end_index)
@@ -251,8 +252,9 @@ class Store:
             await self.replace(self.snapshot_file.name, lambda: self.snapshot_file.replace(begun))
 
     def begin_of(self, log: EntryLog, snapshot: Snapshot) -> int:
-        """Where what follows `snapshot` is written: behind all files, or where the leader has it. Raises SnapshotUnknown,
-        EntryMisplaced."""
+        """The position where the log continues after `snapshot`: behind all files, or where the leader has it.
+
+        Raises: SnapshotUnknown, EntryMisplaced."""
         if not self.settings.same_positions:
             return log.data.end
         position = position_in(snapshot)
@@ -261,8 +263,8 @@ class Store:
         return position
 
     async def save_snapshot(self, snapshot: Snapshot) -> None:
-        """`snapshot`, made here of what is decided and durable, is durable on return, and the log begins behind what it stands
-        for, but for a margin that slow followers may lack. Raises OSError; a full disk leaves everything as it was."""
+        """Stores `snapshot`, made here from committed and durable entries. The log begins behind the entries that it covers,
+        but for a margin for slow followers. Raises OSError; a full disk leaves everything as it was."""
         assert self.log is not None
         kept_behind = snapshot.last_index - self.settings.snapshot_margin_entries
         await self.begin_behind(snapshot, await begin_up_to(self.log, kept_behind))
@@ -272,17 +274,17 @@ class Store:
             self.note = note_in(snapshot)
 
     async def begin_at(self, position: int, note: bytes) -> None:
-        """The same where a snapshot says nothing but where the log begins: with the data file that starts at `position`, the
-        first entry of which follows one that is decided and durable. Raises OSError, LogDamaged; a full disk leaves
-        everything as it was."""
+        """The same with `same_positions`, where a snapshot only says where the log begins: with the data file at `position`,
+        whose first entry follows a committed and durable one. Raises OSError, LogDamaged; a full disk leaves everything as it
+        was."""
         assert self.log is not None and self.settings.same_positions
         begin = await begin_with_file(self.log, position)
         stated = tuple(self.history.span(begin.index, begin.index))
         await self.begin_behind(snapshot_at(begin, stated, note), begin)
         self.note = note
 
-    async def tell_begin_anew(self) -> None:
-        """Writes the snapshot again that says no more than where the log begins. Raises OSError."""
+    async def rewrite_log_start(self) -> None:
+        """Writes the snapshot that only says where the log begins again. Raises OSError."""
         assert self.log is not None and self.settings.same_positions
         begin = self.log.begin
         stated = tuple(self.history.span(begin.index, begin.index))
@@ -296,16 +298,16 @@ class Store:
         self.log.begin_after(begin)
 
     async def reclaim(self) -> None:
-        """Files that end before the log begins are gone, and what comes is written into a new one, so that this one can go too:
-        not where entries are to stand at the same place everywhere. Raises OSError."""
+        """Deletes the files that end before the log begins, and continues in a new file, so that the present one can be deleted
+        too; not with `same_positions`. Raises OSError."""
         assert self.log is not None
         await self.log.delete_before()
         if not self.settings.same_positions:
             await self.log.close_file()
 
     async def replace(self, name: str, write: Callable[[], Awaitable[object]]) -> None:
-        """Performs `write` of the small file `name`, once there is room. What comes after it does not happen before: a member
-        whose disk is full falls silent like one whose disk hangs, and the others go on without it."""
+        """Performs `write` of the small file `name`, once there is room. Later writes wait for it: a member with a full disk is
+        silent like one whose disk hangs, and the others continue without it."""
         refusal = f"{name} cannot be written and this member takes no part until it is"
 
         async def once() -> None:
@@ -315,15 +317,14 @@ class Store:
             logger.info("%s is written, this member takes part again", name)
 
     async def disown_unsynced(self, log: EntryLog) -> None:
-        """After a failed sync the page cache may show the next process what the disk does not have. Nobody
-        was told of those entries: the next start cuts them. On a disk that refuses this too, rewriting them
-        at the start has to do."""
+        """After a failed sync the page cache may show the next process data that the disk does not have. The entries were not
+        acknowledged to anybody: the next start cuts them. If the disk refuses this write too, the next start rewrites them."""
         index = log.unsynced_from if self.cut_from is None else self.cut_from
         with suppress(OSError):
             await self.checkpoint_file.store(self.checkpoint(index - 1, cut_from=index))
 
     def vouch_below(self, index: int) -> None:
-        """The checkpoint vouches for no entry from there on any more."""
+        """The checkpoint does not vouch for entries from `index` on any more."""
         self.synced_index = min(self.synced_index, index - 1)
 
     def checkpoint(self, end_index: int, *, cut_from: int | None = None) -> Checkpoint:
@@ -334,15 +335,16 @@ class Store:
         return Checkpoint(end_index, self.committed_index, cut_from, self.synced_index, tuple(stated))
 
     async def sync_index(self) -> None:
-        """The next checkpoint vouches for what is durable now. Raises OSError, of a full disk too: the kernel forgets the pages
-        that it could not write."""
+        """Lets the next checkpoint vouch for all that is durable now. Raises OSError, of a full disk too: the kernel forgets
+        the pages that it could not write."""
         assert self.log is not None
         synced_index = self.log.unsynced_from - 1
         await self.log.sync_index()
         self.synced_index = synced_index
 
     async def save_checkpoint(self, committed_index: int) -> None:
-        """`committed_index` is decided, and durable here. Raises OSError; a full disk leaves the file as it was."""
+        """Stores `committed_index`, up to which entries are durable here. Raises OSError; a full disk leaves the file as it
+        was."""
         assert self.log is not None
         saved = replace(self.checkpoint(self.log.end_index), committed_index=committed_index)
         await self.checkpoint_file.store(saved)
@@ -354,17 +356,17 @@ class Store:
         return sum(size for folder in folders for _, size in folder.names())
 
     async def close(self, committed_index: int) -> None:
-        """Leaves a complete index and checkpoint behind, unless a write failed or was given up before; a full disk keeps an
-        older checkpoint. Raises OSError."""
+        """Leaves a complete index and checkpoint behind, unless a write failed or was given up; a full disk keeps an older
+        checkpoint. Raises OSError."""
         if self.log is None:
             return
         if not self.unsettled:
             saved = self.committed_index, self.synced_index
             await self.sync_index()
-            decided = max(committed_index, self.committed_index)
-            if (decided, self.synced_index) != saved:
+            committed = max(committed_index, self.committed_index)
+            if (committed, self.synced_index) != saved:
                 try:
-                    await self.save_checkpoint(decided)
+                    await self.save_checkpoint(committed)
                 except OSError as error:
                     if error.errno not in DISK_FULL:
                         raise

@@ -193,7 +193,7 @@ def test_damage_before_a_later_sync_is_refused(tmp_path: Path) -> None:
 def test_damage_below_the_committed_index_is_refused(tmp_path: Path) -> None:
     lives(tmp_path, step(*entries(0, 6), vote=Vote(1)), committed=4)
     patch(tmp_path, position_of(tmp_path, 4) + 50, b"\0")
-    with pytest.raises(LogDamaged, match="entries up to 4 are decided"):
+    with pytest.raises(LogDamaged, match="entries up to 4 are committed"):
         lives(tmp_path)
 
 
@@ -315,7 +315,7 @@ def test_a_log_without_its_term_file_is_refused(tmp_path: Path) -> None:
 def test_a_missing_or_resized_data_file_is_refused(tmp_path: Path) -> None:
     lives(tmp_path, step(*entries(0, 300), vote=Vote(1)))
     (tmp_path / "n/data/00000000000000008192").unlink()
-    with pytest.raises(LogDamaged, match="00000000000000008192 with 8192 bytes should stand here"):
+    with pytest.raises(LogDamaged, match="00000000000000008192 with 8192 bytes should be here"):
         lives(tmp_path)
 
 

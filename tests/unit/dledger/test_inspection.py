@@ -125,7 +125,9 @@ def test_the_same_without_its_index(java: JavaStore, index: int) -> None:
 def test_the_end_is_missed_where_it_was_decided(java: JavaStore) -> None:
     java.put(ROWS[-1]["pos"], bytes(ROWS[-1]["size"]))
     found = java.found()
-    assert found.damage == f"ends before entry 27 at byte {ROWS[27]['pos']}, but entries up to 27 are decided"
+    assert (
+        found.damage == f"ends before entry 27 at byte {ROWS[27]['pos']}, but entries up to 27 are committed"
+    )
     assert found.place == f"data/{FIRST}"
     assert found.tail == "entry 27 in the index alone: this machine went down before its data was written"
     java.knew_decided(26)
@@ -168,7 +170,7 @@ def test_a_file_that_is_missing_or_short_is_named(java: JavaStore) -> None:
     assert f"data/{DATA_BYTES:020d}" in java.found().place
     java.data.with_name(f"{DATA_BYTES:020d}").rename(java.data)
     (java.folder / "data" / f"{DATA_BYTES:020d}").write_bytes(bytes(100))
-    assert java.found().damage.endswith("with 8192 bytes should stand here, this file has 100")
+    assert java.found().damage.endswith("with 8192 bytes should be here, this file has 100")
 
 
 def test_small_files_that_cannot_be_read_are_refused(java: JavaStore) -> None:
@@ -197,7 +199,7 @@ def test_what_ours_goes_on_with_is_told_too(java: JavaStore) -> None:
     second = java.data.with_name(f"{DATA_BYTES:020d}")
     java.put(100, b"!", second)  # in the middle of what one sync wrote, which a crash may tear
     assert java.found().place == f"data/{second.name}"
-    assert java.found().damage.endswith(", but entries up to 190 are decided")
+    assert java.found().damage.endswith(", but entries up to 190 are committed")
     sizes = {path.stat().st_size for path in (java.folder / "index").iterdir()}
     assert sizes == {index_bytes}, "Java takes no other size back"
 

@@ -90,7 +90,7 @@ def test_a_snapshot_that_says_where_the_log_begins_is_written_anew_as_it_was(tmp
         path = tmp_path / "n/snapshot"
         kept = path.read_bytes()
         path.unlink()
-        await store.tell_begin_anew()
+        await store.rewrite_log_start()
         assert path.read_bytes() == kept
         again = opened()
         found = await again.open()

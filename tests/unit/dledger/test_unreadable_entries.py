@@ -84,7 +84,7 @@ def test_an_index_unit_that_rotted_is_made_anew_of_the_entry(tmp_path: Path) -> 
             log.index.rest_of_file(9 * INDEX_UNIT.size)[at] ^= 1
             assert await reads.read(log, Load("b", 9, 100), 1 << 20) == ()
             assert bytes(log.index.rest_of_file(9 * INDEX_UNIT.size)[: INDEX_UNIT.size]) == unit
-        assert not told and not log.unit_made_anew(9)
+        assert not told and not log.rebuild_index_unit(9)
 
     asyncio.run(run())
 
