@@ -12,7 +12,7 @@ from dledger.node.clientjson import ClientCode, ClientEnvelope, append_fields, e
 from dledger.node.memberservice import SHOW
 from dledger.node.messagejson import Envelope, Fields, MessageError, decode_fields, encode_request, number
 from dledger.raft.entries import NO_INDEX, NO_TERM, Entry
-from dledger.raft.errors import EntryRefused, NotLeader, OutcomeUnknown, Why
+from dledger.raft.errors import EntryRefused, NotLeader, OutcomeUnknown, RefusalReason
 from dledger.raft.membership import Change, Step
 from dledger.raft.messages import MessageCode, ResultCode, TransferRequest
 from remoting.client import RemotingClient
@@ -23,7 +23,12 @@ from remoting.errors import FrameTooLong, NotSent, RemotingError
 CALL_MS = 3000
 TRY_AGAIN_S = 0.05
 PROMOTE_RETRY_MS = 200
-PASSES = {Why.NOT_LEVEL.value, Why.UNDER_WAY.value, Why.NOT_BEGUN.value, Why.HANDING_OVER.value}
+TRANSIENT_REASONS = {
+    RefusalReason.NOT_LEVEL.value,
+    RefusalReason.UNDER_WAY.value,
+    RefusalReason.NOT_BEGUN.value,
+    RefusalReason.HANDING_OVER.value,
+}
 """A change that was refused for one of these reasons may succeed a moment later."""
 CLIENT_ID = "client"
 """The sender of a client's requests; no member has this id."""
@@ -49,7 +54,7 @@ class Refused(Exception):
         self.code = code
         self.remark = remark
         self.why = why
-        """One of dledger.raft.errors.Why, if a change of the members was refused."""
+        """One of dledger.raft.errors.RefusalReason, if a change of the members was refused."""
 
 
 class Answer(NamedTuple):
@@ -147,7 +152,7 @@ class DLedgerClient:
                 return before | {"after": promoted["after"]}
             except Refused as refusal:
                 tries -= 1
-                if refusal.why not in PASSES or not tries:
+                if refusal.why not in TRANSIENT_REASONS or not tries:
                     raise
             await asyncio.sleep(PROMOTE_RETRY_MS / 1000)
 
@@ -157,7 +162,7 @@ class DLedgerClient:
             try:
                 return await self.change(Change(Step.REMOVE, member))
             except Refused as refusal:
-                if refusal.why != Why.LEADS.value:
+                if refusal.why != RefusalReason.LEADS.value:
                     raise
             await self.transfer(None)
             self._leader = None

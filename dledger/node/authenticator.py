@@ -178,7 +178,7 @@ class PeerAuthenticator:
         if theirs.text and theirs.origin != self.origin:
             self.on_other_origin(sender)
             why = (
-                f"its log goes on from another one: here {self.origin or 'none'}, there {theirs.origin or 'none'}; a member "
+                f"its log continues another one: here {self.origin or 'none'}, there {theirs.origin or 'none'}; a member "
                 "that has nothing gets it by itself, else stop the one that is wrong, put its own aside, and copy another's"
             )
             return self._refuse(sender, Refusal.ORIGIN, why)

@@ -14,7 +14,7 @@ from dledger.node.messagejson import Fields, MessageError, choice, decode_fields
 from dledger.node.node import DLedgerNode
 from dledger.node.transport import HEADER_CODE
 from dledger.raft.entries import NO_INDEX
-from dledger.raft.errors import ChangeRefused, NotLeader, OutcomeUnknown, Why
+from dledger.raft.errors import ChangeRefused, NotLeader, OutcomeUnknown, RefusalReason
 from dledger.raft.membership import Change, Step
 from dledger.raft.messages import ResultCode
 from remoting.codes import RequestCode
@@ -124,7 +124,7 @@ class MemberService:
             return
         self._node.allowed(change)
         if (why := await self._before_change()) is not None:
-            raise ChangeRefused(Why.NOT_BEGUN, why)
+            raise ChangeRefused(RefusalReason.NOT_BEGUN, why)
 
     def _shown(self) -> Fields:
         core = self._node.core

@@ -41,7 +41,7 @@ from dledger.raft.actions import (
     TransferFailed,
 )
 from dledger.raft.entries import NO_INDEX, Block, block_of
-from dledger.raft.errors import ChangeRefused, NotLeader, OutcomeUnknown, Why
+from dledger.raft.errors import ChangeRefused, NotLeader, OutcomeUnknown, RefusalReason
 from dledger.raft.membership import (
     MAGIC,
     Change,
@@ -367,7 +367,7 @@ class DLedgerNode:
         if core is None or not self.is_active:
             self._proposals.refuse(self.leader_id, self.leader_address)
         elif core.transfers and self._proposals.all_reserved:
-            return  # appended if this member still leads afterwards: nobody waits who could be refused
+            return  # appended if this member still leads afterwards: no proposer waits for a refusal
         elif core.transfers:
             self._proposals.refuse(self.leader_id, self.leader_address)
         else:
@@ -397,7 +397,7 @@ class DLedgerNode:
         Raises: NotLeader, ChangeRefused."""
         members = self._serving_core().next_members(change, self.guard.knows_changes)
         if change.adds and (why := self.listener.refusal_of_ids(members.addresses)) is not None:
-            raise ChangeRefused(Why.BAD_ID, why)
+            raise ChangeRefused(RefusalReason.BAD_ID, why)
         return members
 
     async def change_members(self, change: Change, timeout_ms: int = 3000) -> Stated:

@@ -101,7 +101,7 @@ class Starts:
         core, members = self._core, self._members()
         if core is None or sender not in members:
             return True
-        heard = self.numbers.hear(sender, text, members)
+        new = self.numbers.receive(sender, text, members)
         of_former_life = self.numbers.is_of_former_life(sender)
         if self.numbers.set_back and not core.rejoin.newcomer:
             self._was_set_back(core, sender)
@@ -109,9 +109,9 @@ class Starts:
             self._take(core.set_back)
         elif not core.proven and not core.proving.has_heard(sender):
             self._take(lambda now_ms: core.vouched(sender, now_ms))
-        if heard.others:
+        if new.others:
             self._is_stale = True
-        if heard.sender_began:
+        if new.sender_began:
             self._take(lambda now_ms: core.restarted(sender, now_ms))
             try:
                 await self._write.attempt(self._store(None))
@@ -204,8 +204,8 @@ class RejoinNotice:
 
 
 def reason_not_to_vote(rejoin: RejoinState) -> str:
-    if rejoin.unheard:
-        waits_for = f"{', '.join(sorted(rejoin.unheard))} must answer first, so that it knows whether the group is new"
+    if rejoin.unanswered:
+        waits_for = f"{', '.join(sorted(rejoin.unanswered))} must answer first, so that it knows whether the group is new"
     else:
         waits_for = "a leader must catch it up first; if most members are as empty as this one there is none: copy a disk that "
         waits_for += "a member kept to them"

@@ -252,12 +252,12 @@ class PeerTransport:
             return None
         return command.reply(HEADER_CODE, body=encode_response(self.envelope(*mine), response))
 
-    def say_once(self, who: str, what: str) -> None:
-        if (who, what) in self.said or len(self.said) >= SAID_MAX:
-            logger.debug("peer=%s %s", who, what)
+    def say_once(self, peer: str, text: str) -> None:
+        if (peer, text) in self.said or len(self.said) >= SAID_MAX:
+            logger.debug("peer=%s %s", peer, text)
         else:
-            self.said.add((who, what))
-            logger.warning("peer=%s %s", who, what)
+            self.said.add((peer, text))
+            logger.warning("peer=%s %s", peer, text)
 
     async def judge_other_leader(self, envelope: Envelope, peer: Peer) -> None:
         """A leader with another list counts this member as its own: one group must not have two leaders."""

@@ -1,1 +1,1 @@
-"""Raft without clock, disk or network, and the values that it is told and tells."""
+"""Raft without clock, disk or network, and its input and output values."""

@@ -1,6 +1,6 @@
-"""What the Raft core has its caller do, and how one input's actions are put in order.
+"""The actions of the Raft core, which its caller performs, and their order in one turn.
 
-Invariant: whatever must be durable before others may see it is in one action with the messages that show it. Pure."""
+Invariant: state that must be durable before others may see it is in one action with the messages that show it. Pure."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """What must survive a crash besides the log [3.8]."""
+    """The state that must survive a crash besides the log [3.8]."""
 
     term: int = 0
     voted_for: str | None = None
     newcomer: bool = False
-    """It may not vote yet; see dledger.raft.rejoin."""
+    """The member may not vote yet; see dledger.raft.rejoin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,8 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class PersistThenSend:
-    """Make durable, in this order: `vote`, `snapshot` in place of the whole log, a cut of all entries from `cut_from` on,
-    `entries`. Only then let `messages` out."""
+    """Make durable, in this order: `vote`, `snapshot` instead of the whole log, a cut of all entries from `cut_from` on,
+    `entries`. Only then send `messages`."""
 
     vote: Vote | None
     cut_from: int | None
@@ -64,15 +64,14 @@ class BecomeRole:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Every entry up to `index` is decided: apply those not yet applied."""
+    """Every entry up to `index` is committed: apply those not yet applied."""
 
     index: int
 
 
 @dataclass(frozen=True, slots=True)
 class ReadReady:
-    """The read may be served from a state that has `index` applied; index None: leadership is gone or not
-    proven."""
+    """The read may be served from a state that has `index` applied; index None: the leadership is lost or not proven."""
 
     read_id: int
     index: int | None
@@ -80,7 +79,7 @@ class ReadReady:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Read entries for `peer` that are in memory no more, `entries_max` at most from `first_index` on, and give them to
+    """Read entries for `peer` that are not in memory any more, at most `entries_max` from `first_index` on, and pass them to
     `loaded`."""
 
     peer: str
@@ -90,8 +89,8 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class LoadChunk:
-    """Read a part of the snapshot that ends with entry `index` for `peer`, from `offset` on, or, where that is not the newest
-    any more or `index` is NO_INDEX, the beginning of the newest, and give it to `loaded`."""
+    """Read a part of the snapshot that ends with entry `index` for `peer`, from `offset` on, and pass it to `loaded`; or the
+    beginning of the newest snapshot, if that is another one or `index` is NO_INDEX."""
 
     peer: str
     index: int
@@ -100,23 +99,23 @@ class LoadChunk:
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """`snapshot` stands for all entries up to its last: the state machine takes it in place of what it has."""
+    """Load `snapshot`, which covers all entries up to its last, into the state machine."""
 
     snapshot: Snapshot
 
 
 @dataclass(frozen=True, slots=True)
 class TransferFailed:
-    """The leader that was to hand over leads on."""
+    """The leadership transfer failed: the leader stays."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forgot:
-    """`peer`, restarted since, has no entry any more that it acknowledged to this leader: its disk was set back."""
+    """`peer` has restarted, and has lost entries that it acknowledged to this leader: its disk was set back."""
 
     peer: str
     index: int
-    """It had acknowledged all up to there."""
+    """It had acknowledged the entries up to this one."""
     term: int
 
 
@@ -137,11 +136,11 @@ Action = (
 
 @dataclass(slots=True)
 class Turn:
-    """Filled while an input is dealt with, then ended by `actions`."""
+    """The output of one input, ended by `actions`."""
 
     messages: list[Send | Reply] = field(default_factory=list)
     snapshot: Snapshot | None = None
-    """It replaced the log."""
+    """The snapshot that replaced the log."""
     cut_from: int | None = None
     entries: Entries = field(default_factory=Entries)
     reads: list[ReadReady] = field(default_factory=list)
@@ -150,13 +149,13 @@ class Turn:
     forgot: Forgot | None = None
 
     def persists(self, vote: Vote | None) -> bool:
-        """Whether something is to be made durable."""
+        """Whether anything must be made durable."""
         changed = self.snapshot is not None or self.cut_from is not None or bool(self.entries)
         return vote is not None or changed
 
     def actions(self, vote: Vote | None, changed: Sequence[Action], *, leads: bool) -> list[Action]:
-        """`vote` is a new one; `changed` is what else there is to say. A leader's messages do not wait for its own entries
-        [10.2.1]."""
+        """The actions of the turn. `vote` is a new one; `changed` are further actions. A leader's messages do not wait for its
+        own entries [10.2.1]."""
         messages: list[Action] = [*self.messages]
         if self.persists(vote):
             first = leads and vote is None
@@ -171,7 +170,7 @@ class Turn:
 
 
 class LastReady:
-    """Begins with what the shell knows by itself, from the disk."""
+    """The state of the last turn, to find changes. It begins with the state on the disk, which the caller knows."""
 
     def __init__(self, vote: Vote, role: BecomeRole, committed_index: int) -> None:
         self._vote = vote
@@ -179,18 +178,18 @@ class LastReady:
         self._committed_index = committed_index
 
     def new_vote(self, vote: Vote) -> Vote | None:
-        """`vote`, unless it is the one that was told last."""
+        """`vote`, if it is another one than the last."""
         if vote == self._vote:
             return None
         self._vote = vote
         return vote
 
     def changed(self, role: BecomeRole, committed_index: int) -> list[Action]:
-        news: list[Action] = []
+        changes: list[Action] = []
         if role != self._role:
-            news.append(role)
+            changes.append(role)
             self._role = role
         if committed_index != self._committed_index:
-            news.append(Commit(committed_index))
+            changes.append(Commit(committed_index))
             self._committed_index = committed_index
-        return news
+        return changes

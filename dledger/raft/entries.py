@@ -1,8 +1,8 @@
-"""Entries of the replicated log: one, and many in the one piece that a PUSH and the log in memory have, so that what is done
-with all of them does not cost each.
+"""Entries of the replicated log: single ones, and blocks of many in one piece of bytes, as a PUSH and the log in memory have
+them, so that work on a block does not cost each entry.
 
-Invariants: (index, term) names one entry in the whole group; indexes count from 0, and an empty log ends at index -1, term -1.
-The entries of a block follow each other and are of one term, and its bytes stay as they are once one of them is in a log.
+Invariants: (index, term) identifies one entry in the whole group; indexes count from 0, and an empty log ends at index -1, term
+-1. The entries of a block follow each other and have one term. Its bytes do not change once one of its entries is in a log.
 Pure."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import overload
 NO_INDEX = -1
 NO_TERM = -1
 BLOCK_HEAD_BYTES = 12
-"""Before each body in a block, and in a PUSH."""
+"""The size of the header before each body, in a block and in a PUSH."""
 
 
 HEAD = struct.Struct(
@@ -38,7 +38,7 @@ class Entry:
 
 
 class Block:
-    """At least one entry. The first begins at `data[begin]`, the n-th ends at `data[ends[n]]`: a HEAD and a body each."""
+    """At least one entry, each a HEAD and a body. The first begins at `data[begin]`, the n-th ends at `data[ends[n]]`."""
 
     __slots__ = ("begin", "data", "ends", "term")
 
@@ -54,46 +54,46 @@ class Block:
 
     @property
     def view(self) -> memoryview:
-        """All of it, as a PUSH carries it."""
+        """The bytes of all entries, as a PUSH carries them."""
         return memoryview(self.data)[self.begin : self.ends[-1]]
 
     @property
     def sizes(self) -> list[int]:
-        """Of the bodies."""
+        """The sizes of the bodies."""
         return [end - start - HEAD.size for start, end in pairwise((self.begin, *self.ends))]
 
     def body_at(self, number: int) -> int:
-        """Where a body begins in `data`."""
+        """The beginning of a body in `data`."""
         return (self.ends[number - 1] if number else self.begin) + HEAD.size
 
     def body(self, number: int) -> bytes:
         return bytes(self.data[self.body_at(number) : self.ends[number]])
 
     def size(self, count: int, each: int = 0) -> int:
-        """How many bytes the first `count` bodies have, and `each` with every one."""
+        """The bytes of the first `count` bodies, with `each` added for every one."""
         return self.ends[count - 1] - self.begin + count * (each - HEAD.size) if count else 0
 
     def fitting(self, room: int, each: int = 0) -> int:
-        """How many of the first entries that is true of, one by one: these have no more than `room` bytes so."""
+        """The number of first entries whose `size` is at most `room`."""
         count = len(self.ends)
         if self.size(count, each) <= room:
             return count
         return bisect_right(range(1, count + 1), room, key=lambda first: self.size(first, each))
 
     def part(self, start: int, stop: int) -> Block:
-        """The entries from number `start` up to `stop`, one at least."""
+        """The entries from number `start` up to `stop`, at least one."""
         if not start and stop >= len(self.ends):
             return self
         return Block(self.term, self.data, self.ends[start:stop], self.body_at(start) - HEAD.size)
 
     def alone(self) -> Block:
-        """The same entries; where most of `data` is not theirs, without that: a few that stay are not to keep a whole PUSH."""
+        """The same entries, copied if most of `data` is not theirs: a few entries shall not keep a whole PUSH in memory."""
         if 2 * (self.ends[-1] - self.begin) >= len(self.data):
             return self
         return Block(self.term, bytes(self.view), tuple(end - self.begin for end in self.ends))
 
     def beginning_with(self, mark: bytes) -> list[int]:
-        """The numbers of the entries whose bodies do."""
+        """The numbers of the entries whose bodies begin with `mark`."""
         begins, starts = self.data.startswith, (self.begin, *self.ends)
         return [
             number
@@ -103,14 +103,14 @@ class Block:
 
 
 def block_of(term: int, bodies: Sequence[bytes]) -> Block:
-    """Of entries with these bodies."""
+    """A block of entries with these bodies."""
     parts = ((HEAD.pack(term, len(body)), body) for body in bodies)
     ends = tuple(accumulate(HEAD.size + len(body) for body in bodies))
     return Block(term, b"".join(chain.from_iterable(parts)), ends)
 
 
 def block_to_fill(term: int, sizes: Sequence[int]) -> Block:
-    """Of entries whose bodies have these sizes, and are zero until they are made."""
+    """A block of entries whose bodies have these sizes, and are zero until they are filled."""
     ends = tuple(accumulate(map(HEAD.size.__add__, sizes)))
     data = bytearray(ends[-1])
     for end, size in zip(ends, sizes, strict=True):
@@ -119,7 +119,7 @@ def block_to_fill(term: int, sizes: Sequence[int]) -> Block:
 
 
 def blocks_of(term: int, bodies: Iterable[bytes | Block]) -> tuple[Block, ...]:
-    """Of entries with these bodies, in order; blocks that were made before are of that term."""
+    """Blocks of entries with these bodies, in order; given blocks are of that term already."""
     made: list[Block] = []
     loose: list[bytes] = []
     for body in bodies:
@@ -137,7 +137,7 @@ def blocks_of(term: int, bodies: Iterable[bytes | Block]) -> tuple[Block, ...]:
 
 
 class Entries(Sequence[Entry]):
-    """Those of `blocks`, one behind the other; the first of all is `first_index`."""
+    """The entries of `blocks`, one behind the other, from `first_index` on."""
 
     __slots__ = ("_length", "blocks", "first_index")
 
@@ -148,12 +148,12 @@ class Entries(Sequence[Entry]):
 
     @staticmethod
     def of(entries: Sequence[Entry]) -> Entries:
-        """The same; each index follows the one before."""
+        """The same entries, whose indexes follow each other."""
         if isinstance(entries, Entries):
             return entries
         first = entries[0].index if entries else NO_INDEX + 1
         assert all(entry.index == index for index, entry in enumerate(entries, first)), (
-            "entries without a hole follow each other"
+            "entries follow each other without a gap"
         )
         terms = groupby(entries, key=attrgetter("term"))
         return Entries(first, tuple(block_of(term, [entry.body for entry in some]) for term, some in terms))
@@ -168,7 +168,7 @@ class Entries(Sequence[Entry]):
         return sum(block.size(len(block)) for block in self.blocks)
 
     def numbered(self) -> Iterator[tuple[int, Block]]:
-        """The blocks, and the index of the first entry of each."""
+        """The blocks, each with the index of its first entry."""
         index = self.first_index
         for block in self.blocks:
             yield index, block
@@ -186,7 +186,7 @@ class Entries(Sequence[Entry]):
         return Entries(self.first_index + start, tuple(found))
 
     def alone(self) -> Entries:
-        """The same, see Block."""
+        """The same entries, see Block."""
         return Entries(self.first_index, tuple(block.alone() for block in self.blocks))
 
     def __len__(self) -> int:
@@ -215,14 +215,14 @@ class Entries(Sequence[Entry]):
                 yield Entry(first + number, block.term, block.body(number))
 
     def __add__(self, more: Entries) -> Entries:
-        """`more` follows."""
+        """The entries with `more` behind them."""
         if not self._length or not more._length:
             return self if self._length else more
         assert more.first_index == self.last_index + 1, f"entry {more.first_index} follows {self.last_index}"
         return Entries(self.first_index, self.blocks + more.blocks)
 
     def __eq__(self, other: object) -> bool:
-        """With any sequence of the same entries."""
+        """Equal to any sequence of the same entries."""
         if not isinstance(other, Sequence) or len(other) != self._length:
             return False
         return all(mine == theirs for mine, theirs in zip(self, other, strict=True))

@@ -1,4 +1,4 @@
-"""Why a proposal or a read did not succeed, and why a member does not start.
+"""Errors of proposals and reads, and errors that keep a member from starting.
 
 Invariant: OutcomeUnknown is the only one after which a proposal may still take effect."""
 
@@ -8,10 +8,9 @@ from enum import Enum
 
 
 class NotLeader(Exception):
-    """This member does not lead, does not serve yet, or could not prove in time that it leads; nothing was
-    appended.
+    """This member does not lead, does not serve yet, or could not prove in time that it leads; nothing was appended.
 
-    `leader_id` and `leader_address` are its newest guess of who does, or None."""
+    `leader_id` and `leader_address` are of the leader that it knows, or None."""
 
     def __init__(self, leader_id: str | None, leader_address: str | None) -> None:
         super().__init__(f"the leader is {leader_id or 'unknown'} {leader_address or ''}".rstrip())
@@ -25,13 +24,13 @@ class TooManyProposals(Exception):
 
 
 class EntryRefused(Exception):
-    """A state machine's word, raised in `apply`, for an entry that it does not want. The entry is decided and stays in the log;
-    its proposer gets this among the results, and the next entry is applied."""
+    """Raised by a state machine in `apply` for an entry that it refuses. The entry is committed and stays in the log; its
+    proposer gets this among the results, and the next entry is applied."""
 
 
 class CallbackFailed(Exception):
-    """What the embedding program gave to call as `name`, of its state machine or an observer, did what it must not. This member
-    ends: the state may be half changed."""
+    """The callback `name` of the embedding program, of its state machine or an observer, broke a rule. This member ends: the
+    state may be half changed."""
 
     def __init__(self, name: str, what: str) -> None:
         super().__init__(f"{name} {what}")
@@ -40,20 +39,20 @@ class CallbackFailed(Exception):
 
 
 class IndexOutOfRange(Exception):
-    """Entry `index` is not to be had here: the log begins at `first` and is decided up to `committed`. Behind that nothing is
-    shown, for it may vanish; ask the leader, or for what is there."""
+    """Entry `index` is not available here: the log begins at `first` and is committed up to `committed`. Later entries are not
+    returned, because they may be cut; ask the leader, or for an available entry."""
 
     def __init__(self, index: int, first: int, committed: int) -> None:
         held = f"has entries {first} to {committed}" if first <= committed else "is empty"
-        super().__init__(f"there is no decided entry {index} here; this member's log {held}")
+        super().__init__(f"there is no committed entry {index} here; this member's log {held}")
         self.index = index
         self.first = first
         self.committed = committed
 
 
 class OutcomeUnknown(Exception):
-    """The entries were appended here, and then leadership, the disk or the time ran out: they may be
-    decided or vanish."""
+    """The entries were appended here, and then the leadership was lost, the disk failed or the time ran out: they may be
+    committed or be cut."""
 
 
 EMPTY_AND_RESTART = (
@@ -63,8 +62,8 @@ EMPTY_AND_RESTART = (
 
 
 class LogDamaged(Exception):
-    """The data files contradict what was durable. Not repaired by itself: remove this member's folder only
-    after making sure that a majority of the others is healthy, then start it empty."""
+    """The data files contradict what was durable. They are not repaired automatically: remove this member's folder only after
+    making sure that a majority of the others is healthy, then start it empty."""
 
     def __init__(self, where: str, why: str) -> None:
         super().__init__(f"{where}: {why}")
@@ -73,25 +72,25 @@ class LogDamaged(Exception):
 
 
 class EntryUnreadable(LogDamaged):
-    """Entry `index` is not as it was written, or its index unit is not; or its check value goes on from another one than the
-    entry before has, which then may be the one that rotted."""
+    """Entry `index` or its index unit is corrupt, or the entry does not continue from the check value of the entry before,
+    which may be the corrupt one."""
 
     def __init__(self, where: str, index: int) -> None:
         super().__init__(
             where,
             f"entry {index}, which was durable, or its index unit cannot be read; stop this member and remove its folder "
-            "index, which it makes anew: if it still ends like this, its data is damaged",
+            "index, which it rebuilds: if it still ends like this, its data is damaged",
         )
         self.index = index
 
 
 class EntryMisplaced(Exception):
-    """Entry `index`, or a log that begins with it, says that it stands at `position` of the data files, and its place here is
-    `wanted`: whoever names it by its position would not find it. It was not written."""
+    """Entry `index`, or a log that begins with it, says that its position in the data files is `position`, but its position
+    here would be `wanted`: readers that use positions would not find it. It was not written."""
 
     def __init__(self, index: int, position: int, wanted: int) -> None:
         super().__init__(
-            f"entry {index} stands at {position} in the leader's log, and would stand at {wanted} in this member's: give all "
+            f"entry {index} is at {position} in the leader's log, and would be at {wanted} in this member's: give all "
             "members the same mappedFileSizeCommitLog, or, if they have that, empty this member's store and start it again"
         )
         self.index = index
@@ -100,7 +99,7 @@ class EntryMisplaced(Exception):
 
 
 class SnapshotUnknown(Exception):
-    """A snapshot is of a form that this version cannot read. Nothing is lost: a version that can goes on from it."""
+    """A snapshot has a form that this version cannot read. Nothing is lost: a version that can read it continues from it."""
 
     def __init__(self, found: str, known: str) -> None:
         super().__init__(
@@ -111,7 +110,7 @@ class SnapshotUnknown(Exception):
 
 
 class SnapshotDamaged(Exception):
-    """A snapshot file is not as it was written."""
+    """A snapshot file is corrupt."""
 
     def __init__(self, where: str, why: str) -> None:
         super().__init__(
@@ -135,8 +134,8 @@ class MembersChanged(Exception):
         self.listed = listed
 
 
-class Why(Enum):
-    """Why a change of the members is not made."""
+class RefusalReason(Enum):
+    """The reason to refuse a change of the members."""
 
     ID_TAKEN = "ID_TAKEN"
     ADDRESS_TAKEN = "ADDRESS_TAKEN"
@@ -157,21 +156,21 @@ class Why(Enum):
 class ChangeRefused(Exception):
     """The group's members stay as they are: nothing was appended."""
 
-    def __init__(self, why: Why, what: str) -> None:
+    def __init__(self, why: RefusalReason, what: str) -> None:
         super().__init__(what)
         self.why = why
 
 
 class MembersUnknown(Exception):
-    """A list of members is of a form that this version cannot read."""
+    """A list of members has a form that this version cannot read."""
 
     def __init__(self, found: str) -> None:
         super().__init__(f"{found}; a newer version wrote it: start this member with that one")
 
 
 class LogOfAnother(Exception):
-    """The store folder has the log of another member and none of this one, which would begin anew beside it: without the votes
-    that it has given, and as one of two emptied members where disks were exchanged."""
+    """The store folder has the log of another member and none of this one, which would start from nothing next to it: without
+    the votes that it gave, and as one of two emptied members if disks were exchanged."""
 
     def __init__(self, own: str, found: str) -> None:
         super().__init__(

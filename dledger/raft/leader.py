@@ -1,15 +1,15 @@
-"""What a member knows and does while it leads: replication, heartbeats, reads, leadership transfer, changes of the members.
+"""The state of a member while it leads: replication, heartbeats, reads, leadership transfer, changes of the members.
 
 Upstream: DLedgerEntryPusher and the leader's half of DLedgerLeaderElector.
 
 Invariants:
 - a LeaderState belongs to one term, and ends with the leadership;
-- a leader counts a replica only for what that has acknowledged as durable, itself for what its own disk confirmed, and neither
-  for entries of an earlier term [3.6.2];
+- a leader counts a follower only for entries that it acknowledged as durable, itself for entries that its own disk confirmed,
+  and neither for entries of an earlier term [3.6.2];
 - while a transfer is under way the leader takes no proposals;
 - nothing is appended that could let two majorities miss each other: the members change only once an entry of this term is
-  committed and the change before is [4.1, as corrected in 2015], and not where too few voters were heard lately to commit
-  anything afterwards. Pure.
+  committed and the change before is [4.1, as corrected in 2015], and not while too few voters answer to commit anything
+  afterwards. Pure.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Protocol
 
 from dledger.raft.actions import Forgot, Load, LoadChunk, ReadReady, Turn
 from dledger.raft.entries import NO_INDEX, Block, Entries, Entry, blocks_of
-from dledger.raft.errors import ChangeRefused, Why
+from dledger.raft.errors import ChangeRefused, RefusalReason
 from dledger.raft.log import RaftLog, Unsynced
 from dledger.raft.membership import Change, Members, Membership, Step
 from dledger.raft.messages import (
@@ -89,14 +89,14 @@ class LeaderState:
         self.reads = PendingReads()
 
     def begin(self) -> None:
-        """Opens the term with a no-op: only an entry of its own term can carry earlier ones over the commit line
-        [3.6.2, 6.4]."""
+        """Opens the term with a no-op: earlier entries can be committed only through an entry of the leader's own term [3.6.2,
+        6.4]."""
         self.append([b""])
         self.broadcast_heartbeat()
 
     @property
     def voting(self) -> dict[str, Progress]:
-        """What is known of the other voters."""
+        """The progress of the other voters."""
         return {peer: self.progress[peer] for peer in self._member.voters}
 
     @property
@@ -108,7 +108,7 @@ class LeaderState:
     # Heartbeats
 
     def tick(self) -> None:
-        """Sends heartbeats and what was not answered, and steps down where no quorum answers."""
+        """Sends heartbeats and unanswered entries, and steps down if no quorum answers."""
         member = self._member
         if self.transfer.under_way and member.now_ms >= self.transfer.due_ms:
             self.give_up_transfer()
@@ -167,7 +167,7 @@ class LeaderState:
             loaded = ()
 
     def loaded(self, load: Load | LoadChunk, loaded: Loaded) -> None:
-        """What was read for `load` has come."""
+        """Takes what was read for `load`."""
         if load.peer in self.progress and self.progress[load.peer].took(load):
             self.replicate(load.peer, loaded)
 
@@ -208,8 +208,9 @@ class LeaderState:
             self.replicate(peer)
 
     def admit(self, peer: str, session: int) -> int:
-        """A new life of `peer`, of which nothing counts yet, asks to be caught up (dledger.raft.rejoin). What it must hold
-        before it votes; NO_INDEX while that is not known: nobody is admitted while a change of the members is not committed."""
+        """A new life of `peer`, of which nothing counts yet, asks to be caught up (dledger.raft.rejoin). Returns the index that
+        it must hold before it votes; NO_INDEX while that is not known: nobody is admitted while a change of the members is not
+        committed."""
         if peer not in self.progress:
             return NO_INDEX
         life = self.progress[peer].next_life(session, self._member.log.last_index + 1)
@@ -279,61 +280,66 @@ class LeaderState:
             self.progress[peer] = joined(self._member.log.last_index + 1, self._member.membership.index)
 
     def next_members(self, change: Change, know_changes: Collection[str]) -> Members:
-        """What is to be appended for `change`; the members in `know_changes` can read it. A leader does not remove itself: it
+        """The list to append for `change`; the members in `know_changes` can read it. A leader does not remove itself: it
         transfers its leadership first.
 
-        Raises:
-            ChangeRefused: now, or for good.
+        Raises: ChangeRefused, for now or for good.
         """
         member = self._member
         if self.transfer.under_way:
-            raise ChangeRefused(Why.HANDING_OVER, "the leadership is being handed over; try again")
+            raise ChangeRefused(RefusalReason.HANDING_OVER, "the leadership is being transferred; try again")
         if not member.members_committed:
             index = member.membership.index
             raise ChangeRefused(
-                Why.UNDER_WAY, f"the change before, entry {index}, is not decided yet; try again"
+                RefusalReason.UNDER_WAY, f"the change before, entry {index}, is not committed yet; try again"
             )
         if old := [
-            peer for peer in member.membership.peers if self.is_heard(peer) and peer not in know_changes
+            peer
+            for peer in member.membership.peers
+            if self.recently_active(peer) and peer not in know_changes
         ]:
             raise ChangeRefused(
-                Why.OLD_MEMBER, f"{', '.join(old)} run a version that cannot change the members"
+                RefusalReason.OLD_MEMBER, f"{', '.join(old)} run a version that cannot change the members"
             )
         members = change.of(member.membership.members)
         if change.step is Step.REMOVE and change.member == member.self_id:
-            raise ChangeRefused(Why.LEADS, f"{member.self_id} leads; hand its leadership over first")
+            raise ChangeRefused(RefusalReason.LEADS, f"{member.self_id} leads; transfer its leadership first")
         if change.step is Step.PROMOTE:
             self._check_caught_up(change.member)
         if change.step is not Step.ADD:
-            heard = [member.self_id, *(peer for peer in members.voters if self.is_heard(peer))]
-            if len(heard) < members.quorum:
+            active = [member.self_id, *(peer for peer in members.voters if self.recently_active(peer))]
+            if len(active) < members.quorum:
                 voters = ", ".join(members.voters)
-                what = f"of {voters} a majority must answer, and only {', '.join(heard)} did lately"
-                raise ChangeRefused(Why.TOO_FEW, what)
+                what = f"a majority of {voters} must answer, and only {', '.join(active)} did lately"
+                raise ChangeRefused(RefusalReason.TOO_FEW, what)
         return members
 
     def _check_caught_up(self, learner: str) -> None:
-        lacks = self.lag(learner)
-        if lacks is None or lacks > self._member.settings.push_entries_max:
-            state = "was not heard, or may not vote yet" if lacks is None else f"lacks {lacks} entries"
-            raise ChangeRefused(Why.NOT_LEVEL, f"{learner} {state}; it stays a learner until it is level")
+        missing = self.lag(learner)
+        if missing is None or missing > self._member.settings.push_entries_max:
+            state = (
+                "did not answer, or may not vote yet" if missing is None else f"is missing {missing} entries"
+            )
+            raise ChangeRefused(
+                RefusalReason.NOT_LEVEL, f"{learner} {state}; it stays a learner until it has caught up"
+            )
 
-    def is_heard(self, peer: str) -> bool:
-        """Lately, and its word counts."""
+    def recently_active(self, peer: str) -> bool:
+        """Whether `peer` answered lately, and its word counts."""
         since_ms = self._member.now_ms - self._member.settings.election_timeout_min_ms
         return peer in self.progress and self.progress[peer].votes_since(since_ms)
 
     def lag(self, peer: str) -> int | None:
-        """Entries that are committed and not held there; None where `peer` was not heard lately, or what it acknowledges does
+        """The number of committed entries that `peer` is missing; None if it did not answer lately, or its acknowledgements do
         not count yet."""
         known = self.progress.get(peer)
-        if known is None or not self.is_heard(peer) or known.match_index < max(0, known.held_index):
+        if known is None or not self.recently_active(peer) or known.match_index < max(0, known.held_index):
             return None
         return max(0, self._member.committed_index - known.match_index)
 
 
 class Transfer:
-    """A leadership on its way to one follower; given up at `due_ms`."""
+    """A leadership transfer to one follower; abandoned at `due_ms`."""
 
     def __init__(self) -> None:
         self.target: str | None = None
@@ -353,7 +359,7 @@ class Transfer:
     def request(
         self, leader: str, term: int, end: int, progress: Mapping[str, Progress]
     ) -> TransferRequest | None:
-        """What the target is sent, once it holds all up to `end`, the end of the leader's log; once only."""
+        """The request to the target, once it holds all entries up to `end`, the end of the leader's log; only once."""
         if self.target is None or self.asked or progress[self.target].match_index < end:
             return None
         self.asked = True
@@ -361,17 +367,17 @@ class Transfer:
 
 
 def most_up_to_date(progress: Mapping[str, Progress], heard_since_ms: int) -> str | None:
-    """The follower that holds most, of those that were heard lately and may be elected."""
-    heard = [peer for peer, known in progress.items() if known.votes_since(heard_since_ms)]
-    return max(heard, key=lambda peer: progress[peer].match_index, default=None)
+    """The follower that holds most, of those that answered lately and may be elected."""
+    active = [peer for peer, known in progress.items() if known.votes_since(heard_since_ms)]
+    return max(active, key=lambda peer: progress[peer].match_index, default=None)
 
 
 class PendingReads:
     """Reads that wait for the proof that the leader still led when they came [6.4]. A round is one question to all followers; a
-    follower that echoes it had, when it was asked, followed nobody else.
+    follower that echoes it followed nobody else when it was asked.
 
-    Reads are kept in the order in which they came, so the rounds of those that were asked for never fall; what all reads cost
-    grows with their number and not with its square."""
+    Reads are kept in the order in which they came, so their rounds never fall; the cost of all reads grows with their number
+    and not with its square."""
 
     def __init__(self) -> None:
         self.round = 0
@@ -382,7 +388,7 @@ class PendingReads:
         self._new.append(read_id)
 
     def open_round(self, committed_index: int) -> bool:
-        """A new round for all that came since the last one; False when none did."""
+        """Opens a round for all new reads; False if there are none."""
         if not self._new:
             return False
         self.round += 1
@@ -391,14 +397,14 @@ class PendingReads:
         return True
 
     def proven(self, up_to_round: int) -> list[ReadReady]:
-        """Those that a quorum's echo of this round answers."""
+        """The reads that a quorum's echo of this round proves."""
         ready: list[ReadReady] = []
         while self._asked and self._asked[0][0] <= up_to_round:
             ready.append(self._asked.popleft()[1])
         return ready
 
     def give_up(self) -> list[ReadReady]:
-        """All of them, refused: leadership is gone."""
+        """All reads, refused: the leadership is lost."""
         waiting = [*(read.read_id for _, read in self._asked), *self._new]
         self._asked.clear()
         self._new.clear()

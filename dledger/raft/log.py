@@ -1,11 +1,11 @@
-"""A member's log as Raft sees it: the term of each entry, the recent entries themselves, and how far the disk has followed.
+"""A member's log as Raft sees it: the term of each entry, the recent entries, and the end that the disk has.
 
 Invariants:
-- indexes count up by one from `first_index`, behind the entry (`prev_index`, its term) that the log begins after; terms never
-  fall, and what is kept of them grows with the terms and not with the entries;
-- entries from `recent_from` on are in memory, and all that `forget` was not called for are among them: older ones are to be
-  read from the disk;
-- what `Unsynced.confirmed` has not covered counts as lost. Pure."""
+- indexes count up by one from `first_index`; the log begins after the entry (`prev_index`, its term); terms never fall, and the
+  memory for them grows with the number of terms and not of entries;
+- entries from `recent_from` on are in memory, with all entries that `forget` was not called for; older ones are read from the
+  disk;
+- entries that `Unsynced.confirmed` has not covered count as lost. Pure."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from operator import itemgetter
 from dledger.raft.entries import NO_INDEX, NO_TERM, Block, Entries, Entry
 
 ENTRY_COST_BYTES = 160
-"""What an entry takes in memory beside its body, about."""
+"""The memory for an entry besides its body, about."""
 UNLIMITED = 1 << 62
 
 
 class RaftLog:
-    """`entries` come behind what `older` knows the terms of; a log that nothing precedes needs none."""
+    """`entries` follow the entries whose terms `older` has; a log that begins at index 0 needs no `older`."""
 
     def __init__(
         self,
@@ -38,9 +38,9 @@ class RaftLog:
         self.recent_bytes_max = recent_bytes_max
         self.recent_from = self._terms.last_index + 1
         self._recent: list[tuple[int, Block]] = []
-        """With the index of the first entry of each."""
+        """Each block with the index of its first entry."""
         self.recent_bytes = 0
-        """What the entries in memory take, about."""
+        """The memory of the entries in memory, about."""
         self.append(entries)
 
     @property
@@ -66,14 +66,14 @@ class RaftLog:
         return self.recent_from <= index <= self.last_index
 
     def entry(self, index: int) -> Entry:
-        """One that is in memory."""
+        """An entry that is in memory."""
         assert self.holds(index), f"entry {index} is not in memory"
         at, number = self._place_of(index)
         block = self._recent[at][1]
         return Entry(index, block.term, block.body(number))
 
     def slice(self, index: int, entries_max: int, bytes_max: int) -> Entries:
-        """Entries from `index` on, which is in memory, whose bodies fit into `bytes_max`; a larger one comes alone."""
+        """Entries from `index` on, which is in memory, with bodies of at most `bytes_max`; a larger entry comes alone."""
         assert self.recent_from <= index, f"entry {index} is not in memory any more"
         found: list[Block] = []
         at, number = self._place_of(index)
@@ -89,7 +89,8 @@ class RaftLog:
         return Entries(index, tuple(found))
 
     def fills(self, index: int, entries_max: int, bytes_max: int) -> bool:
-        """Whether so many entries stand from `index` on, or bodies of so many bytes; believed where they are not in memory."""
+        """Whether there are so many entries from `index` on, or bodies of so many bytes; taken for granted if they are not in
+        memory."""
         count = self.last_index - index + 1
         if count <= 0 or count >= entries_max or index < self.recent_from:
             return count > 0
@@ -98,7 +99,7 @@ class RaftLog:
         return size - self._recent[at][1].size(number) >= bytes_max
 
     def _place_of(self, index: int) -> tuple[int, int]:
-        """The block that the entry is in, and its number there; behind all blocks where it is not in the log yet."""
+        """The block of the entry, and its number there; behind all blocks if it is not in the log yet."""
         if index > self.last_index:
             return len(self._recent), 0
         at = bisect_right(self._recent, index, key=itemgetter(0)) - 1
@@ -107,7 +108,7 @@ class RaftLog:
     def append(self, entries: Sequence[Entry]) -> None:
         new = Entries.of(entries)
         assert not new or new.first_index == self.last_index + 1, (
-            f"only what follows entry {self.last_index} without a hole can be appended"
+            f"an appended entry follows entry {self.last_index} without a gap"
         )
         for first, block in new.numbered():
             self._terms.append(block.term, len(block))
@@ -128,7 +129,7 @@ class RaftLog:
         self.recent_from = min(self.recent_from, self.last_index + 1)
 
     def forget(self, durable_index: int) -> None:
-        """The disk has all up to there. Where more is in memory than is to be, the older half of that may go."""
+        """The disk has the entries up to `durable_index`. If more than the limit is in memory, the older half of it may go."""
         if self.recent_bytes <= self.recent_bytes_max:
             return
         surplus, index = self.recent_bytes - self.recent_bytes_max // 2, self.recent_from
@@ -143,7 +144,7 @@ class RaftLog:
         self._forget_before(index)
 
     def _forget_before(self, index: int) -> None:
-        """Entries before that, which is in memory or the next to come, are in memory no more."""
+        """Removes entries before `index` from memory; `index` is in memory or comes next."""
         at, number = self._place_of(index)
         self.recent_bytes -= sum(cost(block) for _, block in self._recent[:at])
         del self._recent[:at]
@@ -154,7 +155,7 @@ class RaftLog:
         self.recent_from = index
 
     def begin_after(self, index: int) -> None:
-        """What stands up to there, all of it decided, is in a snapshot and may be gone from the disk."""
+        """The entries up to `index`, all committed, are in a snapshot and may be deleted from the disk."""
         if index <= self.prev_index:
             return
         self._terms.begin_after(index)
@@ -162,7 +163,7 @@ class RaftLog:
             self._forget_before(index + 1)
 
     def restart(self, index: int, term: int) -> None:
-        """A snapshot that ends with that entry stands for everything in the log."""
+        """A snapshot that ends with that entry replaces the whole log."""
         self._terms = TermRuns(index, term)
         self._recent.clear()
         self.recent_bytes, self.recent_from = 0, index + 1
@@ -170,11 +171,11 @@ class RaftLog:
     # Terms
 
     def term_at(self, index: int) -> int:
-        """Of the entry that the log begins after, too."""
+        """The term of an entry of the log, or of the one that it begins after."""
         return self._terms.term_at(index)
 
     def matches(self, index: int, term: int) -> bool:
-        """False also where the log knows no term."""
+        """Whether entry `index` has this term; False if the log does not know its term."""
         return self.prev_index <= index <= self.last_index and self._terms.term_at(index) == term
 
     def find_conflict(self, entries: Sequence[Entry]) -> int | None:
@@ -188,13 +189,13 @@ class RaftLog:
         return None
 
     def term_and_its_first_index(self, index: int) -> tuple[int, int]:
-        """What a leader backs up by, that compared `index`; NO_TERM and NO_INDEX beyond the end."""
+        """The hint with which a leader that compared `index` backs up; NO_TERM and NO_INDEX beyond the end."""
         if index > self.last_index:
             return NO_TERM, NO_INDEX
         return self.term_at(index), self._terms.first_of_term_at(index)
 
     def last_index_up_to_term(self, term: int, before: int) -> int:
-        """The last index below `before` whose term is not above `term`; `prev_index` when there is none."""
+        """The last index below `before` whose term is not above `term`; `prev_index` if there is none."""
         return self._terms.last_up_to_term(term, before)
 
 
@@ -203,17 +204,17 @@ def cost(block: Block) -> int:
 
 
 class TermsFall(ValueError):
-    """An entry is of an older term than one before it: these are the terms of no log."""
+    """An entry has an older term than one before it: no log has such terms."""
 
 
 class TermRuns:
-    """A log that nothing precedes begins after (NO_INDEX, NO_TERM)."""
+    """The terms of a log's entries, as runs. A log from index 0 on begins after (NO_INDEX, NO_TERM)."""
 
     def __init__(self, prev_index: int = NO_INDEX, prev_term: int = NO_TERM) -> None:
         self.last_index = prev_index
         self._firsts = array("q", [prev_index])
         self._terms = array("q", [prev_term])
-        """The entry that the log begins after is a run of its own, the first, whatever comes behind it."""
+        """The first run is the entry that the log begins after, alone."""
 
     @property
     def prev_index(self) -> int:
@@ -232,7 +233,7 @@ class TermRuns:
         self.last_index += count
 
     def begin_after(self, index: int) -> None:
-        """The terms of entries before `index` are known no more."""
+        """Forgets the terms of entries before `index`."""
         assert index <= self.last_index, f"entry {index} is not in the log yet"
         if index <= self.prev_index:
             return
@@ -251,22 +252,22 @@ class TermRuns:
             self.last_index = index - 1
 
     def term_at(self, index: int) -> int:
-        """Of the entry that the log begins after, too."""
+        """The term of an entry of the log, or of the one that it begins after."""
         assert self.prev_index <= index <= self.last_index, f"the log does not know the term of entry {index}"
         return self._terms[self._run_of(index)]
 
     def first_of_term_at(self, index: int) -> int:
-        """Where the term of entry `index` begins in this log."""
+        """The first index of the term of entry `index` in this log."""
         assert self.prev_index < index <= self.last_index, f"entry {index} is not in the log"
         return self._firsts[self._run_of(index)]
 
     def behind_run_of(self, index: int) -> int:
-        """The next index of another term than entry `index` has, or behind the log's end."""
+        """The next index whose term differs from entry `index`, or the one behind the log's end."""
         run = self._run_of(index) + 1
         return self._firsts[run] if run < len(self._firsts) else self.last_index + 1
 
     def last_up_to_term(self, term: int, before: int) -> int:
-        """The last index below `before` whose term is not above `term`; `prev_index` when there is none."""
+        """The last index below `before` whose term is not above `term`; `prev_index` if there is none."""
         later = max(1, bisect_right(self._terms, term))
         ends = self._firsts[later] if later < len(self._firsts) else self.last_index + 1
         return max(self.prev_index, min(ends, before) - 1)
@@ -276,9 +277,8 @@ class TermRuns:
 
 
 def runs_of(last_index: int, term_of: Callable[[int], int], before: TermRuns | None = None) -> TermRuns:
-    """Those of all entries behind `before` up to `last_index`. `term_of` is asked for a few entries of each run: twice the
-    logarithm of its length, so that a log of many entries costs little, and one of many terms not more than its entries.
-    Raises TermsFall."""
+    """The runs of all entries behind `before` up to `last_index`. `term_of` is called for a few entries of each run: twice the
+    logarithm of its length, so that many entries cost little, and many terms no more than their entries. Raises TermsFall."""
     runs = before or TermRuns()
     while (first := runs.last_index + 1) <= last_index:
         term, step = term_of(first), 1
@@ -299,7 +299,7 @@ def runs_of(last_index: int, term_of: Callable[[int], int], before: TermRuns | N
 
 @dataclass(slots=True)
 class Pending:
-    """A PersistThenSend that is not confirmed yet: where the log ended then, and whether it has a vote."""
+    """A PersistThenSend that is not confirmed yet: the end of the log in it, and whether it has a vote."""
 
     end: int
     vote: bool
@@ -315,7 +315,7 @@ class Unsynced:
 
     @property
     def has_vote(self) -> bool:
-        """A vote, or a term, is on its way to the disk, and nothing is heard of this member until it is there."""
+        """Whether a vote, or a term, is on its way to the disk; this member sends nothing until it is durable."""
         return any(waiting.vote for waiting in self._pending)
 
     def waits(self, end: int, *, vote: bool, now_ms: int) -> None:
@@ -324,18 +324,18 @@ class Unsynced:
         self._pending.append(Pending(end, vote))
 
     def confirmed(self, now_ms: int) -> Pending:
-        """The oldest that waits is durable."""
+        """The oldest waiting one is durable."""
         self._heard_ms = now_ms
         oldest = self._pending.popleft()
         self.durable_index = max(self.durable_index, oldest.end)
         return oldest
 
     def cut(self, index: int) -> None:
-        """Entries from `index` on are no more."""
+        """The entries from `index` on are cut."""
         self.durable_index = min(self.durable_index, index - 1)
         for waiting in self._pending:
             waiting.end = min(waiting.end, index - 1)
 
     def silent_ms(self, now_ms: int) -> int:
-        """For how long the disk has owed an answer."""
+        """How long the disk has not confirmed anything."""
         return now_ms - self._heard_ms if self._pending else 0

@@ -1,10 +1,10 @@
-"""Who belongs to a group: voters, and learners that are sent everything and count for nothing.
+"""The members of a group: voters, and learners that are sent everything and count for nothing.
 
-Changes are entries of the log, one voter at a time [4.1]: two majorities that differ by one member have one in common. A
-configuration is in force on a member from when it stands in its log, decided or not, until it is cut; the list that a member
-was started with is that of a log without such an entry.
+Changes are entries of the log, one voter at a time [4.1]: two majorities that differ by one member share one. A configuration
+is in force on a member as soon as it is in its log, committed or not, until it is cut. Without such an entry the list that the
+member was started with is in force.
 
-Invariant: what follows another configuration differs from it by one voter at most, and never is without one. Pure."""
+Invariant: successive configurations differ by at most one voter, and each has a voter. Pure."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from typing import Any
 import orjson
 
 from dledger.raft.entries import NO_INDEX, Entries, Entry
-from dledger.raft.errors import ChangeRefused, MembersUnknown, Why
+from dledger.raft.errors import ChangeRefused, MembersUnknown, RefusalReason
 
 MAGIC = b"\x00dledger members\x00"
-"""No other body begins with it: `is_members` ones are refused where they are proposed."""
+"""No other body begins with it: a proposal of such a body is refused."""
 VERSION = 1
 
 
@@ -33,7 +33,7 @@ class Members:
 
     @property
     def addresses(self) -> dict[str, str]:
-        """Of all, sorted by id."""
+        """The addresses of all members, sorted by id."""
         return dict(sorted({**self.voters, **self.learners}.items()))
 
     @property
@@ -41,7 +41,7 @@ class Members:
         return len(self.voters) // 2 + 1
 
     def as_json(self) -> dict[str, dict[str, str]]:
-        """In the form that entries, files and answers have it."""
+        """The form of entries, files and answers."""
         return {"voters": dict(sorted(self.voters.items())), "learners": dict(sorted(self.learners.items()))}
 
 
@@ -51,9 +51,9 @@ Stated = tuple[int, Members]
 
 class Step(Enum):
     ADD = "add"
-    """As a learner."""
+    """Adds a learner."""
     PROMOTE = "promote"
-    """A learner votes."""
+    """Turns a learner into a voter."""
     REMOVE = "remove"
 
 
@@ -62,33 +62,37 @@ class Change:
     step: Step
     member: str
     address: str = ""
-    """Of one that is added."""
+    """The address of the added member."""
 
     @property
     def adds(self) -> bool:
         return self.step is Step.ADD
 
     def of(self, members: Members) -> Members:
-        """What `members` become. Raises ChangeRefused."""
+        """The members after the change. Raises ChangeRefused."""
         voters, learners = dict(members.voters), dict(members.learners)
         known = members.addresses
         if self.step is Step.ADD:
             if self.member in known:
                 raise ChangeRefused(
-                    Why.ID_TAKEN, f"{self.member} is a member already, at {known[self.member]}"
+                    RefusalReason.ID_TAKEN, f"{self.member} is a member already, at {known[self.member]}"
                 )
             taken = [member for member, address in known.items() if address == self.address]
             if taken:
-                raise ChangeRefused(Why.ADDRESS_TAKEN, f"{self.address} is the address of {taken[0]}")
+                raise ChangeRefused(
+                    RefusalReason.ADDRESS_TAKEN, f"{self.address} is the address of {taken[0]}"
+                )
             learners[self.member] = checked_address(self.member, self.address)
         elif self.member not in known:
-            raise ChangeRefused(Why.UNKNOWN_ID, f"{self.member} is not among the members {', '.join(known)}")
+            raise ChangeRefused(
+                RefusalReason.UNKNOWN_ID, f"{self.member} is not among the members {', '.join(known)}"
+            )
         elif self.step is Step.PROMOTE:
             if self.member in voters:
-                raise ChangeRefused(Why.VOTES_ALREADY, f"{self.member} votes already")
+                raise ChangeRefused(RefusalReason.VOTES_ALREADY, f"{self.member} votes already")
             voters[self.member] = learners.pop(self.member)
         elif list(voters) == [self.member]:
-            raise ChangeRefused(Why.LAST_VOTER, f"{self.member} is the last one that votes")
+            raise ChangeRefused(RefusalReason.LAST_VOTER, f"{self.member} is the last voter")
         else:
             voters.pop(self.member, None)
             learners.pop(self.member, None)
@@ -96,11 +100,11 @@ class Change:
 
 
 def checked_address(member: str, address: str) -> str:
-    """Raises ChangeRefused unless both can stand in a list of members."""
+    """Raises ChangeRefused unless a list of members can have both."""
     host, _, port = address.rpartition(":")
     possible = host and port.isascii() and port.isdigit() and 0 < int(port) <= 65535
     if not possible or not member or any(mark in member + address for mark in ";,\n") or "-" in member:
-        raise ChangeRefused(Why.BAD_ADDRESS, f"{member}-{address} is not ID-HOST:PORT")
+        raise ChangeRefused(RefusalReason.BAD_ADDRESS, f"{member}-{address} is not ID-HOST:PORT")
     return address
 
 
@@ -114,7 +118,7 @@ def is_members(body: bytes) -> bool:
 
 
 def decode_members(index: int, body: bytes) -> Members:
-    """Of entry `index`. Raises MembersUnknown."""
+    """The members in the body of entry `index`. Raises MembersUnknown."""
     version, data = body[len(MAGIC) : len(MAGIC) + 1], body[len(MAGIC) + 1 :]
     if version != bytes([VERSION]):
         raise MembersUnknown(f"entry {index} has a list of members of form {version.hex() or 'none'}")
@@ -128,12 +132,12 @@ def read_members(where: str, data: bytes) -> Members:
         raise MembersUnknown(f"{where} has no list of members that can be read ({error})") from None
 
 
-def members_of(told: Any) -> Members:
+def members_of(row: Any) -> Members:
     """Raises ValueError, KeyError, TypeError, AttributeError."""
-    voters, learners = (dict(told[name].items()) for name in ("voters", "learners"))
+    voters, learners = (dict(row[name].items()) for name in ("voters", "learners"))
     both = {**voters, **learners}
     if not voters or len(both) != len(voters) + len(learners):
-        raise ValueError("nobody votes, or one stands there twice")
+        raise ValueError("there is no voter, or a member is listed twice")
     if not all(isinstance(text, str) for pair in both.items() for text in pair):
         raise TypeError("ids and addresses are texts")
     return Members(voters, learners)
@@ -162,17 +166,18 @@ class History:
         self._stated = list(stated)
 
     def up_to(self, index: int) -> Stated | None:
-        """The one in force where the log ends with that entry; None: no entry says."""
+        """The configuration in force if the log ends with that entry; None: no entry has one."""
         behind = bisect_right(self._stated, index, key=index_of)
         return self._stated[behind - 1] if behind else None
 
-    def span(self, decided: int, last: int) -> list[Stated]:
-        """Those that a log can come to which is decided up to the first index, and is known up to the second."""
-        first = max(0, bisect_right(self._stated, decided, key=index_of) - 1)
+    def span(self, committed: int, last: int) -> list[Stated]:
+        """The configurations that may be in force in a log that is committed up to the first index, and known up to the
+        second."""
+        first = max(0, bisect_right(self._stated, committed, key=index_of) - 1)
         return self._stated[first : bisect_right(self._stated, last, key=index_of)]
 
     def take(self, entries: Sequence[Entry]) -> bool:
-        """`entries` stand in the log now, and nothing else from the first of them on. Whether anything changed."""
+        """`entries` are in the log now, and nothing behind them. Returns whether anything changed."""
         new = Entries.of(entries)
         changed = bool(new) and self.cut(new.first_index)
         for first, block in new.numbered():
@@ -182,18 +187,18 @@ class History:
         return changed
 
     def cut(self, index: int) -> bool:
-        """The entries from there on are gone. Whether anything changed."""
+        """The entries from `index` on are cut. Returns whether anything changed."""
         kept = bisect_left(self._stated, index, key=index_of)
         changed = kept < len(self._stated)
         del self._stated[kept:]
         return changed
 
     def forget(self, index: int) -> None:
-        """The log begins behind that entry: what was in force before it is asked for no more."""
+        """The log begins behind entry `index`: configurations that were replaced before it are not needed any more."""
         del self._stated[: max(0, bisect_right(self._stated, index, key=index_of) - 1)]
 
     def restart(self, stated: Sequence[Stated]) -> None:
-        """A snapshot that has these replaced the log."""
+        """A snapshot with these configurations replaced the log."""
         self._stated = list(stated)
 
 
@@ -202,7 +207,7 @@ def index_of(stated: Stated) -> int:
 
 
 class Membership:
-    """As the member `self_id` sees it; `listed` is what it was started with."""
+    """The configuration in force on the member `self_id`; `listed` is the list that it was started with."""
 
     def __init__(self, self_id: str, listed: Members, stated: Iterable[Stated] = ()) -> None:
         self.self_id = self_id
@@ -216,32 +221,32 @@ class Membership:
         self.peers = tuple(sorted(others))
         """All other members."""
         self.voters = tuple(sorted(others & self.members.voters.keys()))
-        """Those of them that vote."""
+        """The voters among them."""
         self.votes = self.self_id in self.members.voters
         self.quorum = self.members.quorum
 
     def at(self, index: int) -> tuple[Stated, ...]:
-        """What a snapshot that ends with that entry has of it."""
+        """The configuration in a snapshot that ends with that entry."""
         stated = self.history.up_to(index)
         return () if stated is None else (stated,)
 
-    def knows(self, member: str, decided: int) -> bool:
-        """Whether `member` belongs to the group, or does where what is not decided comes to nothing."""
-        return member in self.peers or member in self.before(decided)
+    def knows(self, member: str, committed: int) -> bool:
+        """Whether `member` belongs to the group, or would if a change that is not committed is cut."""
+        return member in self.peers or member in self.before(committed)
 
-    def before(self, decided: int) -> dict[str, str]:
-        """Whoever belongs to the group if a change that is not decided comes to nothing; the log is decided up to there. Who
-        leads without such a change may be one of them."""
+    def before(self, committed: int) -> dict[str, str]:
+        """The members of the group if the changes behind `committed`, which are not committed, are cut: a leader whose log does
+        not have them may be one of these."""
         found: dict[str, str] = {}
-        if self.index > decided:
-            stated = self.history.span(decided, self.index - 1)
-            at_least = self._listed if not stated or stated[0][0] > decided else None
+        if self.index > committed:
+            stated = self.history.span(committed, self.index - 1)
+            at_least = self._listed if not stated or stated[0][0] > committed else None
             for members in (at_least, *(each for _, each in stated)):
                 found |= members.addresses if members is not None else {}
         return found
 
     def take(self, entries: Sequence[Entry]) -> bool:
-        """Whether another configuration is in force now."""
+        """Takes new entries. Returns whether another configuration is in force now."""
         return self._changed(self.history.take(entries))
 
     def cut(self, index: int) -> bool:

@@ -1,20 +1,19 @@
-"""What members of a group say to each other; dledger.node.messagejson has the bytes of it.
+"""The messages between members of a group; dledger.node.messagejson has their bytes.
 
-Invariant: messages are values, and their fields the members of the JSON (see remoting.wirefields); to each kind of request
-belongs one kind of answer, whose `term` is the answering member's.
+Invariant: messages are values, and their fields are the members of the JSON (see remoting.wirefields). Each kind of request has
+one kind of answer, whose `term` is the answering member's.
 
-Departures from DLedger 0.3.1, possible because our groups never mix with Java's:
-- STANDING, which DLedger has not, is how a member without a past learns whether it may vote (dledger.raft.rejoin);
-- VOTE carries `pre_vote`; its answer says which ballot it belongs to (`pre_vote`, `ballot_term`) and `term` is
-  always the voter's own;
-- HEART_BEAT carries `read_round`, echoed by the answer: a quorum that echoes a round proves leadership for
-  read-index;
-- every PUSH says which entry comes before its own, of which it may have several; COMPARE is a PUSH of no entries that
-  looks for the last common one, COMMIT one that moves the commit index only; TRUNCATE is not spoken: a follower
-  cuts only where an APPEND proves a conflict;
-- VOTE carries `transfer` after the leader has given way, so that those who hear it still do not refuse;
-- LEADERSHIP_TRANSFER from an operator may name no term and no transferee: whatever the term, and whom the leader chooses;
-- INSTALL_SNAPSHOT, a code of our own, carries a part of a snapshot to who lacks entries that the leader's log has no more;
+Departures from DLedger 0.3.1, possible because these groups never mix with Java's:
+- STANDING, which DLedger does not have, is the recovery request of a member without a past (dledger.raft.rejoin);
+- VOTE carries `pre_vote`; its answer says which ballot it belongs to (`pre_vote`, `ballot_term`), and `term` is always the
+  voter's own;
+- HEART_BEAT carries `read_round`, echoed by the answer: the echo of a quorum proves the leadership for read-index;
+- every PUSH has the index and term of the entry before its own, which may be several; COMPARE is a PUSH without entries that
+  looks for the last common one, COMMIT one that only moves the commit index; TRUNCATE is not used: a follower cuts only where
+  an APPEND proves a conflict;
+- VOTE carries `transfer` in a leadership transfer, so that members that still follow the leader do not refuse;
+- LEADERSHIP_TRANSFER from an operator may have no term and no transferee: any term, and the leader's choice;
+- INSTALL_SNAPSHOT, a new code, carries a part of a snapshot to a follower that is missing entries from before the leader's log;
 - a PUSH answer's `term` is the follower's own; `x_term`, `x_index` help the leader back up by terms.
 
 Pure.
@@ -31,7 +30,7 @@ from dledger.raft.entries import NO_INDEX, NO_TERM, Entry
 from remoting.wirefields import IntegerRange, wire
 
 TERM_MAX = (1 << 62) - 1
-"""Larger terms and indexes are refused: no election gets there, and +1 must stay within 64 bits."""
+"""Larger terms and indexes are refused: no election reaches them, and +1 must stay within 64 bits."""
 Known = Annotated[int, IntegerRange(0, TERM_MAX)]
 """A term, an index or a count."""
 KnownOrNone = Annotated[int, IntegerRange(-1, TERM_MAX)]
@@ -51,7 +50,7 @@ LATER_FIELDS = frozenset(
         "startNumbers",
     }
 )
-"""Wire names of what members of the first versions do not send: absent means the default."""
+"""Wire names that members of the first versions do not send: absent means the default."""
 
 
 class MessageCode(IntEnum):
@@ -80,11 +79,11 @@ class ResultCode(IntEnum):
     TAKE_LEADERSHIP_FAILED = 418
     INDEX_LESS_THAN_LOCAL_BEGIN = 419
     WAIT_QUORUM_ACK_TIMEOUT = 502
-    """An entry may be decided, or not."""
+    """An entry may be committed or not."""
     LEADER_PENDING_FULL = 503
     LEADER_TRANSFERRING = 506
     CHANGE_REFUSED = 520
-    """Ours: the members stay as they are."""
+    """Not upstream's: the members stay as they are."""
 
 
 class VoteResult(Enum):
@@ -96,7 +95,7 @@ class VoteResult(Enum):
     REJECT_ALREADY_VOTED = "REJECT_ALREADY_VOTED"
     REJECT_ALREADY_HAS_LEADER = "REJECT_ALREADY_HAS_LEADER"
     REJECT_NEWCOMER = "REJECT_NEWCOMER"
-    """Ours: the voter may not vote yet."""
+    """Not upstream's: the voter may not vote yet."""
     UNKNOWN = "UNKNOWN"
 
 
@@ -109,7 +108,7 @@ class PushType(Enum):
 @dataclass(frozen=True, slots=True)
 class VoteRequest:
     term: Known
-    """The term voted on; of a pre-vote the one that an election would open."""
+    """The term of the election; in a pre-vote the one that an election would open."""
     ledger_end_index: KnownOrNone
     ledger_end_term: KnownOrNone
     pre_vote: bool = False
@@ -136,9 +135,9 @@ class HeartBeatResponse:
     code: ResultCode
     read_round: Known = 0
     newcomer: bool = False
-    """Whether its sender does not count yet."""
+    """Whether the sender does not count yet."""
     committed_index: KnownOrNone = TERM_MAX
-    """What its sender knows to be decided; old members do not say."""
+    """The sender's commit index; old members do not send it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +149,7 @@ class PushRequest:
     commit_index: KnownOrNone = wire()
     entries: Sequence[Entry] = wire("batchEntry", default=())
     session: Known = 0
-    """Echoed by the answer: one with another session is of an earlier life of that member."""
+    """Echoed by the answer; one with another session is from a former life of that member."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,20 +168,20 @@ class PushResponse:
     newcomer: bool = False
 
     def answers(self, request: PushRequest) -> bool:
-        """As far as it tells."""
+        """Whether its fields match the request."""
         return (self.index, self.count) == (request.prev_index + 1, len(request.entries))
 
 
 @dataclass(frozen=True, slots=True)
 class TransferRequest:
-    """To the transferee: stand for election now. To the leader, from an operator: give way."""
+    """To the transferee: open an election now. To the leader, from an operator: transfer the leadership."""
 
     term: KnownOrNone
     transfer_id: str
     """The leader's id."""
     transferee_id: str
     take_index: KnownOrNone = wire("takeLeadershipLedgerIndex")
-    """Where the leader's log ends."""
+    """The end of the leader's log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +192,7 @@ class TransferResponse:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryRequest:
-    """A newcomer asks; its term moves nobody."""
+    """A newcomer asks whether it may vote; its term moves nobody."""
 
     term: Known
     session: Known
@@ -207,7 +206,7 @@ class RecoveryResponse:
     has_past: bool
     """Whether the answering member has been in any term, or holds any entry."""
     admits: KnownOrNone
-    """What the answering member had committed, if it leads and knows all that was; else -1. Who holds that may vote."""
+    """The commit index of the answering member, if it leads and may serve; else -1. A newcomer that holds it may vote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,18 +215,18 @@ class InstallRequest:
 
     term: Known
     index: Known = wire("snapshotIndex")
-    """The last entry that the snapshot has in it, and its term."""
+    """The last entry in the snapshot, and its term."""
     index_term: Known = wire("snapshotTerm")
     size: Known = wire()
     """Bytes of the whole state."""
     check: Known = wire()
     """Their CRC-32."""
     offset: Known = wire()
-    """Where `data` stands in them."""
+    """The offset of `data` in them."""
     data: bytes = wire()
     session: Known = 0
     members: str = ""
-    """Who belonged to the group there, where an entry said it (`dledger.raft.membership.encode_stated`)."""
+    """The members of the group there, if an entry has them (`dledger.raft.membership.encode_stated`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +236,7 @@ class InstallResponse:
     index: Known = wire("snapshotIndex")
     """The request's."""
     offset: Known = wire()
-    """So many bytes the follower has; all of them: its log holds everything up to `index`, or begins behind it."""
+    """The number of bytes that the follower has; all: its log holds everything up to `index`, or begins behind it."""
     session: Known = 0
     newcomer: bool = False
 

@@ -1,11 +1,11 @@
-"""What a leader knows of one follower, and what it has under way to it: PUSHes one behind the other, or a snapshot's parts [5].
+"""A leader's knowledge of one follower, and what is in flight to it: PUSHes one behind the other, or a snapshot's parts [5].
 
 Invariants:
-- what is `in_flight` and a `round_sent` above `read_round` belong to calls whose end, an answer or a failure, is still to
-  come, and `loading` to a read whose entries are still to come; so nothing waits for what nobody carries;
-- several PUSHes are under way only behind what the follower has proven to hold, without a hole, and no more than the settings
-  allow: what a follower that is stuck costs has a limit; of a snapshot one part is under way at a time;
-- `match_index` moves by answers alone: what was sent proves nothing. Pure."""
+- what is `in_flight`, and a `round_sent` above `read_round`, belong to calls that will end with an answer or a failure, and
+  `loading` to a read that will end: nothing waits for an answer that cannot come;
+- several PUSHes are in flight only behind entries that the follower has proven to hold, without a gap, and within the settings'
+  limits: so a follower that is stuck has a limited cost; of a snapshot one part is in flight at a time;
+- `match_index` moves by answers only: sent entries prove nothing. Pure."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from dledger.raft.rejoin import NO_SESSION, SESSION_MAX
 from dledger.raft.settings import DLedgerSettings
 
 FORMER_SESSIONS_MAX = 64
-"""Nothing of a life before that many is still on its way, but who makes sessions up makes as many as they like."""
+"""Older sessions are not remembered: nothing of them is still on its way, and a broken member may make up any number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Bytes of a snapshot from `offset` on, and which it is."""
+    """Bytes of a snapshot from `offset` on, and its identity."""
 
     index: int
     index_term: int
@@ -45,33 +45,33 @@ class Chunk:
     offset: int
     data: bytes
     members: str = ""
-    """Who belonged to the group there (`dledger.raft.membership.encode_stated`)."""
+    """The members of the group there (`dledger.raft.membership.encode_stated`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Nothing: the disk does not have entry `index` as it was written."""
+    """The disk does not have entry `index` as it was written."""
 
     index: int
 
 
 Loaded = Sequence[Entry] | Chunk | Unreadable
-"""What was read for a follower: entries, or a part of a snapshot."""
+"""The result of a read for a follower: entries, or a part of a snapshot."""
 
 
 @dataclass(slots=True)
 class Install:
-    """What a leader knows of the snapshot that a follower is sent."""
+    """The state of a snapshot that is sent to a follower."""
 
     index: int = NO_INDEX
-    """Its last entry; NO_INDEX: whichever is the newest."""
+    """Its last entry; NO_INDEX: the newest snapshot."""
     index_term: int = NO_TERM
     size: int = 0
     offset: int = 0
-    """So much of it the follower has."""
+    """The number of bytes that the follower has."""
 
     def begin(self, chunk: Chunk, term: int, session: int) -> InstallRequest:
-        """What goes out with `chunk`, which may be the first one of a newer snapshot."""
+        """The request with `chunk`, which may be the first one of a newer snapshot."""
         self.index, self.index_term, self.size, self.offset = (
             chunk.index,
             chunk.index_term,
@@ -99,16 +99,16 @@ class Install:
 
 
 class InFlight:
-    """Empty at first."""
+    """The requests in flight to one follower."""
 
     def __init__(self) -> None:
         self._requests: deque[tuple[PushRequest | InstallRequest, int]] = deque()
         self.size = 0
         """Bytes of all bodies."""
         self.waits_since_ms = 0
-        """When the oldest went out, or the one before it was answered: they are carried one after the other."""
+        """When the oldest was sent, or the one before it answered: they are carried one after the other."""
         self.newest_ms = 0
-        """When the newest went out."""
+        """When the newest was sent."""
 
     def __len__(self) -> int:
         return len(self._requests)
@@ -125,7 +125,7 @@ class InFlight:
         self.size += size
 
     def has_room(self, limits: DLedgerSettings, everywhere: int) -> bool:
-        """Whether one more may go out beside those that are: `everywhere` are the bytes under way to all followers."""
+        """Whether one more may be sent: `everywhere` are the bytes in flight to all followers."""
         most = limits.push_bytes_max
         return (
             len(self._requests) < limits.pushes_in_flight_max
@@ -134,7 +134,7 @@ class InFlight:
         )
 
     def proven(self, end_index: int, now_ms: int) -> None:
-        """The follower holds all up to there, whichever answer said so."""
+        """The follower holds the entries up to `end_index`, by any answer."""
         while self._requests:
             request, size = self._requests[0]
             if not isinstance(request, PushRequest) or end_of(request) > end_index:
@@ -144,14 +144,14 @@ class InFlight:
             self.waits_since_ms = now_ms
 
     def asked(self, response: PushResponse | InstallResponse) -> bool:
-        """Whether it is the answer to one of these, as far as it tells."""
+        """Whether its fields match one of these requests."""
         return any(answers(response, request) for request, _ in self._requests)
 
     def has(self, request: PushRequest | InstallRequest) -> bool:
         return any(request is one for one, _ in self._requests)
 
     def begin(self, otherwise: int) -> int:
-        """The first entry of the oldest PUSH, or, of one without entries, what follows; `otherwise` where there is no PUSH."""
+        """The first entry of the oldest PUSH, or the next one if that has no entries; `otherwise` if there is no PUSH."""
         oldest = self._requests[0][0] if self._requests else None
         return oldest.prev_index + 1 if isinstance(oldest, PushRequest) else otherwise
 
@@ -161,7 +161,7 @@ class InFlight:
 
 
 def end_of(push: PushRequest) -> int:
-    """What the follower holds that accepts it."""
+    """The last entry that a follower holds once it has accepted `push`."""
     return push.prev_index + len(push.entries)
 
 
@@ -173,44 +173,44 @@ def answers(response: PushResponse | InstallResponse, request: PushRequest | Ins
 
 @dataclass(slots=True)
 class Progress:
-    """`next_index`, what is to be sent next, begins at the leader's end, and runs ahead of what the follower has answered."""
+    """`next_index` is the next entry to send. It begins behind the leader's end, and runs ahead of the follower's answers."""
 
     next_index: int
     held_index: int = NO_INDEX
-    """The follower's log is durable and equal to the leader's up to here."""
+    """The follower's log is durable and equal to the leader's up to this entry."""
     match_index: int = NO_INDEX
-    """The part of it that counts: all of it, but for a newcomer's."""
+    """The part of it that counts: all of it, except a newcomer's."""
     commit_index_sent: int = NO_INDEX
     probing: bool = False
-    """The logs are known to differ at next_index - 1, or nobody answered there: compare, as often as it takes, before bodies
-    are sent again. So of these no more than one PUSH has is under way to a follower that is stuck or gone."""
-    level: bool = False
-    """What is before the oldest that is under way, or before next_index, the follower has proven to hold since anything went
-    wrong last: more may go out before that is answered [10.2.1]. Otherwise one PUSH is under way at a time."""
+    """The logs are known to differ at next_index - 1, or nobody answered there: the leader compares, as often as needed, before
+    it sends bodies again. So at most one PUSH of bodies is in flight to a follower that is stuck or gone."""
+    pipelining: bool = False
+    """The follower has proven, since the last failure, to hold all entries before the oldest PUSH in flight, or before
+    next_index: further PUSHes may be sent before that is answered [10.2.1]. Otherwise one PUSH is in flight at a time."""
     in_flight: InFlight = field(default_factory=InFlight)
     loading: Load | LoadChunk | None = None
-    """Its next entries are in memory no more and are being read, or the next part of a snapshot."""
+    """A read of its next entries, which are not in memory, or of the next part of a snapshot."""
     install: Install = field(default_factory=Install)
-    """While the log begins behind what it lacks."""
+    """In use while the follower is missing entries from before the log's beginning."""
     held: bool = False
-    """The last PUSH failed, or what it would have carried could not be read: the next one goes out when the follower is heard,
-    or with the next beat."""
+    """The last PUSH failed, or its entries could not be read: the next one is sent when the follower answers, or with the next
+    beat."""
     heard_ms: int = 0
     round_sent: int = 0
     read_round: int = 0
-    """The last round that it echoed; one that was sent later is under way."""
+    """The last round that it echoed; a later `round_sent` is in flight."""
     newcomer: bool = False
     session: int = NO_SESSION
-    """Of the newcomer that asked for its standing last."""
+    """The session of the newcomer's last recovery request."""
     promised_index: int = NO_INDEX
-    """What it had acknowledged when it was restarted last: it has that still."""
+    """What it had acknowledged before its last restart, and must still have."""
     forgot: bool = False
-    """It has not: its disk was set back, and it gets and counts for nothing before its next life."""
+    """Whether it has lost that: its disk was set back, and it gets and counts for nothing before its next life."""
     former_sessions: tuple[int, ...] = ()
-    """Of earlier lives of that newcomer, the last ones: what comes late from them changes nothing."""
+    """The sessions of its last former lives: late answers from them change nothing."""
 
     def next_life(self, session: int, next_index: int) -> Progress | None:
-        """That of a newcomer that asks in `session`; None when it is known."""
+        """The progress of a newcomer with this `session`; None if the session is known."""
         known = (*self.former_sessions, self.session)
         if session in known:
             return None
@@ -221,22 +221,22 @@ class Progress:
         self.promised_index = self.held_index
 
     def forgets(self) -> None:
-        """It has answered that it has not what it had promised."""
+        """It has answered that it has lost entries that it had acknowledged."""
         self.not_pushed()
         self.forgot = self.newcomer = True
         self.match_index = NO_INDEX
 
     def heard(self, now_ms: int) -> None:
-        """The follower answered something."""
+        """The follower has answered."""
         self.heard_ms = now_ms
         self.held = False
 
     def votes_since(self, since_ms: int) -> bool:
-        """Whether it was heard since then, and its word counts."""
+        """Whether it answered since then, and its word counts."""
         return not self.newcomer and self.heard_ms >= since_ms
 
     def beat(self, now_ms: int, push_timeout_ms: int) -> None:
-        """A heartbeat goes out: what was refused may be tried again, and what is unanswered for too long."""
+        """A heartbeat is sent: refused requests, and those unanswered for too long, may be repeated."""
         self.held = False
         if self.in_flight and now_ms - self.in_flight.waits_since_ms >= push_timeout_ms:
             self.unanswered()
@@ -252,11 +252,12 @@ class Progress:
         loaded: Loaded,
         everywhere: int = 0,
     ) -> PushRequest | InstallRequest | Load | LoadChunk | None:
-        """What is under way to the follower `to` from now on: a PUSH of what it lacks, while probing of the pair to compare
-        only; where the log begins behind that, a part of a snapshot; of what is in memory no more a read, until it is
-        `loaded`. None where nothing is to go out, or has room: `everywhere` are the bytes under way to all followers."""
-        told = bool(self.in_flight) or self.commit_index_sent >= committed_index
-        nothing_new = self.next_index > log.last_index and told
+        """The next request to the follower `to`: a PUSH of entries that it is missing, or while probing only of the pair to
+        compare; a part of a snapshot, if the log begins behind those entries; a read of entries that are not in memory, until
+        they are `loaded`. None if there is nothing to send, or no room: `everywhere` are the bytes in flight to all
+        followers."""
+        commit_sent = bool(self.in_flight) or self.commit_index_sent >= committed_index
+        nothing_new = self.next_index > log.last_index and commit_sent
         if isinstance(loaded, Unreadable):
             self.held = True
             return None
@@ -280,10 +281,10 @@ class Progress:
                 self.loading = Load(to, self.next_index, min(older, limits.push_entries_max))
                 return self.loading
             else:
-                assert log.find_conflict(loaded) is None, "what a leader has read is in its log"
+                assert log.find_conflict(loaded) is None, "entries that a leader has read are in its log"
                 entries = Entries.of(loaded)
         size = entries.body_bytes
-        if self.in_flight and size > limits.push_bytes_max:  # one that is larger travels alone
+        if self.in_flight and size > limits.push_bytes_max:  # a larger one is sent alone
             return None
         kind = PushType.APPEND if entries else PushType.COMPARE if self.probing else PushType.COMMIT
         prev_index = self.next_index - 1
@@ -293,12 +294,12 @@ class Progress:
         self.next_index += len(entries)
         self.commit_index_sent = min(
             committed_index, prev_index + len(entries)
-        )  # it decides no more than it proves
+        )  # it commits no more than it proves
         return push
 
     def may_add(self, log: RaftLog, limits: DLedgerSettings, everywhere: int, now_ms: int) -> bool:
-        """Whether a PUSH may go out behind those that are under way: not each for a few entries, which cost less together."""
-        if not self.level or self.next_index <= log.prev_index:
+        """Whether a PUSH may be sent behind those in flight: not one for each few entries, which cost less together."""
+        if not self.pipelining or self.next_index <= log.prev_index:
             return False
         if not self.in_flight.has_room(limits, everywhere):
             return False
@@ -306,28 +307,28 @@ class Progress:
         return late or log.fills(self.next_index, limits.push_entries_max, limits.push_bytes_max)
 
     def took(self, load: Load | LoadChunk) -> bool:
-        """Its end has come; False when another one is waited for, or none."""
+        """The read `load` has ended; False if it is not the one that is waited for."""
         if self.loading is not load:
             return False
         self.loading = None
         return True
 
     def not_pushed(self) -> None:
-        """Whether what is under way arrived is not known; what it carried is to be sent again."""
+        """It is not known whether the requests in flight arrived; their entries are sent again."""
         self.next_index = max(self.held_index + 1, self.in_flight.begin(otherwise=self.next_index))
         self.in_flight.clear()
-        self.level = False
+        self.pipelining = False
         self.commit_index_sent = NO_INDEX
 
     def unanswered(self) -> None:
-        """The PUSHes under way may have arrived or not."""
+        """The PUSHes in flight may have arrived or not."""
         self.not_pushed()
         self.probing = True
 
     def answered(self, response: PushResponse | InstallResponse, log: RaftLog, now_ms: int) -> bool:
-        """Success moves what the follower holds; a mismatch moves the place to compare back [3.5], and what was sent behind it
-        goes out again. What was refused of what is under way no more, late or with what went before it, changes nothing. False:
-        nothing is to be sent again at once."""
+        """Success moves what the follower holds; a mismatch moves the place to compare back [3.5], and entries behind it are
+        sent again. A refusal of a request that is not in flight any more changes nothing. Returns False if nothing is to be
+        sent again at once."""
         if response.session != self.session:
             return False
         self.heard(now_ms)
@@ -350,7 +351,8 @@ class Progress:
         return True
 
     def took_part(self, response: InstallResponse, log: RaftLog, now_ms: int) -> bool:
-        """Of a snapshot. What did not arrive as it was sent is begun anew, after the next beat."""
+        """Takes the answer to a part of a snapshot. A snapshot that did not arrive as it was sent is restarted after the next
+        beat."""
         if self.in_flight.asked(response):
             self.not_pushed()
         if response.code is not ResultCode.SUCCESS:
@@ -363,20 +365,20 @@ class Progress:
         return True
 
     def holds(self, end_index: int, now_ms: int, *, newcomer: bool) -> None:
-        """The follower has answered that it holds all up to there."""
+        """The follower has answered that it holds the entries up to `end_index`."""
         self.held_index = max(self.held_index, end_index)
         if not (newcomer or self.forgot):
             self.match_index = self.held_index
         self.in_flight.proven(self.held_index, now_ms)
         if not self.in_flight:
             self.next_index = self.held_index + 1
-            self.probing, self.level = False, True
+            self.probing, self.pipelining = False, True
 
     def echoed(self, response: HeartBeatResponse, newest_round: int, now_ms: int) -> bool:
-        """Whether this answer to a heartbeat proves anything for reads: a newcomer's does not."""
+        """Takes an answer to a heartbeat. Returns whether it proves anything for reads: a newcomer's does not."""
         self.heard(now_ms)
         if self.newcomer and not response.newcomer:
-            self.commit_index_sent = NO_INDEX  # what it answers from now on counts
+            self.commit_index_sent = NO_INDEX  # its answers count from now on
         self.newcomer = response.newcomer or self.forgot
         if not self.in_flight and response.committed_index < self.commit_index_sent:
             self.commit_index_sent = response.committed_index  # it was restarted since, and has forgotten
@@ -391,25 +393,26 @@ class Progress:
             self.round_sent = self.read_round
 
     def unsent(self, request: Request) -> None:
-        """No answer to it will come."""
+        """No answer to `request` will come."""
         match request:
             case PushRequest() | InstallRequest() if self.in_flight.has(request):
                 self.unanswered()
                 self.held = True
-            case PushRequest():  # one that another answer was taken for
+            case PushRequest():  # another answer was taken for its own
                 self.commit_index_sent = NO_INDEX
             case HeartBeatRequest():
                 self.not_echoed(request.read_round)
 
 
 def joined(next_index: int, members_index: int) -> Progress:
-    """Of who became a member by that entry: its session is no newcomer's, and what comes late from before does not count."""
+    """The progress of a member that joined by that entry: its session is no newcomer's, and late answers from before do not
+    count."""
     return Progress(next_index, session=SESSION_MAX + 1 + members_index)
 
 
 def back_up(log: RaftLog, response: PushResponse) -> int:
-    """Where the leader's log and that of a follower which found a mismatch may meet: after the follower's end, after our last
-    entry of its conflicting term, or before that term."""
+    """The next index to compare after a mismatch: behind the follower's end, behind the leader's last entry of its conflicting
+    term, or at the beginning of that term."""
     compared = response.index - 1
     if response.end_index < compared:
         return response.end_index + 1

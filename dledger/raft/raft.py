@@ -44,7 +44,7 @@ from dledger.raft.actions import (
 )
 from dledger.raft.election import Ballots, LeaderContact, refusal_of_log
 from dledger.raft.entries import NO_INDEX, NO_TERM, Block, Entries, Entry
-from dledger.raft.errors import ChangeRefused, Why
+from dledger.raft.errors import ChangeRefused, RefusalReason
 from dledger.raft.leader import LeaderState
 from dledger.raft.log import RaftLog, Unsynced
 from dledger.raft.membership import Change, Members, Membership, decode_stated, encode_members
@@ -96,7 +96,7 @@ class Raft:
         self.self_id = membership.self_id
         self.membership = membership
         self.newer_config_peers: set[str] = set()
-        """Members of a newer list than the own one that are not in that; the newer list names this member, too."""
+        """Members that are only in a newer list than this member's; the newer list has this member, too."""
         self.settings = settings
         self.draw = draw
         self.now_ms = now_ms
@@ -108,7 +108,7 @@ class Raft:
         self.rejoin = RejoinState(self.voters, newcomer=vote.newcomer, session=session)
         self.recovery_due_ms = now_ms
         self.proven = proven or not self.voters
-        """Others have vouched for the own disk."""
+        """Whether others have vouched for this member's disk."""
         self.proving = Proving(now_ms, settings.election_timeout_min_ms)
         self.is_candidate = False
         self.leader: LeaderState | None = None
@@ -183,7 +183,7 @@ class Raft:
     # Inputs
 
     def begin(self, now_ms: int) -> None:
-        """It takes part from now on; as long as it did not, no leader could be heard."""
+        """Takes part from now on. The election timeout restarts, because no leader could be heard before."""
         self.election_due_ms += now_ms - self.now_ms
         self.proving.begin(now_ms)
         self.now_ms = now_ms
@@ -203,7 +203,7 @@ class Raft:
         return self.actions()
 
     def propose(self, bodies: Sequence[bytes | Block], now_ms: int) -> list[Action]:
-        """Appends one entry for each body to the leader's log; a Commit tells of them. Only while `may_serve`."""
+        """Appends one entry for each body to the leader's log; a Commit reports them later. Only while `may_serve`."""
         assert self.leader is not None and self.may_serve, "a proposal needs a leader whose term has begun"
         assert not self.transfers, "a leader that transfers its leadership takes no proposals"
         self.now_ms = now_ms
@@ -213,11 +213,13 @@ class Raft:
     def next_members(self, change: Change, know_changes: Collection[str]) -> Members:
         """What `reconfigure` would append for `change`. Raises ChangeRefused."""
         if self.leader is None or not self.may_serve:
-            raise ChangeRefused(Why.NOT_BEGUN, "the leader has decided nothing in its term yet; try again")
+            raise ChangeRefused(
+                RefusalReason.NOT_BEGUN, "the leader has committed nothing in its term yet; try again"
+            )
         return self.leader.next_members(change, know_changes)
 
     def reconfigure(self, members: Members, now_ms: int) -> list[Action]:
-        """Appends what `next_members` allowed; it is in force at once, and a Commit tells of it."""
+        """Appends the list that `next_members` allowed; it is in force at once, and a Commit reports it later."""
         assert self.may_serve and self.members_committed, (
             "an entry of its term, and the change before, come first"
         )
@@ -254,7 +256,7 @@ class Raft:
         self.membership.history.forget(index)
 
     def loaded(self, load: Load | LoadChunk, loaded: Loaded, now_ms: int) -> list[Action]:
-        """What was read for `load`: entries from there on, none where the log changed meanwhile, or a part of a snapshot."""
+        """Takes what was read for `load`: entries, none if the log changed meanwhile, or a part of a snapshot."""
         self.now_ms = now_ms
         if self.leader is not None:
             self.leader.loaded(load, loaded)
@@ -286,7 +288,7 @@ class Raft:
         return self.actions()
 
     def on_response(self, sender: str, message: Message) -> None:
-        """Of a member. A newer term ends the own one; an answer of another term changes nothing."""
+        """Takes an answer of a member. A newer term ends the present one; an answer of another term changes nothing."""
         if isinstance(message, RecoveryResponse):
             self.on_recovery_response(sender, message)
             return
@@ -305,8 +307,8 @@ class Raft:
                 leader.give_up_transfer()
 
     def unsent(self, peer: str, request: Request, now_ms: int) -> list[Action]:
-        """A request that was to be sent was not, or no answer to it will come: it is under way no more. It is not repeated at
-        once, for what refused it may refuse the next one as fast."""
+        """A request was not sent, or no answer to it will come: it is not in flight any more. It is not repeated at once,
+        because the next one may be refused as fast."""
         self.now_ms = now_ms
         if self.leader is not None and request.term == self.term:
             self.leader.unsent(peer, request)
@@ -317,7 +319,7 @@ class Raft:
         return self.actions()
 
     def connection_lost(self, peer: str, now_ms: int) -> list[Action]:
-        """The connection on which `peer` sent its last request has ended; a leader's own answer, on a new one, says whether it
+        """The connection of the last request from `peer` has ended; the leader's answer, on a new connection, says whether it
         leads."""
         self.now_ms = now_ms
         if self.role is Role.FOLLOWER and peer == self.leader_id:
@@ -340,7 +342,7 @@ class Raft:
             self.become_follower(self.term, None)
         return self.actions()
 
-    # The own disk: dledger.raft.rejoin and dledger.raft.startnumbers have the rules
+    # This member's disk: dledger.raft.rejoin and dledger.raft.startnumbers have the rules
 
     @property
     def counts(self) -> bool:
@@ -349,24 +351,24 @@ class Raft:
 
     @property
     def wants_proof(self) -> bool:
-        """Enough others have vouched for the disk; once its next number is durable it is to be `proved`."""
+        """Enough others have vouched for the disk; call `proved` once its next number is durable."""
         return not self.proven and self.proving.is_enough(self.voters, self.quorum, self.now_ms)
 
     def ask_for_proof(self) -> None:
-        """Whatever others answer, what they know of this member's disk comes with it."""
+        """Sends pre-votes: any answer carries the start numbers that the others know of this member."""
         if self.now_ms >= self.proving.due_ms:
             self.proving.due_ms = self.now_ms + self.settings.heartbeat_interval_ms
             for peer in self.voters:
                 self.send(peer, self.vote_request(pre_vote=True))
 
     def vouched(self, peer: str, now_ms: int) -> list[Action]:
-        """`peer` has heard of no newer disk of this member."""
+        """`peer` knows no newer disk of this member."""
         self.now_ms = now_ms
         self.proving.heard(peer)
         return self.actions()
 
     def proved(self, now_ms: int) -> list[Action]:
-        """It counts from now on, unless it is a newcomer; others hear its number at once."""
+        """The member counts from now on, unless it is a newcomer; others receive its number at once."""
         self.now_ms = now_ms
         self.proven = True
         for peer in self.voters:
@@ -374,9 +376,9 @@ class Raft:
         return self.actions()
 
     def set_back(self, now_ms: int) -> list[Action]:
-        """Others have heard of a newer disk than it has: what it voted and acknowledged is forgotten, as by one that was
-        emptied. A newcomer has forgotten it already; it, too, needs a number that is newer than what others heard, for until it
-        has one they pass over what it says."""
+        """Others know a newer disk of this member: it has lost votes and acknowledgements, as if it had been emptied. A
+        newcomer has lost them already, but it, too, needs a newer number than the others know: until then they ignore its
+        messages."""
         self.now_ms = now_ms
         self.proven = False
         if not self.rejoin.newcomer:
@@ -408,7 +410,7 @@ class Raft:
                 self.send(peer, RecoveryRequest(self.term, self.rejoin.session))
 
     def on_recovery_request(self, peer: str, request: RecoveryRequest, known: bool) -> RecoveryResponse:
-        """For a leader a new life of `peer` begins with nothing that counts. No stranger begins a group anew."""
+        """For a leader a new life of `peer` begins, of which nothing counts. A stranger never makes a group look new."""
         admits = NO_INDEX if self.leader is None else self.leader.admit(peer, request.session)
         return RecoveryResponse(self.term, request.session, self.has_past or not known, admits)
 
@@ -419,9 +421,9 @@ class Raft:
             self.rejoin.answered(peer, has_past=response.has_past, term=response.term, admits=response.admits)
 
     def maybe_finish_recovery(self) -> None:
-        """Where a newcomer has learned enough, it may vote: of the term in which it was caught up, its vote is given. It goes
-        by no list of members that is not committed: each member that can have had its forgotten vote is in the list whose
-        voters it must have heard."""
+        """Lets a newcomer vote once it has learned enough; its vote in the term in which it was caught up counts as given. It
+        only uses a committed list of members: each member that may have got its forgotten vote is in the list whose voters must
+        have answered."""
         held_index = min(self.committed_index, self.durable_index)
         if not self.has_past and self.rejoin.group_is_new:
             self.rejoin.newcomer = False
@@ -437,7 +439,7 @@ class Raft:
 
     @property
     def promotable(self) -> bool:
-        """Whether it may open an election, by itself or at a leader's word."""
+        """Whether it may open an election, by itself or because a leader asks it to."""
         ready = self.counts and self.now_ms >= self.elections_suppressed_until_ms
         return ready and self.membership.votes
 
@@ -447,7 +449,7 @@ class Raft:
         return self.now_ms + self.draw(settings.election_timeout_min_ms, settings.election_timeout_max_ms)
 
     def leader_is_alive(self) -> bool:
-        """Disruptive servers are not listened to while a leader is heard [4.2.3]."""
+        """Whether a leader is alive: meanwhile disruptive servers are ignored [4.2.3]."""
         return self.leader is not None or self.leader_contact.is_fresh(self.now_ms)
 
     def start_pre_vote(self) -> None:
@@ -461,7 +463,7 @@ class Raft:
 
     def start_election(self, *, transfer: bool = False) -> None:
         """Opens a term and votes for itself [3.4]."""
-        assert self.counts, "who may not vote does not vote for itself either"
+        assert self.counts, "a member that may not vote does not vote for itself either"
         self.is_candidate = True
         self.leader_id = None
         self.adopt(self.term + 1)
@@ -486,8 +488,8 @@ class Raft:
             self.start_election()
 
     def on_vote_request(self, candidate: str, request: VoteRequest) -> VoteResult:
-        """One vote a term, first come first served [3.4], for a log at least as complete as the voter's [3.6.1]; whether either
-        of them votes by the voter's own list does not matter, which may be older than the candidate's [4.1]."""
+        """One vote a term, first come first served [3.4], for a log at least as complete as the voter's [3.6.1]. Whether the
+        voter's list has either of them as a voter does not matter: it may be older than the candidate's [4.1]."""
         if request.term < self.term or (request.pre_vote and request.term == self.term):
             return VoteResult.REJECT_EXPIRED_VOTE_TERM
         if self.leader_is_alive() and self.leader_id != candidate and not request.transfer:
@@ -506,7 +508,7 @@ class Raft:
         return VoteResult.ACCEPT
 
     def on_vote_response(self, voter: str, response: VoteResponse) -> None:
-        """From the leader it is the answer to a suspicion: only a leader says that there is one."""
+        """Counts a vote. From the leader it is the answer to a suspicion: only a leader answers that there is one."""
         if voter == self.leader_id:
             if response.result is VoteResult.REJECT_ALREADY_HAS_LEADER:
                 self.leader_contact.suspected = False
@@ -662,10 +664,10 @@ class Raft:
             self.members_changed()
 
     def members_changed(self) -> None:
-        """Votes that were given in another group count no more: a smaller one might take them for its majority."""
+        """Votes of another configuration do not count any more: a smaller one might take them for its majority."""
         self.ballots.close()
         self.newer_config_peers.clear()
-        self.rejoin.must_hear(self.voters)
+        self.rejoin.voters_changed(self.voters)
         if self.leader is not None:
             self.leader.members_changed()
 
@@ -692,8 +694,8 @@ class Raft:
 
 
 def trim_to_log_start(push: PushRequest, log: RaftLog) -> PushRequest | None:
-    """The part of `push` behind where `log` begins: what is before is committed, and so the same here. None where `push` says
-    otherwise."""
+    """The part of `push` behind the beginning of `log`: entries before it are committed, and so the same here. None if `push`
+    contradicts that."""
     behind = log.prev_index - push.prev_index
     if behind <= 0:
         return push

@@ -1,30 +1,30 @@
-"""Whether a member may vote, and what one without a past still has to learn.
+"""A member's right to vote, and its recovery. As Viewstamped Replication Revisited, section 4.3, with an empty log besides.
 
-A member whose disk holds no term file may be new, or may have forgotten what it voted and acknowledged. Until it knows which,
-it is a newcomer: it grants no vote, opens no election, and what it acknowledges does not count. It may vote when
-- every other member says that it has no past either: then there was no election, for who stands in one says so; or
-- every other member has told its term, and the leader of the newest of them has caught it up to what that leader had committed
-  when asked. Whoever this member can have voted for is in the term of that vote or a later one and has said so; whatever it can
-  have acknowledged was decided by leaders of terms not above that, so the newest leader had it committed with its no-op. In
-  the term in which it is caught up its vote counts as given.
+A member whose disk holds no term file may be new, or may have forgotten its votes and acknowledgements. Until it knows which,
+it is a newcomer: it grants no vote, opens no election, and its acknowledgements do not count. It may vote when
+- every other member answers that it has no past either: then there was no election, because a candidate has a past; or
+- every other member has reported its term, and the leader of the newest of them has caught it up to that leader's commit index
+  when asked. A member for which this one may have voted is in the term of that vote or a later one, and has reported it; an
+  entry that this member may have acknowledged was committed by leaders of terms not above that, so the newest leader had it
+  committed with its no-op. In the term in which it is caught up its vote counts as given.
 
-Of members that change meanwhile (dledger.raft.admission says when) those count that the decided list names which this one
-holds: who is not in it can win no term that is newer than its entry, for want of that entry.
+If the members change meanwhile (dledger.raft.raft has the rule), those of the committed list in this member's log count: a
+member outside that list can win no term newer than the list's entry, because it is missing that entry.
 
-The leader forgets what an earlier life of the newcomer acknowledged: each life has a `session`, which pushes carry and their
+The leader forgets what a former life of the newcomer acknowledged: each life has a `session`, which pushes carry and their
 answers echo.
 
-A member whose disk was set back to an earlier image of itself has forgotten the same (dledger.raft.startnumbers says how that
-is known), and becomes a newcomer that has a log.
+A member whose disk was set back to an earlier image of itself has forgotten the same (dledger.raft.startnumbers finds it out),
+and becomes a newcomer that has a log.
 
-Invariant: who may vote becomes a newcomer again by that alone.
+Invariant: a member that may vote becomes a newcomer again only by that.
 
-Proving: Whether a member that has started may count: the others must say that they have heard of no newer disk of it.
+Proving: the check whether a member that has started may count. The others must answer that they know no newer disk of it.
 
-As many others as make a majority with it are enough, for no election succeeds without them; but each other one that can be
-reached is waited for, up to the shortest election timeout, so that the first answer does not pass over one that knows better.
+The answers of a majority, with this member, are enough, because no election succeeds without them. But each other reachable
+member is waited for, up to the shortest election timeout, so that the first answers do not hide one that knows better.
 
-Invariant: nothing is taken back but by `begin`. Pure."""
+Invariant: only `begin` takes anything back. Pure."""
 
 from __future__ import annotations
 
@@ -37,46 +37,47 @@ NO_SESSION = 0
 
 
 class RejoinState:
-    """`session` tells this life of a newcomer from others; `peers` are all others that vote."""
+    """`session` distinguishes this life of a newcomer from others; `peers` are all other voters."""
 
     def __init__(self, peers: Iterable[str], *, newcomer: bool, session: int, set_back: bool = False) -> None:
         self.newcomer = newcomer
         self.set_back = set_back
-        """Whether it has a past, and its disk was found to be an older one."""
+        """Whether its disk was found to be an older image, so that it has a past."""
         self.session = session
-        self.heard: set[str] = set()
-        self.unheard = set(peers)
-        """Who has not told of its past and term in this life."""
+        self.answered_by: set[str] = set()
+        self.unanswered = set(peers)
+        """The voters that have not answered in this life."""
         self.group_has_past = False
         self.admission: tuple[int, int] | None = None
-        """The term of the leader that admits, and the index that this member must hold for it."""
+        """The term of the admitting leader, and the index that this member must hold."""
 
     def answered(self, peer: str, *, has_past: bool, term: int, admits: int) -> None:
-        """`admits` is what `peer` had committed, if it led in `term` and knew all that was; else NO_INDEX."""
-        self.heard.add(peer)
-        self.unheard.discard(peer)
+        """`admits` is the commit index of `peer`, if it led in `term` and might serve; else NO_INDEX."""
+        self.answered_by.add(peer)
+        self.unanswered.discard(peer)
         self.group_has_past = self.group_has_past or has_past
         if admits != NO_INDEX and (self.admission is None or self.admission[0] < term):
             self.admission = (term, admits)
 
-    def must_hear(self, peers: Iterable[str]) -> None:
-        """These are the others that vote."""
-        self.unheard = set(peers) - self.heard
+    def voters_changed(self, peers: Iterable[str]) -> None:
+        """`peers` are the other voters now."""
+        self.unanswered = set(peers) - self.answered_by
 
     @property
     def group_is_new(self) -> bool:
-        return not self.unheard and not self.group_has_past
+        return not self.unanswered and not self.group_has_past
 
     def is_caught_up(self, term: int, held_index: int) -> bool:
-        """Whether the leader of `term`, the own one, has caught up who holds everything decided up to `held_index`."""
-        if self.unheard or self.admission is None:
+        """Whether the leader of `term`, the present one, has caught up this member, which holds the committed entries up to
+        `held_index`."""
+        if self.unanswered or self.admission is None:
             return False
         admitted_in, index = self.admission
         return admitted_in == term and index <= held_index
 
 
 class Proving:
-    """Of one start; `wait_ms` is how long those are waited for that have not answered."""
+    """The check of one start; members that do not answer are waited for `wait_ms`."""
 
     def __init__(self, now_ms: int, wait_ms: int) -> None:
         self._wait_ms = wait_ms
@@ -84,7 +85,7 @@ class Proving:
 
     def begin(self, now_ms: int) -> None:
         self.due_ms = now_ms
-        """When the others are to be asked next."""
+        """When to ask the others next."""
         self._begun_ms = now_ms
         self._heard: set[str] = set()
         self._unreached: set[str] = set()
@@ -100,7 +101,7 @@ class Proving:
         return peer in self._heard
 
     def is_enough(self, voters: Collection[str], quorum: int, now_ms: int) -> bool:
-        """`voters` are the others that vote."""
+        """`voters` are the other voters."""
         heard = self._heard.intersection(voters)
         if len(heard) < quorum - 1:
             return False

@@ -1,7 +1,7 @@
-"""What a group member may be told: its timing and the sizes of its files.
+"""The settings of a group member: its timing and the sizes of its files. Upstream: DLedgerConfig.
 
-Invariant: a heartbeat interval fits at least twice into the shortest election timeout, so one lost beat
-deposes nobody. Pure."""
+Invariant: a heartbeat interval fits at least twice into the shortest election timeout, so one lost beat deposes nobody.
+Pure."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from remoting.frame import FRAME_BYTES_MAX
 
 INDEX_UNIT_BYTES = 32
 PUSHED_BYTES_MAX = FRAME_BYTES_MAX - (128 << 10)
-"""Of an entry's body: a PUSH is one frame, and has room for that besides."""
+"""The limit of an entry's body: a PUSH is one frame, and needs room for its other fields."""
 PUSH_ENTRIES_LIMIT = 1 << 16
-"""No leader's settings allow more: who sends millions of empty entries would stop a member for seconds."""
+"""The limit of the entries in a PUSH: millions of empty entries would stop a member for seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class DLedgerSettings:
-    """Defaults elect within about two seconds where upstream takes 6 s (heartbeat 2000 ms, fixed timeout of
-    three beats); a leader whose process died is replaced sooner. A vote takes four writes of a small file one after
-    the other, so the shortest timeout has room for disks that take 300 ms for each."""
+    """The defaults elect within about two seconds where upstream takes 6 s (heartbeat 2000 ms, fixed timeout of three beats); a
+    leader whose process died is replaced sooner. A vote takes four writes of a small file one after the other, so the shortest
+    timeout has room for disks that take 300 ms for each."""
 
     heartbeat_interval_ms: int = 250
     election_timeout_min_ms: int = 1000
@@ -31,43 +31,47 @@ class DLedgerSettings:
     push_bytes_max: int = 1 << 20
     """Bodies in one PUSH; a single larger entry still travels, alone."""
     pushes_in_flight_max: int = 8
-    """Under way to a follower at a time, once its answers prove that it is level; 1: each waits for the answer before."""
+    """PUSHes in flight to a follower, once its answers prove that it has caught up; 1: each waits for the answer before."""
     push_gap_ms: int = 10
-    """Before a further PUSH that is not full goes out, with whatever moves next: over a short way it is answered sooner, and
-    what came meanwhile shares one PUSH. 0: at once."""
+    """The wait before a further PUSH that is not full, for entries that come meanwhile: on a short way the answer comes sooner,
+    and they share one PUSH. 0: no wait."""
     bytes_in_flight_max: int = 4 << 20
-    """Bodies in them; a second PUSH goes out where it has room to be full."""
+    """Bytes of bodies in them; a second PUSH is sent if it has room to be full."""
     all_bytes_in_flight_max: int = 16 << 20
-    """Bodies in those to all followers; each may have one PUSH whatever the others have: who is stuck holds up nobody."""
+    """Bytes of bodies in flight to all followers. Each follower may have one PUSH in any case, so one that is stuck holds up
+    nobody."""
     pending_proposals_max: int = 10_000
     pending_bytes_max: int = 64 << 20
-    """Bodies that wait to be decided, or for the own disk. One proposal may have more, where nothing else waits."""
+    """Bytes of bodies that wait to be committed, or for this member's disk. One proposal may have more if nothing else
+    waits."""
     entry_bytes_max: int = 4 << 20
     """Largest body of one entry; upstream's encoder ends at 4 MiB too."""
     recent_bytes_max: int = 4 << 20
-    """Entries that stay in memory though the disk has them, about: who is not far behind gets them from there."""
+    """Durable entries that stay in memory, about: a follower that is not far behind gets them from there."""
     data_file_bytes: int = 1 << 30
     same_positions: bool = False
-    """Each entry stands at the same position in the data files of all members, which have one `data_file_bytes`: others may
-    name it by that. Such a log has no state machine, and its snapshots say where it begins."""
+    """Each entry has the same position in the data files of all members, which have one `data_file_bytes`: clients may use it
+    as its name. Such a log has no state machine, and its snapshots say where it begins."""
     index_file_bytes: int = 5 * 1024 * 1024 * INDEX_UNIT_BYTES
     checkpoint_interval_ms: int = 3000
     snapshot_entries: int = 0
-    """A snapshot is made once so many entries were applied since the last one; 0: never."""
+    """A snapshot is made once this many entries were applied since the last one; 0: never."""
     snapshot_bytes: int = 64 << 20
-    """Or bodies of so many bytes."""
+    """Or once bodies of this many bytes were applied."""
     snapshot_margin_entries: int = 10_000
-    """Entries behind a snapshot that stay in the log all the same, for followers that are a little behind."""
+    """Entries before a snapshot's end that stay in the log, for followers that are a little behind."""
     snapshot_chunk_bytes: int = 256 << 10
-    """Of a snapshot that is sent, at a time."""
+    """The bytes of one part of a snapshot that is sent."""
     snapshot_bytes_max: int = 256 << 20
-    """A larger state is not taken from a leader: it is held in memory until it is complete. So no snapshot of it is written."""
+    """A larger state is not accepted from a leader, because it is in memory until it is complete. So no snapshot of it is
+    written."""
     checks_addresses: bool = True
-    """A member's requests count only from the host that the peer list gives it."""
+    """A member's requests are accepted only from the host that the list of members gives it."""
 
     @property
     def proposal_bytes_max(self) -> int:
-        """Of a new entry's body: no follower can be sent a larger one, and all behind it would wait for ever."""
+        """The limit of a new entry's body: a larger one could not be sent to any follower, and all entries behind it would wait
+        for ever."""
         return min(self.entry_bytes_max, PUSHED_BYTES_MAX)
 
     def __post_init__(self) -> None:

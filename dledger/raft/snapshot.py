@@ -1,4 +1,4 @@
-"""A snapshot: what the entries up to one made of the state machine, and where on this disk the log behind it begins.
+"""A snapshot: the state of the state machine after one entry, and the beginning of the log on this disk.
 
 Invariants: `begin.index` <= `last_index`: every entry behind the snapshot is in the log. A follower takes a snapshot whole,
 once its check value is right, or not at all. Pure."""
@@ -15,14 +15,14 @@ from dledger.raft.messages import InstallRequest
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """Where the log on a disk begins: behind which entry."""
+    """The beginning of the log on a disk: behind this entry."""
 
     index: int = NO_INDEX
     term: int = NO_TERM
     position: int = 0
     """The beginning of a data file."""
     check: int = 0
-    """Of that entry, if it was written here."""
+    """The check value of that entry, if it was written here."""
 
 
 WHOLE = Begin()
@@ -33,21 +33,21 @@ class Snapshot:
     last_index: int
     last_term: int
     state: bytes | bytearray
-    """What the state machine made, and can read; nobody changes it."""
+    """The state machine's own bytes, which nobody changes."""
     begin: Begin = WHOLE
     stated: tuple[Stated, ...] = ()
-    """Who belonged to the group there, where an entry said it; one at most."""
+    """The members of the group there, if an entry has them; at most one."""
     replaces_files: bool = False
-    """What stands in the log's files is of the log that it replaced: nothing of what follows it was written yet."""
+    """The log's files are still those of the log that the snapshot replaced: nothing that follows it was written yet."""
 
     def behind(self, begin: Begin) -> Snapshot:
-        """The same, with a log that begins there."""
+        """The same snapshot, with a log that begins there."""
         assert begin.index <= self.last_index, "entries behind a snapshot stay"
         return replace(self, begin=begin)
 
 
 class IncomingSnapshot:
-    """The part of a snapshot that has come."""
+    """The part of a snapshot that has arrived."""
 
     def __init__(self) -> None:
         self._of: tuple[int, int, int, int] | None = None
@@ -55,7 +55,7 @@ class IncomingSnapshot:
         self._check = 0
 
     def take(self, request: InstallRequest) -> int:
-        """How many bytes are here now: what follows them is wanted next."""
+        """Takes a part. Returns the number of bytes here: the next part must follow them."""
         snapshot = request.index, request.index_term, request.size, request.check
         if self._of != snapshot:
             self.forget()
@@ -66,7 +66,7 @@ class IncomingSnapshot:
         return len(self._data)
 
     def complete(self) -> bytearray | None:
-        """All of it; None where its check value is wrong. Either way it is forgotten."""
+        """The whole state; None if its check value is wrong. Either way it is forgotten here."""
         assert self._of is not None
         state = self._data if self._check == self._of[3] else None
         self.forget()

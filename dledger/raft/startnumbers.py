@@ -1,12 +1,12 @@
-"""How often each member of a group has begun to take part, as one of them knows it: so a disk that was set back to an earlier
-image of itself is known by a number that others heard after the image was taken.
+"""Start numbers: how often each member of a group has started, as one of them knows it. A disk that was set back to an earlier
+image of itself is recognised by a number that others received after the image was taken.
 
-Each start draws a greater number, and a member that runs draws another one every few seconds. With it goes a `life`, drawn at
+Each start draws a greater number, and a running member draws another one every few seconds. With it goes a `life`, drawn at
 random by the start, so that a disk that was set back does not pass for its lost life when it draws the same number again. Every
-message carries what its sender knows of all members, its own number among it, so one member that heard of a number is enough.
+message carries the numbers of all members that its sender knows, so one member that received a number is enough.
 
-Invariant: the own number is durable before anybody hears it, so others know of no newer one, unless the disk was set back; what
-is known of others only grows. Pure."""
+Invariant: a member's own number is durable before it is sent, so others know no newer one, unless the disk was set back; known
+numbers of others only grow. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NUMBER_MAX = (1 << 53) - 1
 LIFE_MAX = (1 << 31) - 1
 TEXT_MAX = 8192
 BEYOND = 1_000
-"""What a leader adds that proved a disk to be set back: more than that member may have drawn meanwhile."""
+"""Added by a leader that proved a disk to be set back: more than that member may have drawn meanwhile."""
 
 
 class Start(NamedTuple):
@@ -33,18 +33,18 @@ class Start(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """What was new in a message."""
+class NewNumbers:
+    """The news in a message."""
 
     sender_began: bool = False
-    """It is the first of a life of its sender."""
+    """It is the first message of a life of its sender."""
     others: bool = False
-    """It knows more of another member."""
+    """It has a newer number of another member."""
 
 
 class StartNumbers:
-    """`own` is the number on the own disk; None: there is none, as those before this version left it, and nobody is
-    contradicted. `known` are those of others."""
+    """`own` is the number on this member's disk; None: there is none, as after an older version, and nobody is contradicted.
+    `known` are the numbers of others."""
 
     def __init__(self, self_id: str, own: Start | None, known: Mapping[str, Start], *, life: int) -> None:
         self.self_id = self_id
@@ -53,21 +53,21 @@ class StartNumbers:
         self.is_there = own is not None
         self.known = dict(known)
         self.claimed = Start()
-        """The newest that others have heard of this member, where the disk does not have it."""
+        """The newest number that others know of this member, if the disk does not have it."""
         self.text = ""
-        """What each message carries: of those who are members now, however many were replaced."""
+        """The text in each message: the numbers of the present members."""
         self._members: frozenset[str] | None = None
         self._read: dict[str, tuple[str, Start | None]] = {}
-        """What each sender said last, and its own number in that."""
+        """Sender -> the last text from it, and its own number in that."""
         self._encode()
 
     @property
     def set_back(self) -> bool:
-        """Whether others have heard of a number that the disk does not have."""
+        """Whether others know a number that the disk does not have."""
         return self.is_there and self.claimed.newer_than(self.own)
 
     def next(self, *, above_claimed: bool) -> Start:
-        """To be made durable, and then to be `drawn`."""
+        """The next number: make it durable, then call `drawn`."""
         number = max(self.own.number, self.claimed.number if above_claimed else 0)
         return Start(min(number, NUMBER_MAX - 1) + 1, self.life)
 
@@ -77,16 +77,16 @@ class StartNumbers:
         self._encode()
 
     def members_are(self, members: Collection[str]) -> None:
-        """These others count from now on."""
+        """Numbers of these members count from now on."""
         self._members = frozenset(members)
         self._read.clear()
         self._encode()
 
-    def hear(self, sender: str, text: str, members: Collection[str]) -> Heard:
-        """A message of `sender` carries `text`; only `members` are of interest."""
+    def receive(self, sender: str, text: str, members: Collection[str]) -> NewNumbers:
+        """Takes the `text` in a message of `sender`; only `members` are of interest."""
         read = self._read.get(sender)
         if read is not None and read[0] == text:
-            return Heard()
+            return NewNumbers()
         said = decode(text)
         self._read[sender] = text, said.get(sender)
         began = others = False
@@ -101,16 +101,16 @@ class StartNumbers:
                 self.known[member] = start
         if others:
             self._encode()
-        return Heard(began, others)
+        return NewNumbers(began, others)
 
     def is_of_former_life(self, sender: str) -> bool:
-        """Whether what was heard of `sender` last is of a life of it that is over, or of a disk that was set back."""
+        """Whether the last message of `sender` is from a former life of it, or from a disk that was set back."""
         _, said = self._read.get(sender, ("", None))
         known = self.known.get(sender)
         return said is not None and known is not None and said.life != known.life
 
     def contradicted(self, member: str, life: int) -> None:
-        """It has lost what it acknowledged: what its disk has is not its newest state."""
+        """`member` has lost what it acknowledged: its disk is not its newest state."""
         known = self.known.get(member, Start())
         self.known[member] = Start(min(known.number + BEYOND, NUMBER_MAX), life)
         self._encode()
@@ -126,7 +126,7 @@ def encode(starts: Mapping[str, Start]) -> str:
 
 
 def decode(text: str) -> dict[str, Start]:
-    """Nothing where no member wrote `text`."""
+    """The start numbers in `text`; none if no member wrote it."""
     found: dict[str, Start] = {}
     if not text or len(text) > TEXT_MAX:
         return found

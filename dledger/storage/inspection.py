@@ -33,7 +33,7 @@ from mqruntime.slices import Steps, at_once
 ENTRIES_A_SLICE = 1024
 REACH_BYTES = 8 << 20
 """The entry behind an unreadable one begins within this: an entry of a Java member has at most 4 MiB."""
-NO_TERM_FILE = "is missing beside a log; without it this member could vote twice"
+NO_TERM_FILE = "is missing although there is a log; without it this member could vote twice"
 
 NamedFile = tuple[str, memoryview]
 

@@ -143,7 +143,8 @@ class Store:
                 raise LogDamaged(self.name, f"{what}: {log.place(log.end)}; {EMPTY_AND_RESTART}")
         if vote is None and end:
             raise LogDamaged(
-                self.term_file.name, "is missing beside a log; without it this member could vote twice"
+                self.term_file.name,
+                "is missing although there is a log; without it this member could vote twice",
             )
         self.history.cut(end)
         committed = max(checkpoint.committed_index, self.snapshot_index)

@@ -291,9 +291,9 @@ def always(self: InFlight, limits: DLedgerSettings, everywhere: int) -> bool:
 @bug("level-after-a-failure", Progress, "not_pushed")
 def as_level_as_before(self: Progress) -> None:
     """What failed is compared as often as there is room."""
-    level = self.level
+    pipelining = self.pipelining
     gave_up(self)
-    self.level = level
+    self.pipelining = pipelining
 
 
 # Reads

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dledger.node.node import DLedgerNode
 from dledger.raft.actions import Action, Role
-from dledger.raft.errors import ChangeRefused, NotLeader, Why
+from dledger.raft.errors import ChangeRefused, NotLeader, RefusalReason
 from dledger.raft.leader import LeaderState
 from dledger.raft.membership import Change, History, Members, Membership, Stated, encode_members
 from dledger.raft.progress import Progress
@@ -15,9 +15,9 @@ from dledger.storage.store import Recovered, Store
 from simulation.kernel.plants import Bugs
 
 EXCUSED = {
-    "change-before-its-own-entry": Why.NOT_BEGUN,
-    "two-changes-at-once": Why.UNDER_WAY,
-    "leader-leaves-itself-out": Why.LEADS,
+    "change-before-its-own-entry": RefusalReason.NOT_BEGUN,
+    "two-changes-at-once": RefusalReason.UNDER_WAY,
+    "leader-leaves-itself-out": RefusalReason.LEADS,
 }
 """Planted bug -> the refusal that is passed over."""
 
@@ -87,7 +87,7 @@ def plant_members_bugs(bugs: Bugs) -> None:
         plant_excuse(bugs, name, passed_over)
 
 
-def plant_excuse(bugs: Bugs, name: str, passed_over: Why) -> None:
+def plant_excuse(bugs: Bugs, name: str, passed_over: RefusalReason) -> None:
     """A leader makes a change that it must refuse."""
 
     @bugs.bug(name, DLedgerNode, "change_members")

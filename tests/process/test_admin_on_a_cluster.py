@@ -168,7 +168,7 @@ def test_members_of_the_controller_group_change_and_only_as_they_may(admin: Admi
     remove = ("removeController", "-a", admin.controllers, "-i")
     assert "n9 is not among the members n0, n1, n2" in admin.failed(*remove, "n9")
     leader = admin.told("getControllerMetaData", "-a", admin.controllers)["leaderId"]
-    assert "hand its leadership over first" in admin.failed(*remove, leader, "-d")
+    assert "transfer its leadership first" in admin.failed(*remove, leader, "-d")
     assert "#WouldBe\t" in admin.shown(*remove, next(each for each in ("n0", "n1") if each != leader), "-d")
 
 

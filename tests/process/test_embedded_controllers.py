@@ -330,7 +330,7 @@ def test_a_damaged_log_ends_both_with_a_word_on_it(scene: Scene) -> None:
     (scene.home / "DLedgerController" / "n0" / "dledger-n0" / "currterm").unlink()
     code, said = ends(scene, name)
     assert code == 1
-    assert "fatal: dledger-n0/currterm: is missing beside a log" in said, said
+    assert "fatal: dledger-n0/currterm: is missing although there is a log" in said, said
 
 
 def test_a_second_process_on_the_same_folder_is_refused_whichever_half_it_shares(scene: Scene) -> None:

@@ -88,7 +88,7 @@ def test_members_come_and_go(
         assert said(new, "append", "three").returncode == 0
         wait_until_preferred_leads(said, peers)
         dry = said(peers, "remove", PREFERRED, "--dry-run")
-        assert dry.returncode == 1 and "hand its leadership over first" in dry.stderr
+        assert dry.returncode == 1 and "transfer its leadership first" in dry.stderr
         removed = said(peers, "remove", "n3")
         assert removed.stdout == f"was       {peers};{new}\nis        {peers}\n", removed.stderr
         again = said(peers, "remove", "n3")
@@ -98,7 +98,7 @@ def test_members_come_and_go(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["get", "1000000"], "no entry with this index is decided yet"),
+        (["get", "1000000"], "no entry with this index is committed yet"),
         (["append", "--group", "other", "x", "--timeout", "300"], "nobody leads, nothing was done"),
         (["status", "--group", "other"], "member of another group; correct --group"),
         (["transfer", "n7"], "n7 is not among n0, n1, n2"),

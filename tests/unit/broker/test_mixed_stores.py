@@ -161,7 +161,7 @@ def test_members_whose_plain_logs_differ_share_no_group(
     group.start_all()
     world.run_for_ms(20_000)
     assert group.masters == []
-    said = [text for text in caplog.messages if "its log goes on from another one" in text]
+    said = [text for text in caplog.messages if "its log continues another one" in text]
     assert any(f"refused by n{cluster.brokers.index(behind)}" in text for text in said)
     assert "put its own aside" in said[0] and "commitlog up to 65536, whose records end at" in said[0]
     for path, content in old_files(rest[0]).items():  # as the text says

@@ -192,7 +192,7 @@ def test_what_cannot_be_opened_is_left_as_it_was(tmp_path: Path, damage: str) ->
     why = {
         "middle": f"entry 9 at byte {ROWS[9]['pos']} is unreadable, but entry 10",
         "end": f"ends before entry 26 at byte {ROWS[26]['pos']}, but entries up to 27 are committed; nothing was changed",
-        "no term": "currterm: is missing beside a log",
+        "no term": "currterm: is missing although there is a log",
         "other size": f"its files have {FILE_BYTES} bytes: set mappedFileSize={FILE_BYTES}",
     }[damage]
     with pytest.raises(LogDamaged, match=why):

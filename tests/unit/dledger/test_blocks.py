@@ -43,7 +43,7 @@ def test_entries_in_blocks_are_a_sequence_of_entries(terms: list[int], cut: tupl
 
 
 def test_a_hole_is_no_sequence() -> None:
-    with pytest.raises(AssertionError, match="without a hole"):
+    with pytest.raises(AssertionError, match="without a gap"):
         Entries.of([Entry(1, 1, b""), Entry(3, 1, b"")])
     with pytest.raises(AssertionError, match="entry 9 follows 2"):
         Entries.of(some(1, 1, 1)) + Entries.of(some(9, 1))

@@ -308,7 +308,7 @@ def test_a_read_takes_what_fits_and_ends_with_a_data_file(
 def test_a_log_without_its_term_file_is_refused(tmp_path: Path) -> None:
     lives(tmp_path, step(*entries(0, 1), vote=Vote(1)))
     (tmp_path / "n/currterm").unlink()
-    with pytest.raises(LogDamaged, match="currterm: is missing beside a log"):
+    with pytest.raises(LogDamaged, match="currterm: is missing although there is a log"):
         lives(tmp_path)
 
 

@@ -214,7 +214,7 @@ def test_members_of_one_group_are_compared(tmp_path: Path, damaged: str) -> None
         expected = "entry 3 of term 1 differs: the disk of one of them damaged it"
     else:
         other.put(ROWS[27]["pos"] + 23, b"\x07")
-        expected = "entry 27 is decided, and of terms 2 and 7"
+        expected = "entry 27 is committed, and of terms 2 and 7"
     assert differences(one.found(), other.found()) == [expected]
     said = CliRunner().invoke(dledger, ["inspect", str(one.folder), str(other.root)])
     assert said.exit_code == 1 and expected in said.output

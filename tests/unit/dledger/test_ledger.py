@@ -163,7 +163,7 @@ def test_without_a_majority_the_outcome_is_unknown_and_nothing_undecided_is_show
                 await group.stop(name)
             with pytest.raises(OutcomeUnknown):
                 await leader.append(b"2", timeout_ms=50)
-            with pytest.raises(IndexOutOfRange, match=f"no decided entry {decided + 1} here"):
+            with pytest.raises(IndexOutOfRange, match=f"no committed entry {decided + 1} here"):
                 await leader.get(decided + 1)
             with pytest.raises(IndexOutOfRange):
                 await leader.get(-1)

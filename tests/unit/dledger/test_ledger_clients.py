@@ -123,7 +123,7 @@ def test_a_client_finds_the_leader_and_follows_it() -> None:
             assert await client.transfer(target) == target and first.term == term
             with pytest.raises(Refused, match="n7 is not among n0, n1, n2, or does not vote"):
                 await client.transfer("n7")
-            with pytest.raises(Refused, match="no entry with this index is decided yet"):
+            with pytest.raises(Refused, match="no entry with this index is committed yet"):
                 await client.get(1000)
             other = await clients.raw(
                 first, 50001, f'{{"group":"g","remoteId":"{first.metadata.self_id}","body":"MQ=="}}'

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dledger.raft.entries import Entry
-from dledger.raft.errors import ChangeRefused, MembersUnknown, Why
+from dledger.raft.errors import ChangeRefused, MembersUnknown, RefusalReason
 from dledger.raft.membership import (
     Change,
     History,
@@ -66,19 +66,19 @@ def test_a_change_makes_another_list(change: Change, voters: str, learners: str,
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (Change(Step.ADD, "n0", "h9:1"), Why.ID_TAKEN),
-        (Change(Step.ADD, "n3", "h9:1"), Why.ID_TAKEN),
-        (Change(Step.ADD, "n9", "h3:1"), Why.ADDRESS_TAKEN),
-        (Change(Step.ADD, "n9", "h9"), Why.BAD_ADDRESS),
-        (Change(Step.ADD, "n9", "h9:65536"), Why.BAD_ADDRESS),
-        (Change(Step.ADD, "n-9", "h9:1"), Why.BAD_ADDRESS),
-        (Change(Step.ADD, "n9", "h;9:1"), Why.BAD_ADDRESS),
-        (Change(Step.PROMOTE, "n9"), Why.UNKNOWN_ID),
-        (Change(Step.PROMOTE, "n1"), Why.VOTES_ALREADY),
-        (Change(Step.REMOVE, "n9"), Why.UNKNOWN_ID),
+        (Change(Step.ADD, "n0", "h9:1"), RefusalReason.ID_TAKEN),
+        (Change(Step.ADD, "n3", "h9:1"), RefusalReason.ID_TAKEN),
+        (Change(Step.ADD, "n9", "h3:1"), RefusalReason.ADDRESS_TAKEN),
+        (Change(Step.ADD, "n9", "h9"), RefusalReason.BAD_ADDRESS),
+        (Change(Step.ADD, "n9", "h9:65536"), RefusalReason.BAD_ADDRESS),
+        (Change(Step.ADD, "n-9", "h9:1"), RefusalReason.BAD_ADDRESS),
+        (Change(Step.ADD, "n9", "h;9:1"), RefusalReason.BAD_ADDRESS),
+        (Change(Step.PROMOTE, "n9"), RefusalReason.UNKNOWN_ID),
+        (Change(Step.PROMOTE, "n1"), RefusalReason.VOTES_ALREADY),
+        (Change(Step.REMOVE, "n9"), RefusalReason.UNKNOWN_ID),
     ],
 )
-def test_a_change_that_makes_no_sense_is_refused(change: Change, why: Why) -> None:
+def test_a_change_that_makes_no_sense_is_refused(change: Change, why: RefusalReason) -> None:
     with pytest.raises(ChangeRefused) as refused:
         change.of(FOUR)
     assert refused.value.why is why
@@ -88,7 +88,7 @@ def test_the_last_that_votes_stays() -> None:
     one = Members({"n0": "h0:1"}, {"n1": "h1:1"})
     with pytest.raises(ChangeRefused) as refused:
         Change(Step.REMOVE, "n0").of(one)
-    assert refused.value.why is Why.LAST_VOTER
+    assert refused.value.why is RefusalReason.LAST_VOTER
     assert Change(Step.REMOVE, "n1").of(one).learners == {}
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from dledger.raft.actions import PersistThenSend, Role, Vote
 from dledger.raft.entries import Entry
-from dledger.raft.errors import ChangeRefused, Why
+from dledger.raft.errors import ChangeRefused, RefusalReason
 from dledger.raft.membership import Change, Members, Step, encode_members
 from dledger.raft.messages import (
     HeartBeatRequest,
@@ -46,7 +46,7 @@ def change(world: Group, leader: str, wanted: Change) -> Members:
     return members
 
 
-def refused(raft: Raft, wanted: Change) -> Why:
+def refused(raft: Raft, wanted: Change) -> RefusalReason:
     with pytest.raises(ChangeRefused) as refusal:
         raft.next_members(wanted, ALL)
     return refusal.value.why
@@ -105,13 +105,13 @@ def test_members_change_one_by_one_and_only_under_a_leader_whose_term_has_begun(
     world.elect("a", only="ab")
     early = world.cores["a"]
     early.committed_index = -1
-    assert refused(early, Change(Step.REMOVE, "c")) is Why.NOT_BEGUN
+    assert refused(early, Change(Step.REMOVE, "c")) is RefusalReason.NOT_BEGUN
     leader = began(world, "b")
     change(world, "b", Change(Step.ADD, "d", "h:1"))
-    assert refused(leader, Change(Step.REMOVE, "c")) is Why.UNDER_WAY
+    assert refused(leader, Change(Step.REMOVE, "c")) is RefusalReason.UNDER_WAY
     world.deliver(only="abc")
-    assert refused(leader, Change(Step.PROMOTE, "d")) is Why.NOT_LEVEL
-    assert refused(leader, Change(Step.REMOVE, "b")) is Why.LEADS
+    assert refused(leader, Change(Step.PROMOTE, "d")) is RefusalReason.NOT_LEVEL
+    assert refused(leader, Change(Step.REMOVE, "b")) is RefusalReason.LEADS
     assert change(world, "b", Change(Step.REMOVE, "d")) == ABC
 
 
@@ -120,12 +120,12 @@ def test_no_change_is_made_that_would_leave_too_few_that_answer() -> None:
     leader = began(world)
     for _ in range(6):
         world.beat("a", only="ab")
-    assert refused(leader, Change(Step.REMOVE, "b")) is Why.TOO_FEW
+    assert refused(leader, Change(Step.REMOVE, "b")) is RefusalReason.TOO_FEW
     assert leader.next_members(Change(Step.REMOVE, "c"), ALL).quorum == 2
-    assert refused_by_an_old_member(leader) is Why.OLD_MEMBER
+    assert refused_by_an_old_member(leader) is RefusalReason.OLD_MEMBER
 
 
-def refused_by_an_old_member(leader: Raft) -> Why:
+def refused_by_an_old_member(leader: Raft) -> RefusalReason:
     with pytest.raises(ChangeRefused) as refusal:
         leader.next_members(Change(Step.REMOVE, "c"), {"c"})
     return refusal.value.why
@@ -135,7 +135,7 @@ def test_a_leader_that_hands_over_changes_nothing() -> None:
     world = group()
     leader = began(world)
     leader.transfer_leadership("b", world.now_ms)
-    assert refused(leader, Change(Step.REMOVE, "c")) is Why.HANDING_OVER
+    assert refused(leader, Change(Step.REMOVE, "c")) is RefusalReason.HANDING_OVER
 
 
 def test_who_was_removed_stands_no_more_and_is_a_stranger() -> None:
@@ -232,7 +232,7 @@ def test_a_newcomer_must_hear_those_who_vote_by_the_decided_list_that_it_holds()
     n.receive("a", PushRequest(1, PushType.APPEND, -1, -1, 0, (Entry(0, 1, b""), told)), 20)
     while n.disk.silent_ms(1 << 30):
         n.persisted(25)
-    assert n.rejoin.unheard == set() and n.rejoin.newcomer
+    assert n.rejoin.unanswered == set() and n.rejoin.newcomer
     n.receive("a", PushRequest(1, PushType.COMMIT, 1, 1, 1), 30)
     assert not n.rejoin.newcomer and n.voted_for == "a" and not n.promotable
 
@@ -287,7 +287,7 @@ def test_the_fault_of_2015_is_refused() -> None:
             if receiver in "bcd" and isinstance(message, VoteRequest):
                 world.request(sender, receiver, message)
     assert world.cores["b"].role is Role.LEADER
-    assert refused(world.cores["b"], Change(Step.REMOVE, "a")) is Why.NOT_BEGUN
+    assert refused(world.cores["b"], Change(Step.REMOVE, "a")) is RefusalReason.NOT_BEGUN
 
 
 def test_after_its_no_op_is_decided_the_former_leader_cannot_win_by_its_own_list() -> None:

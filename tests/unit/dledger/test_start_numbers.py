@@ -23,7 +23,16 @@ from dledger.raft.messages import (
 )
 from dledger.raft.raft import Raft
 from dledger.raft.rejoin import Proving
-from dledger.raft.startnumbers import BEYOND, NUMBER_MAX, TEXT_MAX, Heard, Start, StartNumbers, decode, encode
+from dledger.raft.startnumbers import (
+    BEYOND,
+    NUMBER_MAX,
+    TEXT_MAX,
+    NewNumbers,
+    Start,
+    StartNumbers,
+    decode,
+    encode,
+)
 from dledger.storage.hardstate import StartsFile
 from mqruntime.smallfiles import RealSmallFiles
 from mqruntime.tasks import Tasks
@@ -54,13 +63,13 @@ def test_a_newer_number_or_another_life_with_the_same_is_a_disk_set_back(
     heard: Start, set_back: bool
 ) -> None:
     mine = numbers(Start(5, 9))
-    mine.hear("b", encode({"a": heard, "b": Start(1, 1)}), MEMBERS)
+    mine.receive("b", encode({"a": heard, "b": Start(1, 1)}), MEMBERS)
     assert mine.set_back is set_back
 
 
 def test_a_disk_without_a_number_is_contradicted_by_nobody_and_draws_a_greater_one() -> None:
     mine = numbers()
-    mine.hear("b", encode({"a": Start(6, 3)}), MEMBERS)
+    mine.receive("b", encode({"a": Start(6, 3)}), MEMBERS)
     assert not mine.set_back
     assert mine.next(above_claimed=True) == Start(7, 77)
     assert mine.next(above_claimed=False) == Start(1, 77)
@@ -70,19 +79,19 @@ def test_a_disk_without_a_number_is_contradicted_by_nobody_and_draws_a_greater_o
 
 def test_a_third_member_passes_on_what_it_has_heard() -> None:
     b = StartNumbers("b", Start(1, 2), {}, life=3)
-    assert b.hear("c", "a=20:4;c=2:2", MEMBERS) == Heard(sender_began=True, others=True)
+    assert b.receive("c", "a=20:4;c=2:2", MEMBERS) == NewNumbers(sender_began=True, others=True)
     assert b.text == "a=20:4;b=1:2;c=2:2"
     mine = numbers(Start(12, 4))
-    mine.hear("b", b.text, MEMBERS)
+    mine.receive("b", b.text, MEMBERS)
     assert mine.set_back
 
 
 def test_what_is_known_of_others_only_grows_and_strangers_are_of_no_interest() -> None:
     mine = numbers(Start(1, 1), b=Start(8, 5))
-    assert mine.hear("c", "b=7:6;x=3:3", MEMBERS) == Heard()
+    assert mine.receive("c", "b=7:6;x=3:3", MEMBERS) == NewNumbers()
     assert mine.known == {"b": Start(8, 5)}
-    assert mine.hear("b", "b=9:5", MEMBERS) == Heard(sender_began=False, others=True)
-    assert mine.hear("b", "b=10:6", MEMBERS) == Heard(sender_began=True, others=True)
+    assert mine.receive("b", "b=9:5", MEMBERS) == NewNumbers(sender_began=False, others=True)
+    assert mine.receive("b", "b=10:6", MEMBERS) == NewNumbers(sender_began=True, others=True)
 
 
 def test_messages_carry_the_numbers_of_those_who_are_members_now_and_none_is_forgotten() -> None:
@@ -96,9 +105,9 @@ def test_messages_carry_the_numbers_of_those_who_are_members_now_and_none_is_for
 def test_what_a_former_life_or_an_older_disk_says_late_is_known_as_such() -> None:
     mine = numbers(Start(1, 1), b=Start(8, 5))
     for text, is_late in (("b=7:4", True), ("b=7:5", False), ("b=8:5", False), ("b=8:4", True), ("", False)):
-        mine.hear("b", text, MEMBERS)
+        mine.receive("b", text, MEMBERS)
         assert mine.is_of_former_life("b") is is_late, text
-        assert mine.hear("b", text, MEMBERS) == Heard() and mine.is_of_former_life("b") is is_late
+        assert mine.receive("b", text, MEMBERS) == NewNumbers() and mine.is_of_former_life("b") is is_late
 
 
 @pytest.mark.parametrize(
@@ -131,7 +140,7 @@ def test_the_file_has_the_own_number_and_those_of_others(tmp_path: Path) -> None
     async def story() -> None:
         loaded = await file.load(life=5)
         assert not loaded.is_there and loaded.own == Start()
-        loaded.hear("b", "b=4:2", MEMBERS)
+        loaded.receive("b", "b=4:2", MEMBERS)
         await file.store(loaded.next(above_claimed=False), loaded)
         again = await file.load(life=6)
         assert (again.own, again.known, again.is_there) == (Start(1, 5), {"b": Start(4, 2)}, True)
