@@ -257,7 +257,7 @@ class MemberAddresses:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._known: dict[str, frozenset[Address]] = {}
-        """Name -> what it resolved to last."""
+        """Name -> the addresses that it resolved to last."""
         self._asked_ms: dict[str, int] = {}
 
     async def is_host(self, host: str, remote_address: str) -> bool:

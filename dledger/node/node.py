@@ -267,7 +267,7 @@ class DLedgerNode:
         await self._tasks.stop()
         await self.store.close(self._committed_and_durable)
 
-    # What it knows
+    # State
 
     @property
     def role(self) -> Role:

@@ -107,7 +107,7 @@ class Starts:
             self._was_set_back(core, sender)
         elif self.numbers.set_back and core.proven:
             self._take(core.set_back)
-        elif not core.proven and not core.proving.has_heard(sender):
+        elif not core.proven and not core.proving.has_vouched(sender):
             self._take(lambda now_ms: core.vouched(sender, now_ms))
         if new.others:
             self._is_stale = True

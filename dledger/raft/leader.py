@@ -36,8 +36,8 @@ from dledger.raft.settings import DLedgerSettings
 
 
 class LeadingMember(Protocol):
-    """What a leader asks of the member that leads: `dledger.raft.raft.Raft`. It changes nothing but through these methods, and
-    adds what is to go out to `turn`."""
+    """The part of `dledger.raft.raft.Raft` that its LeaderState uses. A LeaderState changes the member only through these
+    methods, and adds its output to `turn`."""
 
     @property
     def self_id(self) -> str: ...
@@ -202,7 +202,7 @@ class LeaderState:
             self.give_up_transfer()
 
     def restarted(self, peer: str) -> None:
-        """`peer` has begun a new life: it still has what it acknowledged before."""
+        """`peer` has begun a new life: it still has the entries that it acknowledged."""
         if peer in self.progress:
             self.progress[peer].restarted()
             self.replicate(peer)
@@ -235,7 +235,8 @@ class LeaderState:
             self.finish_reads()
 
     def send_round(self, peer: str) -> None:
-        """One round is under way to a follower at a time: its answer brings the next one, for all that came meanwhile."""
+        """One round is in flight to a follower at a time: its answer triggers the next one, for all reads that came
+        meanwhile."""
         progress = self.progress[peer]
         if progress.round_sent <= progress.read_round < self.reads.round:
             self.send_heartbeat(peer)

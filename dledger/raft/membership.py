@@ -150,7 +150,7 @@ def encode_stated(stated: Sequence[Stated]) -> str:
 
 
 def decode_stated(where: str, text: str) -> tuple[Stated, ...]:
-    """What `encode_stated` made, in the file `where`. Raises MembersUnknown."""
+    """The configurations that `encode_stated` wrote to the file `where`. Raises MembersUnknown."""
     if not text:
         return ()
     try:

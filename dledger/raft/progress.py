@@ -203,7 +203,7 @@ class Progress:
     session: int = NO_SESSION
     """The session of the newcomer's last recovery request."""
     promised_index: int = NO_INDEX
-    """What it had acknowledged before its last restart, and must still have."""
+    """The last entry that it had acknowledged before its last restart; it must still have it."""
     forgot: bool = False
     """Whether it has lost that: its disk was set back, and it gets and counts for nothing before its next life."""
     former_sessions: tuple[int, ...] = ()

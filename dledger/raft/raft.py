@@ -75,7 +75,7 @@ from dledger.raft.snapshot import IncomingSnapshot, Snapshot
 
 
 class Raft:
-    """One member. Its state changes by the inputs alone, and each of them returns what is to be done.
+    """One member. Only the inputs change its state, and each of them returns the actions to perform.
 
     Times are monotonic milliseconds; `draw(low, high)` gives a random whole number, both ends included."""
 
@@ -148,7 +148,7 @@ class Raft:
 
     @property
     def progress(self) -> Mapping[str, Progress]:
-        """What a leader knows of the others; empty where this member does not lead."""
+        """A leader's knowledge of the others; empty if this member does not lead."""
         return {} if self.leader is None else self.leader.progress
 
     @property
@@ -211,7 +211,7 @@ class Raft:
         return self.actions()
 
     def next_members(self, change: Change, know_changes: Collection[str]) -> Members:
-        """What `reconfigure` would append for `change`. Raises ChangeRefused."""
+        """The list that `reconfigure` would append for `change`. Raises ChangeRefused."""
         if self.leader is None or not self.may_serve:
             raise ChangeRefused(
                 RefusalReason.NOT_BEGUN, "the leader has committed nothing in its term yet; try again"
@@ -227,7 +227,7 @@ class Raft:
         return self.propose([encode_members(members)], now_ms)
 
     def note_newer_config_peer(self, peer: str) -> None:
-        """A newer list of members than the own one names `peer`, from which a message came, and this member."""
+        """A newer list of members than this member's names `peer`, which sent a message, and this member."""
         self.newer_config_peers.add(peer)
 
     def read(self, read_id: int, now_ms: int) -> list[Action]:
@@ -251,7 +251,7 @@ class Raft:
         return self.actions()
 
     def reclaimed(self, index: int) -> None:
-        """A durable snapshot replaces the entries up to there, which may be gone."""
+        """A durable snapshot covers the entries up to `index`, which may be deleted."""
         self.log.begin_after(index)
         self.membership.history.forget(index)
 
@@ -346,7 +346,7 @@ class Raft:
 
     @property
     def counts(self) -> bool:
-        """Whether it may vote, and what it acknowledges counts."""
+        """Whether it may vote, and its acknowledgements count."""
         return self.proven and not self.rejoin.newcomer
 
     @property
@@ -364,7 +364,7 @@ class Raft:
     def vouched(self, peer: str, now_ms: int) -> list[Action]:
         """`peer` knows no newer disk of this member."""
         self.now_ms = now_ms
-        self.proving.heard(peer)
+        self.proving.vouched(peer)
         return self.actions()
 
     def proved(self, now_ms: int) -> list[Action]:
@@ -390,7 +390,7 @@ class Raft:
         return self.actions()
 
     def restarted(self, peer: str, now_ms: int) -> list[Action]:
-        """`peer` has begun a new life: it still has what it acknowledged before."""
+        """`peer` has begun a new life: it still has the entries that it acknowledged."""
         self.now_ms = now_ms
         if self.leader is not None:
             self.leader.restarted(peer)
@@ -403,7 +403,7 @@ class Raft:
         return self.term > 0 or self.log.last_index > NO_INDEX
 
     def send_recovery_requests(self) -> None:
-        """To all members, and to peers of a newer list: its leader may be one that the own list does not name yet."""
+        """To all members, and to peers of a newer list: this member's list may not have its leader yet."""
         if self.now_ms >= self.recovery_due_ms:
             self.recovery_due_ms = self.now_ms + self.settings.heartbeat_interval_ms
             for peer in sorted({*self.peers, *self.newer_config_peers}):
@@ -616,7 +616,7 @@ class Raft:
         return InstallResponse(self.term, code, request.index, held, request.session, not self.counts)
 
     def take_part(self, request: InstallRequest) -> tuple[ResultCode, int]:
-        """What to answer, and how many bytes of the snapshot are here."""
+        """The code to answer, and the number of bytes of the snapshot that are here."""
         index = request.index
         if index <= self.committed_index or self.log.matches(index, request.index_term):
             self.commit(index)
@@ -671,7 +671,7 @@ class Raft:
         if self.leader is not None:
             self.leader.members_changed()
 
-    # What goes out
+    # Output
 
     def send(self, to: str, request: Request) -> None:
         self.turn.messages.append(Send(to, request))

@@ -1,4 +1,4 @@
-"""A member's right to vote, and its recovery. As Viewstamped Replication Revisited, section 4.3, with an empty log besides.
+"""Recovery of a member that may have forgotten its vote. After Viewstamped Replication Revisited, section 4.3.
 
 A member whose disk holds no term file may be new, or may have forgotten its votes and acknowledgements. Until it knows which,
 it is a newcomer: it grants no vote, opens no election, and its acknowledgements do not count. It may vote when
@@ -19,7 +19,7 @@ and becomes a newcomer that has a log.
 
 Invariant: a member that may vote becomes a newcomer again only by that.
 
-Proving: the check whether a member that has started may count. The others must answer that they know no newer disk of it.
+`Proving`: the check whether a member that has started may count. The others must answer that they know no newer disk of it.
 
 The answers of a majority, with this member, are enough, because no election succeeds without them. But each other reachable
 member is waited for, up to the shortest election timeout, so that the first answers do not hide one that knows better.
@@ -60,7 +60,7 @@ class RejoinState:
             self.admission = (term, admits)
 
     def voters_changed(self, peers: Iterable[str]) -> None:
-        """`peers` are the other voters now."""
+        """Takes the other voters of a new configuration."""
         self.unanswered = set(peers) - self.answered_by
 
     @property
@@ -87,23 +87,23 @@ class Proving:
         self.due_ms = now_ms
         """When to ask the others next."""
         self._begun_ms = now_ms
-        self._heard: set[str] = set()
+        self._vouching: set[str] = set()
         self._unreached: set[str] = set()
 
-    def heard(self, peer: str) -> None:
-        """`peer` knows of no newer disk."""
-        self._heard.add(peer)
+    def vouched(self, peer: str) -> None:
+        """`peer` knows no newer disk of this member."""
+        self._vouching.add(peer)
 
     def unreached(self, peer: str) -> None:
         self._unreached.add(peer)
 
-    def has_heard(self, peer: str) -> bool:
-        return peer in self._heard
+    def has_vouched(self, peer: str) -> bool:
+        return peer in self._vouching
 
     def is_enough(self, voters: Collection[str], quorum: int, now_ms: int) -> bool:
-        """`voters` are the other voters."""
-        heard = self._heard.intersection(voters)
-        if len(heard) < quorum - 1:
+        """Whether enough of the other `voters` have vouched."""
+        vouching = self._vouching.intersection(voters)
+        if len(vouching) < quorum - 1:
             return False
         waited = now_ms - self._begun_ms >= self._wait_ms
-        return waited or heard | self._unreached >= set(voters)
+        return waited or vouching | self._unreached >= set(voters)

@@ -110,7 +110,7 @@ class StartNumbers:
         return said is not None and known is not None and said.life != known.life
 
     def contradicted(self, member: str, life: int) -> None:
-        """`member` has lost what it acknowledged: its disk is not its newest state."""
+        """`member` has lost entries that it acknowledged: its disk is an older image."""
         known = self.known.get(member, Start())
         self.known[member] = Start(min(known.number + BEYOND, NUMBER_MAX), life)
         self._encode()

@@ -274,8 +274,8 @@ class EntryLog:
         await self.index.sync()
 
     def rewrite_last_batch(self) -> None:
-        """Writes the last batch again, for the next `sync`: what recovery read may be in the page cache only, because a killed
-        process had not synced it, or a sync failed and the kernel forgot which pages it dropped. Only the last batch can be
+        """Writes the last batch again, for the next `sync`. Recovery may have read it from the page cache only: a killed
+        process had not synced it, or a sync failed and the kernel forgot which pages it dropped. No older batch can be
         affected. Raises LogDamaged."""
         for index in range(max(self.begin.index + 1, self.unsynced_from), self.end_index + 1):
             position = self.stored_unit(index).position

@@ -163,9 +163,9 @@ def test_a_file_that_is_damaged_or_of_another_member_counts_as_absent(tmp_path: 
 def test_who_can_be_reached_is_waited_for_and_a_majority_is_enough_after_that() -> None:
     others = ("b", "c", "d", "e")
     proving = Proving(0, wait_ms=600)
-    proving.heard("b")
+    proving.vouched("b")
     assert not proving.is_enough(others, 3, 5_000)
-    proving.heard("c")
+    proving.vouched("c")
     assert not proving.is_enough(others, 3, 599)
     assert proving.is_enough(others, 3, 600)
     proving.unreached("d")
