@@ -81,7 +81,7 @@ class Snapshots(Protocol):
     """A state machine whose state can be saved."""
 
     def snapshot_save(self) -> Iterator[bytes]:
-        """The present state, in pieces that take some ms each; nothing is applied before the last one."""
+        """The present state, in pieces that take some ms each at most; nothing is applied before the last one."""
         ...
 
     def snapshot_load(self, data: bytes | bytearray) -> Iterator[None]:
@@ -161,7 +161,7 @@ class Applier:
         self, log: RaftLog, disk: EntryLog, committed_index: int, snapshot: Snapshot | None = None
     ) -> None:
         """Begins with `log`, of which nothing is applied yet. `disk` has the entries that are not in memory, `committed_index`
-        is known of it, and `snapshot` covers the entries up to the log's beginning, or a few more."""
+        is known of it, and `snapshot` covers at least the entries before the log's beginning."""
         self._log, self._disk, self._replay_end = log, disk, committed_index
         if snapshot is not None:
             self.restore(snapshot)

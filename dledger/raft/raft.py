@@ -183,7 +183,7 @@ class Raft:
     # Inputs
 
     def begin(self, now_ms: int) -> None:
-        """Takes part from now on. The election timeout restarts, because no leader could be heard before."""
+        """Takes part from now on. The election timeout is extended by the time before, in which no leader could be heard."""
         self.election_due_ms += now_ms - self.now_ms
         self.proving.begin(now_ms)
         self.now_ms = now_ms

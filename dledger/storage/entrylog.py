@@ -253,8 +253,8 @@ class EntryLog:
         return end + remaining if size + BLANK.size > remaining else end
 
     def stretch(self, block: Block, end: int) -> tuple[int, int]:
-        """The position of the first entry of `block` in a log that ends at `end`, and how many entries follow in the same file,
-        with it."""
+        """The position of the first entry of `block` in a log that ends at `end`, and the number of entries that fit into that
+        file from there."""
         start = self.start_of(ENTRY_HEADER_BYTES + block.size(1), end)
         left = self.data.file_bytes - start % self.data.file_bytes
         return start, block.fitting(left - BLANK.size, ENTRY_HEADER_BYTES)

@@ -285,7 +285,7 @@ class Store:
         self.note = note
 
     async def rewrite_log_start(self) -> None:
-        """Writes the snapshot that only says where the log begins again. Raises OSError."""
+        """Rewrites the snapshot that only says where the log begins. Raises OSError."""
         assert self.log is not None and self.settings.same_positions
         begin = self.log.begin
         stated = tuple(self.history.span(begin.index, begin.index))
