@@ -1,1 +1,1 @@
-"""Messages in transactions: half messages, their ends, and the producers that are asked for them."""
+"""Transactional messages: half messages, their outcomes, and the checks sent to producers."""

@@ -1,11 +1,11 @@
-"""Asks producers what became of halves that they did not end (39).
+"""Check open halves with their producers (request 39). Upstream: TransactionalMessageCheckService.
 
-Invariant: only a master that may write asks, and a half is put back, counted, and confirmed before it is asked for; so it is
-asked for transactionCheckMax times at most, whoever is master. One whose group has no producer connected is not counted: it
-waits for fileReservedTime, moved up in its queue when much has come behind it. Nor is one whose producers have not read what
-they were asked before: it waits for room, and the other groups' do not. One that no record has room for once it is put
-back, as a Java broker may have stored it, is asked for where it stands, as often by each master. What nobody ended is kept in
-a topic of its own."""
+Invariant: only a master that may write sends checks. A half is put back with a higher count, and that is confirmed, before its
+check is sent; so each half is checked at most transactionCheckMax times, across all masters. A half whose group has no
+producer connected is not counted: it waits for fileReservedTime and moves up in its queue when many halves follow it. A half
+whose producers have not read earlier checks waits for room without delaying other groups. A half that no record has room for
+once put back (a Java broker may have stored it) is checked in place, up to the limit by each master. Halves that no producer
+ended are copied to a topic of their own."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ IN_FLIGHT_MAX = 1_024
 IN_FLIGHT_BYTES_MAX = 64 << 20
 DAMAGES_TOLD_MAX = 1_000
 IN_PLACE_MAX = 1_000
-"""Of those that cannot be put back so many are asked for at a time."""
+"""Most halves that are checked in place at a time."""
 RETRY_MS = 100
 FRAME_BYTES = 1_024
-"""Of a check beside the half, about; so a bound of bytes is one of their number, too."""
+"""Size of a check without the half, about; it makes a limit of bytes one of their number, too."""
 DRAIN_MS = 20
-"""How often those that wait for their producers' room are looked at."""
+"""How often halves that wait for their producers' room are looked at."""
 SPAN_MIN = 100_000
-"""A half is moved up when so many came behind it, and twice as many as are open: a new master reads all that came since."""
+"""A half is moved up when this many halves, and twice the number of open ones, follow it: a new master reads all of those."""
 
 
 class Asked(NamedTuple):
-    """A half that was put back, to be asked for when that is confirmed; or one that cannot be."""
+    """A half whose check is sent once the log is confirmed up to `end_offset`: put back, or one that cannot be."""
 
     end_offset: int
     root: int
@@ -64,7 +64,7 @@ class Asked(NamedTuple):
 
 
 class CheckBack:
-    """`producers` gives those of a group that are connected."""
+    """Check rounds of one broker. `producers` returns the connected producers of a group."""
 
     def __init__(
         self,
@@ -89,10 +89,10 @@ class CheckBack:
         self._asked: deque[Asked] = deque()
         self._asked_bytes = 0
         self._failure = RepeatedFailure()
-        self._damaged: set[int] = set()  # places of halves that were told of in this role
+        self._damaged: set[int] = set()  # places of damaged halves that were logged in this role
         self._in_place: dict[
             int, int
-        ] = {}  # root -> times asked in this role, of those that cannot be put back
+        ] = {}  # root -> checks in this role, of halves that cannot be put back
 
     def role_taken(self) -> None:
         self._damaged.clear()
@@ -102,7 +102,7 @@ class CheckBack:
         self._turns.role_taken()
 
     def acknowledged(self) -> None:
-        """More of the log may be confirmed: ask for the halves that were put back below that."""
+        """Send the checks of halves that were put back below the confirmed end."""
         if not self._asked:
             return
         end = self._transactions.confirmed_end()
@@ -124,11 +124,11 @@ class CheckBack:
             except (StoreError, OSError) as error:
                 waited = False
                 if self._failure.failed(str(error), self._clock.monotonic_ms()):
-                    logger.error("halves cannot be read, trying on", extra=fields(why=error))
+                    logger.error("halves cannot be read, retrying", extra=fields(why=error))
 
     async def round(self) -> bool:
-        """Looks at every half that is open now, once; at those whose producers have no room until transactionCheckInterval has
-        passed, and tells whether it has: then the next round is due, for others do not wait. StoreError, OSError."""
+        """Look once at every half that is open now, then at those without room until transactionCheckInterval has passed.
+        Returns whether some still wait: then the next round is due at once. Raises StoreError, OSError."""
         transactions, term = self._transactions, self._transactions.term
         if transactions.open is None:
             return False
@@ -164,7 +164,7 @@ class CheckBack:
         return transactions.term == term and transactions.open is not None and self._role.accepts_sends
 
     async def _look_where_room(self, group: str, roots: deque[int], now_ms: int, term: int) -> bool:
-        """Whether the round goes on."""
+        """Look at halves of `group` while its producers have room. False ends the round."""
         for _ in range(READ_A_TURN):
             await self._room(term)
             table = self._transactions.open
@@ -178,7 +178,7 @@ class CheckBack:
         return True
 
     async def _room(self, term: int) -> None:
-        """Until this master may store more, or is none any more."""
+        """Wait until this master may store more, or is no master any more."""
         while True:
             full = (
                 len(self._asked) >= IN_FLIGHT_MAX
@@ -190,7 +190,7 @@ class CheckBack:
             await asyncio.sleep(RETRY_MS / 1000)
 
     async def _look(self, half: Half, group: str, now_ms: int, term: int) -> bool:
-        """Whether it was read, which takes time."""
+        """Put back or abandon a half that is due. Returns whether its record was read, which takes time."""
         asks = self._turns.has_any(group)
         is_old = not asks and self._is_old(half, now_ms)
         if not (asks or is_old or self._lags(half)):
@@ -202,11 +202,11 @@ class CheckBack:
             return True
         table = self._transactions.open
         if self._transactions.term != term or table is None or table.find(half.root) != half:
-            return True  # ended meanwhile, or not ours any more
+            return True  # ended, or the role changed, meanwhile
         if not self._role.accepts_sends:
             return True
         if content is None:
-            self._note_damaged(half.place, "no record stands there")
+            self._note_damaged(half.place, "no record found")
             return True
         found = decode(content, verify_body=False)
         client = self._turns.next(group) if asks else None
@@ -225,7 +225,7 @@ class CheckBack:
             return
         self._damaged.add(place)
         logger.error(
-            "a half that is open is damaged, its transaction waits for a sound copy of another replica",
+            "open half is damaged, its transaction waits for repair from a replica",
             extra=fields(offset=place, why=why),
         )
 
@@ -248,18 +248,18 @@ class CheckBack:
         told = {"group": facts.group, "key": facts.key, "checks": facts.check_times}
         if appended.error is None:
             told["topic"] = CHECKED_TOO_OFTEN_TOPIC
-            logger.error("a half message was not ended, and is given up", extra=fields(**told))
-        else:  # it would keep the log from retention for good
+            logger.error("half abandoned, no producer ended it", extra=fields(**told))
+        else:  # otherwise it would keep the log from retention for good
             told |= {"topic": HALF_TOPIC, "queue_offset": half.queue_offset, "offset": half.place}
             logger.error(
-                "a half message was not ended, and is given up without a copy, for no record has room for one; it stands "
-                "there until retention deletes it",
+                "half abandoned without a copy, no producer ended it and no record has room for one; kept until retention "
+                "deletes it",
                 extra=fields(**told, why=appended.error.name),
             )
         self._transactions.ended(half, None, 0 if appended.error else appended.end_offset)
 
     def _put_back(self, half: Half, found: Message, group: str, client: Client | None) -> None:
-        """`client` is who is to be asked; None: it is moved up alone."""
+        """Store `found` again at the end of its queue. `client` is the producer to check; None only moves the half up."""
         asks = client is not None
         message = put_back(found, root=half.root, asks=asks)
         (appended,) = self._store.append([message])
@@ -285,14 +285,14 @@ class CheckBack:
             self._will_ask(Asked(appended.end_offset, half.root, group, again, client))
 
     def _ask_in_place(self, half: Half, found: Message, group: str, client: Client, why: PutStatus) -> None:
-        """It stays where it is, and no record counts how often it is asked for."""
+        """Check a half without putting it back; no record counts these checks."""
         times = self._in_place.get(half.root)
         if times is None:
             if not self._room_in_place():
-                return  # its turn comes when another one is ended
+                return  # retried when another one ended
             times = facts_of(found.properties).check_times
             told = fields(offset=half.place, group=group, key=facts_of(found.properties).key, why=why.name)
-            logger.error("a half cannot be stored again, it is asked for where it is", extra=told)
+            logger.error("half cannot be stored again, checked in place", extra=told)
         if times >= self._settings.transaction_check_max:
             self._give_up(half, found)
             return
@@ -314,12 +314,12 @@ class CheckBack:
 
     def _note_refused(self, why: PutStatus) -> None:
         if self._failure.failed(why, self._clock.monotonic_ms()):
-            logger.error("a half cannot be stored again, trying on", extra=fields(why=why.name))
+            logger.error("half cannot be stored again, retrying", extra=fields(why=why.name))
 
     def _ask(self, asked: Asked) -> None:
         client = self._turns.next(asked.group) if asked.client.peer.closed else asked.client
         if client is None:
-            return  # gone just now: counted, and asked for in the next round
+            return  # disconnected just now: counted, and checked again in the next round
         half, key = asked.half, facts_of(asked.half.properties).key
         header = CheckTransactionStateHeader(
             half.queue_offset,
@@ -335,5 +335,5 @@ class CheckBack:
 
 
 def _cost(half: Message) -> int:
-    """Bytes that asking for it takes of its producer's room."""
+    """Bytes that its check takes of the producer's room."""
     return len(half.body) + len(half.properties) + FRAME_BYTES

@@ -1,7 +1,7 @@
-"""END_TRANSACTION (37): a producer says what becomes of a half.
+"""END_TRANSACTION (37): a producer commits or rolls back a half. Upstream: EndTransactionProcessor.
 
-Invariant: an end is answered OK only when it is confirmed. A second one changes nothing: it is answered as the first was if it
-says the same, else with what the first said. What is not answered, or lost on its way, is asked for again."""
+Invariant: an end is answered OK only once it is confirmed. A second end changes nothing: the same outcome is answered alike,
+another one with the first outcome. Without an answer the producer is checked again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from remoting.peer import Peer
 from remoting.router import Router
 
 WAIT_MS_MAX = 2_500
-"""For the half to be confirmed, and for a new master to know which are open."""
+"""Wait for the half to be confirmed and a new master to read the open ones."""
 SLAVE = "Message store is slave mode, so end transaction is forbidden. "
 NO_OUTCOME = "commitOrRollback {} ends nothing: 8 commits, 12 rolls back; the transaction stays open"
 NOT_FOUND = "Find prepared transaction message failed"
@@ -47,7 +47,7 @@ class EndTransaction:
         router.add(RequestCode.END_TRANSACTION, self.handle)
 
     async def handle(self, peer: Peer, command: RemotingCommand) -> RemotingCommand | None:
-        """Nothing is done for who does not know yet."""
+        """Answer an end; the outcome "unknown" is rejected."""
         header = EndTransactionHeader.from_ext(command.ext)
         if header.commit_or_rollback not in set(Outcome):
             return command.reply(ResponseCode.INVALID_PARAMETER, NO_OUTCOME.format(header.commit_or_rollback))
@@ -78,7 +78,7 @@ class EndTransaction:
                 return self._ended_before(peer, command, root, outcome)
             if half.place == newest.physical_offset:
                 return self._ended_now(peer, command, half, newest, outcome)
-            newest = await self._half_at(half.place)  # it was put back since: that one is what is to be ended
+            newest = await self._half_at(half.place)  # put back since: end the newer copy
 
     def _check_role(self) -> None:
         refusal = self._gate.refusal()
@@ -89,13 +89,13 @@ class EndTransaction:
         raise refusal
 
     async def _half_at(self, place: int) -> Message:
-        """What stands there, once it is confirmed; a contract may have let it be answered before that."""
+        """The record at `place`, once confirmed; asynchronous acknowledgement may have answered its send before."""
         end = self._transactions.stored_end
         try:
             content = await self._store.message_at(place)
             if content is None and place < end and await self._transactions.known(end, WAIT_MS_MAX):
                 content = await self._store.message_at(place)
-        except RecordDamaged as damage:  # a replica has it sound; the check back tells of it
+        except RecordDamaged as damage:  # a replica has it intact; the check back logs it
             raise Refused(ResponseCode.SYSTEM_ERROR, str(damage)) from None
         if content is None:
             raise Refused(ResponseCode.SYSTEM_ERROR, NOT_FOUND)
@@ -119,7 +119,7 @@ class EndTransaction:
         if outcome is Outcome.ROLLBACK and not command.is_oneway:
             end = transactions.tell()
             if end is None:
-                raise Refused(ResponseCode.SYSTEM_ERROR, "the end could not be stored; it is asked for again")
+                raise Refused(ResponseCode.SYSTEM_ERROR, "the end could not be stored; the producer is checked again")
         return self._answered_at(end, peer, command)
 
     def _ended_before(
@@ -134,7 +134,7 @@ class EndTransaction:
         raise Refused(code, ENDED if before is None else f"{ENDED}: {before.name.lower()}")
 
     def _answered_at(self, end: int | None, peer: Peer, command: RemotingCommand) -> RemotingCommand | None:
-        """OK when the log is confirmed up to `end`, which is its end."""
+        """Answer OK when the log is confirmed up to `end`, which is its end."""
         if command.is_oneway or end is None:
             return None
         gate = self._gate
@@ -146,8 +146,7 @@ class EndTransaction:
 
 
 def _check(half: Message, header: EndTransactionHeader) -> None:
-    """In the order of upstream's checks; and that another half was not put in the place of the one that is meant. Raises
-    Refused."""
+    """Check in upstream's order, and that no other half is at the place that the producer means. Raises Refused."""
     if half.topic != HALF_TOPIC:
         raise Refused(ResponseCode.SYSTEM_ERROR, NOT_FOUND)
     facts = facts_of(half.properties)

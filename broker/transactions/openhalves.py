@@ -1,7 +1,7 @@
-"""The halves that wait for their end, each transaction once.
+"""Open halves, one for each transaction.
 
-Invariant: they stand in the order of their queue offsets, so the first one is as far as the half queue is done with; a half
-that is put back stands at the end. About 170 bytes each, and a group of producers is named here while it has one. Pure."""
+Invariant: they are in the order of their queue offsets, so the half queue is done up to the first one. A half that is put back
+moves to the end. About 170 bytes each; a group of producers is named here while it has one. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Half(NamedTuple):
 
 
 class OpenHalves:
-    """By root. Groups of producers are numbers here, for honest ones are few."""
+    """Open halves by root. Groups of producers are stored as numbers, because there are few of them."""
 
     def __init__(self) -> None:
         self._halves: dict[int, bytes] = {}
@@ -38,7 +38,7 @@ class OpenHalves:
         return len(self._halves)
 
     def put(self, root: int, queue_offset: int, place: int, due_ms: int, group: str) -> None:
-        """A new half, of a new transaction or, put back, of one that is open. Its queue offset is above all others."""
+        """Add a half of a new transaction, or one put back of an open one. Its queue offset is above all others."""
         self.close(root)
         number = self._numbers.get(group)
         if number is None:
@@ -52,7 +52,7 @@ class OpenHalves:
         return None if packed is None else Half(root, *PACKED.unpack(packed))
 
     def close(self, root: int) -> None:
-        """The transaction is ended."""
+        """Remove a transaction that ended."""
         packed = self._halves.pop(root, None)
         if packed is None:
             return
@@ -72,7 +72,7 @@ class OpenHalves:
         return self._names[half.group]
 
     def take(self, other: OpenHalves, count: int) -> None:
-        """The first `count` of `other` come behind those that are here, and leave it."""
+        """Move the first `count` of `other` to the end of these."""
         for root in list(islice(other._halves, count)):
             queue_offset, place, due_ms, number = PACKED.unpack(other._halves[root])
             self.put(root, queue_offset, place, due_ms, other._names[number])

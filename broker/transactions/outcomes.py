@@ -1,6 +1,6 @@
-"""How the transactions ended that ended last.
+"""Outcomes of the transactions that ended last.
 
-Invariant: bounded; what is forgotten is ended nevertheless, for it is not among the open halves. Pure."""
+Invariant: bounded. A transaction whose outcome was dropped is ended, for it is not open. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Outcome(IntEnum):
 
 
 class Outcomes:
-    """By root."""
+    """Outcomes by root."""
 
     def __init__(self) -> None:
         self._outcomes: dict[int, Outcome] = {}
@@ -30,5 +30,5 @@ class Outcomes:
             del self._outcomes[next(iter(self._outcomes))]
 
     def of(self, root: int) -> Outcome | None:
-        """None when it is not known any more."""
+        """The outcome; None when it was dropped."""
         return self._outcomes.get(root)

@@ -1,7 +1,7 @@
-"""Which producer of a group is asked next, and who has room for it.
+"""Rotation of the producers of a group, and their room for checks.
 
-Invariant: those that are connected and have room take turns. One has room while less than UNREAD_BYTES_MAX wait for it to read
-them or will soon, in all its groups. Pure but for the table of clients that it asks."""
+Invariant: connected producers with room take turns. A producer has room while its unread and
+reserved bytes, of all its groups, are below UNREAD_BYTES_MAX. Pure but for the table of clients that it asks."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from remoting.peer import Peer
 
 GROUPS_MAX = 10_000
 UNREAD_BYTES_MAX = 256 << 10
-"""Far less than what a connection is cut for (remoting.limits), and than what stops the reading of its sends."""
+"""Far below the limits at which a connection is closed (remoting.limits) or its sends are no longer read."""
 
 
 class ProducerTurns:
-    """`producers` gives those of a group that are connected."""
+    """`producers` returns the connected producers of a group."""
 
     def __init__(self, producers: Callable[[str], Sequence[Client]]) -> None:
         self._producers = producers
@@ -26,19 +26,19 @@ class ProducerTurns:
         """Bytes that will be sent once they are confirmed."""
 
     def role_taken(self) -> None:
-        """What was to be sent is not."""
+        """Drop reservations: those checks are not sent."""
         self._reserved.clear()
 
     def has_any(self, group: str) -> bool:
         return bool(self._producers(group))
 
     def is_full(self, group: str) -> bool:
-        """Producers are connected, and none has room."""
+        """Whether producers are connected and none has room."""
         clients = self._producers(group)
         return bool(clients) and not any(map(self._has_room, clients))
 
     def next(self, group: str) -> Client | None:
-        """None where none is connected that has room."""
+        """The next connected producer with room; None without any."""
         clients = [client for client in self._producers(group) if self._has_room(client)]
         if not clients:
             return None
@@ -49,11 +49,11 @@ class ProducerTurns:
         return clients[turn % len(clients)]
 
     def reserve(self, client: Client, size: int) -> None:
-        """So many bytes will be sent to it."""
+        """Reserve bytes of a check that waits to be confirmed."""
         self._reserved[client.peer] += size
 
     def release(self, client: Client, size: int) -> None:
-        """They are sent now, or not at all."""
+        """Return the reservation of a check that is sent or dropped."""
         self._reserved[client.peer] -= size
         if self._reserved[client.peer] <= 0:
             del self._reserved[client.peer]

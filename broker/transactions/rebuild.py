@@ -1,8 +1,8 @@
-"""What a new master reads of its log before it ends a transaction: which halves are open.
+"""Read which halves are open, before a new master ends a transaction.
 
-Invariant: a half is open unless the log says that it is done with: by a record of the queue that tells so, by a commit of it,
-or by a half of the same transaction that was put back. The log is read up to where it ended when the role was taken, once all
-of that is confirmed, in slices that let others run."""
+Invariant: a half is open unless the log shows that it is done: by an op record that names it, by its commit, or by a later
+half of the same transaction that was put back. The log is read up to its end at the change of role, once all of that is
+confirmed, in slices that let other tasks run."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from messagestore.systemtopics import HALF_TOPIC, OP_HALF_TOPIC
 ENTRIES_MAX = 256
 RECORDS_A_TURN = 64
 TOLD_LATE_MS = 10_000
-"""Upstream tells that a half is done with seconds after its commit, and does not when it dies meanwhile: commits without it are
-looked for from the last record on that is so much older than the newest one."""
+"""Upstream writes the op record of a half seconds after its commit, and never if it dies meanwhile. So commits without one are
+looked for from the last op record that is this much older than the newest one."""
 
 
 class Log(Protocol):
@@ -40,7 +40,7 @@ class Log(Protocol):
 
 
 class Span(NamedTuple):
-    """What is to be read: queue offsets of halves and of records that tell what is done, and where the log ended."""
+    """The range to read: queue offsets of halves and of op records, and the end of the log."""
 
     half_from: int
     half_end: int
@@ -50,8 +50,8 @@ class Span(NamedTuple):
 
 
 class Rebuild:
-    """One reading, begun at `now_ms`. `due_ms` tells from a half and its facts when its producer may be asked; `goes_on`
-    whether anybody still wants to know. `late` are halves that turned out to be done with, and are to be told."""
+    """One reading, started at `now_ms`. `due_ms` returns when the producer of a half may be asked. `goes_on` returns False to
+    stop the reading. `late` are halves that are done without an op record; the caller writes it."""
 
     def __init__(
         self,
@@ -71,17 +71,17 @@ class Rebuild:
         self._due_ms = due_ms
         self._now_ms = now_ms
         self._goes_on = goes_on
-        self._told = bytearray(max(span.half_end - span.half_from, 0))  # by half: 1 where it is told done
+        self._told = bytearray(max(span.half_end - span.half_from, 0))  # by half: 1 where an op record names it
         self._tellers: list[
             tuple[int, int]
-        ] = []  # (store time, place) of records that tell; the newest, and one before it
+        ] = []  # (store time, place) of op records: the newest, and one before it
         self._committed: set[int] = set()
         self._old: dict[tuple[str, str], list[tuple[int, int]]] = {}
-        """(group, key) -> (queue offset, root) of the open halves that may have been put back."""
+        """(group, key) -> (queue offset, root) of the open halves that upstream may have put back."""
         self._read = 0
 
     async def run(self) -> bool:
-        """Whether it came to its end. StoreError, OSError."""
+        """Read everything. Returns whether it was completed. Raises StoreError, OSError."""
         return (
             await self._read_told()
             and await self._read_commits()
@@ -90,7 +90,7 @@ class Rebuild:
         )
 
     async def _turn(self) -> bool:
-        """Lets others run now and then."""
+        """Let other tasks run now and then."""
         self._read += 1
         if self._read % RECORDS_A_TURN == 0:
             await asyncio.sleep(0)
@@ -121,13 +121,13 @@ class Rebuild:
                 self._told[half - first] = 1
         told_ms = record.store_timestamp
         if len(record.body) >= DONE_BYTES_MAX:
-            return  # what stands behind it may not have been stored, though it tells of commits before it
+            return  # a full record may miss halves whose commits precede it: the one after it may not have been stored
         self._tellers.append((told_ms, record.physical_offset))
         while len(self._tellers) > 1 and self._tellers[1][0] <= told_ms - TOLD_LATE_MS:
             del self._tellers[0]
 
     async def _read_commits(self) -> bool:
-        """The commits that no record tells of stand behind the last one that tells, or shortly before it."""
+        """Find commits without an op record: they follow the last op record, or precede it shortly."""
         entry = self._first_untold()
         if entry is None:
             return True
@@ -137,7 +137,7 @@ class Rebuild:
         while position < self._span.log_end:
             found = await self._log.commits_from(position, self._span.log_end)
             if found.end is None or (found.end <= position and not found.halves):
-                raise StoreCorrupted(position, self._span.log_end, "no whole valid record stands here")
+                raise StoreCorrupted(position, self._span.log_end, "no complete valid record here")
             self._committed.update(found.halves)
             position = found.end
             await asyncio.sleep(0)
@@ -146,7 +146,7 @@ class Rebuild:
         return True
 
     def _first_untold(self) -> QueueEntry | None:
-        """Of the halves that are there."""
+        """The first half without an op record that is still in the store."""
         at = self._told.find(0)
         while at >= 0:
             for entry in self._log.entries(HALF_TOPIC, QUEUE_ID, self._span.half_from + at, 1):
@@ -183,8 +183,8 @@ class Rebuild:
                 self._old.setdefault((facts.group, facts.key), []).append((queue_offset, root))
 
     async def _read_put_back(self) -> bool:
-        """What upstream puts back does not say whose it is, nor is the half before it told done: of those of one group and key
-        it stands for the first."""
+        """Close halves that upstream put back. Its copy names no root, and the half before it has no op record: a copy
+        replaces the first open half of its group and key."""
         at = min((halves[0][0] for halves in self._old.values()), default=self._span.half_end) + 1
         while at < self._span.half_end:
             entries = self._log.entries(HALF_TOPIC, QUEUE_ID, at, min(ENTRIES_MAX, self._span.half_end - at))

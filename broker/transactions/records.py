@@ -1,7 +1,7 @@
-"""The records of a transaction, byte for byte upstream's: the half message, what a commit makes of it, the half that is put
-back before its producer is asked, the record that tells which halves are done with, and what is given up.
+"""Records of a transaction, byte for byte upstream's: the half, the committed message, the half that is put back before its
+producer is checked, the op record that names halves that are done, and the copy of an abandoned half.
 
-Invariant: a half that was put back names its first one (`TRAN_PREPARED_QUEUE_OFFSET`), so all halves of one transaction have
+Invariant: a half that was put back names the first one (`TRAN_PREPARED_QUEUE_OFFSET`), so all halves of one transaction have
 one `root`, the queue offset of the first. Pure."""
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ ROOT = "TRAN_PREPARED_QUEUE_OFFSET"
 DONE_TAG = "d"
 DONE_BYTES_MAX = 4_096  # transactionOpMsgMaxSize
 ADDED_BYTES_MAX = 128
-"""What putting a half back adds to its properties, its record's CRC among it."""
+"""Size that putting a half back adds to its properties, including its record's CRC."""
 IMMUNE_S_MAX = 3 * 24 * 3_600
-"""One that is never asked for would hold back retention for as long."""
+"""Limit of the immunity: a half that is never checked would hold back retention as long."""
 DECODED_MAP, NEW_MAP = 128, 16
 DIGITS_MAX = 18
 
 
 class HalfFacts(NamedTuple):
-    """What the properties of a half say. `root` is None for a first one; `immune_ms` for one that says nothing."""
+    """Properties of a half. `root` is None for a first one, `immune_ms` where the property is missing."""
 
     group: str
     key: str
@@ -57,7 +57,7 @@ class HalfFacts(NamedTuple):
 
 
 def facts_of(properties: bytes) -> HalfFacts:
-    """Numbers that are none count as absent, as upstream has it."""
+    """Parse the properties. Malformed numbers count as absent, as in upstream."""
     pairs = parse_properties(properties)
     immune_s = _number(pairs.get(IMMUNITY_S))
     return HalfFacts(
@@ -70,8 +70,8 @@ def facts_of(properties: bytes) -> HalfFacts:
 
 
 def half_of(message: MessageToStore) -> MessageToStore:
-    """`message`, sent in a transaction, as it waits for its end. Who copies what it consumed sends properties of that one's
-    transaction, too."""
+    """The half of `message`. A client that forwards a consumed message may send properties of that one's transaction, which
+    are dropped."""
     pairs = parse_properties(message.properties)
     for name in (ROOT, CHECK_TIMES):
         pairs.pop(name, None)
@@ -89,7 +89,7 @@ def half_of(message: MessageToStore) -> MessageToStore:
 
 
 def committed(half: Message) -> MessageToStore | None:
-    """The message that consumers get; None where the half does not say whose queue it is meant for."""
+    """The message that consumers get; None where the half does not name its topic and queue."""
     pairs = half.property_map
     topic, queue_id = pairs.get(REAL_TOPIC, ""), _number(pairs.get(REAL_QUEUE_ID))
     if half.topic != HALF_TOPIC or not topic or queue_id is None or queue_id >= 1 << 31:
@@ -104,7 +104,7 @@ def committed(half: Message) -> MessageToStore | None:
 
 
 def put_back(half: Message, *, root: int, asks: bool) -> MessageToStore:
-    """The half that follows `half`; `asks`: a producer will be asked for it."""
+    """The half that replaces `half`; `asks`: its producer will be checked."""
     pairs = half.property_map
     if asks:
         pairs[CHECK_TIMES] = str((_number(pairs.get(CHECK_TIMES)) or 0) + 1)
@@ -113,13 +113,13 @@ def put_back(half: Message, *, root: int, asks: bool) -> MessageToStore:
 
 
 def given_up(half: Message) -> MessageToStore:
-    """What is kept of a half that nobody ended."""
+    """The copy of a half that no producer ended."""
     return replace(_copied(half), topic=CHECKED_TOO_OFTEN_TOPIC, queue_id=0)
 
 
 def done_records(queue_offsets: Iterable[int], host: bytes, now_ms: int) -> list[MessageToStore]:
-    """What says that these halves are done with, in as few records as there is room for them, in their order. The last one is
-    shorter than DONE_BYTES_MAX: it tells that all of them are there."""
+    """Op records for these halves, in order and as few as possible. The last one is shorter than DONE_BYTES_MAX, which marks
+    the list as complete."""
     bodies = [""]
     for queue_offset in queue_offsets:
         if len(bodies[-1]) >= DONE_BYTES_MAX:
@@ -144,12 +144,12 @@ def done_records(queue_offsets: Iterable[int], host: bytes, now_ms: int) -> list
 
 
 def done_offsets(body: bytes) -> list[int]:
-    """The halves that such a record names; what is no number is none of them."""
+    """The halves that an op record names; parts that are no number are skipped."""
     return [int(part) for part in body.split(b",") if part.isdigit() and len(part) <= DIGITS_MAX]
 
 
 def asked_for(half: Message) -> bytes:
-    """What a producer is shown of a half: a message of its own topic and queue."""
+    """The half as the producer receives it: a message with its own topic and queue."""
     pairs = half.property_map
     shown = replace(half, topic=pairs.get(REAL_TOPIC, ""), queue_id=_number(pairs.get(REAL_QUEUE_ID)) or 0)
     return encode(shown)
@@ -181,7 +181,7 @@ def _number(text: str | None) -> int | None:
 
 
 def in_java_order(pairs: Mapping[str, str], buckets: int) -> dict[str, str]:
-    """`pairs` as a HashMap with so many buckets gives them; upstream stores what it has changed so."""
+    """`pairs` in the order of a Java HashMap with so many buckets, in which upstream stores changed properties."""
     while 4 * len(pairs) > 3 * buckets:
         buckets *= 2
     return dict(sorted(pairs.items(), key=lambda pair: _bucket(pair[0], buckets)))

@@ -1,11 +1,11 @@
-"""The transactions that a master knows of.
+"""Open transactions of a master. Upstream: TransactionalMessageServiceImpl.
 
-Invariant: a transaction is ended once, by whoever is first, and what is not among the open halves is ended. An end counts for
-another master only when it is confirmed, and the offsets that say how far the queues are done with move only then, and past no
-half that has yet to be told done: a later master may have an older table, and nobody else would tell it. Slaves of a pair get
-them later, see broker.tables.copiedoffsets. The record that tells that a half is done with stands behind its end in the log, so
-it never says more than the log holds; each one stands behind all commits that it, or one before it, tells of, and no open half
-is older than MARK_BYTES without one: a new master looks for commits from the last one on."""
+Invariant: a transaction ends once, by the first outcome; a half that is not open is ended. An outcome survives a change of
+master only once confirmed. The progress offsets advance only then, and never past a half whose op record is not yet written: a
+later master may have an older table, and only that record says that the half is done. Slaves of a pair get them later, see
+broker.tables.copiedoffsets. The op record of a half follows its end in the log, so it never says more than the log holds, and
+it follows all commits that it, or one before it, names. While a half is open an op record is written every MARK_BYTES: a new
+master looks for commits from the last one on."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ logger = logging.getLogger("broker.transactions")
 
 RETRY_MS = 1_000
 MARK_BYTES = 64 << 20
-NOBODY = -1  # as a half that is told done: tells of none
+NOBODY = -1  # the half of an op record that names none
 WAITING_MAX = 4_096
 MOVED_A_TURN = 1_000
 
@@ -64,15 +64,15 @@ class Log(ReadLog, Protocol):
 
 
 class Reached(NamedTuple):
-    """Up to where the half queue is done with, once the log up to `log_end` is confirmed."""
+    """Progress of the half queue, valid once the log up to `log_end` is confirmed."""
 
     half_offset: int
     log_end: int
 
 
 class Transactions:
-    """Of one broker; only a master knows any. `begin` starts the tasks that `run` them, when there is the first one.
-    `followed` as of CopiedOffsets, of a pair only."""
+    """Transactions of one broker; only a master has any. `begin` starts the tasks that `run` them at the first one. `followed`
+    as of CopiedOffsets, of a pair only."""
 
     def __init__(
         self,
@@ -88,9 +88,9 @@ class Transactions:
         begin: Callable[[], None],
     ) -> None:
         self.term = 0
-        """Moves with every role: what was begun before an await counts no more behind it."""
+        """Increases with each role: work that began before an await is dropped when it changed."""
         self.open: OpenHalves | None = None
-        """None while it is not known which halves are."""
+        """None until they were read."""
         self.outcomes = Outcomes()
         self.totals = totals
         self._store = store
@@ -100,18 +100,18 @@ class Transactions:
         self._copied = None if followed is None else CopiedOffsets(offsets, followed)
         self._clock = clock
         self._settings = settings
-        self._fresh = OpenHalves()  # stored under this role, before `open` is known
+        self._fresh = OpenHalves()  # stored in this role, before `open` is read
         self._span: Span | None = None
         self._done = DoneQueue(settings.transaction_op_batch_interval)
-        self._told_end = 0  # of the last record that tells
-        self._stored_end = 0  # of the last record that was stored here
+        self._told_end = 0  # of the last op record
+        self._stored_end = 0  # of the last record stored here
         self._reached: Reached | None = None
         self._waiting: deque[tuple[int | None, asyncio.Future[None]]] = deque()
         self._wake = asyncio.Event()
         self._failure = RepeatedFailure()
         self._begin: Callable[[], None] | None = begin
 
-    # -- what happens
+    # -- events
 
     def role_taken(self, *, leads: bool) -> None:
         self.term += 1
@@ -133,7 +133,7 @@ class Transactions:
         self._wake.set()
 
     def half_stored(self, message: MessageToStore, appended: Appended, due_ms: int | None = None) -> None:
-        """A half was appended: a new one, or one that is put back, whose producer may be asked from `due_ms` on."""
+        """Note a half that was appended: a new one, or one put back, whose producer may be checked from `due_ms` on."""
         self._needed()
         self._stored_end = appended.end_offset
         facts = facts_of(message.properties)
@@ -144,7 +144,7 @@ class Transactions:
         table.put(root, appended.queue_offset, appended.physical_offset, due_ms, facts.group)
 
     def acknowledged(self) -> None:
-        """More of the log may be confirmed."""
+        """Advance what waits for the confirm offset: more of the log may be confirmed."""
         if self._span is None:
             return
         end = self.confirmed_end()
@@ -159,22 +159,22 @@ class Transactions:
             self._wake.set()
 
     def arrived(self, grown: list[QueueGrew]) -> None:
-        """Queues grew."""
+        """Continue a rebuild that waits for queues that grew."""
         if self.open is None and any(queue.topic in (HALF_TOPIC, OP_HALF_TOPIC) for queue in grown):
             self._wake.set()
 
-    # -- what ends and checks ask
+    # -- ends and checks
 
     @property
     def stored_end(self) -> int:
-        """What was ever stored here ends there or below; in Raft mode that is above the log's end for a moment."""
+        """Upper bound of the records stored here; in Raft mode it is above the log's end for a moment."""
         return max(self._store.max_offset(), self._stored_end)
 
     def confirmed_end(self) -> int:
         return min(self._replication.acked_end(), self._store.confirm_offset())
 
     async def known(self, end: int, wait_ms: int) -> bool:
-        """Whether the open halves are known and what ends at or below `end` of the log is confirmed, within so long."""
+        """Wait until the open halves are known and the log up to `end` is confirmed. False after `wait_ms`."""
         deadline_ms, term = self._clock.monotonic_ms() + wait_ms, self.term
         while self._span is not None and self.term == term:
             if self.open is not None and end <= self._store.confirm_offset():
@@ -189,7 +189,7 @@ class Transactions:
         return False
 
     def ended(self, half: Half, outcome: Outcome | None, end: int = 0) -> None:
-        """Its end was stored up to `end` (None: it is given up), or is what `tell` stores next."""
+        """Close a half. Its end was stored up to `end`, or `tell` stores it next. Outcome None: abandoned."""
         assert self.open is not None
         self._stored_end = max(end, self._stored_end)
         if outcome is not None:
@@ -198,18 +198,18 @@ class Transactions:
         self.done_with(half.queue_offset, at_once=outcome is not Outcome.COMMIT)
 
     def done_with(self, queue_offset: int, *, at_once: bool = False) -> None:
-        """This half needs no look any more, and that is to be told, `at_once` if nothing else in the log says so."""
+        """Queue the op record of a half that is done; `at_once` if no other record in the log says so."""
         before = self._done.due_ms
         self._done.add(queue_offset, self._clock.monotonic_ms(), at_once=at_once)
         if self._done.due_ms != before:
             self._wake.set()
 
     def tell(self) -> int | None:
-        """Tells now what is done with; where that ends in the log, None where it could not be stored or there was nothing."""
+        """Write the pending op records now. Returns their end in the log; None if there were none or storing failed."""
         return self._tell(self._done.waiting)
 
     def note_progress(self) -> None:
-        """The queues are done with as far as they are now, once all of this is confirmed."""
+        """Advance the progress offsets to the present state once all of it is confirmed."""
         if self.open is None or self._reached is not None:
             return
         end = self._store.next_queue_offset(HALF_TOPIC, QUEUE_ID)
@@ -218,15 +218,15 @@ class Transactions:
         self._reached = Reached(first_open if untold is None else min(untold, first_open), self.stored_end)
         self.acknowledged()
 
-    # -- what others ask
+    # -- status
 
     @property
     def open_count(self) -> int:
-        """Those that are known."""
+        """Known open halves."""
         return len(self._fresh) + (0 if self.open is None else len(self.open))
 
     def first_open(self) -> int | None:
-        """Where the oldest half stands that is not known to be ended, in any role; None without any."""
+        """Place of the oldest half that is not known to be ended, in any role; None without any."""
         end = self._store.max_queue_offset(HALF_TOPIC, QUEUE_ID)
         entries = self._store.entries(HALF_TOPIC, QUEUE_ID, self._kept(HALF_TOPIC, end), 1)
         return listed_start(entries[0]) if entries else None
@@ -239,7 +239,7 @@ class Transactions:
             await woken(self._wake, await self._step())
 
     async def _step(self) -> int | None:
-        """In how many ms there is something to do; None for when it is told."""
+        """Do the next work. Returns ms until more is due; None to wait for an event."""
         if self._span is None:
             return None
         if self.open is None:
@@ -262,7 +262,7 @@ class Transactions:
             or store.max_queue_offset(HALF_TOPIC, QUEUE_ID) < span.half_end
             or store.max_queue_offset(OP_HALF_TOPIC, QUEUE_ID) < span.done_end
         ):
-            return None  # confirmed and dispatched soon, which wakes us
+            return None  # being confirmed and dispatched wakes this task
         begun_ms = self._clock.monotonic_ms()
         done = DoneQueue(self._settings.transaction_op_batch_interval)
         reading = Rebuild(
@@ -274,7 +274,7 @@ class Transactions:
         except (StoreError, OSError) as error:
             if self._failure.failed(str(error), self._clock.monotonic_ms()):
                 logger.error(
-                    "open transactions cannot be read, none is ended meanwhile, trying on",
+                    "open transactions cannot be read, none is ended meanwhile, retrying",
                     extra=fields(why=error),
                 )
             return RETRY_MS
@@ -309,13 +309,13 @@ class Transactions:
         half_end = store.next_queue_offset(HALF_TOPIC, QUEUE_ID)
         done_end = store.next_queue_offset(OP_HALF_TOPIC, QUEUE_ID)
         half_from, done_from = self._kept(HALF_TOPIC, half_end + 1), self._kept(OP_HALF_TOPIC, done_end + 1)
-        if half_from > half_end or done_from > done_end:  # it tells of ends that this log lacks
+        if half_from > half_end or done_from > done_end:  # the table is of ends that are missing from this log
             half_from = store.min_queue_offset(HALF_TOPIC, QUEUE_ID)
             done_from = store.min_queue_offset(OP_HALF_TOPIC, QUEUE_ID)
         return Span(half_from, half_end, done_from, done_end, store.max_offset())
 
     def _kept(self, topic: str, end: int) -> int:
-        """A table may be ahead of the queue of a master that took its place without all that was stored; `end` then."""
+        """The kept progress, at most `end`: the table of a master that took over a shorter log may be ahead of its queue."""
         kept = self._offsets.find(TRANSACTIONS_GROUP, topic, QUEUE_ID) or 0
         return max(min(kept, end), self._store.min_queue_offset(topic, QUEUE_ID))
 
@@ -325,7 +325,7 @@ class Transactions:
         for record in done_records(halves, self._store.store_host, self._clock.now_ms()):
             (stored,) = self._store.append([record])
             if stored.error is not None:
-                return None  # what is told already is not told again: a disk that is full would fill with it
+                return None  # the records written are not written again: they would fill a full disk
             named = done_offsets(bytes(record.body))
             if halves != [NOBODY]:
                 self._done.told(len(named))
@@ -335,7 +335,7 @@ class Transactions:
         return self._told_end
 
     def _mark(self) -> list[int]:
-        """Where commits are looked for while a half is open that is there now."""
+        """The newest half: while a half up to it is open, commits are looked for from this record on."""
         return [self._store.next_queue_offset(HALF_TOPIC, QUEUE_ID) - 1]
 
     def _advance(self, reached: Reached) -> None:
@@ -350,7 +350,7 @@ class Transactions:
             self._copied.moved(rests_on)
 
     def _keep(self, topic: str, offset: int, rests_on: int) -> bool:
-        """Whether it has moved."""
+        """Store the progress of a queue. Returns whether it moved."""
         if (self._offsets.find(TRANSACTIONS_GROUP, topic, QUEUE_ID) or 0) == offset:
             return False
         self._offsets.keep(topic, QUEUE_ID, offset)
@@ -362,7 +362,7 @@ class Transactions:
         return any(self._offsets.find(TRANSACTIONS_GROUP, topic, QUEUE_ID) for topic in topics)
 
     def _release(self, end: int | None) -> None:
-        """Who waits looks again: all, or those whose wish may be fulfilled."""
+        """Wake all that wait (None), or those that wait for `end` or less."""
         kept: deque[tuple[int | None, asyncio.Future[None]]] = deque()
         for wanted, turn in self._waiting:
             if end is not None and wanted is not None and wanted > end and not turn.done():
@@ -377,7 +377,7 @@ class Transactions:
         return self._settings.transaction_time_out if facts.immune_ms is None else facts.immune_ms
 
     def _due_ms(self, half: Message, facts: HalfFacts) -> int:
-        """By the clock of the master that stored it, and never later than it would be if it came now."""
+        """When the producer may be checked: by the storing master's clock, and never later than for a half stored now."""
         spared_ms = self._spared_ms(facts)
         left_ms = half.store_timestamp + spared_ms - self._clock.now_ms()
         return self._clock.monotonic_ms() + min(left_ms, spared_ms)
