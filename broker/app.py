@@ -395,7 +395,7 @@ class BrokerApp:
         ):
             return
         self._level_epoch = None
-        self._tasks.start(self.memory_mark.level(), name="memory mark")
+        self._tasks.start(self.memory_mark.caught_up(), name="memory mark")
 
     # -- what a start consists of
 

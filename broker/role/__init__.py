@@ -1,1 +1,1 @@
-"""A broker's place in its set: its id, what the controllers grant it, and what a change of role does to the rest."""
+"""A broker's role in its set: its id, grants of the controllers, and changes of role."""

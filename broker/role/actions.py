@@ -1,4 +1,4 @@
-"""What a broker's place in its set asks the shell to do, and what controllers answer.
+"""Actions of the membership state machine for its shell, and answers of controllers.
 
 Values only; `broker.role.membership` says when each of them is right. Pure."""
 
@@ -11,7 +11,7 @@ from broker.role.identity import Identity, TemporaryIdentity
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a controller said of the set's master: `master_address` is its remoting address."""
+    """A master named by a controller: `master_address` is its remoting address."""
 
     master_epoch: int
     master_id: int
@@ -39,7 +39,7 @@ class SaveIdentity:
 
 @dataclass(frozen=True, slots=True)
 class NoteSetBack:
-    """This disk was set back: note it durably, and draw a start number above `known`, then report `saved`."""
+    """Note durably that this disk was set back, draw a start number above `known`, then report `saved`."""
 
     known: int
 
@@ -51,7 +51,7 @@ class NextIdCall:
 
 @dataclass(frozen=True, slots=True)
 class ApplyIdCall:
-    """1013, with what the temporary file holds"""
+    """1013, with the contents of the temporary file"""
 
     identity: TemporaryIdentity
 
@@ -65,7 +65,7 @@ class RegisterCall:
 
 @dataclass(frozen=True, slots=True)
 class ElectCall:
-    """1002, not designated; the controllers must have had a heartbeat of ours before it"""
+    """1002, not designated; the controllers must have received a heartbeat of this broker before it"""
 
     broker_id: int
 
@@ -80,27 +80,27 @@ Call = NextIdCall | ApplyIdCall | RegisterCall | ElectCall | PollCall
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A controller's answer, as far as a broker needs it; `grant` is None when no master was named."""
+    """A controller's answer, reduced to the parts that a broker needs; `grant` is None when no master was named."""
 
     code: int
     grant: Grant | None = None
-    master_epoch: int = 0  # also known when there is no master
+    master_epoch: int = 0  # also set when there is no master
     next_broker_id: int = 0
     known_start_number: int = 0
-    """With a refusal to register: so great a number of this store was heard."""
+    """With a rejected registration: the highest start number of this store that controllers received."""
     other_address: str = ""
-    """Where another process lives, or asks, that says that it is this broker."""
+    """Where another process with this broker's identity runs, or asks from."""
 
 
 @dataclass(frozen=True, slots=True)
 class AskAll:
-    """Ask each controller for the set (1004), next to a call that may be under way; report each answer as `answered`, and
+    """Ask each controller for the set (1004), in parallel to a pending call; report each answer as `answered`, and
     `unanswered` where none of them leads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Disbelieved:
-    """An epoch that no cluster could have reached was named; `source` says where. Nothing was taken of it."""
+    """An epoch that no cluster could have reached was received from `source` and ignored."""
 
     source: str
     why: str
@@ -108,12 +108,13 @@ class Disbelieved:
 
 @dataclass(frozen=True, slots=True)
 class BeginHeartbeats:
-    """The controllers know our id."""
+    """Start heartbeats: the controllers know this broker's id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """Another process, at `address`, says that it is this broker; `registered`: that one counts, and this one does not."""
+    """Another process, at `address`, claims this broker's identity; if `registered`, the controllers count that one
+    instead."""
 
     address: str
     registered: bool
@@ -124,7 +125,7 @@ class Duplicate:
 
 @dataclass(frozen=True, slots=True)
 class RoleAnnounced:
-    """A newer role was granted; it is taken when the change under way, if there is one, is over."""
+    """A newer role was granted; it is taken when the current change of role, if any, has ended."""
 
     grant: Grant
 
@@ -146,7 +147,7 @@ class Follow:
 
 @dataclass(frozen=True, slots=True)
 class SetRead:
-    """The controllers' SyncStateSet of the epoch that this broker leads."""
+    """Set the controllers' SyncStateSet of the epoch that this broker leads."""
 
     members: frozenset[int]
     sync_state_set_epoch: int
@@ -154,7 +155,7 @@ class SetRead:
 
 @dataclass(frozen=True, slots=True)
 class MasterMoved:
-    """The master of our epoch is reached under another address."""
+    """The master of this epoch has a new address."""
 
     address: str
     master_epoch: int

@@ -1,7 +1,7 @@
-"""What an acknowledged send is worth under given settings, in one sentence.
+"""The guarantee for acknowledged sends under given settings, in one sentence.
 
-The contracts, weakest first: A the master alone has it; B every member of the SyncStateSet has it in memory; C as B
-with two members at least; D is C and on disk everywhere before the answer."""
+Contracts, weakest first: A the master alone has it; B every member of the SyncStateSet has it in memory; C as B
+with two members at least; D as C, and on disk everywhere before the answer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def runs_contract_a(settings: BrokerSettings) -> bool:
 
 
 def contract_sentence(settings: BrokerSettings) -> str:
-    """Says which contract holds and what may be lost under it."""
+    """The contract of these settings and the losses that it allows."""
     on_disk = (
         " The master also has it on disk." if settings.flush_disk_type is FlushDiskType.SYNC_FLUSH else ""
     )

@@ -1,8 +1,8 @@
-"""Keeps the mark that a store ran contract A: from before the first send under it could be acknowledged until retention has
-removed all that was written under it.
+"""The mark of a store that ran contract A: set before the first send under it could be acknowledged, removed when retention
+has removed all that was written under it.
 
-Invariant: `allAckInSyncStateSet` does not change while the broker runs (broker.admin.configuration.CHANGEABLE lacks it), so
-the mark on disk says what the present settings are."""
+Invariant: `allAckInSyncStateSet` does not change while the broker runs (it is not in broker.admin.configuration.CHANGEABLE),
+so the mark on disk matches the present settings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mqruntime.smallfiles import SmallFiles
 
 
 class KeptContractMark:
-    """The mark of one store, as the disk holds it after `keep`."""
+    """The mark of one store; on disk after `keep`."""
 
     def __init__(self, files: SmallFiles) -> None:
         self._files = files
@@ -21,11 +21,11 @@ class KeptContractMark:
 
     @property
     def ran_contract_a(self) -> bool:
-        """Whether the log holds what was acknowledged before other replicas had it."""
+        """Whether the log holds sends that were acknowledged before other replicas had them."""
         return self._mark is not None
 
     async def keep(self, *, contract_a: bool, epoch: int, log_min: int, log_max: int) -> ContractMark | None:
-        """At the start, before any role: the mark that is on disk on return, None for a store that needs none. `epoch` is
+        """Store the mark at the start, before any role. Returns the mark on disk; None for a store that needs none. `epoch` is
         the newest of the log, which begins and ends at `log_min` and `log_max`. Raises ContractMarkDamaged, OSError."""
         data = await self._files.read(FILE)
         found = None if data is None else decode(data)

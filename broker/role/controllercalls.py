@@ -1,4 +1,4 @@
-"""The controller calls of a broker as commands, and their answers as the state machine takes them."""
+"""Commands of a broker to its controllers, and their answers as the state machine takes them."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ REFUSALS = {
     ResponseCode.CONTROLLER_INVALID_REPLICAS,
     ResponseCode.CONTROLLER_BROKER_NOT_ALIVE,
 }
-"""A set did not change by this sending of the proposal; our controllers have moved its epoch, and tell it. After 2001 and 2013
-it has changed before, and after 2000 and 2002 it may have, before another epoch began: its fate is unknown."""
+"""Codes after which this proposal changed nothing; our controllers have moved the set's epoch and return it. After 2001 and
+2013 the set was changed earlier, after 2000 and 2002 it may have been, before another epoch began: the outcome is unknown."""
 SAME_SET = "The newSyncStateSet is equal with oldSyncStateSet"
-"""So begins upstream's remark on a proposal that changes nothing; with the same code it refuses one for a set that it does not
-know (any more), as ours do."""
+"""Start of upstream's remark on a proposal that changes nothing. It rejects one for an unknown set with the same code, as our
+controllers do."""
 
 
 class HeartbeatSettings(Protocol):
-    """The settings that a heartbeat tells."""
+    """The settings that a heartbeat reports."""
 
     controller_heart_beat_timeout_mills: int
     broker_election_priority: int
@@ -63,7 +63,7 @@ class HeartbeatSettings(Protocol):
 
 
 class Log(Protocol):
-    """The part of the log that a heartbeat tells."""
+    """The part of the log that a heartbeat reports."""
 
     def max_offset(self) -> int: ...
 
@@ -73,7 +73,7 @@ class Log(Protocol):
 
 
 class ControllerCalls:
-    """Requests that speak for one broker."""
+    """Requests in the name of one broker."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class ControllerCalls:
         start: KeptStartNumber,
         incarnation: int,
     ) -> None:
-        """`incarnation` is this process's, higher than those of the ones before it."""
+        """`incarnation` is this process's, higher than those of earlier ones."""
         self._membership = membership
         self._settings = settings
         self._log = log
@@ -155,7 +155,7 @@ class ControllerCalls:
                 return RemotingCommand.request(RequestCode.CONTROLLER_GET_REPLICA_INFO, poll)
 
     def give_up(self, *, dry_run: bool) -> RemotingCommand:
-        """The command that has this broker forgotten, because its store is to go."""
+        """The command by which the controllers forget this broker, before its store is removed."""
         us = self._membership
         assert us.broker_id is not None
         header = GiveUpReplicaHeader(us.broker_name, us.broker_id, us.check_code or None, dry_run)
@@ -172,7 +172,7 @@ class ControllerCalls:
         return RemotingCommand.request(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, header, body)
 
     def fate(self, alter: Alter, answer: RemotingCommand) -> Fate:
-        """What an answer to `alter` says of it. Raises BodyError."""
+        """The outcome of `alter` by its answer. Raises BodyError."""
         if answer.code == ResponseCode.SUCCESS:
             found = SyncStateSet.decode(answer.body)
             return Applied(found.sync_state_set, found.sync_state_set_epoch)
@@ -191,7 +191,7 @@ class ControllerCalls:
         return NotSent() if answer.code == ResponseCode.CONTROLLER_NOT_LEADER else Unknown()
 
     def reply(self, call: Call, command: RemotingCommand) -> Reply:
-        """What the answer to `call` says. Raises HeaderError or BodyError when it does not say it properly."""
+        """The parsed answer to `call`. Raises HeaderError or BodyError when it is malformed."""
         code = command.code
         match call:
             case NextIdCall() if code == ResponseCode.SUCCESS:
@@ -224,7 +224,7 @@ class ControllerCalls:
 
 
 def said_grant(command: RemotingCommand) -> Grant | None:
-    """The grant that a 1008 speaks of, whoever sent it; None when it names no master. Raises HeaderError, BodyError."""
+    """The grant in a 1008, from any sender; None when it names no master. Raises HeaderError, BodyError."""
     header = NotifyBrokerRoleChangedHeader.from_ext(command.ext)
     members = SyncStateSet.from_request(command.body)
     return _with_set(ResponseCode.SUCCESS, header, members).grant

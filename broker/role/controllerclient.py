@@ -1,7 +1,7 @@
-"""Calls to the controllers: to their leader, wherever it is, and heartbeats to all of them.
+"""Calls to the controllers' leader, and heartbeats to all controllers.
 
-Invariant: `leader` is an address that some controller named and that has not failed since; after any failure, and
-after an answer "not leader", the next call asks around again first."""
+Invariant: `leader` was named by a controller and has not failed since. After any failure, and after an answer "not leader",
+the next call looks for the leader first."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ CALL_TIMEOUT_MS = 3000
 
 
 class ControllerClient:
-    """`addresses` are those of controllerAddr. One connection to each carries everything."""
+    """`addresses` are those of controllerAddr. One connection to each carries all requests."""
 
     def __init__(self, client: RemotingClient, addresses: list[str]) -> None:
         self._client = client
         self.addresses = addresses
         self.leader: str | None = None
-        self._first = 0  # whom to believe first, if several name a leader
+        self._first = 0  # the controller to believe first, if several name a leader
 
     async def call(self, command: RemotingCommand) -> RemotingCommand:
-        """The leader's answer. Raises NotSent when the request was certainly not sent, another
+        """Send to the leader and return its answer. Raises NotSent when the request was certainly not sent, another
         RemotingError when it may have been carried out."""
         for _ in range(2):
             leader = await self._leader()
@@ -49,8 +49,8 @@ class ControllerClient:
     async def ask_all(
         self, request: Callable[[], RemotingCommand], heard: Callable[[RemotingCommand], None]
     ) -> bool:
-        """Send a `request()` to each controller at once, and to the leader where it is none of them; `heard` gets each answer
-        as it comes, but "not leader". Whether there was one."""
+        """Send a `request()` to each controller at once, and to the leader if it is not among them. `heard` gets each answer
+        as it arrives, except "not leader". Returns whether there was one."""
         addresses = dict.fromkeys([*self.addresses, *([self.leader] if self.leader else [])])
         asked = [self._ask_one(address, request(), heard) for address in addresses]
         return any(await asyncio.gather(*asked))
@@ -69,18 +69,18 @@ class ControllerClient:
         return True
 
     async def discover(self) -> None:
-        """Ask who leads, without a reason to doubt the present one."""
+        """Look for the leader, without a reason to doubt the present one."""
         found = await self._ask_around()
         if found is not None and found != self.leader:
             logger.info("controller leader found", extra=fields(leader=found))
             self.leader = found
 
     async def heartbeat_to_leader(self, header: BrokerHeartbeatHeader) -> None:
-        """Sent on the connection that the next call uses, so the leader has it first. Raises RemotingError."""
+        """Send on the connection that the next call uses, so it arrives before that call. Raises RemotingError."""
         await self.heartbeat(await self._leader(), header)
 
     async def heartbeat(self, address: str, header: BrokerHeartbeatHeader) -> None:
-        """Raises NotSent."""
+        """Send a heartbeat to one controller. Raises NotSent."""
         await self._client.one_way(address, RemotingCommand.request(RequestCode.BROKER_HEARTBEAT, header))
 
     async def _leader(self) -> str:
@@ -92,14 +92,14 @@ class ControllerClient:
         return self.leader
 
     def _distrust(self, leader: str) -> None:
-        """Of two calls that fail one after the other the second must not undo what was found after the first."""
+        """Forget a leader that failed; of two failed calls the second must not drop a leader found after the first."""
         if self.leader == leader:
             self.leader = None
             self._first += 1
 
     async def _ask_around(self) -> str | None:
-        """The leader that a controller names. One that calls itself leader is believed at once, so that a silent
-        controller costs nothing; the word of others counts when all have answered."""
+        """The leader that a controller names. One that claims to be leader is believed at once, so that a silent
+        controller costs nothing; claims about others count when all have answered."""
         count = len(self.addresses)
         order = [self.addresses[(self._first + at) % count] for at in range(count)]
         asked = [asyncio.create_task(self._ask(address), name=f"discovery {address}") for address in order]

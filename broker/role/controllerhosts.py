@@ -1,7 +1,7 @@
-"""Where this broker's controllers are, for the request that only they may send: HAND_OVER, by which a master holds sends back.
+"""Hosts of this broker's controllers. Only they may send HAND_OVER, on which a master holds sends back.
 
-Invariant: a request counts that comes from a host of `controllerAddr`, or of the leader that those named. Names are resolved
-once in `READ_AGAIN_MS` at most, however often somebody else asks. Other programs on a controller's host pass for it."""
+Invariant: a request is accepted from a host of `controllerAddr` or of the leader that those named. Names are resolved at most
+once in `READ_AGAIN_MS`, however often others ask. Other programs on a controller's host are accepted, too."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ELSEWHERE = (
 
 
 class ControllerHosts:
-    """`checks_hosts` as haSlaveHostCheck."""
+    """`checks_hosts` is haSlaveHostCheck."""
 
     def __init__(self, controllers: ControllerClient, clock: Clock, *, checks_hosts: bool) -> None:
         self._controllers = controllers
@@ -44,13 +44,13 @@ class ControllerHosts:
         self._refused = RepeatedFailure()
 
     def guard(self, router: Router) -> None:
-        """From now on HAND_OVER is answered with 16 where it comes from elsewhere."""
+        """From now on reject HAND_OVER with code 16 from other hosts."""
         router.handlers[RequestCode.HAND_OVER] = partial(self._one, router.handlers[RequestCode.HAND_OVER])
 
     async def _one(self, serve: Handler, peer: Peer, command: RemotingCommand) -> Reply:
         if self._checks_hosts and not await self._is_one(peer):
             if self._refused.failed("elsewhere", self._clock.monotonic_ms()):
-                logger.warning("hand-over refused: %s", ELSEWHERE, extra=fields(peer=peer.remote_address))
+                logger.warning("hand-over rejected: %s", ELSEWHERE, extra=fields(peer=peer.remote_address))
             return command.reply(ResponseCode.NO_PERMISSION, ELSEWHERE)
         result = serve(peer, command)
         return await result if inspect.isawaitable(result) else result

@@ -1,7 +1,7 @@
-"""How a master goes when it is told to stop: first its role passes to another, then it passes on what clients still send it.
+"""Graceful shutdown of a master: its role passes to another broker, then it forwards the requests that clients still send it.
 
-Invariant: a broker that cannot be followed at once stops at once; one that forwards holds nothing of its own any more, so it
-may be killed. It does not follow its successor, who need never wait for it."""
+Invariant: a broker without a possible successor stops at once. A forwarding broker holds no requests of its own, so it may be
+killed. It does not follow its successor, so the successor need not wait for it."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ FORWARD_LOOK_MS = 200
 
 
 class Farewell:
-    """`resign()` asks for a successor. `forward_ms` is how long this broker may stay for its clients; 0: it goes as a slave
-    does."""
+    """`resign()` asks for a successor. `forward_ms` limits how long this broker forwards for clients; 0: it stops like a
+    slave."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Farewell:
         forwarding.on_release(self._released.set)
 
     async def step_down(self) -> bool:
-        """Whether another broker leads now, to which requests are passed on; STEP_DOWN_MS at most if none does."""
+        """Pass the role on. Returns whether another broker leads and gets requests; False after STEP_DOWN_MS."""
         if not self._forward_ms or not self._membership.accepts_sends or not self._may_be_followed():
             return False
         logger.info("stepping down", extra=fields(epoch=self._membership.master_epoch))
@@ -68,16 +68,16 @@ class Farewell:
                 self._membership.accepts_sends and not self._may_be_followed()
             )  # and nobody was elected yet
             if alone or self._clock.monotonic_ms() >= deadline_ms:
-                logger.info("nobody takes the role at once")
+                logger.info("no successor, shutting down")
                 return False
             await asyncio.sleep(LOOK_MS / 1000)
         await self._successor_known()
         return True
 
     async def forward(self) -> None:
-        """Until no client is left that may come here, at most `forward_ms`."""
+        """Forward until no client is left that may send, at most `forward_ms`."""
         began_ms = self._clock.monotonic_ms()
-        logger.info("stays to forward", extra=fields(ms_max=self._forward_ms, clients=len(self._clients())))
+        logger.info("forwarding to new master", extra=fields(ms_max=self._forward_ms, clients=len(self._clients())))
         while self._forwarding.passage.holds or self._forwarding.passes_on:
             now_ms = self._clock.monotonic_ms()
             self._forwarding.expire(now_ms)
@@ -90,7 +90,7 @@ class Farewell:
         logger.info("forwarding ends", extra=said)
 
     async def _successor_known(self) -> None:
-        """Before this broker leaves the name servers: else they know of no master, and clients that ask get no routes."""
+        """Wait until name servers know the successor, before this broker unregisters: else clients that ask get no routes."""
         self._released.clear()
         if not self._forwarding.reached:
             await woken(self._released, SUCCESSOR_SERVES_MS)

@@ -1,6 +1,6 @@
-"""Whether this broker could lead: what keeps it from taking messages or a role, and for how long.
+"""Whether this broker could lead: lasting problems that keep it from taking messages or a role.
 
-Invariant: a trouble counts once it has lasted `yield_after_ms` without a break; so a full disk that is being cleared,
+Invariant: a problem counts once it has lasted `yield_after_ms` without a break; so a full disk that is being cleared,
 or one slow sync, moves no master. Pure."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ class Trouble(Enum):
 
     ROLE = "it could not take the role"
     LEAD = "it could not begin as master"
-    """Until it does: who only follows since has not shown that it could. While it tries and fails there is ROLE, too."""
+    """Until it succeeds: following since does not prove that it could lead. While it tries and fails there is ROLE, too."""
     DISK = "its disk takes no messages"
     SYNC = "its disk hangs"
     ROT = "records of its log are damaged"
@@ -23,7 +23,7 @@ class Trouble(Enum):
 
 
 class Fitness:
-    """Told again and again of each trouble, or that there is none. All times are monotonic ms."""
+    """The problems of one broker, noted again and again. All times are monotonic ms."""
 
     def __init__(self, yield_after_ms: int) -> None:
         self._yield_after_ms = yield_after_ms
@@ -37,17 +37,17 @@ class Fitness:
             self._since_ms.pop(trouble, None)
 
     def stops(self) -> None:
-        """The broker is about to stop, which is no passing trouble."""
+        """Note that the broker is about to stop, which does not pass."""
         self._stops = True
 
     def why_unfit(self, now_ms: int) -> str:
-        """In words for controllers and operators; empty while nothing keeps it from leading."""
+        """The reasons, as text for controllers and operators; empty without any."""
         lasting = [trouble.value for trouble in self._lasting(now_ms)]
         return ", ".join(sorted([*lasting, *([STOPS] if self._stops else [])]))
 
     def could_lead(self, now_ms: int) -> bool:
-        """Of one that is unfit: whether it could lead all the same, for want of a better one. Who cannot serve a few records
-        takes messages as ever, and who failed to begin once may not fail again."""
+        """Whether an unfit broker could lead if there is none better. A broker that cannot serve a few records still takes
+        messages, and one that failed to become master once may succeed."""
         lasting = set(self._lasting(now_ms))
         return not self._stops and bool(lasting) and lasting <= {Trouble.ROT, Trouble.LEAD}
 

@@ -1,7 +1,7 @@
-"""Who leads a Raft group, passed on to the broker's membership as a grant under the term.
+"""The leader of a Raft group, passed to the broker's membership as a grant under the term.
 
-Invariant: a leader is granted its role once its log holds nothing undecided of others, as Raft says; who follows is told of a
-master that serves, by the master's own word. Whoever leads no more answers everybody that waits at once."""
+Invariant: a leader gets its role once its log holds no uncommitted entries of others, as in Raft. A follower takes a master
+from that master's own word that it serves. A deposed leader answers all waiting requests at once."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ logger = logging.getLogger("broker.grouproles")
 LOOK_MS = 50
 HOLD_MS = 3_000
 YIELD_AGAIN_MS = 10_000
-"""So long a leader that cannot take messages leads on, where those it handed over to gave the leadership back."""
+"""How long a leader that cannot take messages leads on after its successors gave leadership back."""
 KNOWN_AGAIN_MS = 5_000
 """A master that was started again within its term may serve at another address."""
 
 
 class GroupRoles:
-    """`member` is this broker's, of which `membership` knows the broker id."""
+    """Roles of one broker: `member` is its Raft member, `membership` knows its broker id."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class GroupRoles:
         self._clock = clock
         self._news = asyncio.Event()
         self._known: tuple[int, str] | None = None
-        """The term and the leader whose address was told last."""
+        """The term and the leader whose address was passed on last."""
         self._ask_again_ms = 0
         self._yield_again_ms = 0
         member.on_role(self._moved)
@@ -68,7 +68,7 @@ class GroupRoles:
     def _moved(self) -> None:
         if not self._member.leads:
             if self._membership.accepts_sends:
-                logger.info("leads no more")
+                logger.info("deposed")
             self._store.leads_no_more()
             self._membership.deposed()
             self._switch.deposed()
@@ -98,12 +98,12 @@ class GroupRoles:
             self._grant(member.term, broker_id_of(leader_id), address)
 
     async def _yield_if_unfit(self) -> None:
-        """A leader that cannot take messages lets another try, if one can lead."""
+        """Transfer leadership if this leader cannot take messages and another member can lead."""
         now_ms = self._clock.monotonic_ms()
         why = self._fitness.why_unfit(now_ms)
         if why and now_ms >= self._yield_again_ms:
             self._yield_again_ms = now_ms + YIELD_AGAIN_MS
-            logger.warning("hands over: %s", why)
+            logger.warning("transferring leadership: %s", why)
             await self.hand_over()
 
     def _grant(self, term: int, master_id: int, address: str) -> None:
@@ -111,11 +111,11 @@ class GroupRoles:
         self._manager.granted(Grant(term, master_id, address, members, term))
 
     async def hand_over(self) -> None:
-        """Another member leads, if one can."""
+        """Transfer leadership to another member that can lead, if there is one."""
         await self._member.hand_over()
 
     def _hands_over(self, begins: bool) -> None:
-        """What comes meanwhile waits, whoever wanted the hand-over."""
+        """Hold requests during a transfer, whichever side asked for it."""
         if begins:
             self._forwarding.hand_over(HOLD_MS)
         else:

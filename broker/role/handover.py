@@ -1,7 +1,7 @@
-"""What a broker answers when mastership is about to pass: as the master (HAND_OVER), and as its successor (AWAIT_MASTER).
+"""Requests of a planned switchover: to the master (HAND_OVER) and to its successor (AWAIT_MASTER).
 
-Invariant: a master answers OK only when all that it took is confirmed, and its successor, a member of the SyncStateSet, holds
-it; from the request on it takes nothing more, until it is called off or its time is over. No election depends on the answer."""
+Invariant: a master answers OK only when all that it stored is confirmed and its successor, a member of the SyncStateSet, holds
+it. From the request on it takes no messages, until that is called off or times out. No election depends on the answer."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ logger = logging.getLogger("broker.handover")
 
 WAIT_MS_MAX = 3_000
 CHECK_MS = 300
-"""A new master has asked for the addresses of its replicas long before; else the controllers are slow."""
+"""Enough for a new master, which asked for its replicas' addresses long before; else the controllers are slow."""
 
 
 class HandOverRequests:
-    """Their handlers."""
+    """Handlers of HAND_OVER and AWAIT_MASTER."""
 
     def __init__(
         self,
@@ -53,14 +53,14 @@ class HandOverRequests:
         self._forwarding = forwarding
         self._requesters = requesters
         self._clock = clock
-        self._moved = asyncio.Event()  # since somebody waits
+        self._moved = asyncio.Event()  # set by `moved`, cleared by a waiting request
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.HAND_OVER, self._hand_over)
         router.add(RequestCode.AWAIT_MASTER, self._await_master)
 
     def moved(self) -> None:
-        """The role, the SyncStateSet or what is acknowledged may have changed."""
+        """Wake waiting requests: the role, the SyncStateSet or the acknowledged end may have changed."""
         self._moved.set()
 
     async def _hand_over(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
@@ -79,11 +79,11 @@ class HandOverRequests:
             logger.info("handing over", extra=said)
             return command.reply(header=HandOverResponseHeader(self._store.max_offset()))
         self._forwarding.called_off()
-        logger.warning("hand-over given up: the successor did not draw level in time", extra=said)
-        return command.reply(ResponseCode.SYSTEM_ERROR, "the successor is not level")
+        logger.warning("hand-over failed: the successor did not catch up in time", extra=said)
+        return command.reply(ResponseCode.SYSTEM_ERROR, "the successor is not caught up")
 
     def _is_level(self) -> bool:
-        """The confirmed end covers the whole log: so all members hold it, the successor among them."""
+        """Whether the confirmed end covers the whole log: then all members hold it, including the successor."""
         end = self._store.max_offset()
         return self._store.confirm_offset() >= end and self._acknowledgement.acked_end() >= end
 
@@ -98,12 +98,12 @@ class HandOverRequests:
         if leads():
             if await self._is_of_this_set(peer, header.broker_id):
                 self._requesters.passes_on(peer)
-            return command.reply()  # where too few are in sync, its refusals say why
+            return command.reply()  # where too few are in sync, later rejections say why
         return command.reply(ResponseCode.SERVICE_NOT_AVAILABLE, "not the master of this epoch yet")
 
     async def _is_of_this_set(self, peer: Peer, broker_id: int | None) -> bool:
-        """Whether a broker of this set is at the other end, as links are judged: what comes over the connection of a former
-        master is taken for its clients'. One that cannot be judged in time is served as a client is."""
+        """Whether the peer is a broker of this set, checked as links are: requests over the connection of a former master are
+        taken as its clients'. A peer that cannot be checked in time is served as a client."""
         if broker_id is None:
             return False
         asker = Asker(peer.remote_address, host_of(peer.remote_address), peer.own_host)

@@ -1,11 +1,11 @@
-"""The files that say which replica of its set a broker is.
+"""Files that name the replica id of a broker.
 
-Invariant: the temporary file is durable before its id is applied for, and the identity file before anybody is told the
-id; so whatever a crash interrupts, the same id and check code are asked for again and no ghost replica remains.
+Invariant: the temporary file is durable before its id is applied for, and the identity file before the id is passed on. So
+after any crash the broker asks for the same id with the same check code, and no ghost replica remains.
 
     brokerIdentity        cluster#brokerName#id
     brokerIdentity-temp   cluster#brokerName#id#registerCheckCode
-    storeMark             the same, with which the id was granted; without the code where that is not known
+    storeMark             the same, with the check code of the grant; without it where that is not known
 
 Pure."""
 
@@ -32,8 +32,8 @@ class IdentityInvalid(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A granted replica id, 1 or above, kept for the life of the store, and the check code of its application, which tells it
-    from the same id granted to somebody else; empty where the store does not say, as upstream's do not."""
+    """A granted replica id, 1 or above, kept for the life of the store. The check code of its application distinguishes it
+    from the same id granted to another broker; empty where the store has none, as upstream's."""
 
     cluster_name: str
     broker_name: str
@@ -51,7 +51,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class TemporaryIdentity:
-    """An id that is being applied for. The check code, `address;milliseconds`, proves a repeated application ours."""
+    """An id that is being applied for. The check code, `address;milliseconds`, proves that a repeated application is ours."""
 
     cluster_name: str
     broker_name: str

@@ -1,12 +1,12 @@
-"""Who a broker is, on disk, and whether the store beside that is still the one that the id was granted to.
+"""The identity of a broker on disk, and whether the store is still the one that the id was granted to.
 
-Invariant: the mark is durable before the identity file is. So an identity without the mark, beside neither log nor epochs,
-is all that is left of a store that was emptied; and a log that epochs tell of must be there. Such a broker lacks what
-its id stands for in the SyncStateSet: the id is given up, before anything of the store is used under it.
+Invariant: the mark is durable before the identity file is. So an identity without the mark, a log and epochs belongs to a
+store that was emptied; and a log that has epochs must exist. Such a broker is missing data that its id vouches for in the
+SyncStateSet: the id is abandoned before the store is used under it.
 
-    brokerIdentity        see broker.role.identity; its name can be set
+    brokerIdentity        see broker.role.identity; its name is a setting
     brokerIdentity-temp
-    storeMark             the identity once more, and the check code that it was granted to"""
+    storeMark             the identity again, and the check code that it was granted to"""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class LogFound:
     history: EpochHistory
 
     def why_lost(self, *, marked: bool) -> str | None:
-        """What tells that a log was here which is gone; None when nothing does. A log that never held a byte has neither
-        a segment nor an epoch beyond its beginning."""
+        """Why a log was lost; None where nothing proves that there was one. A log that never held a byte has neither a segment
+        nor an epoch beyond its beginning."""
         last = self.history.last()
         if self.segments or (last is None and marked) or (last is not None and last.start_offset == 0):
             return None
         if last is None:
             return "the store was emptied, only its identity was kept"
-        return f"the log is gone that epoch {last.epoch} went on in at {last.start_offset}"
+        return f"the log is gone that epoch {last.epoch} continued at {last.start_offset}"
 
 
 class IdentityFiles:
@@ -59,8 +59,8 @@ class IdentityFiles:
         self._names = cluster_name, broker_name
 
     async def load(self, found: LogFound) -> Identity | TemporaryIdentity | None:
-        """The id that this store holds or applies for; None when a new one is to be asked for. An identity whose store is
-        lost is removed, durably. IdentityInvalid, OSError."""
+        """The id that this store holds or applies for; None when a new one is needed. The identity of a lost store is removed,
+        durably. Raises IdentityInvalid, OSError."""
         data = await self._files.read(self._name)
         if data is None:
             return await self._temporary()
@@ -75,27 +75,27 @@ class IdentityFiles:
         if why is not None:
             await self._give_up(identity, why)
             return await self._temporary()
-        if mark is None:  # a store of upstream's, or of before there were marks
+        if mark is None:  # upstream's store, or from before there were marks
             await self._files.replace(MARK_FILE, identity.encode_mark())
         return mark or identity
 
     async def _give_up(self, identity: Identity, why: str) -> None:
         logger.warning(
-            "%s: broker id %d is given up and this broker joins as a new replica; once the old id has left the "
+            "%s: broker id %d is abandoned and this broker joins as a new replica; once the old id has left the "
             "SyncStateSet, cleanBrokerMetadata forgets it",
             why,
             identity.broker_id,
             extra=fields(file=self._name),
         )
-        await self._files.remove(MARK_FILE)  # first: an identity that is put back finds no mark either
+        await self._files.remove(MARK_FILE)  # first: an identity that is restored finds no mark either
         await self._files.remove(self._name)
 
     async def apply_for(self, temporary: TemporaryIdentity) -> None:
-        """Durable on return. OSError."""
+        """Store the application; durable on return. Raises OSError."""
         await self._files.replace(self._temporary_name, temporary.encode())
 
     async def granted(self, identity: Identity) -> None:
-        """The store is that of `identity` from now on. OSError."""
+        """Bind the store to `identity`; durable on return. Raises OSError."""
         await self._files.replace(MARK_FILE, identity.encode_mark())
         await self._files.replace(self._name, identity.encode())
         await self._files.remove(self._temporary_name)

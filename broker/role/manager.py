@@ -1,7 +1,8 @@
-"""Carries out what `broker.role.membership` decides, and asks the controllers what `ha` wants of them.
+"""Shell of `broker.role.membership`: performs its actions, and sends the requests of `ha` to the controllers. Upstream:
+ReplicasManager.
 
-Invariant: a notification is asked about at once, and a granted role taken, however long a controller call waits. Heartbeats
-go to each controller by its own task; none waits for another. What a full disk refuses is tried again."""
+Invariant: a notification is followed up at once, and a granted role taken, however long a controller call waits. Heartbeats
+to each controller have their own task; none waits for another. Writes that a full disk rejects are repeated."""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ logger = logging.getLogger("broker.replicasmanager")
 
 ALTER = "AlterCall"  # as logs name it
 TRYING_ON = (
-    "controller call failed, trying on; a majority of controllers must run at the addresses of controllerAddr"
+    "controller call failed, retrying; a majority of controllers must run at the addresses of controllerAddr"
 )
 
 
@@ -62,14 +63,14 @@ UNTRUE = {
     "notification": "stop whoever sends 1008 with such epochs; no controller does, and nothing was changed",
     "answer": (
         "check that controllerAddr names the controllers of this cluster and nobody else; if they did hold so many elections, "
-        "begin anew with an empty store: mqadmin resyncBroker"
+        "resync with an empty store: mqadmin resyncBroker"
     ),
 }
-"""Where an epoch was named that cannot be, and what to do."""
+"""Source of an epoch that cannot be -> what to do."""
 
 
 class Timers(Protocol):
-    """The settings that pace it; ms."""
+    """The settings of its intervals; ms."""
 
     sync_controller_metadata_period: int
     broker_heartbeat_interval: int
@@ -94,7 +95,7 @@ class ReplicasManager:
         on_set_back: Callable[[int], Awaitable[None]],
         on_fatal: Callable[[BaseException], None],
     ) -> None:
-        """`on_set_back(known)` notes durably that the disk was set back, and draws a start number above `known`."""
+        """`on_set_back(known)` notes durably that the disk was set back and draws a start number above `known`."""
         self._membership = membership
         self._roles = roles
         self._ha = ha
@@ -115,12 +116,12 @@ class ReplicasManager:
         self._no_change.set()
         self._failure = RepeatedFailure()
         self._duplicate = RepeatedFailure()
-        self._write = RetriedWrite(logger, "broker id cannot be saved, trying on")
+        self._write = RetriedWrite(logger, "broker id cannot be saved, retrying")
         self._role_failure = RepeatedFailure()
         self._disbelieved = {source: RepeatedFailure() for source in UNTRUE}
 
     def start(self) -> None:
-        """Begin to talk to the controllers."""
+        """Start the tasks that call the controllers."""
         self._running = True
         if self._controllers.addresses:
             self._tasks.start(self._run_discovery(), name="controller discovery")
@@ -133,10 +134,10 @@ class ReplicasManager:
         self._timer.cancel()
         await self._tasks.stop()
 
-    # -- what others tell
+    # -- events
 
     def notified(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
-        """1008: somebody, a controller as a rule, says that there was an election; the controllers are asked."""
+        """Handle 1008: a peer, usually a controller, reports an election; the controllers are asked."""
         if not self._running:
             return command.reply(ResponseCode.SERVICE_NOT_AVAILABLE, "this broker is still starting")
         said = said_grant(command)
@@ -150,7 +151,7 @@ class ReplicasManager:
         return command.reply(ResponseCode.SUCCESS)
 
     def granted(self, grant: Grant) -> None:
-        """A Raft group's word, instead of a controller's."""
+        """Take a Raft group's grant instead of a controller's."""
         self._perform(self._membership.decided(grant, self._now_ms()))
 
     # -- the membership's side
@@ -178,7 +179,7 @@ class ReplicasManager:
                     logger.info("role announced", extra=said)
                     self._roles.role_announced()
                 case Duplicate():
-                    self._tell_duplicate(action)
+                    self._log_duplicate(action)
                 case BeginHeartbeats():
                     self._on_registered()
                     self._may_beat.set()
@@ -195,7 +196,7 @@ class ReplicasManager:
             said = fields(source=action.source, sender=sender, why=action.why, hint=UNTRUE[action.source])
             logger.error("epoch disbelieved", extra=said)
 
-    def _tell_duplicate(self, duplicate: Duplicate) -> None:
+    def _log_duplicate(self, duplicate: Duplicate) -> None:
         if not self._duplicate.failed(duplicate, self._now_ms()):
             return
         hint = (
@@ -253,9 +254,9 @@ class ReplicasManager:
             self._perform(self._membership.unanswered(self._now_ms()))
 
     def alter_sync_state_set(self, alter: Alter) -> None:
-        """1001. What a new master wants goes out when it has taken its role; one that knows of a newer masterEpoch
-        proposes nothing, nor does one that stops. Who enters must hold the tables first; what goes out `again` may have entered
-        it already, and only an answer settles that."""
+        """Propose a SyncStateSet (1001). A new master's proposal is sent after it has taken its role; a master that knows a
+        newer masterEpoch, or that stops, sends none. A replica must hold the tables before it enters. A proposal `again` may
+        already have been accepted, which only an answer settles."""
         if self._running:
             self._tasks.start(self._alter(alter), name="alter SyncStateSet")
 
@@ -275,7 +276,7 @@ class ReplicasManager:
         else:
             self._note_answer(ALTER, command)
             if command.code not in (ResponseCode.SUCCESS, ResponseCode.CONTROLLER_BROKER_NOT_ALIVE):
-                # fenced, or no leader there: they know more than we do
+                # rejected, or not the leader: the controllers know more than this broker
                 self._perform(us.poll_soon(self._now_ms()))
         self._alter_ended(alter, fate)
 
@@ -284,7 +285,7 @@ class ReplicasManager:
             self._ha.mastership.alter_ended(alter, fate)
 
     def read_sync_state_set(self) -> None:
-        """The next poll reads it."""
+        """Read the SyncStateSet with the next poll."""
         self._perform(self._membership.poll_soon(self._now_ms()))
 
     def _note_failure(self, call: str, error: Exception) -> None:
@@ -295,7 +296,7 @@ class ReplicasManager:
         if answer.code not in (ResponseCode.SUCCESS, ResponseCode.CONTROLLER_MASTER_STILL_EXIST):
             if self._failure.failed((call, answer.code), self._now_ms()):
                 logger.warning(
-                    "controller refused, trying on",
+                    "controller refused, retrying",
                     extra=fields(call=call, code=answer.code, remark=answer.remark or ""),
                 )
         elif (lasted_ms := self._failure.recovered(self._now_ms())) is not None:
@@ -307,7 +308,7 @@ class ReplicasManager:
             await self._controllers.discover()
 
     def beat_now(self) -> None:
-        """A heartbeat to each controller, out of turn."""
+        """Send a heartbeat to each controller at once."""
         self._beat_now.set()
         self._beat_now = asyncio.Event()
 
@@ -353,7 +354,7 @@ class ReplicasManager:
             actions = membership.role_taken(grant, self._now_ms())
             logger.info("role taken", extra=said)
             self._roles.role_taken(former, membership.role, grant)
-            self.beat_now()  # the controllers note when an elected master acts
+            self.beat_now()  # the controllers note when an elected master takes its role
         self._no_change.set()
         self._perform(actions)
 

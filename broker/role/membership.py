@@ -1,23 +1,23 @@
-"""A broker's place in its set: its id, and which role the controllers granted. The one owner of the role.
+"""The replica id of a broker and the role that the controllers granted. The one owner of the role.
 
-Invariant: a role is taken only for a masterEpoch above every one taken or refused before, and not below one known of, and
-that epoch counts as taken only when the change has succeeded. What was granted before this process registered is not taken:
-the process before may have had a longer log. A master accepts sends only while no newer masterEpoch is known and it does not
+Invariant: a role is taken only for a masterEpoch above every one taken or refused before, and not below the newest known one;
+that epoch counts as taken only when the change has succeeded. Grants from before this process registered are not taken: the
+process before may have had a longer log. A master accepts sends only while no newer masterEpoch is known and it does not
 stop. One controller call and one change of role are under way at a time; neither waits for the other.
 
-A grant and a SyncStateSet come only from an answer to a request of this broker. A notification (1008), which anybody can send,
-makes it ask: at once, at most once in `HINT_EVERY_MS`, and without waiting for a call that is under way. An epoch that no
-cluster could have reached since the newest known one is not believed of anybody (`epochfile.history.why_too_far`).
+Grants and SyncStateSets are taken only from answers to this broker's requests. A notification (1008), which anybody can send,
+only triggers a request: at once, at most once in `HINT_EVERY_MS`, and without waiting for a call that is under way. An epoch
+that no cluster could have reached since the newest known one is ignored from any source (`epochfile.history.why_too_far`).
 
     UNNAMED --next id--> DRAWN --saved--> APPLYING --granted--> GRANTED --saved--> NAMED --registered--> REGISTERED
     APPLYING --another's id--> UNNAMED, or NAMED for one that had it before
-    NAMED --id unknown--> FORGOTTEN --was let in--> DRAWN, with the own id    FORGOTTEN --not by this set--> NAMED
+    NAMED --id unknown--> FORGOTTEN --was a member--> DRAWN, with the own id    FORGOTTEN --not of this set--> NAMED
     REGISTERED --id unknown--> DRAWN, with the own id    REGISTERED --set unknown--> NAMED
-    NAMED --a newer disk of this store was heard of--> SET_BACK --noted--> NAMED
+    NAMED --a newer disk of this store is known--> SET_BACK --noted--> NAMED
 
-Who is forgotten while its set lives on applies for its id again, with the check code that it had it by, and keeps its role
-meanwhile. An id that is another's by now is given up to that one, and this broker, whose log is of another life of the set,
-stays out for an operator to look at.
+A broker that is forgotten while its set lives applies for its id again, with the original check code, and keeps its role
+meanwhile. If the id belongs to another broker by then, this broker abandons it. Its log is of an earlier life of the set, so
+it does not rejoin until an operator acts.
 
 A member of a pair or a Raft group is APPOINTED by its configuration for the life of the process, and no controller is called.
 
@@ -62,23 +62,23 @@ TAKEN_RETRY_MS = 50  # brokers that start together race for ids
 ELECT_RETRY_MS = 500
 ROLE_RETRY_MS = 1000
 HINT_EVERY_MS = 100
-"""Between two questions that notifications caused: the first is asked at once, and one after the last of a flood."""
+"""Minimum time between two requests caused by notifications: the first is sent at once, one more after the last of a flood."""
 MASTER_ROLE_ID = 0
 VOUCHED_MS = 20_000
-"""So long after controllers were asked who said that this broker leads, none is taken to lead in its place. A client trusts a
-lock for 30 s, and a new master keeps it for 60 s: of the rest 10 s are for controllers that lead no more and do not know."""
+"""Time after an answer that named this broker master in which no other can lead. A client trusts a lock for 30 s, and a new
+master keeps it for 60 s; 10 s of the rest are for deposed controllers that do not know it yet."""
 
 
 class Stage(Enum):
-    """How far the broker is with the controllers."""
+    """Progress of the registration at the controllers."""
 
-    UNNAMED = "unnamed"  # no id: ask for the next one (1012)
+    UNNAMED = "unnamed"  # no id: request the next one (1012)
     DRAWN = "drawn"  # an id to apply for: write the temporary file
     APPLYING = "applying"  # temporary file durable: apply for its id (1013)
     GRANTED = "granted"  # id granted: write the identity file
     NAMED = "named"  # identity durable: register (1003)
-    SET_BACK = "set back"  # the disk is an earlier image: write that down
-    FORGOTTEN = "forgotten"  # controllers do not know the id: did this set let it in before (1004)?
+    SET_BACK = "set back"  # the disk is an earlier image: write that to disk
+    FORGOTTEN = "forgotten"  # controllers do not know the id: was it a member of this set (1004)?
     REGISTERED = "registered"  # known to the controllers: poll (1004), elect (1002) when there is no master
     APPOINTED = "appointed"  # by the configuration of a pair or a Raft group
 
@@ -96,7 +96,7 @@ NEXT = {
 
 
 class Role(Enum):
-    """What the broker does with its log."""
+    """How the broker uses its log."""
 
     NONE = "none"  # fenced: neither serves nor replicates
     MASTER = "master"
@@ -104,12 +104,12 @@ class Role(Enum):
 
 
 MASTER = Role.MASTER
-"""Looked up for every send: an enum's own attributes are slow to find."""
+"""Read for every send: an enum's own attributes are slow to find."""
 
 
 class Membership:
-    """Made before anything else of a broker; `restore` and `reached_at` once identity and address are known, then `tick`.
-    All times are ms of a monotonic clock."""
+    """Created first in a broker. `restore` and `reached_at` once identity and address are known, then `tick`. All times are ms
+    of a monotonic clock."""
 
     def __init__(
         self,
@@ -120,8 +120,8 @@ class Membership:
         nonce: str,
         is_async_learner: bool = False,
     ) -> None:
-        """An async learner asks for no election: the first one takes who asks, and a learner must not lead. `nonce` is random:
-        address and time alone, upstream's check code, could be guessed."""
+        """An async learner requests no election: the first one elects the broker that asks, and a learner must not lead.
+        `nonce` is random: upstream's check code of address and time alone could be guessed."""
         self.cluster_name = cluster_name
         self.broker_name = broker_name
         self._poll_ms = poll_ms
@@ -141,23 +141,23 @@ class Membership:
         self._is_current = False  # the controllers were asked since this process registered
         self._calling = False  # a save or a call is under way
         self._calls_held = False
-        self._in_sync = False  # when the controllers were asked last
-        self._changing = False  # a change of role is
+        self._in_sync = False  # in the last answer of the controllers
+        self._changing = False  # a change of role is under way
         self._call_due_ms = 0
         self._poll_due_ms = 0
-        self._hinted = False  # a notification came that nobody was asked about yet
+        self._hinted = False  # a notification came that caused no request yet
         self._hint_due_ms = 0
         self._log_epoch = 0
         self._set_epoch = 0
-        """Of the SyncStateSet that was read last; 0: none was."""
+        """Of the SyncStateSet that was read last; 0 before the first."""
         self._role_due_ms = 0
         self._asked_ms = 0
         self._known_start_number = 0
         self._vouched_ms: int | None = None
-        """When the controllers were asked that named us master under the present epoch."""
+        """When the request was sent whose answer named this broker master under the present epoch."""
 
     def restore(self, identity: Identity | TemporaryIdentity | None, log_epoch: int = 0) -> None:
-        """Who we are, or ask to be, as the disk says, and the newest epoch of the log; below 1: it has none."""
+        """Set the identity from disk, granted or applied for, and the newest epoch of the log; below 1: it has none."""
         self._log_epoch = log_epoch
         if isinstance(identity, Identity):
             self._identity, self._stage = identity, Stage.NAMED
@@ -165,7 +165,7 @@ class Membership:
             self._temporary, self._stage = identity, Stage.APPLYING
 
     def appointed(self, broker_id: int, *, leads: bool) -> None:
-        """The configuration of a pair says who we are and our role; a slave's master is not known yet."""
+        """Set id and role from the configuration of a pair; a slave's master is not known yet."""
         assert leads == (broker_id == MASTER_ROLE_ID)
         self._identity = Identity(self.cluster_name, self.broker_name, broker_id)
         self._stage = Stage.APPOINTED
@@ -173,29 +173,29 @@ class Membership:
         self._wanted = Grant(PAIR_EPOCH, MASTER_ROLE_ID, "", frozenset(), 0)
 
     def member_of_group(self, broker_id: int) -> None:
-        """The configuration of a Raft group says who we are; the group grants roles, each under its term."""
+        """Set the id from the configuration of a Raft group; the group grants roles, each under its term."""
         self._identity = Identity(self.cluster_name, self.broker_name, broker_id)
         self._stage = Stage.APPOINTED
         self._is_current = True
 
     def deposed(self) -> None:
-        """A Raft group's leader leads no more, whoever does; the term that it led, or was about to, is over for it."""
+        """Leave the role of a Raft group's leader: the term that it led, or was about to lead, is over for it."""
         for grant in (self._taken, self._wanted):
             if grant is not None and grant.master_id == self.broker_id:
                 self._seen_epoch = max(self._seen_epoch, grant.master_epoch + 1)
 
     def pair_led_at(self, master_address: str) -> bool:
-        """Name servers say where our pair's master is; whether that is news to a slave."""
+        """Note the address of the pair's master from the name servers. Returns whether it is new to a slave."""
         if self._stage is not Stage.APPOINTED or self._taken is None or self._role is not Role.SLAVE:
             return False
         former, self._taken = self._taken, replace(self._taken, master_address=master_address)
         return former.master_address != master_address
 
     def reached_at(self, address: str) -> None:
-        """The ports are open: clients and controllers call us at `address`, host:port."""
+        """Note that the ports are open: clients and controllers call this broker at `address`, host:port."""
         self._address = address
 
-    # -- what others ask
+    # -- status
 
     @property
     def address(self) -> str:
@@ -218,37 +218,37 @@ class Membership:
         return self._role is MASTER and self._seen_epoch <= self.master_epoch and not self._stopping
 
     def may_have_a_successor(self, now_ms: int) -> bool:
-        """Whether another may lead without this master having heard of it: controllers did not answer it for a while. In a pair
-        nobody does, and a Raft group's leader that hears no majority leads no more."""
+        """Whether another broker may lead without this master's knowledge: controllers did not answer it for a while. False in
+        a pair; a Raft leader without a majority steps down."""
         if self._stage is Stage.APPOINTED:
             return False
         return self._vouched_ms is None or now_ms >= self._vouched_ms + VOUCHED_MS
 
     @property
     def broker_id(self) -> int | None:
-        """The id that controllers know us by, once it is durable."""
+        """The id at the controllers, once it is durable."""
         return self._identity.broker_id if self._identity else None
 
     @property
     def check_code(self) -> str:
-        """With which that id was granted, where that is known."""
+        """The check code of that id, where it is known."""
         return self._identity.check_code if self._identity else ""
 
     @property
     def role_id(self) -> int | None:
-        """The id that name servers and clients see: 0 on a master; None before the first role."""
+        """The id shown to name servers and clients: 0 on a master; None before the first role."""
         if self._role is Role.NONE:
             return None
         return MASTER_ROLE_ID if self._role is Role.MASTER else self.broker_id
 
     @property
     def master_epoch(self) -> int:
-        """Of the role taken; 0 before."""
+        """Epoch of the role taken; 0 before."""
         return self._taken.master_epoch if self._taken else 0
 
     @property
     def master_address(self) -> str | None:
-        """Where a slave finds its master."""
+        """The address of a slave's master."""
         return self._taken.master_address or None if self._taken is not None and self.is_slave else None
 
     @property
@@ -257,7 +257,7 @@ class Membership:
 
     @property
     def in_sync(self) -> bool:
-        """Whether the controllers' SyncStateSet had this broker when they were asked last."""
+        """Whether the last answer's SyncStateSet had this broker."""
         return self._in_sync
 
     @property
@@ -290,7 +290,7 @@ class Membership:
         return actions
 
     def _due_step(self, now_ms: int) -> SaveTemporary | SaveIdentity | NoteSetBack | Call | None:
-        """The one thing to do now about identity and controllers."""
+        """The next step of registration or polling that is due."""
         if now_ms < self._call_due_ms or self._calls_held:
             return None
         match self._stage:
@@ -318,21 +318,21 @@ class Membership:
         return PollCall() if now_ms >= self._poll_due_ms else None
 
     def hold_calls(self) -> None:
-        """The controllers are about to forget this broker, which then must not ask to be known again; roles go on."""
+        """Stop calls: the controllers are about to forget this broker, which must not apply again. Roles continue."""
         self._calls_held = True
 
     def release_calls(self) -> None:
-        """They did not, or it stays all the same."""
+        """Resume calls: the broker was not forgotten, or stays all the same."""
         self._calls_held = False
 
     def stop(self) -> None:
-        """The broker stops: from now on nothing is accepted and nothing served."""
+        """Stop: from now on nothing is accepted and nothing served."""
         self._stopping = True
 
     # -- controllers
 
     def saved(self, now_ms: int) -> list[Action]:
-        """The file of the last Save, or NoteSetBack, is durable."""
+        """Continue: the file of the last Save, or NoteSetBack, is durable."""
         self._calling = False
         if self._stage is Stage.SET_BACK:
             self._enter(Stage.NAMED)
@@ -344,7 +344,7 @@ class Membership:
         return self.tick(now_ms)
 
     def replied(self, call: Call, reply: Reply, now_ms: int, wall_ms: int) -> list[Action]:
-        """A controller answered `call`; `wall_ms` dates a check code."""
+        """Take a controller's answer to `call`; `wall_ms` dates a check code."""
         if (why := self._why_disbelieved(reply.master_epoch, reply.grant)) is not None:
             return [Disbelieved("answer", why), *self.not_replied(now_ms)]
         self._calling = False
@@ -366,7 +366,7 @@ class Membership:
                 if self._identity is None:
                     self._enter(
                         Stage.UNNAMED
-                    )  # certainly another's; the next temporary file replaces this one
+                    )  # certainly another broker's; the next temporary file replaces this one
                     self._call_due_ms = now_ms + TAKEN_RETRY_MS
                 else:
                     self._enter(Stage.NAMED)
@@ -392,14 +392,14 @@ class Membership:
         return [*actions, *self.tick(now_ms)]
 
     def not_replied(self, now_ms: int) -> list[Action]:
-        """The last call got no answer: what the controller did, if it got it, is unknown, and it is made again."""
+        """Repeat the last call, which got no answer: the controller may have carried it out."""
         self._calling = False
         self._call_due_ms = now_ms + RETRY_MS
         return self.tick(now_ms)
 
     def notified(self, grant: Grant, now_ms: int) -> list[Action]:
-        """Somebody says that `grant` was made (1008), perhaps a controller. Only controllers that were asked say who is master;
-        a broker that is not registered yet asks them anyway."""
+        """Take a notification (1008) of `grant`, perhaps from a controller. It only causes a request; a broker that is not
+        registered yet sends that anyway."""
         if self._stage is Stage.APPOINTED or not (self._is_current or self._stage is Stage.REGISTERED):
             return []
         if (why := self._why_disbelieved(grant.master_epoch, grant)) is not None:
@@ -410,7 +410,7 @@ class Membership:
         return self.tick(now_ms)
 
     def _is_news(self, grant: Grant) -> bool:
-        """Whether it may be worth a question: a master's set moves without its epoch."""
+        """Whether `grant` is worth a request: a master's set changes without its epoch."""
         taken = self._taken
         if grant.master_epoch < self._seen_epoch:
             return False
@@ -422,8 +422,8 @@ class Membership:
         return not known or self._role is Role.MASTER
 
     def _may_ask_about_hint(self) -> bool:
-        """Once the controllers were asked all of them may be; before that a controller that was deposed might tell what was
-        granted to the process before, so only the one is that this process registered at, after the call under way."""
+        """Once the controllers have answered, all may be asked. Before that a deposed controller might return a grant to the
+        process before, so only the one that registered this process is asked, after the pending call."""
         return self._is_current or (self._stage is Stage.REGISTERED and not self._calling)
 
     def _ask_about_hint(self, now_ms: int) -> list[Action]:
@@ -436,12 +436,12 @@ class Membership:
         return []
 
     def answered(self, reply: Reply, now_ms: int) -> list[Action]:
-        """A controller, one of all that were asked, says who is master. It vouches for nobody: it may be one that leads no more
-        and does not know."""
+        """Take the answer of one of all controllers. It does not confirm a master's lead: it may come from a deposed one that
+        does not know that yet."""
         if not self._is_current:
             return []
         if reply.code != ResponseCode.SUCCESS:
-            return self.poll_soon(now_ms)  # which asks again, and heeds why
+            return self.poll_soon(now_ms)  # asks again, and acts on the reason
         if (why := self._why_disbelieved(reply.master_epoch, reply.grant)) is not None:
             return [Disbelieved("answer", why)]
         if reply.grant is None:
@@ -449,20 +449,20 @@ class Membership:
         return [*self._granted(reply.grant, now_ms), *self.tick(now_ms)]
 
     def unanswered(self, now_ms: int) -> list[Action]:
-        """None of the controllers that were asked leads: the next poll looks for the one that does."""
+        """Take that no controller that was asked leads: the next poll looks for the leader."""
         return self.poll_soon(now_ms)
 
     def decided(self, grant: Grant, now_ms: int) -> list[Action]:
-        """This broker's own member of a Raft group says who leads it."""
+        """Take the leader that this broker's own member of a Raft group reports."""
         return [*self._granted(grant, now_ms), *self.tick(now_ms)]
 
     def poll_soon(self, now_ms: int) -> list[Action]:
-        """Something suggests that the controllers know more than we do."""
+        """Poll at once: the controllers may know more than this broker."""
         self._poll_due_ms = 0
         return self.tick(now_ms)
 
     def _why_disbelieved(self, master_epoch: int, grant: Grant | None) -> str | None:
-        """Why an answer that names these epochs cannot be true."""
+        """Why no cluster can have reached these epochs; None where it can."""
         if grant is not None:
             master_epoch = max(master_epoch, grant.master_epoch)
             if (why := why_too_far(grant.sync_state_set_epoch, self._set_epoch)) is not None:
@@ -480,9 +480,8 @@ class Membership:
         )
 
     def _told_of_set(self, reply: Reply, now_ms: int, wall_ms: int) -> None:
-        """Only in a set that goes on is the own id asked for again: a set that was cleaned whole begins anew, with whoever
-        comes first, and this log may not be a copy of that one's. Controllers of upstream's, which answer any broker, cannot
-        tell."""
+        """Apply for the own id again only in a set that lives. A set that was cleaned starts with the first broker that comes,
+        and this log may be no copy of that one's. Upstream's controllers, which answer any broker, cannot distinguish them."""
         if reply.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED:
             self._apply_again(wall_ms)
         elif reply.code in (ResponseCode.SUCCESS, ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST):
@@ -506,14 +505,14 @@ class Membership:
         self._poll_due_ms = now_ms + self._poll_ms
         if reply.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED and reply.other_address:
             self._seen_epoch = max(self._seen_epoch, reply.master_epoch)  # a copy may have led since,
-            self._known_start_number = 0  # or have been counted for what is not on this disk
+            self._known_start_number = 0  # or have been counted for data that is not on this disk
             self._enter(Stage.SET_BACK)
             return [Duplicate(reply.other_address, registered=True)]
         if reply.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED:
             self._apply_again(wall_ms)
             return []
         if reply.code == ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST:
-            self._enter(Stage.NAMED)  # the set was cleaned: 1003 says so too, until an operator acts
+            self._enter(Stage.NAMED)  # the set was cleaned: 1003 returns that too, until an operator acts
             self._call_due_ms = now_ms + self._poll_ms
             return []
         if reply.code != ResponseCode.SUCCESS:
@@ -572,25 +571,25 @@ class Membership:
         return []
 
     def _is_of_a_copy(self, grant: Grant) -> bool:
-        """Whether it makes another process master that has this broker's id."""
+        """Whether it makes another process with this broker's id master."""
         return grant.master_id == self.broker_id and grant.master_address != self._address
 
     # -- roles
 
     def role_taken(self, grant: Grant, now_ms: int) -> list[Action]:
-        """The change succeeded, durably."""
+        """Take that the change succeeded, durably."""
         assert grant.master_epoch > self.master_epoch
         self._taken, self._vouched_ms = grant, None
         self._role = Role.MASTER if grant.master_id == self.broker_id else Role.SLAVE
         return self._changed(grant, now_ms)
 
     def role_refused(self, grant: Grant, now_ms: int) -> list[Action]:
-        """The log knows a newer epoch than `grant`: the role stays as it is, and this epoch is never tried again."""
+        """Keep the role: the log knows a newer epoch than `grant`, which is never tried again."""
         self._refused_epoch = max(self._refused_epoch, grant.master_epoch)
         return self._changed(grant, now_ms)
 
     def role_failed(self, now_ms: int) -> list[Action]:
-        """The change broke off half-way: no role until it has been repeated with success."""
+        """Leave the role after a change that failed half-way, until it was repeated with success."""
         self._changing = False
         self._role = Role.NONE
         self._role_due_ms = now_ms + ROLE_RETRY_MS

@@ -1,20 +1,20 @@
-"""Keeps the mark by which a broker knows, when it starts, that its log may lack what it had acknowledged.
+"""The mark by which a broker knows at its start that its log may be missing acknowledged data.
 
-A send is acknowledged once it is in the memory of every member. A process that is killed loses none of that, a machine that
-goes down loses what was not synced. So the mark holds the boot of the machine under which the store was opened last, and
-an orderly end takes that back.
+A send is acknowledged once it is in the memory of every member. A killed process loses none of that; a machine that goes down
+loses data that was not synced. So the mark holds the boot of the machine under which the store was opened last, and an orderly
+end removes that.
 
-    boot=71d5...     the boot under which the store is open, or was when its process ended without a word
-    lost=yes         a boot ended under an open store, or a sync of its log failed, and the log has not been level with a
+    boot=71d5...     the boot under which the store is open, or was when its process was killed
+    lost=yes         a boot ended under an open store, or a sync of its log failed, and the log has not caught up with a
                      master's since
-    flushed=yes      under this boot nothing was acknowledged, or counted, that was not on disk: its end loses nothing
-    closed=yes       the store is closed; so the file needs no room when it is opened again, which a full disk has not
-    unsynced=71d5... under this boot a sync failed: the kernel may hold for written what is on no disk, so no end under it
-                     is an orderly one, whatever later syncs say
-    setback=yes      controllers have heard a newer start number than this disk had: it was set back to an earlier image
+    flushed=yes      under this boot only data on disk was acknowledged or counted: its end loses nothing
+    closed=yes       the store is closed; a full disk then has room for the mark when it is opened again
+    unsynced=71d5... a sync failed under this boot: the kernel may take data for written that is on no disk, so no end under
+                     it is orderly, even if later syncs succeed
+    setback=yes      controllers know a newer start number than this disk has: it was set back to an earlier image
 
-Invariant: the mark is durable before the store is used under a new boot; `lost` goes only when the log is level with that of an
-elected master, or when this broker itself was elected, for then its log is what counts."""
+Invariant: the mark is durable before the store is used under a new boot. `lost` is removed only when the log has caught up
+with an elected master's, or when this broker was elected, because then its log is the reference."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ CLOSED = b"closed=yes\n"
 
 
 class KeptMemoryMark:
-    """The mark of one store. `boot_id` names the present run of the machine; empty where the system does not tell, and then
-    every end without a word counts as one of the machine."""
+    """The mark of one store. `boot_id` names the present boot of the machine; empty where the system does not report it, and
+    then every end of a process without `close` counts as the machine's."""
 
     def __init__(self, files: SmallFiles, boot_id: str, *, acks_flushed: bool = False) -> None:
         """`acks_flushed`: allFlushInSyncStateSet."""
@@ -44,26 +44,26 @@ class KeptMemoryMark:
         self._unsynced = False
         self._set_back = False
         self._is_open = False
-        self._write = RetriedWrite(logger, f"{FILE} cannot be written, trying on")
+        self._write = RetriedWrite(logger, f"{FILE} cannot be written, retrying")
 
     @property
     def may_lack(self) -> bool:
-        """Whether the log may lack what this broker had in memory, and was counted for."""
+        """Whether the log may be missing data that this broker had in memory and was counted for."""
         return self._lost
 
     @property
     def was_set_back(self) -> bool:
-        """Whether that is because a newer disk of this store was heard of, which may hold what is missing here."""
+        """Whether that is because a newer disk of this store is known, which may hold the missing data."""
         return self._set_back
 
     @property
     def sync_failed_before(self) -> bool:
-        """Whether one did under this boot: the kernel may hold for written what is on no disk."""
+        """Whether a sync failed under this boot: the kernel may take data for written that is on no disk."""
         return self._unsynced
 
     async def open(self) -> None:
-        """At the start, before any role and once what is in the log is on disk. A damaged mark counts as that of a lost boot.
-        OSError."""
+        """Read and renew the mark at the start, before any role and once the log is on disk. A damaged mark counts as a lost
+        boot's. Raises OSError."""
         data = await self._files.read(FILE)
         if data is not None:
             found = _decode(data)
@@ -73,8 +73,8 @@ class KeptMemoryMark:
             self._set_back = found.set_back
         if self._lost:
             logger.warning(
-                "the machine went down while this store was open, or a sync of it failed: its log may lack what was "
-                "acknowledged, so this broker is not elected by itself before it has caught up with a master",
+                "the machine went down while this store was open, or a sync of it failed: its log may be missing acknowledged "
+                "data, so this broker is not elected by itself before it has caught up with a master",
                 extra=fields(file=FILE),
             )
         wanted = self._encode()
@@ -83,7 +83,7 @@ class KeptMemoryMark:
         self._is_open = True
 
     async def _store(self, wanted: bytes, *, there: bool) -> None:
-        """On a full disk in place: what a crash leaves of that is damaged, and so says the same."""
+        """Write the mark; on a full disk in place. A crash then leaves a damaged mark, which means the same."""
         try:
             await self._files.replace(FILE, wanted)
         except OSError as error:
@@ -92,17 +92,17 @@ class KeptMemoryMark:
             await self._files.overwrite(FILE, wanted)
 
     async def sync_failed(self) -> None:
-        """A sync of the log failed. OSError where the mark cannot be written either."""
+        """Note that a sync of the log failed. Raises OSError where the mark cannot be written either."""
         self._lost = self._unsynced = True
         try:
             await self._files.replace(FILE, self._encode())
         except OSError:
             await self._files.overwrite(
                 FILE, self._encode()
-            )  # the next process may see it, if nobody else ever does
+            )  # the next process may read it, if nothing else ever does
 
     async def set_back(self) -> None:
-        """This disk is older than one that controllers have heard of; durable on return. OSError."""
+        """Note that this disk is older than one known to the controllers; durable on return. Raises OSError."""
         self._lost = self._set_back = True
         await self._store(self._encode(), there=True)
 
@@ -110,17 +110,17 @@ class KeptMemoryMark:
         unsynced = self._boot_id if self._unsynced else None
         return _Mark(self._boot_id, self._lost, unsynced, self._acks_flushed, self._set_back).encode()
 
-    async def level(self) -> None:
-        """The log holds all that counts."""
+    async def caught_up(self) -> None:
+        """Remove `lost`: the log holds all acknowledged data."""
         if self._lost:
             unsynced = self._boot_id if self._unsynced else None
             wanted = _Mark(self._boot_id, False, unsynced, self._acks_flushed).encode()
             await self._write.perform(lambda: self._store(wanted, there=True))
             self._lost = self._set_back = False
-            logger.info("the log lacks nothing any more", extra=fields(file=FILE))
+            logger.info("log verified complete", extra=fields(file=FILE))
 
     async def close(self, *, synced: bool) -> None:
-        """At the end; `synced` when all of the log is on disk. OSError."""
+        """Mark an orderly end if `synced`: all of the log is on disk. Raises OSError."""
         if not self._is_open or not synced or self._unsynced:
             return
         mark = _Mark(None, True, None, False, self._set_back).encode() if self._lost else CLOSED
@@ -129,7 +129,7 @@ class KeptMemoryMark:
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """`boot_id` of a store that was left open, None for one that was closed; `unsynced`, the boot under which a sync failed."""
+    """`boot_id` of a store that was left open, None for a closed one; `unsynced`, the boot under which a sync failed."""
 
     boot_id: str | None
     lost: bool

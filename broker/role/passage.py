@@ -1,8 +1,8 @@
-"""Where requests of clients go while mastership passes from one broker to another: served here, held back, or passed on.
+"""Routing of client requests while mastership passes to another broker: served here, held back, or forwarded.
 
-Invariant: writes are held back from the controllers' word that a successor is awaited until it is known to serve, or not to
-come; nothing is passed on before the successor said that it serves, and nothing any more once that time is over, in which
-every client has asked for routes. Whoever waits here waits a bounded time.
+Invariant: writes are held from the controllers' notice of a successor until that serves or is called off. Nothing is forwarded
+before the successor reported that it serves, nor after FORWARD_MS, in which every client has asked for routes. Each request
+waits a bounded time.
 
     HERE --hand over--> PARKING --role taken--> AWAITING --it serves--> OPEN --FORWARD_MS over--> HERE
     PARKING --called off, or too late--> HERE       AWAITING, OPEN --another successor--> AWAITING
@@ -18,17 +18,17 @@ from enum import Enum
 from mqruntime.core import NEVER_MS
 
 HOLD_MS_MAX = 3_000
-"""How long a hand-over may hold messages back, whatever the request says."""
+"""Limit of holding messages for a hand-over, whatever the request asks for."""
 PATIENCE_MS = 3_000
-"""How long a successor may take until it serves, before what waits for it is refused."""
+"""How long a successor may take until it serves, before waiting requests are rejected."""
 FORM_MS = 1_000
-"""How long a new master may wait for followers; they come within some tens of ms."""
+"""How long a new master may wait for followers; they usually need some tens of ms."""
 FORWARD_MS = 35_000
 """Clients ask for routes every 30 s by default."""
 
 
 class Stage(Enum):
-    """What becomes of requests."""
+    """Handling of requests."""
 
     HERE = "served here, or refused"
     PARKING = "writes wait for a successor, or for followers; reads are served here"
@@ -38,12 +38,12 @@ class Stage(Enum):
 
 
 HERE = Stage.HERE
-"""Looked up for every send: an enum's own attributes are slow to find."""
+"""Read for every send: an enum's own attributes are slow to find."""
 
 
 @dataclass(frozen=True, slots=True)
 class Successor:
-    """The master that follows this broker: where and under which masterEpoch."""
+    """The master that follows this broker: address and masterEpoch."""
 
     address: str
     master_epoch: int
@@ -51,26 +51,26 @@ class Successor:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Connect to the successor, instead of any other, and report `opened` when it serves. Trying goes on until `Leave`."""
+    """Connect to the successor, instead of any other, and report `opened` when it serves. Retry until `Leave`."""
 
     successor: Successor
 
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """There is nobody to pass anything on to."""
+    """Close the connection: there is no successor to forward to."""
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """What waits here goes where `stage` says."""
+    """Pass waiting requests on as `stage` says."""
 
 
 Action = Reach | Leave | Release
 
 
 class Passage:
-    """All times are monotonic ms."""
+    """The state machine of forwarding. All times are monotonic ms."""
 
     def __init__(self, forward_ms: int = FORWARD_MS) -> None:
         self._forward_ms = forward_ms
@@ -95,7 +95,7 @@ class Passage:
 
     @property
     def successor(self) -> Successor | None:
-        """To whom those are passed on that still come to this former master, until every client has asked for routes."""
+        """The master that gets requests which still come to this former one, until every client has asked for routes."""
         return self._successor
 
     @property
@@ -105,7 +105,7 @@ class Passage:
 
     @property
     def holds(self) -> bool:
-        """Whether what is not served here waits."""
+        """Whether requests that are not served here wait."""
         return self._stage in (Stage.PARKING, Stage.AWAITING)
 
     @property
@@ -113,24 +113,24 @@ class Passage:
         return min(self._hold_until_ms, self._forward_until_ms)
 
     def hand_over(self, hold_ms: int, now_ms: int) -> list[Action]:
-        """A master is to hold its messages back: its successor is about to be elected."""
+        """Hold this master's messages: its successor is about to be elected."""
         if self._stage is Stage.HERE:
             self._hold(Stage.PARKING, now_ms + min(hold_ms, HOLD_MS_MAX))
         return []
 
     def called_off(self) -> list[Action]:
-        """There will be no successor."""
+        """Serve again: there will be no successor."""
         return self._here() if self._stage is Stage.PARKING else []
 
     def announced(self, now_ms: int) -> list[Action]:
-        """A newer role was granted and is about to be taken; of a master another may be the successor."""
+        """A newer role was granted and is about to be taken; another broker may succeed this master."""
         if self._stage is Stage.HERE and self._has_led:
             self._hold(Stage.PARKING, now_ms + HOLD_MS_MAX)
         return []
 
     def leads(self, now_ms: int, *, is_formed: bool) -> list[Action]:
-        """This broker is master, perhaps again. Where its SyncStateSet `is_formed`, it takes messages; else they wait a
-        moment for the followers that are about to come."""
+        """This broker is master, perhaps again. If its SyncStateSet `is_formed` it takes messages; else they wait a moment for
+        its followers."""
         former, self._has_led, self._successor = self._successor, True, None
         self._forward_until_ms = NEVER_MS
         actions: list[Action] = [Leave()] if former is not None else []
@@ -141,11 +141,11 @@ class Passage:
         return actions
 
     def formed(self) -> list[Action]:
-        """Enough are in the SyncStateSet of this master."""
+        """Take messages: enough replicas are in this master's SyncStateSet."""
         return self._here() if self._forms else []
 
     def follows(self, successor: Successor, now_ms: int) -> list[Action]:
-        """This broker is slave of `successor`; who has not led has no clients to care for."""
+        """This broker is slave of `successor`; if it has not led it has no clients."""
         if not self._has_led or successor == self._successor:
             return []
         if self._successor is None:
@@ -155,14 +155,14 @@ class Passage:
         return [Reach(successor)]
 
     def opened(self, successor: Successor) -> list[Action]:
-        """`successor` serves."""
+        """Forward to `successor`, which serves."""
         if successor != self._successor:
             return []
         self._hold(Stage.OPEN, NEVER_MS)
         return [Release()]
 
     def closed(self, successor: Successor, now_ms: int) -> list[Action]:
-        """The connection to `successor` has ended; it is reached anew, or another will be named."""
+        """The connection to `successor` ended; connect again, unless another one is named."""
         if successor == self._successor and self._stage is Stage.OPEN:
             self._hold(Stage.AWAITING, now_ms + PATIENCE_MS)
         return []

@@ -1,7 +1,7 @@
-"""The replicas of this broker's set as the controllers know them: broker id -> addresses of the host that it registered.
+"""The replica table of this broker's set at the controllers: broker id -> addresses of the host that it registered.
 
-Invariant: each read is a fresh answer of the controllers' leader (1006); a name that cannot be resolved has no addresses, so
-nobody is taken for its host."""
+Invariant: each read is a new answer of the controllers' leader (1006). A name that cannot be resolved has no addresses, so it
+matches no peer."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ logger = logging.getLogger("broker.replicatable")
 
 
 class ReplicaTable:
-    """Of the set `broker_name`."""
+    """The table of the set `broker_name`."""
 
     def __init__(self, broker_name: str, controllers: ControllerClient) -> None:
         self._broker_name = broker_name
         self._controllers = controllers
 
     async def read(self) -> Table:
-        """Empty where the controllers have forgotten the set. Raises ReplicasUnread."""
+        """Read the table; empty where the controllers have forgotten the set. Raises ReplicasUnread."""
         request = RemotingCommand.request(
             RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, body=orjson.dumps([self._broker_name])
         )
@@ -54,14 +54,14 @@ class ReplicaTable:
 
 
 async def addresses_of(host: str) -> frozenset[str]:
-    """Of an address, itself; of a name, which Java brokers may register, what it resolves to."""
+    """The address itself, or those of a name, which Java brokers may register."""
     if (address := literal(host)) is not None:
         return frozenset({address})
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(RESOLVE_TIMEOUT_S):
             found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except (OSError, ValueError) as error:  # TimeoutError is the one, what no resolver takes the other
+    except (OSError, ValueError) as error:  # OSError includes TimeoutError; ValueError: a name that no resolver takes
         logger.debug("host of a replica cannot be resolved", extra=fields(host=host, why=error))
         return frozenset()
     return frozenset(plain(str(place[0])) for *_, place in found)

@@ -1,8 +1,8 @@
-"""An operator's request that this replica begins anew with an empty store (RESYNC_BROKER).
+"""An operator's request to resync this replica with an empty store (RESYNC_BROKER).
 
-Invariant: nothing is set aside before the controllers have forgotten this broker, as they do for one that is not needed only;
-from the moment that they are asked until they have refused it calls them for nothing else, so it does not come back under its
-former id. That id stays forgotten: acknowledgements of the store that goes, wherever they still wait, are nobody's."""
+Invariant: the store is set aside only after the controllers have forgotten this broker, which they do only for one that is not
+needed. From that request until they reject it the broker calls them for nothing else, so it does not return under its former
+id. That id stays forgotten, so acknowledgements of the removed store that still wait count for no replica."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from remoting.router import Router
 logger = logging.getLogger("broker.resync")
 
 RESTART_AFTER_MS = 300
-"""For the answer, and for the master to hear that nothing waits for this broker any more."""
+"""For the answer, and for the master to see that nothing waits for this broker any more."""
 LOOK_MS = 1_000
 
 
 class Resync:
-    """The handler, and the end of what it began. `restart` stops this broker in good order and starts it anew."""
+    """The handler, and the steps after it. `restart` stops this broker in good order and starts it again."""
 
     def __init__(
         self,
@@ -78,14 +78,14 @@ class Resync:
     # -- the request
 
     async def _resync(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
-        """Code 16 says why this broker will not, the controllers' own code why they do not let it, 14 that they, or the
-        master, were not reached; with success the store is set aside by the restart that follows at once, unless `dryRun`."""
+        """Resync. Answers 16 with the reason of this broker, the controllers' code where they reject it, 14 where they or the
+        master were not reached. After success the store is set aside by the restart that follows at once, unless `dryRun`."""
         dry_run = ResyncBrokerHeader.from_ext(command.ext).dry_run
         refusal = await self._unable(command)
         if refusal is not None:
             return refusal
         broker_id = self._membership.broker_id
-        assert broker_id is not None, "who is registered has an id"
+        assert broker_id is not None, "a registered broker has an id"
         keeps = not self._ha.copies and not isinstance(self._ha.stays_out, LeftBehind)
         header = ResyncBrokerResponseHeader(
             broker_id=broker_id,
@@ -97,11 +97,11 @@ class Resync:
             refusal = await self._refused(command, dry_run=True)
             return refusal or command.reply(header=header)
         self._membership.hold_calls()
-        logger.info("asked to begin anew", extra=fields(folder=header.folder, asked_by=peer.remote_address))
-        giving_up = self._tasks.start(self._give_up(command, header), name="begin anew")
+        logger.info("resync requested", extra=fields(folder=header.folder, asked_by=peer.remote_address))
+        giving_up = self._tasks.start(self._give_up(command, header), name="resync")
         return await asyncio.shield(
             giving_up
-        )  # it goes on to its end, though nobody may wait for it any more
+        )  # runs to its end, even if nothing waits for it any more
 
     async def _give_up(self, command: RemotingCommand, header: ResyncBrokerResponseHeader) -> RemotingCommand:
         refusal = await self._refused(command, dry_run=False) or await self._planned(command, header)
@@ -109,22 +109,22 @@ class Resync:
             self._membership.release_calls()
             self._manager.read_sync_state_set()
             return refusal
-        logger.warning("this broker begins anew", extra=fields(folder=header.folder))
+        logger.warning("resync started", extra=fields(folder=header.folder))
         asyncio.get_running_loop().call_later(RESTART_AFTER_MS / 1000, self._restart)
         return command.reply(header=header)
 
     async def _unable(self, command: RemotingCommand) -> RemotingCommand | None:
-        """What to answer where this broker cannot."""
+        """The reply where this broker cannot resync; None where it can."""
         why = self._why_not() or await self._why_immovable()
         if why is None:
             try:
                 await self._room.check()
             except MasterUnread as error:
-                why = f"the master, of which a copy is to be made, did not answer ({error}); nothing was changed"
+                why = f"the master to copy did not answer ({error}); nothing was changed"
                 return command.reply(ResponseCode.SERVICE_NOT_AVAILABLE, why)
             except NoRoomForBoth as error:
                 why = str(error)
-        why = why or self._why_not()  # it may have become the master, or been asked by another meanwhile
+        why = why or self._why_not()  # it may have become master, or another request came, meanwhile
         return None if why is None else command.reply(ResponseCode.NO_PERMISSION, why)
 
     def _why_not(self) -> str | None:
@@ -132,11 +132,11 @@ class Resync:
         if us.role is Role.MASTER:
             return "this broker is the master: elect another one first"
         if us.calls_held:
-            return "this broker is about to begin anew already"
+            return "this broker is about to resync already"
         if self._aside.now is not None:
             return (
-                f"this broker began anew already, and is not in the SyncStateSet yet; {self._aside.now.folder} holds its "
-                "former store; to begin once more stop it, empty its store but for that folder, and start it"
+                f"this broker resynced already, and is not in the SyncStateSet yet; {self._aside.now.folder} holds its "
+                "former store; to resync once more stop it, empty its store but for that folder, and start it"
             )
         if not us.registered or us.role is not Role.SLAVE or us.stopping:
             return (
@@ -155,7 +155,7 @@ class Resync:
         )
 
     async def _refused(self, command: RemotingCommand, *, dry_run: bool) -> RemotingCommand | None:
-        """What to answer where the controllers do not let this broker go."""
+        """The reply where the controllers do not let this broker go."""
         try:
             answer = await self._controllers.call(self._calls.give_up(dry_run=dry_run))
         except NotSent as error:
@@ -168,7 +168,7 @@ class Resync:
             return None
         if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             why = (
-                "these controllers, of upstream's or an older version, cannot tell whether this broker is needed: look at "
+                "these controllers, upstream's or an older version, do not report whether this broker is needed: check "
                 "getSyncStateSet, stop it and empty its store"
             )
             return command.reply(ResponseCode.NO_PERMISSION, why)
@@ -177,25 +177,25 @@ class Resync:
     async def _planned(
         self, command: RemotingCommand, header: ResyncBrokerResponseHeader
     ) -> RemotingCommand | None:
-        """What to answer where the disk takes no note of it; the controllers have forgotten this broker, which comes back under
-        its id by itself."""
+        """The reply where the plan cannot be written. The controllers have forgotten this broker by then; it registers under
+        its id again by itself."""
         try:
             await self._aside.plan(header.folder, header.broker_id, keeps=header.keeps)
         except OSError as error:
             return command.reply(ResponseCode.SYSTEM_ERROR, f"nothing is set aside: {error}{cure(error)}")
         return None
 
-    # -- its end
+    # -- after the restart
 
     def _is_level(self) -> None:
         self._level = True
 
     async def run(self) -> None:
-        """Removes what was set aside once it may be."""
+        """Remove the store that was set aside once that is allowed."""
         while self._aside.now is not None:
             await asyncio.sleep(LOOK_MS / 1000)
             if self._membership.in_sync or (self._is_learner and self._level):
                 try:
                     await self._aside.joined()
                 except OSError as error:
-                    logger.warning("what was set aside is not removed, trying on", extra=fields(why=error))
+                    logger.warning("old store not removed, retrying", extra=fields(why=error))

@@ -1,8 +1,7 @@
-"""Room on the disk for a copy of the master's log beside the store that is set aside.
+"""Disk space check of a resync: room for a copy of the master's log next to the store that is set aside.
 
-Invariant: the copy's segments, with the one that is made ahead, are counted as the master tells where its log begins and ends,
-and must fit below the use of the disk at which retention deletes by force, or it would take the copy's beginning. What queues,
-index and new messages take is not counted."""
+Invariant: the size is that of the segments between the master's log ends, with one made ahead. It must fit below the usage at
+which retention deletes by force, which would remove the copy's beginning. Queues, index and new messages are not counted."""
 
 from __future__ import annotations
 
@@ -19,13 +18,13 @@ from remoting.command import RemotingCommand
 from remoting.errors import RemotingError
 
 TIMEOUT_MS = 1_500
-"""Less than who asked waits."""
+"""Below the timeout of the caller."""
 MADE_AHEAD = 1
-"""Segments of a log behind the one that it ends in."""
+"""Segments beyond the one in which a log ends."""
 
 
 class NoRoomForBoth(Exception):
-    """The disk cannot hold two stores; what to do is said."""
+    """The disk cannot hold two stores; the text says what to do."""
 
     def __init__(self, needed_bytes: int, room_bytes: int, rules: Rules) -> None:
         limit = (
@@ -40,7 +39,7 @@ class NoRoomForBoth(Exception):
 
 
 class RoomForBoth:
-    """Asks the master that `membership` names."""
+    """Compares this disk with the log of the master that `membership` names."""
 
     def __init__(
         self, membership: Membership, client: RemotingClient, store: BrokerStore, settings: StoreSettings
@@ -73,12 +72,12 @@ class RoomForBoth:
 
 
 def copy_bytes(log: LogSpan, segment_bytes: int) -> int:
-    """What the segments of a copy take."""
+    """Size of the segments of a copy."""
     return (log.ends // segment_bytes + 1 + MADE_AHEAD - log.begins // segment_bytes) * segment_bytes
 
 
 def room_bytes(space: DiskSpace, rules: Rules) -> int:
-    """How much more may be written before the disk is full, or retention deletes what is young."""
+    """Bytes that can be written before the disk is full or retention deletes young data."""
     if not rules.may_clean_forcibly:
         return space.free_bytes
     forced_at = int(sum(space) * rules.clean_forcibly_above)

@@ -1,12 +1,12 @@
-"""The store that a broker sets aside to begin anew with an empty one, and the file that says how far that is.
+"""The store that a broker sets aside for a resync with an empty one, and the file that records the progress.
 
     state=moving|filling
     folder=aside-20261122T210703.125Z     below the store's root; the time is UTC's
     broker_id=3                           of the store in it, given up
     keeps=yes                             it may hold what nobody else does: it is for the operator to remove
 
-Invariant: the file is durable before anything is moved, and says `moving` until everything is; so a start goes on where the
-process before was killed, and no store is ever opened that is partly aside. The folder is removed only when the new copy is in
+Invariant: the file is durable before anything is moved, and says `moving` until everything is. So a start continues where the
+process before was killed, and no store is opened that is partly aside. The folder is removed only when the new copy is in
 the SyncStateSet, and the file after it."""
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ class State(Enum):
 
 
 class StoreAsideUnreadable(Exception):
-    """The file that says what was set aside does not; an operator has to look at it."""
+    """The file about the old store is unreadable; an operator has to act."""
 
     def __init__(self, data: bytes) -> None:
         super().__init__(
-            f"{FILE}: {data[:200]!r} does not say which folder the store was set aside in; where commitlog stands beside it "
-            f"and not in the newest folder {PREFIX}…, remove this file, else move what is left of the store there first"
+            f"{FILE}: {data[:200]!r} does not say which folder the store was set aside in; where commitlog is next to it "
+            f"and not in the newest folder {PREFIX}…, remove this file, else move the rest of the store there first"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Aside:
-    """A store that was set aside, or is being."""
+    """A store that was set aside, or is being moved."""
 
     state: State
     folder: str
@@ -72,7 +72,7 @@ class Aside:
 
 
 def decode(data: bytes) -> Aside:
-    """Raises StoreAsideUnreadable."""
+    """Decode the file. Raises StoreAsideUnreadable."""
     values = dict(line.partition("=")[::2] for line in data.decode("utf-8", "replace").splitlines())
     try:
         state, broker_id = State(values["state"]), int(values["broker_id"])
@@ -85,7 +85,7 @@ def decode(data: bytes) -> Aside:
 
 
 def entries(identity_file: str, epoch_file: str) -> tuple[str, ...]:
-    """What of a store's root is the store."""
+    """The parts of a store's root that belong to the store."""
     epochs = (epoch_file, epoch_file + BACKUP_SUFFIX, epoch_file + BINDING_SUFFIX)
     identity = (identity_file, identity_file + TEMPORARY_SUFFIX, MARK_FILE, MEMORY_MARK, START_NUMBER)
     marks = (CHECKPOINT, QUEUE_ENDS, ABORT_FILE, ABORT_SPARE, BEGINNING_FILE, CONTRACT_MARK)
@@ -93,18 +93,18 @@ def entries(identity_file: str, epoch_file: str) -> tuple[str, ...]:
 
 
 class StoreAside:
-    """`side_files` remove what is aside, beside all else that is done on the disk."""
+    """`side_files` removes the old store without delaying other work on the disk."""
 
     def __init__(self, files: SmallFiles, side_files: SmallFiles, names: Sequence[str]) -> None:
-        """`names` as `entries`."""
+        """`names` are those of `entries`."""
         self._files = files
         self._side_files = side_files
         self._names = names
         self.now: Aside | None = None
-        """What is aside until this broker's new copy is in the set."""
+        """The store aside, until this broker's new copy is in the set."""
 
     async def open(self) -> None:
-        """At a start, before anything of the store is read. StoreAsideUnreadable, OSError."""
+        """Continue moving at a start, before the store is read. Raises StoreAsideUnreadable, OSError."""
         data = await self._files.read(FILE)
         self.now = None if data is None else decode(data)
         if self.now is None or self.now.state is not State.MOVING:
@@ -114,39 +114,39 @@ class StoreAside:
         self.now = replace(self.now, state=State.FILLING)
         await self._files.replace(FILE, self.now.encode())
         logger.warning(
-            "the store was set aside, this broker begins anew as an empty replica",
+            "store set aside, resync as an empty replica",
             extra=fields(folder=self.now.folder, former_id=self.now.broker_id),
         )
 
     async def immovable(self) -> list[str]:
-        """What of the store cannot be moved."""
+        """Names of the store that cannot be moved."""
         return await self._files.immovable(self._names)
 
     def folder_at(self, wall_ms: int) -> str:
-        """The name that tells when."""
+        """The folder's name, with the time."""
         at = datetime.fromtimestamp(wall_ms // 1000, UTC)
         return f"{PREFIX}{at:%Y%m%dT%H%M%S}.{wall_ms % 1000:03}Z"
 
     async def plan(self, folder: str, broker_id: int, *, keeps: bool) -> None:
-        """From now on the next start does it. OSError: it certainly will not."""
+        """Let the next start set the store aside. Raises OSError: then it certainly will not."""
         self.now = Aside(State.MOVING, folder, broker_id, keeps)
         try:
             await self._files.replace(FILE, self.now.encode())
         except OSError:
             if await self._may_be_there():
-                return  # the broker is forgotten: a start that finds nothing brings it back as it was
+                return  # the broker is forgotten: a start without the file registers it as it was
             self.now = None
             raise
 
     async def _may_be_there(self) -> bool:
-        """After a failure, that of a sync perhaps: whether a start may find the file."""
+        """Whether a start may find the file after a failed write or sync."""
         try:
             return await self._files.read(FILE) is not None
         except OSError:
             return True
 
     async def joined(self) -> None:
-        """The new copy is in the set. OSError."""
+        """Remove the old store: the new copy is in the set. Raises OSError."""
         assert self.now is not None and self.now.state is State.FILLING
         said = fields(folder=self.now.folder, former_id=self.now.broker_id)
         if self.now.keeps:
@@ -157,6 +157,6 @@ class StoreAside:
             )
         else:
             await self._side_files.discard(self.now.folder)
-            logger.info("the new copy is in the SyncStateSet, what was set aside is removed", extra=said)
+            logger.info("the new copy is in the SyncStateSet, old store removed", extra=said)
         await self._files.remove(FILE)
         self.now = None

@@ -1,8 +1,8 @@
-"""What a change of role does to this broker: who writes the log, what waits for whom, and what the others are told.
+"""A change of role, performed on this broker's log, replication, waiting requests and outbound calls.
 
-Invariant: sends are accepted only between a promotion that succeeded and the first word of a newer masterEpoch; on
-every way out of mastership all waiting sends are answered. The HA service changes its role before the store does, so
-the store's queue offsets are counted on a log that ends with a whole record."""
+Invariant: sends are accepted only between a successful promotion and the first notice of a newer masterEpoch. On every way
+out of mastership all waiting sends are answered. The HA service changes its role before the store does, so
+the store's queue offsets are counted on a log that ends with a complete record."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class RoleRefused(Exception):
 
 
 class RoleChangeFailed(Exception):
-    """The change broke off; the text says why. It is to be repeated."""
+    """The change failed half-way; the text says why. It is to be repeated."""
 
 
 class RoleSwitch:
-    """Performs what `membership` decides on log and replication, on the `requests` that wait, and towards the `neighbours`."""
+    """Applies the roles of `membership` to log and replication, the waiting `requests` and the `neighbours`."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class RoleSwitch:
         neighbours: Neighbours,
         may_lack: Callable[[], bool],
     ) -> None:
-        """`may_lack()`: this log may lack what it once held."""
+        """`may_lack()`: this log may be missing data that it once held."""
         self._membership = membership
         self._store = store
         self._ha = ha
@@ -53,14 +53,14 @@ class RoleSwitch:
         self._neighbours = neighbours
         self._may_lack = may_lack
         self._lacks = False
-        """So it was when it was elected."""
+        """Whether it may have been when it was elected."""
 
     # -- roles
 
     async def become_master(self, grant: Grant) -> None:
-        """Raises RoleRefused, RoleChangeFailed."""
+        """Take the role. Raises RoleRefused, RoleChangeFailed."""
         self._neighbours.finder.forget()
-        self._lacks = self._lacks or self._may_lack()  # it lacks nothing by definition, once it leads
+        self._lacks = self._lacks or self._may_lack()  # once it leads its log is complete by definition
         with _told_as_role_errors():
             await self._ha.become_master(
                 grant.master_epoch, grant.master_id, grant.sync_state_set, grant.sync_state_set_epoch
@@ -69,13 +69,13 @@ class RoleSwitch:
             await self._tables.log_lost(self._store, surely=self._lacks)
 
     async def become_slave(self, grant: Grant, broker_id: int) -> None:
-        """Raises RoleRefused, RoleChangeFailed."""
+        """Take the role. Raises RoleRefused, RoleChangeFailed."""
         self._leave_mastership(stopping=False)
         with _told_as_role_errors():
             await self._ha.become_slave(grant.master_epoch, broker_id, grant.master_id)
 
     def role_taken(self, former: Role, role: Role, grant: Grant) -> None:
-        """`role` was accepted, `former` was the one before: tell everybody."""
+        """Notify the other parts: `role` was accepted, `former` was the one before."""
         self._lacks = False
         if role is Role.SLAVE:
             self._neighbours.follow(grant.master_address, grant.master_epoch)
@@ -88,44 +88,44 @@ class RoleSwitch:
             became_master=role is Role.MASTER and former is not Role.MASTER,
             grant=grant if role is Role.SLAVE else None,
         )
-        # a Raft group's term may have moved on, under which nothing was read of its members yet
+        # a Raft group's term may have moved on, under which no members were read yet
         epoch = max(min(self._ha.epoch, grant.master_epoch), 0)
         self._tables.role_taken(epoch, leads=role is Role.MASTER)
         self._neighbours.registration.soon()
 
     def master_moved(self, address: str, master_epoch: int) -> None:
-        """The master is the same, its address is another."""
+        """Take another address of the same master."""
         self._neighbours.finder.follow(address, master_epoch)
         self._requests.forwarding.follows(address, master_epoch)
 
     def stop_serving(self) -> None:
-        """The broker stops: whoever waits gets an answer and goes elsewhere."""
+        """The broker stops: waiting requests are answered, so that clients try another broker."""
         self._membership.stop()
         self._leave_mastership(stopping=True)
 
     def _leave_mastership(self, *, stopping: bool) -> None:
-        """Nothing more is accepted, stored or answered OK."""
+        """From now on nothing is accepted, stored or answered OK."""
         self._store.become_slave()
         self._requests.leave_mastership(stopping=stopping)
 
     def deposed(self) -> None:
-        """This broker leads no more, and nobody else is known to: what it stored may be lost or not, and what comes waits a
-        while for whoever is next."""
+        """This broker was deposed and no other leader is known: its last messages may be lost or not, and new ones wait a
+        while for the next leader."""
         self._requests.forwarding.announced()
         self._leave_mastership(stopping=False)
 
     def role_announced(self) -> None:
-        """Another role will be taken."""
+        """Note that another role will be taken."""
         self._requests.forwarding.announced()
 
     async def tables_held_by(self, members: frozenset[int]) -> bool:
-        """Whether all of them hold what administrators were answered; who is to enter the set must."""
+        """Whether `members` hold the acknowledged changes of administrators; a replica must before it enters the set."""
         return await self._requests.agreement.held_by(members)
 
     # -- the log
 
     def queues_grew(self, grown: list[QueueGrew]) -> None:
-        """Messages became readable: their topics must be known here, if need be from the master."""
+        """Messages became readable: create their topics here, or copy them from the master."""
         for topic, queue_id, _ in grown:
             if self._membership.role is Role.MASTER:
                 self._tables.cover(self._store, topic, queue_id)
@@ -135,7 +135,7 @@ class RoleSwitch:
 
 @contextmanager
 def _told_as_role_errors() -> Iterator[None]:
-    """What the world can do to a role change, in the words of the replicas manager; bugs pass."""
+    """Convert expected failures of a role change into the errors of the replicas manager; bugs pass."""
     try:
         yield
     except EpochFenced as fenced:

@@ -65,4 +65,4 @@ def with_its_log(self: BrokerApp) -> None:
     """A disk that was set back is whole with its log, whatever tables it has."""
     if self.memory_mark.may_lack and self._level_epoch is not None:
         self._level_epoch = None
-        self._tasks.start(self.memory_mark.level(), name="memory mark")
+        self._tasks.start(self.memory_mark.caught_up(), name="memory mark")

@@ -233,7 +233,7 @@ def test_a_second_process_is_kept_out_of_a_store_and_the_first_ends_when_told(
     """The first one has no controllers: it waits for them, says so once, and still stops when it is told to."""
     arguments = broker(tmp_path, f"namesrvAddr={NOWHERE}")
     with ServerProcess("broker", *arguments) as first:
-        first.wait_to_say("trying on")
+        first.wait_to_say("retrying")
         code, second = ends("broker", *arguments)
         assert code == USAGE
         assert "holds this store" in second and str(tmp_path / "broker") in second

@@ -371,5 +371,5 @@ def test_logs_stay_calm_while_a_slave_replicates_that_the_controllers_do_not_hea
         caplog.clear()
         world.run_for_ms(60_000)
         assert cluster.in_sync(2)
-    refused = [record for record in caplog.records if record.getMessage() == "controller refused, trying on"]
+    refused = [record for record in caplog.records if record.getMessage() == "controller refused, retrying"]
     assert 1 <= len(refused) <= 60_000 / 5_000 + 1, "once after each regular poll"

@@ -180,7 +180,7 @@ def test_a_half_that_cannot_be_put_back_is_asked_for_where_it_is(
     assert asker.put_back_count() == 3
     assert set(asker.bench.open) == {0, 1}
     (told,) = errors(caplog)
-    assert told[1] == java.physical_offset and "asked for where it is" in told[0]
+    assert told[1] == java.physical_offset and "checked in place" in told[0]
 
 
 def test_what_is_asked_for_too_often_where_it_is_is_kept_elsewhere(asker: Asker) -> None:
@@ -243,7 +243,7 @@ def test_a_half_that_no_record_has_room_for_elsewhere_is_given_up_where_it_is_an
     assert asker.bench.open == [] and given_up(asker) == []
     asker.bench.transactions.tell()
     assert asker.bench.lead() == [], "the next master does not begin anew"
-    (told,) = [record for record in caplog.records if "given up without a copy" in record.getMessage()]
+    (told,) = [record for record in caplog.records if "abandoned without a copy" in record.getMessage()]
     assert getattr(told, "fields", {}) == {
         "group": "PG", "key": "", "checks": 0, "topic": HALF_TOPIC, "queue_offset": 0, "offset": java.physical_offset,
         "why": "MESSAGE_ILLEGAL",

@@ -105,7 +105,7 @@ def test_a_master_whose_successor_does_not_draw_level_goes_on() -> None:
                 return reply
 
         reply = cluster.run(hand_over_to_a_lagging_one())
-        assert (reply.code, reply.remark) == (ResponseCode.SYSTEM_ERROR, "the successor is not level")
+        assert (reply.code, reply.remark) == (ResponseCode.SYSTEM_ERROR, "the successor is not caught up")
         assert stage_of(cluster, master) is Stage.HERE
 
 

@@ -338,7 +338,7 @@ def test_controllers_that_cannot_tell_are_not_taken_for_consent() -> None:
         slave = a_slave(cluster)
         for dry_run in (True, False):
             reply = resync(cluster, slave, dry_run=dry_run)
-            assert reply.code == ResponseCode.NO_PERMISSION and "cannot tell" in (reply.remark or "")
+            assert reply.code == ResponseCode.NO_PERMISSION and "do not report" in (reply.remark or "")
         world.run_for_ms(10_000)
         assert slave.running and cluster.in_sync(3) and not cluster.app(slave).membership.calls_held
 

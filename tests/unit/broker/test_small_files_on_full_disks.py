@@ -233,7 +233,7 @@ def test_a_broker_without_an_id_waits_for_room_for_it(caplog: pytest.LogCaptureF
         world.run_for_ms(FULL_MS)
         assert_running([new])
         assert new.disk.content(IDENTITY_FILE) is None
-        assert told(caplog, "broker id cannot be saved, trying on; make room") == REMINDERS
+        assert told(caplog, "broker id cannot be saved, retrying; make room") == REMINDERS
         make_room(new)
         cluster.wait_in_sync(3, 20_000)
 
