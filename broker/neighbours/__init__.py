@@ -1,1 +1,1 @@
-"""Those that a broker calls by itself: name servers and its master."""
+"""Outbound calls of a broker: to name servers and its master."""

@@ -1,9 +1,9 @@
-"""What a former master does with what clients still send it: it waits until the successor serves, and is passed on.
+"""Forwarding by a former master: requests of clients wait until the successor serves, and are passed on to it.
 
-Invariant: requests are served, passed on or refused in the order in which they came; each of them once. What waits is bounded
-in number, bytes and time; what is refused was neither stored nor passed on. Nothing is passed on that may have waited while
-this process stood still: its clients may have asked the successor since. An upstream broker as successor takes back what it
-was asked since, so it gets no request that could undo something."""
+Invariant: requests are served, passed on or rejected in the order in which they came; each of them once. Waiting requests are
+bounded in number, bytes and time; a rejected one was neither stored nor passed on. A request that may have waited while this
+process was paused is not passed on: its client may have used the successor since. An upstream broker as successor would undo
+later requests, so it gets none that could."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("broker.forwarding")
 
 WAIT_MS_MAX = 2_500
-"""Less than clients wait for an answer."""
+"""Shorter than clients wait for an answer."""
 WAITING_BYTES_MAX = 64 << 20
 LAST_ANSWERS_MS, LAST_LOOK_MS = 500, 20
 PassBack = Callable[[RemotingCommand], Awaitable[RemotingCommand]]
@@ -62,7 +62,7 @@ READS = (
 
 PULLS = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
 UNDO = (RequestCode.UPDATE_CONSUMER_OFFSET, RequestCode.UNLOCK_BATCH_MQ)
-"""Requests that may undo what a client said to the successor meanwhile: ours knows which do, and passes over them."""
+"""Requests that may undo later ones of the client to the successor: our brokers detect and skip them."""
 Outcome = Reply | Awaitable[Reply]
 
 
@@ -75,7 +75,7 @@ class Waiting:
     deadline_ms: int
     size: int
     nap: int
-    """The last one before they came."""
+    """Number of the last pause of the process before they came."""
     is_late: bool
     serve: BatchHandler | None = None
     one: tuple[Handler, bool, asyncio.Future[Outcome]] | None = None
@@ -83,62 +83,62 @@ class Waiting:
 
 
 class Forwarding:
-    """`carried_max` requests may wait for their answers, as many for the successor; `forward_ms` as of Passage; `tasks`
-    run what follows."""
+    """`carried_max` limits requests that wait for answers here, and the same at the successor; `forward_ms` as of Passage;
+    `tasks` run the connections."""
 
     def __init__(self, clock: Clock, tasks: Tasks, *, carried_max: int, forward_ms: int) -> None:
         self.passage = Passage(forward_ms)
         self.clients: dict[Peer, None] = {}
-        """Open connections that brought what may be passed on."""
+        """Open connections with requests that may be passed on."""
         self.on_reply: PassBack | None = None
-        """Pushes a reply of the successor's to its client here."""
+        """Pushes a reply of the successor to its client here."""
         self.on_passing: Callable[[Peer, list[RemotingCommand]], None] = lambda peer, commands: None
-        """Hears of requests that are being passed on."""
+        """Called with requests that are passed on."""
         self.own_id: Callable[[], int | None] = lambda: None
-        """Who this broker is to its successor."""
+        """This broker's id, for the successor."""
         self._callbacks: list[Callable[[], None]] = []
         self.forwarded = 0
         self.late = 0
-        """Requests that were not passed on because they may have waited while this process stood still; those without an answer
-        were dropped."""
+        """Requests that were not passed on because they may have waited while this process was paused; one-way requests were
+        dropped."""
         self.naps = Naps(clock)
         self._clock = clock
         self._tasks = tasks
         self._carried_max = carried_max
         self._link: ForwardLink | None = None
         self._links: list[ForwardLink] = []
-        """That one, and those left from which answers may come yet."""
+        """The present link, and former ones with answers to come."""
         self._waiting: deque[Waiting] = deque()
         self._waiting_count = 0
         self._waiting_bytes = 0
         self._timer = CoreTimer(clock, tasks, self._tick)
 
     def on_release(self, callback: Callable[[], None]) -> None:
-        """`callback` when it is known where requests go: here, to a successor that serves, or nowhere."""
+        """Call `callback` when waiting requests can go: here, to a successor that serves, or nowhere."""
         self._callbacks.append(callback)
 
     def guard(self, router: Router) -> None:
-        """From now on requests of clients in `router` pass here first; sends do by themselves, through `sends`."""
+        """Route requests of clients in `router` through here; sends pass through `sends`."""
         for codes, writes in ((WRITES, True), (READS, False)):
             for code in codes:
                 router.handlers[code] = partial(self._one, router.handlers[code], writes)
 
     def guards_all(self, router: Router, *, but: Collection[int]) -> None:
-        """Everything in `router` that is not passed on is refused from now on, `but` these codes; nobody else looks
-        after what waits any more."""
+        """Reject all requests in `router` that are not passed on, `but` these codes. Waiting ones expire by a task of their
+        own from now on."""
         self._tasks.start(self._look(), name="naps")
         for code in router.handlers.keys() - {*WRITES, *READS, *but}:
             router.handlers[code] = _stopped
 
     def sends(self, serve: BatchHandler) -> BatchHandler:
-        """`serve`, for sends that are served here."""
+        """Wrap `serve`, which handles sends that are served here."""
         return partial(self._sends, serve)
 
     def plain_sends(self, serve: SendsHandler, otherwise: BatchHandler) -> SendsHandler:
-        """`serve`, for plain sends that are served here; what waits first is `otherwise` served."""
+        """Wrap `serve`, which handles plain sends that are served here; `otherwise` handles those that waited first."""
         return partial(self._plain_sends, serve, otherwise)
 
-    # -- what happens to mastership
+    # -- changes of mastership
 
     def hand_over(self, hold_ms: int) -> None:
         self._perform(self.passage.hand_over(hold_ms, self._clock.monotonic_ms()))
@@ -159,11 +159,11 @@ class Forwarding:
         self._perform(self.passage.follows(Successor(address, master_epoch), self._clock.monotonic_ms()))
 
     def refuse_waiting(self) -> None:
-        """Nobody waits here any more."""
+        """Reject everything that waits here."""
         self._refuse_until(None)
 
     async def stop(self) -> None:
-        """Whoever waits is refused; what was passed on has a moment to be answered."""
+        """Reject waiting requests; those passed on have a moment to be answered."""
         self._leave()
         self._timer.cancel()
         self._refuse_until(None)
@@ -176,7 +176,7 @@ class Forwarding:
         await self._tasks.stop()
 
     def expire(self, now_ms: int) -> None:
-        """Refuse what has waited long enough at `now_ms`; to be called each LOOK_MS."""
+        """Reject requests that have waited long enough at `now_ms`; called each LOOK_MS."""
         self.naps.look()
         self._refuse_until(now_ms)
 
@@ -187,12 +187,12 @@ class Forwarding:
 
     @property
     def passes_on(self) -> bool:
-        """Whether clients that come here are, or soon will be, served by a successor."""
+        """Whether a successor serves the clients that come here, or will soon."""
         return self.passage.stage in (Stage.AWAITING, Stage.OPEN)
 
     @property
     def stands_in(self) -> bool:
-        """Whether name servers had better call this broker the master until its successor has told them otherwise."""
+        """Whether name servers should still list this broker as master, until its successor has registered."""
         return self.passage.stage is Stage.AWAITING
 
     @property
@@ -229,7 +229,7 @@ class Forwarding:
         link = self._link
         if is_late:
             if not self.late:
-                logger.info("not passed on: it may have waited while this broker stood still")
+                logger.info("not passed on: may have waited while this broker was paused")
             self.late += len(commands)
             _refuse(peer, commands)
         elif link is None or not link.takes_more or (not link.is_ours and commands[0].code in UNDO):
@@ -262,7 +262,7 @@ class Forwarding:
         return _in_its_turn(turn)
 
     def _released(self, waiting: Waiting, handler: Handler, writes: bool) -> Outcome:
-        """What becomes of one request that waited."""
+        """Serve, pass on or reject one request that waited."""
         peer, (command,) = waiting.peer, waiting.commands
         if self._is_here(writes):
             return handler(peer, command)
@@ -306,7 +306,7 @@ class Forwarding:
         return waiting
 
     def _release(self) -> None:
-        """All that wait go where the stage says now; what is to wait on comes behind nothing that it was before."""
+        """Release all waiting requests as the stage requires; those that still wait keep their order."""
         self.naps.look()
         for _ in range(len(self._waiting)):
             waiting = self._taken()
@@ -321,7 +321,7 @@ class Forwarding:
         self, waiting: Waiting, handler: Handler, writes: bool, turn: asyncio.Future[Outcome]
     ) -> None:
         if turn.done():
-            return  # nobody waits for it
+            return  # its task has ended
         if self.passage.holds and not self._is_here(writes):
             self._append(waiting)
             return
@@ -342,7 +342,7 @@ class Forwarding:
             self._append(waiting)
 
     def _refuse_until(self, now_ms: int | None) -> None:
-        """Those whose time is over at `now_ms`, or all."""
+        """Reject requests whose time is over at `now_ms`, or all."""
         while self._waiting and (now_ms is None or self._waiting[0].deadline_ms <= now_ms):
             waiting = self._taken()
             if waiting.one is None:
@@ -405,14 +405,14 @@ class Forwarding:
                 self._tasks.start(self._ask_again(one.peer, one.again), name="forward again")
 
     async def _ask_again(self, peer: Peer, command: RemotingCommand) -> None:
-        """A read whose answer did not come before the connection ended."""
+        """Repeat a read whose answer did not come before the connection ended."""
         result = self._one(_nobody_here, False, peer, command)
         reply = await result if inspect.isawaitable(result) else result
         if reply is not None:
             peer.send([reply])
 
     def _asked(self, link: Peer, command: RemotingCommand) -> None:
-        """The successor has a reply to what a client asked through this broker; it asks for nothing else."""
+        """Pass the successor's reply to a client on; it sends no other requests."""
         if command.code == RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT and self.on_reply is not None:
             self._tasks.start(self._pass_back(self.on_reply, link, command), name="reply passed back")
         else:
@@ -423,7 +423,7 @@ class Forwarding:
 
 
 def _stopped(peer: Peer, command: RemotingCommand) -> RemotingCommand:
-    return command.reply(ResponseCode.SERVICE_NOT_AVAILABLE, "this broker has stopped, and only passes on")
+    return command.reply(ResponseCode.SERVICE_NOT_AVAILABLE, "this broker has stopped, and only forwards")
 
 
 def _nobody_here(peer: Peer, command: RemotingCommand) -> RemotingCommand:
@@ -441,7 +441,7 @@ async def _in_its_turn(turn: asyncio.Future[Outcome]) -> Reply:
 
 
 def _without_commits(commands: list[RemotingCommand]) -> list[RemotingCommand]:
-    """The pulls among them ask for messages alone."""
+    """Remove the commits from pulls, which then only ask for messages."""
     for command in commands:
         flags = command.ext.get("sysFlag", "")
         if command.code in PULLS and flags.isascii() and flags.isdigit():
@@ -450,7 +450,7 @@ def _without_commits(commands: list[RemotingCommand]) -> list[RemotingCommand]:
 
 
 def _size(commands: list[RemotingCommand]) -> int:
-    """Of bodies and headers; those may have 1 MiB."""
+    """Size of bodies and headers; a header may have 1 MiB."""
     bodies = sum(len(command.body) for command in commands if command.body is not None)
     return bodies + sum(len(key) + len(value) for command in commands for key, value in command.ext.items())
 

@@ -1,8 +1,8 @@
 """The connection over which requests of clients are passed on to the master that follows this broker.
 
-Invariant: a request leaves at most once unless it only reads, and its answer goes back as it came, under the client's own
-opaque. Where the connection ends before the answer of one that writes, nobody knows what became of it, and its client is told
-as it would have been by a master that dies: its connection ends. One that was left ends: a host that lost power ends none."""
+Invariant: a request is sent at most once unless it only reads, and its answer is returned unchanged, under the client's own
+opaque. If the connection ends before the answer to a write, its outcome is unknown, and the client's connection is closed, as
+by a master that dies. A link that was left closes by itself, because a host that lost power closes none."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ AGAIN_MS = 50
 AWAIT_MS = 1_000
 AWAIT_TIMEOUT_MS = AWAIT_MS + 500
 LEFT_MS_MAX = 35_000
-"""So long a former successor may take for its answers: clients' pulls are held for 30 s at most."""
+"""Time for a former successor's answers: clients' pulls are held for 30 s at most."""
 UNSENT_BYTES_MAX = 32 << 20
 SERVES = (ResponseCode.SUCCESS, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
-"""What a master answers to AWAIT_MASTER; an upstream broker does not know it, and refuses for itself."""
+"""Answers to AWAIT_MASTER of a master; an upstream broker does not know it and rejects for itself."""
 
 FRAME_HEAD_BYTES_MAX = 8 + HEADER_BYTES_MAX
-"""With a longer one the successor would end the connection that carries the requests of all."""
+"""Limit of a frame's head: for a longer one the successor would close the connection that all clients share."""
 TOO_LONG = "it is too long to be passed on to the master; ask the master itself"
 
 
 @dataclass(slots=True)
 class Carried:
-    """A request that was passed on: whose it is, under which opaque, and itself if it only reads."""
+    """A request that was passed on: its client, the client's opaque, and the request itself if it only reads."""
 
     peer: Peer
     opaque: int
@@ -52,8 +52,8 @@ class Carried:
 
 
 class ForwardLink:
-    """To one successor, opened anew until `leave`. `on_opened()` when it serves; `on_closed(unanswered reads)` when the
-    connection, once open, has ended; `on_request` gets what the successor asks, and over which connection."""
+    """A link to one successor, reconnected until `leave`. `on_opened()` when it serves; `on_closed(unanswered reads)` when the
+    open connection has ended; `on_request` gets the successor's requests and their connection."""
 
     def __init__(
         self,
@@ -81,17 +81,17 @@ class ForwardLink:
         self._connection: Peer | None = None
         self._open = False
         self.is_ours = False
-        """Whether the successor knows that requests are passed on to it: an upstream broker does not."""
+        """Whether the successor accepts forwarded requests as such: an upstream broker does not."""
         self._left = False
         self._awaited: tuple[int, asyncio.Future[RemotingCommand]] | None = None
         self._gone = asyncio.Event()
         self._running = tasks.start(self._run(), name=f"forward to {successor.address}")
 
-    # -- what forwarding asks
+    # -- requests
 
     @property
     def takes_more(self) -> bool:
-        """Whether one more request may be passed on."""
+        """Whether one more request may be passed on now."""
         connection = self._connection
         return (
             self._open
@@ -101,8 +101,8 @@ class ForwardLink:
         )
 
     def pass_on(self, peer: Peer, commands: Sequence[RemotingCommand], *, reads: bool) -> None:
-        """Sends requests of `peer`, in one write, and later their answers back; their bodies are copied."""
-        assert self._connection is not None, "takes_more comes first"
+        """Send requests of `peer`, in one write, and their answers back later; their bodies are copied."""
+        assert self._connection is not None, "takes_more was checked"
         buffers: list[Body] = []
         for command in commands:
             if command.body is not None:
@@ -122,11 +122,11 @@ class ForwardLink:
 
     @property
     def is_over(self) -> bool:
-        """It was left, and nothing more can come over it."""
+        """Whether the link was left and no answer can come any more."""
         return self._left and self._connection is None
 
     def leave(self) -> None:
-        """Nothing more is passed on; what is still unanswered may come back."""
+        """Pass nothing more on; outstanding answers may still come."""
         was_left = self._left
         self._left, self._open = True, False
         self._running.cancel()
@@ -135,7 +135,7 @@ class ForwardLink:
             self._tasks.start(self._ends_at_last(), name=f"answers of {self.successor.address}")
 
     def cut(self) -> None:
-        """Nothing comes back any more."""
+        """Close the connection; no answer comes any more."""
         self.leave()
         if self._connection is not None:
             self._connection.cut("forwarding ends")
@@ -143,9 +143,9 @@ class ForwardLink:
     async def _ends_at_last(self) -> None:
         await asyncio.sleep(LEFT_MS_MAX / 1000)
         if self._connection is not None:
-            self._connection.cut("a former successor answers no more")
+            self._connection.cut("a former successor does not answer")
 
-    # -- the way there
+    # -- connecting
 
     async def _run(self) -> None:
         while True:
@@ -171,7 +171,7 @@ class ForwardLink:
         return True
 
     async def _serves(self) -> bool:
-        """Whether it says so in time."""
+        """Whether the successor reports in time that it serves."""
         header = AwaitMasterHeader(self.successor.master_epoch, AWAIT_MS, self._own_id)
         question = RemotingCommand.request(RequestCode.AWAIT_MASTER, header)
         question.opaque = next(self._opaques)
@@ -190,10 +190,10 @@ class ForwardLink:
     def _protocol(self) -> Peer:
         return Peer(self, CLIENT_LIMITS, self._clock, self._deadlines)
 
-    # -- what the connection tells
+    # -- events of the connection
 
     def opened(self, peer: Peer) -> None:
-        """It belongs to us from `_connected` on."""
+        """The connection belongs to this link from `_connected` on."""
 
     def received(self, peer: Peer, commands: list[RemotingCommand]) -> int:
         answers: dict[Peer, list[RemotingCommand]] = {}
@@ -240,6 +240,6 @@ class ForwardLink:
 
 
 def refuse_too_long(peer: Peer, command: RemotingCommand) -> None:
-    """A header that our number, or another way to write it, makes longer than what is read, with its body or without."""
+    """Reject a header that the new opaque, or another encoding, makes longer than the limit, with or without a body."""
     if not command.is_oneway:
         peer.send([command.reply(ResponseCode.SYSTEM_ERROR, TOO_LONG)])

@@ -1,12 +1,12 @@
-"""The tables of a Raft group: what a new leader asks of its members before it is their master, and what they answer.
+"""The tables of a Raft group: a new leader reads those of its members before it becomes their master.
 
-The tables are a register beside the log [as in ABD]: each version has the term of the leader who made it, and every member
-keeps the newest that it has got. A leader takes the newest of a majority (READ_TABLES). What was answered stands at a
-majority, in the term of whoever answered it: one of those that are asked has it, or what came after it.
+The tables are a register next to the log [as in ABD]. Each version has the term of the leader that made it, and every member
+keeps the newest that it received. A leader takes the newest of a majority (READ_TABLES). An acknowledged change is at a
+majority, in the term of the leader that acknowledged it, so one member of any other majority has it or a later one.
 
-Invariant: a member tells the leader of a term what it has only once its own disk has that term, and takes no copy of an older
-leader's from then on, not after a restart either. A newcomer, which may have forgotten both, counts for nothing, and one that
-has no tables, or those of a disk that was set back, only where all that vote were asked."""
+Invariant: a member answers the leader of a term only once its own disk has that term, and rejects copies of older leaders from
+then on, after a restart too. A recovering member, which may have forgotten both, is not counted. A member without tables, or
+with those of a disk that was set back, is counted only where all voters were asked."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ from remoting.peer import Peer
 logger = logging.getLogger("broker.grouptables")
 
 TIMEOUT_MS = 5_000
-"""Large tables take their time; nobody waits for it where a majority answers sooner."""
+"""Large tables take long; with a majority the leader does not wait for it."""
 AGAIN_MS = 50
 LOOK_MS = 50
 TOLD_MS = 3_000
-"""After so long in vain an operator is told."""
+"""Time without a majority after which the leader logs it."""
 
 
 @dataclass
 class Answers:
-    """What members have said to the leader of one term."""
+    """Answers of members to the leader of one term."""
 
     versions: dict[str, TablesVersion | None] = field(default_factory=dict)
     newest: tuple[TablesVersion, TablesCopy, int] | None = None
-    """With the process of the leader that named the version, 0 where the member does not know it."""
+    """With the process of the leader that made the version, 0 where the member does not know it."""
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def take(
@@ -60,7 +60,7 @@ class Answers:
 
 
 class GroupTables:
-    """Of the broker whose member of the group `member` is."""
+    """Tables of the broker with the group member `member`."""
 
     def __init__(self, member: Member, tables: Tables, clock: Clock) -> None:
         self._member = member
@@ -71,7 +71,7 @@ class GroupTables:
 
     @property
     def _stamp(self) -> CopyStamp:
-        """A version of a term that this group has not come to was copied here with another's files."""
+        """The table version. One of a term above this group's was copied here with another group's files."""
         stamp = self._tables.stamp
         if stamp.version is not None and stamp.version.epoch > self._member.term and self._member.counts:
             logger.warning(
@@ -80,14 +80,14 @@ class GroupTables:
             stamp.disown()
         return stamp
 
-    # -- what a member takes over, and tells
+    # -- copies of a member, and its answers
 
     def takes(self, version: TablesVersion) -> bool:
-        """Whether a copy of this version may be taken over: nobody that leads a later term may have been told of an older."""
+        """Whether a copy of this version may be taken: no leader of a later term was given an older one."""
         return self._member.term <= version.epoch and self._stamp.may_take(version)
 
     def tells(self, version: TablesVersion) -> bool:
-        """Whether the leader that made this version may count on this member for it."""
+        """Whether the leader that made this version may count this member for it."""
         return self._member.is_bound_to(version.epoch)
 
     def _told(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
@@ -109,10 +109,10 @@ class GroupTables:
         )
         return command.reply(header=told, body=self._tables.copy().encode() if is_news else None)
 
-    # -- what a leader asks
+    # -- requests of a leader
 
     async def read_majority(self, term: int) -> None:
-        """The newest tables of a majority are here. Raises EpochFenced where this member does not lead `term` any more."""
+        """Copy the newest tables of a majority. Raises EpochFenced where this member does not lead `term` any more."""
         answers = Answers()
         asking: dict[str, asyncio.Task[None]] = {}
         warn_ms = self._clock.monotonic_ms() + TOLD_MS
@@ -153,7 +153,7 @@ class GroupTables:
         return self._member.is_majority(with_tables) or self._member.voters() <= own.keys()
 
     async def _ask(self, member: str, term: int, answers: Answers) -> None:
-        """Until it has answered."""
+        """Ask one member until it answers."""
         while True:
             own = self._stamp.version
             header = ReadTablesHeader(term, None if own is None else str(own), self._member.group, member)
@@ -168,16 +168,16 @@ class GroupTables:
                     return
                 if (
                     reply.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-                ):  # a former version, without versions
+                ):  # an older release, without versions
                     answers.take(member, OLDEST, None)
                     return
             except (RemotingError, HeaderError, BodyError) as error:
-                logger.debug("a member does not tell of its tables: %s", error)
+                logger.debug("a member does not send its tables: %s", error)
             await asyncio.sleep(AGAIN_MS / 1000)
 
     def _warn(self, term: int, answers: Answers) -> None:
         said = {member: str(version) for member, version in sorted(answers.versions.items())}
         logger.warning(
-            "leads, and is no master yet: a majority of the members that have tables, or all members, must answer",
+            "leads, but is not master yet: a majority of the members that have tables, or all members, must answer",
             extra=fields(term=term, own=self._tables.stamp.version, answered=said),
         )

@@ -1,4 +1,4 @@
-"""Where a broker's log begins and ends, as it tells anybody (28); Java answers that, too.
+"""The range of a broker's log by its runtime information (28), which Java brokers return, too.
 
 Pure."""
 
@@ -19,9 +19,9 @@ class LogSpan(NamedTuple):
 
 
 def log_span(body: Body | None) -> LogSpan:
-    """Of the broker whose runtime information this is. Raises MasterUnread."""
+    """The log range in runtime information. Raises MasterUnread."""
     try:
         table = fastjson.loads(body or b"{}")["table"]
         return LogSpan(int(table["commitLogMinOffset"]), int(table["commitLogMaxOffset"]))
     except (fastjson.FastJsonError, KeyError, TypeError, ValueError) as error:
-        raise MasterUnread(f"its master does not say where its log begins and ends: {error!r}") from error
+        raise MasterUnread(f"the master does not report where its log begins and ends: {error!r}") from error

@@ -1,7 +1,7 @@
-"""A slave asks its master where it serves its log (906), and goes on asking until it knows.
+"""A slave asks its master for its HA address (906) until it answers.
 
 Invariant: an answer counts only for the masterEpoch it was asked under, and only from the master itself. Upstream learns
-the address from name servers alone, which costs up to a registration period after each election; here their word is the
+the address from name servers alone, which costs up to a registration period after each election; here that is only the
 fallback."""
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from remoting.headers.group import ExchangeHAInfoHeader
 logger = logging.getLogger("broker.masterfinder")
 
 ASK_SOON_MS, ASK_AGAIN_MS = 10, 200
-"""An elected master takes its role within moments; one that does not is asked ever more rarely."""
+"""An elected master takes its role within moments; the interval grows for one that does not."""
 KNOWN_AGAIN_MS = 5_000  # a master that restarted within its epoch may have another HA port
 TIMEOUT_MS = 1_000
 REFUSALS_PER_CONNECTION = 10
 
 
 class MasterFinder:
-    """`on_found(ha_address, master_epoch)` is called for each address that is news."""
+    """`on_found(ha_address, master_epoch)` is called for each new address."""
 
     def __init__(self, client: RemotingClient, on_found: Callable[[str, int], None]) -> None:
         self._client = client
@@ -49,16 +49,16 @@ class MasterFinder:
         self._changed.set()
 
     def forget(self) -> None:
-        """This broker follows nobody."""
+        """Stop asking: this broker has no master."""
         self._master = None
         self._changed.set()
 
     def retire(self) -> None:
-        """This broker follows nobody any more, whoever is master."""
+        """Stop asking for good, for any later master too."""
         self._retired = True
 
     def told_by_name_server(self, master_address: str, ha_address: str) -> None:
-        """A registration reply: believed if it names our master and the master itself has not answered."""
+        """Take an address from a registration reply if it names this master, which has not answered itself."""
         if self._master is not None and self._master[0] == master_address and self._known is None:
             self._on_found(ha_address, self._master[1])
 
@@ -78,7 +78,9 @@ class MasterFinder:
             reply = await self._client.call(master_address, request, TIMEOUT_MS)
             answer = ExchangeHAInfoHeader.from_ext(reply.ext)
         except (RemotingError, HeaderError) as error:
-            logger.debug("master does not say its HA address", extra=fields(master=master_address, why=error))
+            logger.debug(
+                "master does not return its HA address", extra=fields(master=master_address, why=error)
+            )
             return
         found = answer.master_ha_address
         if answer.master_address not in (None, master_address):
@@ -86,7 +88,7 @@ class MasterFinder:
                 "another broker answers at the master's address",
                 extra=fields(master=master_address, answered=answer.master_address),
             )
-            self._client.disconnect(master_address)  # the next question asks whoever is there then
+            self._client.disconnect(master_address)  # the next request connects to the broker then there
             return
         if reply.code != ResponseCode.SUCCESS or not found:
             self._refusals += 1

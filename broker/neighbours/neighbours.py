@@ -1,7 +1,6 @@
-"""Those that this broker calls by itself: name servers, its master, and the controllers.
+"""Outbound calls of this broker: to name servers, its master, and the controllers when it leaves. Upstream: BrokerOuterAPI.
 
-Invariant: they share one client, so one connection each. What the replicas manager says to controllers is its own affair;
-here they are only left."""
+Invariant: they share one client, so one connection each. All other calls to controllers are those of the replicas manager."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ SUCCESSOR_REGISTERS_MS = 300
 
 
 class Neighbours:
-    """They are told what `membership` and `ha` know of this broker; `tasks` call them."""
+    """Calls in the name of `membership` and `ha`, run as `tasks`."""
 
     def __init__(
         self,
@@ -83,19 +82,19 @@ class Neighbours:
         )
 
     def start(self) -> None:
-        """Calls begin as soon as there is a role."""
+        """Start the tasks; calls begin with the first role."""
         self.registration.start(self._tasks)
         self._tasks.start(self.facts.run(), name="table copy")
         self._tasks.start(self.copies.run(), name="slave sync")
         self._tasks.start(self.finder.run(), name="master finder")
 
     def follow(self, master_address: str, master_epoch: int) -> None:
-        """This broker is a slave now; a pair's hears of its master from name servers."""
+        """Follow a master. A pair's slave takes its address from name servers."""
         if not self._in_pair:
             self.finder.follow(master_address, master_epoch)
 
     def successor_serves(self) -> None:
-        """It has told name servers of itself, or is about to; then this broker may."""
+        """The successor has registered at name servers, or is about to; then this broker may."""
         if not self._leaving:
             self._tasks.start(self._register_later(), name="register after successor")
 
@@ -104,7 +103,7 @@ class Neighbours:
         self.registration.soon()
 
     async def leave(self) -> None:
-        """Go, first from the controllers: the next master is elected while clients still look for it."""
+        """Leave, controllers first: the next master is elected while clients still look for it."""
         self._leaving = True
         for controller in self._settings.controllers:
             self.client.disconnect(controller)
@@ -112,14 +111,14 @@ class Neighbours:
             async with asyncio.timeout(LEAVE_MS / 1000):
                 await self.registration.unregister()
         except TimeoutError:
-            logger.warning("name servers did not answer the farewell")
+            logger.warning("unregister timed out")
 
     def _lost(self, address: str) -> None:
         if address in self._settings.name_servers:
             self.registration.soon()
 
     def _master_told(self, address: str, ha_address: str) -> None:
-        """A name server knows our master."""
+        """Take the master's address from a name server."""
         if not self._in_pair:
             self.finder.told_by_name_server(address, ha_address)
             return

@@ -1,7 +1,7 @@
-"""The master of a pair, asked for a record by its place in the log (33) and where its log begins (28): Java answers both, too.
-And a Java master under controllers, asked for a record and for the newest masterEpoch that it has led (21).
+"""Requests to a pair's master: a record by its offset (33) and the log's begin (28), which Java masters answer, too. And to a
+Java master under controllers: a record, and the newest masterEpoch that it has led (21).
 
-Invariant: code 0 brings what stands at that place in its log, code 1 says that nothing does, and any other answer is none."""
+Invariant: code 0 returns the record at that offset, code 1 means that there is none, any other answer counts as no answer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TIMEOUT_MS = 3_000
 
 
 class PairedMaster:
-    """The one that `membership` names."""
+    """The master that `membership` names."""
 
     def __init__(self, membership: Membership, client: RemotingClient) -> None:
         self._membership = membership
@@ -46,7 +46,7 @@ class PairedMaster:
     async def _asked(self, request: RemotingCommand) -> RemotingCommand:
         master = self._membership.master_address
         if master is None:
-            raise MasterUnread("nobody has said where the master is")
+            raise MasterUnread("the master's address is not known")
         try:
             return await self._client.call(master, request, TIMEOUT_MS)
         except RemotingError as error:
@@ -57,7 +57,7 @@ class PairedMaster:
 
 
 class ElectedMaster(PairedMaster):
-    """The one that controllers named to `membership`. See ha.slave.client.MasterWitness."""
+    """The master that controllers named to `membership`. See ha.slave.client.MasterWitness."""
 
     def __init__(
         self, membership: Membership, client: RemotingClient, is_upstreams: Callable[[], bool]
@@ -66,12 +66,12 @@ class ElectedMaster(PairedMaster):
         self._is_upstreams = is_upstreams
 
     def names(self, epoch: int) -> bool:
-        """Between the word of controllers and the role that is taken by it there may be two masters."""
+        """Whether the master is that of `epoch`: between the grant and the change of role there may be two."""
         return self._membership.master_epoch == epoch
 
     async def leads(self) -> int | None:
-        """Upstream's broker makes the masterEpoch the stateVersion of its topics as it becomes master
-        (`ReplicasManager.changeToMaster`), in memory, whatever its epoch file takes."""
+        """The newest epoch it has led. Upstream's broker stores the masterEpoch in memory as stateVersion of its topics when
+        it becomes master (`ReplicasManager.changeToMaster`), whatever its epoch file contains."""
         if not self._is_upstreams():
             return None
         reply = await self._asked(RemotingCommand.request(RequestCode.GET_ALL_TOPIC_CONFIG))

@@ -1,10 +1,10 @@
-"""Deletions of topics that a slave is asked for (215, 5002): its master carries them out, and the slave answers what it said.
+"""Deletions of topics sent to a slave (215, 5002): its master carries them out, and the slave returns the master's answer.
 
-Java's mqadmin deletes the retry and dead-letter topics of a group at every replica, in any order, and stops at the first that
-refuses; masters alone know what stays deleted.
+Java's mqadmin deletes the retry and dead-letter topics of a group at every replica, in any order, and stops at the first
+rejection; only masters know what stays deleted.
 
-Invariant: a deletion is passed on once, and says so, for two brokers may take each other for the master. None is that may have
-waited while this process stood still: the topic may have been made again since."""
+Invariant: a deletion is passed on once, marked as such, because two brokers may take each other for the master. One that may
+have waited while this process was paused is not passed on: the topic may have been created again since."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from remoting.router import Handler, Router
 TIMEOUT_MS = 2_500
 """Administrators wait 3 s or 5 s, a master 2 s for its slaves."""
 PASSED_ON = "passedOn"
-"""Among the fields of a request that another broker was asked for."""
+"""Header field that marks a forwarded request."""
 
 
 class PassedDeletions:
@@ -35,7 +35,7 @@ class PassedDeletions:
         self._naps = naps
 
     def guard(self, router: Router) -> None:
-        """From now on deletions in `router` pass here first."""
+        """Route deletions in `router` through here."""
         for code in (RequestCode.DELETE_TOPIC_IN_BROKER, RequestCode.DELETE_TOPIC_IN_BROKER_LIST):
             router.handlers[code] = self._passing(router.handlers[code])
 
@@ -46,7 +46,7 @@ class PassedDeletions:
         return delete
 
     async def _of_master(self, peer: Peer, command: RemotingCommand) -> RemotingCommand | None:
-        """What the master says of it; None where it is not to be asked, or does not answer."""
+        """The master's answer; None where it cannot be asked or does not answer."""
         master = self._membership.master_address
         if master is None or PASSED_ON in command.ext:
             return None

@@ -1,8 +1,8 @@
-"""A slave fetches records that rotted on its disk from its master: one message by its place in the log (33), which Java masters
-answer too.
+"""Repair of corrupt records of a slave from its master: one message by its offset in the log (33), which Java masters answer,
+too.
 
-Invariant: a record is replaced only below the own confirm offset, where both logs say the same epoch of it (1007), by bytes
-that pass their CRC and fit its place; whatever else comes leaves the damage as it is, to be tried again."""
+Invariant: a record is replaced only below this slave's confirm offset, where both logs have the same epoch for it (1007), and
+by bytes that pass their CRC and fit its place. Otherwise the damage stays and the repair is tried again."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ TIMEOUT_MS = 3_000
 
 
 class NotRepaired(Exception):
-    """This time; the text says why."""
+    """The repair failed this time; the text says why."""
 
 
 class RecordRepair:
-    """Asks the master that `membership` names."""
+    """Repairs from the master that `membership` names."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class RecordRepair:
             await self.repair_all()
 
     async def repair_all(self) -> None:
-        """Every damaged record that the master has now."""
+        """Repair every damaged record that the master has now."""
         for damage in list(self._store.soundness.damages.values()):
             master = self._membership.master_address
             if master is None or not self._membership.is_slave:
@@ -69,14 +69,14 @@ class RecordRepair:
             except (NotRepaired, RemotingError, BodyError) as error:
                 if self._failures.failed(damage.offset, self._clock.monotonic_ms()):
                     said = fields(offset=damage.offset, segment=damage.segment, master=master, why=error)
-                    logger.warning("damaged record not repaired, trying on", extra=said)
+                    logger.warning("damaged record not repaired, retrying", extra=said)
             else:
                 self._failures.recovered(damage.offset)
 
     async def _repair(self, damage: Damage, master: str) -> None:
         entry = self._ha.history.entry_at(damage.offset)
         if entry is None or damage.offset >= self._store.confirm_offset():
-            raise NotRepaired("it is not known to be confirmed")
+            raise NotRepaired("the record is not known to be confirmed")
         reply = await self._client.call(
             master, RemotingCommand.request(RequestCode.GET_BROKER_EPOCH_CACHE), TIMEOUT_MS
         )
@@ -84,7 +84,7 @@ class RecordRepair:
             EpochCache.decode(reply.body), entry, damage.offset
         ):
             raise NotRepaired(
-                f"the master does not say that epoch {entry.epoch} of {entry.start_offset} reaches there"
+                f"the master does not report that epoch {entry.epoch} of {entry.start_offset} reaches there"
             )
         request = RemotingCommand.request(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageHeader(damage.offset))
         reply = await self._client.call(master, request, TIMEOUT_MS)
@@ -93,7 +93,7 @@ class RecordRepair:
         if self._membership.master_address != master or self._ha.history.entry_at(damage.offset) != entry:
             raise NotRepaired("roles have changed meanwhile")
         if not await self._store.repair(damage.offset, bytes(reply.body)):
-            raise NotRepaired("what the master has there does not fit")
+            raise NotRepaired("the master's bytes there do not fit")
         logger.warning(
             "damaged record repaired from the master",
             extra=fields(segment=damage.segment, offset=damage.offset, master=master),

@@ -1,11 +1,11 @@
-"""What this broker tells the name servers: at once on every change, and all of it every 30 s.
+"""Registration of this broker at the name servers: on every change, and in full every 30 s.
 
-A topic that is made or changed on a master is sent alone (217); what else changes, and what is deleted, with all topics (103),
+A topic that is created or changed on a master is sent alone (217); other changes, and deletions, with all topics (103),
 deletions at most once a second. Upstream: TopicConfigManager.registerBrokerData, enableSingleTopicRegister.
 
-Invariant: nothing is registered before the first role, and topics alone only where all were registered in this role before;
-each name server has a task and a lasting connection of its own, so one that hangs keeps no other waiting, and its connection's
-end unregisters us there."""
+Invariant: nothing is registered before the first role, and topics alone only after a full registration in this role. Each name
+server has its own task and lasting connection, so one that hangs delays no other, and the end of the connection unregisters
+this broker there."""
 
 from __future__ import annotations
 
@@ -40,23 +40,23 @@ logger = logging.getLogger("broker.registration")
 
 RETRY_MS = 1_000
 SINGLE_MAX = 32
-"""Topics that are told alone; of more all are."""
+"""Most topics that are sent alone; more are sent with all."""
 UNREGISTER_TIMEOUT_MS = 500
 MASTER_ROLE_ID = 0
 
 
 class News:
-    """What one name server has not been told yet."""
+    """Changes that one name server has not received."""
 
     def __init__(self) -> None:
         self.all = True
         self.due_ms = 0
-        """When all is to be told again."""
+        """When the next full registration is due."""
         self.topics: dict[str, None] = {}
         self._in_role: tuple[int | None, int] | None = None
 
     def take(self, role: tuple[int | None, int]) -> list[str] | None:
-        """The topics that are to be told alone in this role; None for all. What fails is to be noted again."""
+        """The topics to send alone in this role; None for a full registration. The caller notes failed ones again."""
         topics, self.topics = [*self.topics], {}
         if self.all or self._in_role != role or len(topics) > SINGLE_MAX:
             self.all = False
@@ -64,13 +64,13 @@ class News:
         return topics
 
     def registered(self, role: tuple[int | None, int], due_ms: int) -> None:
-        """All was told in this role, and is to be told again then."""
+        """Note a full registration in this role, and when the next is due."""
         self._in_role, self.due_ms = role, due_ms
 
 
 class Registration:
-    """Registers under the id that `membership` has for its role; `on_master(address, ha_address)` gets what a name server
-    knows of our master."""
+    """Registers under the id that `membership` has for its role. `on_master(address, ha_address)` gets the master that a name
+    server knows."""
 
     def __init__(
         self,
@@ -87,8 +87,8 @@ class Registration:
         on_master: Callable[[str, str], None],
         needs_master: Callable[[], bool],
     ) -> None:
-        """Topics are told with no more than `permission()`, of 2 WRITE and 4 READ. While `needs_master()` it registers again
-        and again: the answer says where our master is."""
+        """Topics are sent with at most `permission()`, of 2 WRITE and 4 READ. While `needs_master()` registration is repeated
+        quickly: the answer names the master."""
         self._membership = membership
         self._ha = ha
         self._client = client
@@ -110,18 +110,18 @@ class Registration:
             tasks.start(self._run(name_server), name=f"registration at {name_server}")
 
     def silent_while(self, stands_in: Callable[[], bool]) -> None:
-        """Nothing is told while this broker stands in for a master that has yet to tell of itself: a set without a master has
-        no routes."""
+        """Send nothing while this broker is listed for a master that has yet to register: a set without a master has no
+        routes."""
         self._stands_in = stands_in
 
     def soon(self) -> None:
-        """Something that name servers know has changed."""
+        """Register soon: something that name servers know has changed."""
         for name_server, wake in self._wakes.items():
             self._news[name_server].all = True
             wake.set()
 
     def topics_changed(self, names: Iterable[str]) -> None:
-        """These topics alone have; none of them: what is told of all."""
+        """Register these topics soon, or, if there are none, all of them."""
         if not (changed := [*names]):
             self.soon()
             return
@@ -130,7 +130,7 @@ class Registration:
             wake.set()
 
     async def unregister(self) -> None:
-        """Leave all name servers, as far as they answer quickly."""
+        """Unregister from all name servers that answer quickly."""
         us, role_id = self._membership, self._membership.role_id
         if role_id is None:
             return
@@ -159,7 +159,7 @@ class Registration:
             await woken(wake, wait_ms)
 
     async def _tell(self, name_server: str, role_id: int, news: News) -> bool:
-        """What it has not been told; False where that is to be done again."""
+        """Send pending changes; False where that has to be repeated."""
         if self._needs_master() or self._clock.monotonic_ms() >= news.due_ms:
             news.all = True
         role = self._role
@@ -178,7 +178,7 @@ class Registration:
         return self._membership.role_id, self._membership.master_epoch
 
     async def _register_topics(self, name_server: str, names: Iterable[str]) -> bool:
-        """Each by itself; one that is gone with the next registration of all. False where they are to be told otherwise."""
+        """Send each topic alone; deleted ones are skipped. False where all have to be sent."""
         if self._membership.role_id != MASTER_ROLE_ID:
             return True  # name servers take topics from masters
         for name in names:
@@ -201,7 +201,7 @@ class Registration:
         return True
 
     def _told(self) -> TopicConfigWrapper:
-        """The topics as clients may use them here."""
+        """The topics with the permissions that clients have here."""
         table, allowed = self._topics.wrapper(), self._permission() | PERM_INHERIT
         if allowed & PERM_READ_WRITE != PERM_READ_WRITE:
             rows = table.topic_config_table
@@ -228,7 +228,7 @@ class Registration:
             said = RegisterBrokerResponseHeader.from_ext(reply.ext)
         except (RemotingError, HeaderError) as error:
             if failure.failed(type(error), self._clock.monotonic_ms()):
-                logger.warning("not registered, trying on", extra=fields(name_server=name_server, why=error))
+                logger.warning("not registered, retrying", extra=fields(name_server=name_server, why=error))
             return False
         if reply.code != ResponseCode.SUCCESS:
             if failure.failed(reply.code, self._clock.monotonic_ms()):

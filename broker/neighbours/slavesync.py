@@ -1,11 +1,10 @@
-"""A slave's copies of what its master keeps beside the log: consumer offsets (43) and delay offsets (45), and of a master that
-does not know COPY_TABLES topics (21) and groups (201).
+"""A slave's copies of its master's offset tables: consumer offsets (43) and delay offsets (45), and of a master that does not
+know COPY_TABLES also topics (21) and groups (201). Upstream: SlaveSynchronize.
 
-Invariant: only answers of the master of the present role are taken over, whoever is reached at its address, no offsets
-that are older than the deletions that are known here, and of the master's own none that rest on what this log lacks: in its
-place this broker would skip what stands here. Each table is on disk before the next round, or as soon as the disk
-takes it. A table that cannot be had is asked for again in the next round; the others do not wait
-for it."""
+Invariant: only answers of the master of the present role are taken, whichever broker is at its address; no offsets older than
+the deletions known here; and none of the master's own that rest on records missing from this log: as master this broker would
+skip messages. Each table is on disk before the next round, or as soon as the disk takes it. A table that cannot be read is
+requested again in the next round, without delaying the others."""
 
 from __future__ import annotations
 
@@ -34,13 +33,13 @@ logger = logging.getLogger("broker.slavesync")
 
 TIMEOUT_MS = 3_000
 ALL_THAT_IS_HERE = 1 << 62
-"""As what offsets rest on, where the master does not say what: it may be upstream's."""
+"""Stands in for `rests_on` where an upstream master reports none."""
 FACTS = (RequestCode.GET_ALL_TOPIC_CONFIG, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
 OFFSETS = (RequestCode.GET_ALL_CONSUMER_OFFSET, RequestCode.GET_ALL_DELAY_OFFSET)
 
 
 class SlaveSync:
-    """Asks the master that `membership` names."""
+    """Copies from the master that `membership` names."""
 
     def __init__(
         self,
@@ -53,7 +52,7 @@ class SlaveSync:
         facts: TableCopy,
         holds: Callable[[int], bool],
     ) -> None:
-        """`holds(end)`: whether this log is the master's up to there."""
+        """`holds(end)`: whether this log is the master's up to `end`."""
         self._membership = membership
         self._client = client
         self._clock = clock
@@ -64,10 +63,10 @@ class SlaveSync:
         self._holds = holds
         self._wake = asyncio.Event()
         self._failures = {code: RepeatedFailure() for code in self._saved}
-        self._leads: tuple[str | None, int] | None = None  # who gave consumer offsets last, and led then
+        self._leads: tuple[str | None, int] | None = None  # the leading sender of the last consumer offsets
 
     def soon(self) -> None:
-        """There is a new master."""
+        """Copy soon: there is a new master."""
         self._wake.set()
 
     async def run(self) -> None:
@@ -87,7 +86,7 @@ class SlaveSync:
                 return
             if self._adopt(code, reply):
                 self._saved[code].changed(fact=code in FACTS)
-                with suppress(OSError):  # it stays changed: broker.tables.tables tries on, and tells
+                with suppress(OSError):  # it stays changed: broker.tables.tables retries, and logs
                     await self._saved[code].save()
         except (RemotingError, HeaderError, BodyError) as error:
             if self._failures[code].failed(master, self._clock.monotonic_ms()):
@@ -106,7 +105,7 @@ class SlaveSync:
             return self._tables.groups.adopt(SubscriptionGroupWrapper.decode(reply.body))
         told = TablesVersionHeader.from_ext(reply.ext)
         if not self._counts(code, told.tables_version):
-            return False  # it may have what was deleted since, or say that more is delivered than stands in this log
+            return False  # it may contain deleted rows, or count messages as delivered that this log has differently
         rests_on = ALL_THAT_IS_HERE if told.rests_on is None else told.rests_on
         holds = told.rests_on is None or rests_on == 0 or self._holds(rests_on)
         if code == RequestCode.GET_ALL_DELAY_OFFSET:
@@ -115,8 +114,8 @@ class SlaveSync:
         return self._tables.offsets.adopt(wrapper, rests_on if holds else None)
 
     def _counts(self, code: RequestCode, version: str | None) -> bool:
-        """A master of an older version says none with its delay offsets; with its consumer offsets, which were asked for just
-        before, it does."""
+        """Whether the answer is the leading master's. Older releases send no version with delay offsets; with consumer
+        offsets, which are requested just before, they do."""
         present = self._membership.master_address, self._membership.master_epoch
         if code == RequestCode.GET_ALL_DELAY_OFFSET and version is None and self._leads == present:
             return True

@@ -1,8 +1,8 @@
 """A slave's copy of its master's topics, groups and deletions (COPY_TABLES).
 
-Invariant: only answers of the master of the present role are taken over, and the master is told of a version only when it is
-on this disk. The request waits at the master, so a change comes at once. A master that does not know the request is copied
-from as upstream's slaves do, see slavesync."""
+Invariant: only answers of the master of the present role are taken, and a version is reported to the master only once it is on
+this disk. The request waits at the master, so a change is copied at once. A master that does not know the request is copied
+as upstream's slaves do, see slavesync."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ logger = logging.getLogger("broker.tablecopy")
 TIMEOUT_MS = 3_000
 WAIT_MS = 2_000
 AGAIN_SOON_MS, AGAIN_MS = 10, 200
-"""Who was elected leads within moments, and counts nobody who lacks its tables; one that does not lead is asked ever more
-rarely."""
+"""An elected master leads within moments, and does not count slaves that are missing its tables; the interval grows for one
+that does not lead."""
 
 
 class Fence(Protocol):
-    """What a Raft group's member may take over, and be counted on for; see broker.neighbours.grouptables."""
+    """The versions that a Raft group's member may take and be counted for; see broker.neighbours.grouptables."""
 
     def takes(self, version: TablesVersion) -> bool: ...
 
@@ -45,7 +45,7 @@ class Fence(Protocol):
 
 
 class Slices:
-    """What came of one answer: changes of the version that these tables are, or all rows, in slices."""
+    """Slices of one answer: changes since the version of these tables, or all rows."""
 
     def __init__(self) -> None:
         self._parts: list[TableChanges] = []
@@ -57,7 +57,7 @@ class Slices:
         self._parts, self._since, self._named, self._place = [], None, None, None
 
     def ask(self, header: CopyTablesHeader, exact: Named | None) -> None:
-        """Puts into a request what is wanted: the next slice, or what differs from the present tables."""
+        """Add the wanted part to a request: the next slice, or the changes since the present tables."""
         if self._place is None:
             self.begin_again()
             header.follows = None if exact is None else str(exact)
@@ -65,7 +65,7 @@ class Slices:
             header.follows, header.place, header.named = self._since, self._place, str(self._named)
 
     def take(self, said: TablesVersionHeader, changes: TableChanges) -> bool:
-        """Whether it was the last one."""
+        """Add a slice. Returns whether it was the last one."""
         if self._place is None or said.behind != self._place or said.since != self._since:
             self._parts, self._since = [], said.since
         self._parts.append(changes)
@@ -73,7 +73,7 @@ class Slices:
         return said.place is None
 
     def adopt(self, tables: Tables) -> None:
-        """All of it is here."""
+        """Take over the complete answer."""
         assert self._named is not None and self._parts, "the last slice was taken"
         changes = merged(self._parts)
         if self._since is None:
@@ -84,8 +84,8 @@ class Slices:
 
 
 class TableCopy:
-    """Asks the master that `membership` names. `on_known()` when its first tables are here, or when it turns out not to know
-    the request: from then on its offsets can be taken."""
+    """Copies from the master that `membership` names. `on_known()` when its first tables are here, or when it turns out not to
+    know the request: from then on its offsets can be taken."""
 
     def __init__(
         self,
@@ -99,7 +99,8 @@ class TableCopy:
         in_pair: bool = False,
         fence: Fence | None = None,
     ) -> None:
-        """`in_pair`: every master is polled as upstream's, for nothing here tells one process of a master from the next."""
+        """`in_pair`: every master is polled as upstream's, because nothing distinguishes one process of a master from the
+        next."""
         self._membership = membership
         self._client = client
         self._clock = clock
@@ -108,7 +109,7 @@ class TableCopy:
         self._on_known = on_known
         self._wake = asyncio.Event()
         self._failure = RepeatedFailure()
-        self._source: tuple[str, int] | None = None  # whose the next two are
+        self._source: tuple[str, int] | None = None  # the master of the next two
         self._adopted: TablesVersion | None = None
         self._held: TablesVersion | None = None  # adopted and on disk
         self._slices = Slices()
@@ -119,7 +120,7 @@ class TableCopy:
         tables.on_facts_changed(self._differs)
 
     def soon(self) -> None:
-        """There may be a new master."""
+        """Copy soon: there may be a new master."""
         if self._master() != self._source:
             self._wake.set()
 
@@ -130,12 +131,12 @@ class TableCopy:
 
     @property
     def is_copied(self) -> bool:
-        """Whether the present master's tables are on this disk, as far as that master can say so: one of upstream's cannot."""
+        """Whether the present master's tables are on this disk; of upstream's master, as far as can be known."""
         return self.master_is_old or (self._held is not None and self._source == self._master())
 
     def counts(self, version: str | None) -> bool:
-        """Whether an answer that says `version` was given by the present master while it led, not before the tables that it
-        gave. One that is old says no version."""
+        """Whether an answer with this `version` comes from the present master while it led, and not from before its tables
+        here. An old master sends no version."""
         if self.master_is_old:
             return True
         said, master = TablesVersion.parse(version), self._master()
@@ -157,9 +158,9 @@ class TableCopy:
         return None if address is None else (address, self._membership.master_epoch)
 
     async def _unless_woken(self, master: tuple[str, int]) -> int:
-        """One request, given up when there is another master to ask; in how many ms the next is due."""
+        """Send one request, abandoned when another master is to be asked. Returns ms until the next is due."""
         asked = asyncio.create_task(self._copy(master), name="copy tables")
-        waking = asyncio.create_task(self._wake.wait(), name="copy tables anew")
+        waking = asyncio.create_task(self._wake.wait(), name="copy tables wake-up")
         try:
             await asyncio.wait({asked, waking}, return_when=asyncio.FIRST_COMPLETED)
             return asked.result() if asked.done() else 0
@@ -202,7 +203,7 @@ class TableCopy:
             return self._interval_ms
         is_ours = version is not None and version.epoch == master[1]
         if reply.code != ResponseCode.SUCCESS or version is None or not (is_ours and self._may_take(version)):
-            # it does not lead yet, or not any more, or it is a former master at this address
+            # it does not lead yet or any more, or a former master is at this address
             again_ms, self._again_ms = self._again_ms, min(2 * self._again_ms, AGAIN_MS)
             return again_ms
         read_ms = self._clock.monotonic_ms() - came_ms
@@ -211,7 +212,7 @@ class TableCopy:
         return self._interval_ms
 
     async def _store(self, version: TablesVersion) -> bool:
-        """Whether what came in slices is on disk."""
+        """Save the complete answer. Returns whether it is on disk."""
         self._slices.adopt(self._tables)
         is_first, self._adopted, self._held = self._adopted is None, version, None
         if is_first:
@@ -219,7 +220,7 @@ class TableCopy:
         source, before = self._source, self._tables.version
         try:
             await self._tables.save_facts()
-        except OSError:  # they stay changed: broker.tables.tables tries on, and tells
+        except OSError:  # they stay changed: broker.tables.tables retries, and logs
             return False
         if (self._source, self._tables.version) == (source, before):
             self._held = version
@@ -229,5 +230,5 @@ class TableCopy:
         return self._fence is None or self._fence.takes(version)
 
     def _differs(self) -> None:
-        """A reader's group was made here, or a role taken: the master's word is all, so it is asked for everything."""
+        """Request everything next time: a group was created here, or a role taken, and the master's tables replace these."""
         self._held = None

@@ -77,7 +77,9 @@ class Farewell:
     async def forward(self) -> None:
         """Forward until no client is left that may send, at most `forward_ms`."""
         began_ms = self._clock.monotonic_ms()
-        logger.info("forwarding to new master", extra=fields(ms_max=self._forward_ms, clients=len(self._clients())))
+        logger.info(
+            "forwarding to new master", extra=fields(ms_max=self._forward_ms, clients=len(self._clients()))
+        )
         while self._forwarding.passage.holds or self._forwarding.passes_on:
             now_ms = self._clock.monotonic_ms()
             self._forwarding.expire(now_ms)

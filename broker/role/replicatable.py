@@ -61,7 +61,7 @@ async def addresses_of(host: str) -> frozenset[str]:
     try:
         async with asyncio.timeout(RESOLVE_TIMEOUT_S):
             found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except (OSError, ValueError) as error:  # OSError includes TimeoutError; ValueError: a name that no resolver takes
+    except (OSError, ValueError) as error:  # TimeoutError is an OSError; ValueError: no valid name
         logger.debug("host of a replica cannot be resolved", extra=fields(host=host, why=error))
         return frozenset()
     return frozenset(plain(str(place[0])) for *_, place in found)

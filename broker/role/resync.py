@@ -99,9 +99,7 @@ class Resync:
         self._membership.hold_calls()
         logger.info("resync requested", extra=fields(folder=header.folder, asked_by=peer.remote_address))
         giving_up = self._tasks.start(self._give_up(command, header), name="resync")
-        return await asyncio.shield(
-            giving_up
-        )  # runs to its end, even if nothing waits for it any more
+        return await asyncio.shield(giving_up)  # runs to its end, even if nothing waits for it any more
 
     async def _give_up(self, command: RemotingCommand, header: ResyncBrokerResponseHeader) -> RemotingCommand:
         refusal = await self._refused(command, dry_run=False) or await self._planned(command, header)

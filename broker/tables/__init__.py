@@ -1,1 +1,1 @@
-"""What a broker keeps beside its log, each table in a small file: topics, groups, offsets."""
+"""Tables of a broker next to its log, each in a small file: topics, groups, offsets."""

@@ -1,8 +1,8 @@
-"""How much clients may make by naming it: topics, consumer groups.
+"""Limit of topics and consumer groups that clients create by naming them.
 
-Invariant: nothing more is made once the table, as slaves and name servers get it, would have `BYTES_MAX`: both tables, locks
-and deletions go in one frame, and one that is too large reaches nobody. What an administrator makes counts, and is not
-refused."""
+Invariant: none is created once the table, as slaves and name servers get it, would exceed `BYTES_MAX`: both tables, locks
+and deletions are sent in one frame, and a frame that is too large cannot be sent. Those that an administrator creates count,
+but are not rejected."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BYTES_MAX = 3 << 20
 
 
 class AutoCreation:
-    """Of one table, with `bytes_each` for a row beside its name; `command` makes a row by hand."""
+    """The limit of one table, with `bytes_each` for a row besides its name; `command` creates a row by hand."""
 
     def __init__(self, what: str, command: str, bytes_each: int) -> None:
         self._what = what
@@ -25,14 +25,14 @@ class AutoCreation:
         self._told = False
 
     def takes(self, name: str) -> bool:
-        """Whether a client may make `name`; an operator hears of the first that may not."""
+        """Whether a client may create `name`; the first rejection is logged."""
         if self._bytes + self._cost(name) <= BYTES_MAX:
             return True
         if not self._told:
             self._told = True
             logger.warning(
-                "%s are not made for clients any more: there are so many that replicas could not copy more; delete those that "
-                "nobody uses, and make with %s what is needed",
+                "%s are not created for clients any more: there are so many that replicas could not copy more; delete unused "
+                "ones, and create with %s what is needed",
                 self._what,
                 self._command,
             )

@@ -1,8 +1,8 @@
-"""The expressions that groups chose messages by, as upstream's brokers keep them: since when, and since when no more.
+"""Filter expressions of consumer groups, with the times of registration and death. Upstream: ConsumerFilterManager.
 
-Invariant: of a group's filter of a topic the one that counts is here; it is dead while nobody of the group is connected, and
-for a day after that it is kept. What is pulled follows the subscription of who is connected, never this table: a file of
-yesterday must not choose messages of today. Pure."""
+Invariant: the table has the last filter of a group for a topic. It is dead while no client of the group is connected, and kept
+for a day after that. Pulls use the subscription of the connected client, never this table: an old file must not select
+today's messages. Pure."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from remoting.bodies.heartbeats import SubscriptionData
 CONSUMER_FILTERS_FILE = "config/consumerFilter.json"
 KEPT_MS = 24 * 3600 * 1000
 SEEN_BEFORE_MS = 30_000
-"""Clients that a broker heard of before it started are taken to have left so long ago."""
+"""How long ago clients from before the start are taken to have left."""
 CHARACTERS_MAX = 8 << 20
-"""Of all filters; one beyond them works, and is not kept."""
+"""Limit of all filters; one beyond it works, but is not kept."""
 FILTER_CHARACTERS = 200
-"""What a filter is reckoned at beside its names and its expression."""
+"""Size counted for a filter besides its names and its expression."""
 
 
 class WallClock(Protocol):
@@ -34,7 +34,7 @@ class WallClock(Protocol):
 
 
 class ConsumerFilters:
-    """By topic and group. `on_change` runs after each change."""
+    """Filters by topic and group. `on_change` runs after each change."""
 
     def __init__(self, clock: WallClock, on_change: Callable[[], None]) -> None:
         self._clock = clock
@@ -49,7 +49,7 @@ class ConsumerFilters:
         return of_topic.group_filter_data.get(group) if of_topic else None
 
     def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> None:
-        """A client of `group` is there; these count for the topics that it subscribes to, each an expression or of tags."""
+        """Take the subscriptions of a connected client of `group`, each an expression or tags."""
         subscribed = {each.topic: each for each in subscriptions}
         wanted = [each for each in subscribed.values() if each.expression_type == SQL92 and each.sub_string]
         changes = [self._register(group, each) for each in wanted]
@@ -58,7 +58,7 @@ class ConsumerFilters:
             self._on_change()
 
     def unregister(self, group: str) -> None:
-        """Nobody of `group` is connected any more."""
+        """Mark the filters of `group` dead: no client of it is connected."""
         if self._die(self._of_group(group)):
             self._on_change()
 
@@ -120,7 +120,7 @@ class ConsumerFilters:
         return self._wrapper.encode()
 
     def decode(self, data: bytes) -> None:
-        """Take in consumerFilter.json; what is registered already counts before it. Raises BodyError."""
+        """Take in consumerFilter.json; filters registered since replace its own. Raises BodyError."""
         here = list(self._all())
         self._wrapper = ConsumerFilterWrapper.decode(data)
         for each in self._all():

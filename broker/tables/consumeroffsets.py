@@ -1,9 +1,9 @@
-"""How far each consumer group is in each queue.
+"""Consumer offsets of each group in each queue. Upstream: ConsumerOffsetManager.
 
-Invariant: keys read `topic@group`; an offset is the next queue offset to consume, as the group committed it last or as
-an administrator moved it. From such a move until the group goes on there its commits of other offsets do not count. What
-slaves copy in one frame fits it: beyond `BYTES_MAX` no commit or move adds a queue. The broker's own, which stand among them,
-rest on the log up to `rests_on`: no slave takes them, and no disk, that lacks it. Pure."""
+Invariant: keys read `topic@group`; an offset is the next queue offset to consume, as the group last committed it or an
+administrator moved it. From such a move until the group continues there, its commits of other offsets do not count. The table
+fits the frame in which slaves copy it: beyond `BYTES_MAX` no commit or move adds a queue. The broker's own offsets in it rest
+on the log up to `rests_on`: no slave or disk with a shorter log takes them. Pure."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from remoting.bodies.offsets import ConsumerOffsetWrapper
 CONSUMER_OFFSETS_FILE = "config/consumerOffset.json"
 SEPARATOR = "@"
 TRANSACTIONS_GROUP = "CID_RMQ_SYS_TRANS"
-"""The broker's own: halves below its offset count as ended."""
+"""Group of the broker's own offsets: halves below its offset count as ended."""
 OwnOffsets = dict[str, dict[int, int]]
-"""As in the table, of that group alone."""
+"""Offsets as in the table, of that group alone."""
 BYTES_MAX = 12 << 20
-"""Of the table as it is copied (43), about. Groups that nobody has are made up faster than any broker can copy them."""
+"""Limit of the table as it is copied (43), about. Made-up groups could grow it faster than any broker can copy it."""
 NONE: dict[int, int] = {}
 OFFSETS_A_STEP = KEYS_A_STEP = 5_000
 ATTEMPTS_MAX = 4
 QUEUE_BYTES = 16
-"""Of a queue's id and offset, about."""
+"""Size of a queue's id and offset, about."""
 NO_ROOM = (
     "offsets of so many groups are kept that slaves could not copy more; delete groups that are gone "
     "(deleteSubGroup -r true)"
@@ -38,21 +38,21 @@ NO_ROOM = (
 
 
 class ConsumerOffsets:
-    """Committed offsets by topic and group, then by queue id; `resets` says who was moved."""
+    """Committed offsets by topic and group, then by queue id; `resets` has the groups that were moved."""
 
     def __init__(self, resets: OffsetResets | None = None) -> None:
         self._wrapper = ConsumerOffsetWrapper()
         self.resets = resets if resets is not None else OffsetResets()
         self.said_here = SaidHere()
-        self._doubtful = False  # somebody may have deleted what stands here
+        self._doubtful = False  # deletions may have been missed
         self._bytes = 0
         self._moves = 0
-        """Counts what changes offsets otherwise than by commits of their groups."""
+        """Number of changes other than commits of groups."""
         self.commits = 0
         self.from_file = False
-        """Whether they were read from this disk, and neither a master's nor compared with the log since."""
+        """Whether the table was read from this disk, and neither copied from a master nor compared with the log since."""
         self.rests_on = 0
-        """An offset of the log; what was read from this disk rests on what was there before."""
+        """An offset of the log; a table read from this disk rests on the log of before."""
         self._given: OwnOffsets | None = None
         self._given_rests_on = 0
         self._all_is_given = True
@@ -60,8 +60,8 @@ class ConsumerOffsets:
     def commit(
         self, group: str, topic: str, queue_id: int, offset: int, *, is_passed_on: bool = False
     ) -> bool:
-        """`group` goes on at `offset`, unless it was moved and does not know yet, or a former master passes that on and it may
-        be older than what was said here. Nobody commits for the broker itself. False where there is no room for it."""
+        """Set the offset of `group`, unless it was moved and does not know that yet, or a former master passes on a commit
+        that may be older than one to this master. Clients cannot commit for the broker itself. False without room."""
         if group == TRANSACTIONS_GROUP or self.resets.refuses(group, topic, queue_id, offset):
             return True
         if offset < (self._wrapper.offset_table.get(f"{topic}{SEPARATOR}{group}", NONE).get(queue_id, 0)):
@@ -76,38 +76,38 @@ class ConsumerOffsets:
         return True
 
     def has_room_for(self, keys: Iterable[Key]) -> bool:
-        """Whether all of them stand here already, or more may."""
+        """Whether all of them are in the table already, or fit."""
         table = self._wrapper.offset_table
         return self._bytes < BYTES_MAX or all(
             queue_id in table.get(f"{topic}{SEPARATOR}{group}", ()) for group, topic, queue_id in keys
         )
 
     def keep(self, topic: str, queue_id: int, offset: int) -> None:
-        """The broker's transactions are done with this queue below `offset`."""
+        """Set the broker's transaction offset: this queue is done below it."""
         self._put(TRANSACTIONS_GROUP, topic, queue_id, offset)
 
     def as_they_are(self) -> OwnOffsets:
-        """The broker's own."""
+        """The broker's own offsets."""
         table = self._wrapper.offset_table
         return {key: dict(queues) for key, queues in table.items() if is_own(key)}
 
     def give(self, given: OwnOffsets | None, rests_on: int) -> None:
-        """From now on slaves get these of the broker's own, whatever is kept since; None is none of them."""
+        """From now on send slaves these offsets of the broker's own, whatever is kept since; None for none."""
         self._given, self._given_rests_on, self._all_is_given = given, rests_on, False
 
     def give_all(self) -> None:
-        """Slaves get them as they are, always."""
+        """From now on send slaves the broker's own offsets as they are."""
         self._given, self._all_is_given = None, True
 
     def reset(self, moves: Mapping[Key, int]) -> None:
-        """An administrator moves groups to these offsets."""
+        """Move groups to these offsets, for an administrator."""
         self.moved(moves)
         self.resets.put(moves)
         for key in moves:
             self.said_here.moved(key)
 
     def moved(self, moves: Mapping[Key, int]) -> None:
-        """The master's groups were moved to these offsets."""
+        """Take over the master's moves of groups."""
         self._moves += 1
         for key, offset in moves.items():
             self._put(*key, offset)
@@ -115,9 +115,9 @@ class ConsumerOffsets:
     def pulled(
         self, group: str, topic: str, queue_id: int, offset: int, *, is_passed_on: bool = False
     ) -> int | None:
-        """Where `group`, which pulls at `offset`, is to go on instead; None where it may go on. A pull that a former master
-        passes on may be older than a move that was made here, and does not count as heard; a move of before this broker led
-        is older than that, and clients with default settings come only this way for 30 s."""
+        """The offset at which `group` has to continue instead of `offset`; None where it may pull there. A pull that a former
+        master passes on may be older than a move made here, so it does not lift that. A move from before this broker led is
+        older than such a pull, which is the only kind of clients with default settings for 30 s."""
         if is_passed_on and self.said_here.covers(group, topic, queue_id):
             return self.resets.instead(group, topic, queue_id, offset)
         return self.resets.pulled(group, topic, queue_id, offset)
@@ -139,7 +139,7 @@ class ConsumerOffsets:
         return self._wrapper.offset_table.get(f"{topic}{SEPARATOR}{group}", {}).get(queue_id)
 
     def ends(self, end_of: Callable[[str, int], int]) -> dict[Key, int]:
-        """Where the queues end that groups are in. The broker's own group sees to itself."""
+        """Ends of all queues with committed offsets, without the broker's own group."""
         ends: dict[tuple[str, int], int] = {}
         found: dict[Key, int] = {}
         for key, queues in self._wrapper.offset_table.items():
@@ -151,7 +151,7 @@ class ConsumerOffsets:
         return found
 
     def beyond(self, limits: Mapping[Key, int]) -> dict[Key, int]:
-        """Those of the limits that a group is beyond."""
+        """The limits that a group's offset exceeds."""
         table = self._wrapper.offset_table
         return {
             (group, topic, queue_id): limit
@@ -160,7 +160,7 @@ class ConsumerOffsets:
         }
 
     async def beyond_ends(self, end_of: Callable[[str, int], int]) -> dict[Key, int]:
-        """The ends of the queues that a group is beyond: `beyond(ends(end_of))`, with turns for others in between."""
+        """`beyond(ends(end_of))`, letting other tasks run in between."""
         ends: dict[tuple[str, int], int] = {}
         found: dict[Key, int] = {}
         looked_at = 0
@@ -206,18 +206,18 @@ class ConsumerOffsets:
         return found
 
     def committed(self) -> list[tuple[str, str]]:
-        """(topic, group) of everything that has committed offsets."""
+        """(topic, group) of all committed offsets."""
         pairs = (key.partition(SEPARATOR) for key in self._wrapper.offset_table)
         return [(topic, group) for topic, _, group in pairs]
 
     def remove_group(self, group: str) -> int:
-        """Forget a group in all topics; in how many it stood."""
+        """Remove a group from all topics; returns from how many."""
         suffix = SEPARATOR + group
         self.said_here.group_removed(group)
         return self._remove([key for key in self._wrapper.offset_table if key.endswith(suffix)])
 
     def remove_topic(self, topic: str) -> int:
-        """Forget a topic in all groups; in how many it stood."""
+        """Remove a topic from all groups; returns from how many."""
         prefix = topic + SEPARATOR
         self.said_here.topic_removed(topic)
         return self._remove([key for key in self._wrapper.offset_table if key.startswith(prefix)])
@@ -231,12 +231,12 @@ class ConsumerOffsets:
         return len(keys)
 
     def doubt(self) -> None:
-        """The next copy replaces everything: not every deletion has come here."""
+        """Let the next copy replace everything: deletions may have been missed."""
         self._doubtful = True
 
     def adopt(self, wrapper: ConsumerOffsetWrapper, own_rests_on: int | None = 0) -> bool:
-        """Each topic and group that the master knows replaces ours as a whole; False when nothing is new. Who is somewhere else
-        than it was moved to has gone on: upstream's masters do not say so. With None its own are left out."""
+        """Replace each topic and group by the master's; False when nothing changed. A group at another offset than it was
+        moved to has continued, which upstream's masters do not report. With None the master's own offsets are left out."""
         self.from_file = False
         table = self._wrapper.offset_table
         gone = table.keys() - wrapper.offset_table.keys() if self._doubtful else set()
@@ -262,8 +262,8 @@ class ConsumerOffsets:
         return whole(self._written(self._wrapper.offset_table, lambda key: True))
 
     def for_slaves(self) -> Steps[tuple[bytes, int]]:
-        """The reply to 43, and what the broker's own of it rest on. Groups may commit between two steps; where one is moved
-        or goes meanwhile, it is written once more, so that moves and offsets fit each other."""
+        """The reply to 43, and the log end that the broker's own offsets rest on. Groups may commit between two steps; if one
+        is moved or removed it is encoded again, so that moves and offsets match."""
         for attempt in range(1, ATTEMPTS_MAX + 1):
             moves, table = self._moves, self._wrapper.offset_table
             if self._all_is_given:
@@ -279,9 +279,9 @@ class ConsumerOffsets:
     def _written(
         self, table: OwnOffsets, stands: Callable[[str], bool], besides: OwnOffsets | None = None
     ) -> Steps[bytes]:
-        """As ConsumerOffsetWrapper is, of what `stands` in the table now, and `besides`."""
+        """Encode as ConsumerOffsetWrapper the rows for which `stands` is true now, and `besides`."""
         empty = replace(self._wrapper, offset_table={}, offset_resets=self.resets.wrapper()).encode()
-        assert empty.endswith(b"{}}"), "offsetTable is the last of its members"
+        assert empty.endswith(b"{}}"), "offsetTable is its last member"
         parts: list[bytes] = []
         for source, wanted in ((table, stands), (besides or {}, lambda key: True)):
             part, count = dict[str, dict[int, int]](), 0
@@ -308,7 +308,7 @@ class ConsumerOffsets:
         limits = self.resets.limits
         limits.adopt(self._wrapper.offset_resets)
         for key in self.beyond(limits.all):
-            limits.lift(key)  # it went on there meanwhile
+            limits.lift(key)  # it continued there meanwhile
 
     def _weigh(self) -> None:
         table = self._wrapper.offset_table

@@ -1,8 +1,9 @@
-"""The offsets of its own that a pair's master lets slaves copy: those of delayed messages, and of its transactions.
+"""The part of its own offsets that a pair's master lets slaves copy: of delayed messages and transactions.
 
-Invariant: they rest on what one of its slaves holds, though the master's own table waits for none: one that is put in the
-master's place delivers again, and asks again for, what it has no copy of. Nothing is given before that is known of the log that
-the master began with. A slave of ours that lags behind the others sees by `rests_on` that it may not take them yet. Pure."""
+Invariant: they rest on records that one of its slaves holds, although the master's own table waits for none. A slave that
+becomes master delivers, and checks, again what is missing from its log. Nothing is given before the slaves are known to hold
+the log that the master began with. Our slaves that lag behind the others see by `rests_on` that they may not take them yet.
+Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ T = TypeVar("T")
 
 
 class Table(Protocol[T]):
-    """What masters keep, and slaves get of it."""
+    """An offset table of a master, and the copy given to slaves."""
 
     def as_they_are(self) -> T: ...
 
@@ -23,24 +24,24 @@ class Table(Protocol[T]):
 
 
 class Reached(NamedTuple, Generic[T]):
-    """These offsets count once the log up to `log_end` is followed."""
+    """Offsets that may be given once slaves hold the log up to `log_end`."""
 
     offsets: T
     log_end: int
 
 
 class CopiedOffsets(Generic[T]):
-    """`followed()`: up to where whoever takes this master's place has its log."""
+    """`followed()`: the log end that any possible next master has."""
 
     def __init__(self, table: Table[T], followed: Callable[[], int]) -> None:
         self._table = table
         self._followed = followed
         self._reached: Reached[T] | None = None  # and to be followed
-        self._moved_end = 0  # what the table's last move rests on
+        self._moved_end = 0  # log end that the table's last move rests on
         self._moved = False  # since `_reached`
 
     def role_taken(self, log_end: int | None) -> None:
-        """Of a master whose log ends there; None of a slave, whose own table is a copy."""
+        """Start as master with a log that ends at `log_end`, or as slave (None), whose table is a copy."""
         self._reached = None
         self._moved = log_end is not None
         if log_end is None:
@@ -51,12 +52,12 @@ class CopiedOffsets(Generic[T]):
             self.acknowledged()
 
     def moved(self, log_end: int) -> None:
-        """The table has, for what ends there."""
+        """Note that the table moved; it rests on the log up to `log_end`."""
         self._moved_end = max(self._moved_end, log_end)
         self._moved = True
 
     def acknowledged(self) -> None:
-        """The table has moved as far as it can now, or slaves hold more."""
+        """Give the offsets that slaves hold by now."""
         followed_end = self._followed() if self._moved or self._reached is not None else 0
         if self._reached is not None and self._reached.log_end <= followed_end:
             self._table.give(*self._reached)

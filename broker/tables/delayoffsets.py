@@ -1,9 +1,9 @@
-"""How far each delay level is delivered.
+"""Delivered offset of each delay level.
 
-Invariant: every message of a level below its offset was put into its real queue, and the replicas that had to hold
-that record held it, before the offset moved there. So whoever is elected delivers again rather than never. A pair's master
-needs nobody for that, so it gives slaves only what one of them holds, see broker.tables.copiedoffsets. The log holds what the
-offsets tell of up to `rests_on`: no slave takes them, and no disk, that lacks it. Pure."""
+Invariant: before an offset moved, every message of its level below it was put into its real queue, and the replicas that had
+to hold that record held it. So a new master delivers again rather than never. A pair's master needs no replica for that, so it
+gives slaves only offsets that one of them holds the log for, see broker.tables.copiedoffsets. The offsets rest on the log up
+to `rests_on`: no slave or disk with a shorter log takes them. Pure."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class DelayOffsets:
         self._wrapper = DelayOffsetWrapper()
         self.advances = 0
         self.from_file = False
-        """Whether they were read from this disk, and neither a master's nor compared with the log since."""
+        """Whether the table was read from this disk, and neither copied from a master nor compared with the log since."""
         self.rests_on = 0
-        """An offset of the log; what was read from this disk rests on what was there before."""
+        """An offset of the log; a table read from this disk rests on the log of before."""
         self._given: DelayOffsetWrapper | None = None
         self._given_rests_on = 0
         self._all_is_given = True
@@ -30,12 +30,12 @@ class DelayOffsets:
         return self._wrapper.offset_table.get(level, 0)
 
     def advance(self, level: int, next_offset: int) -> None:
-        """All before `next_offset` is delivered."""
+        """Set the offset of a level: all before `next_offset` is delivered."""
         self._wrapper.offset_table[level] = next_offset
         self.advances += 1
 
     def adopt(self, wrapper: DelayOffsetWrapper, rests_on: int = 0) -> bool:
-        """Take over the master's table; False when nothing is new."""
+        """Take over the master's table; False when nothing changed."""
         self.from_file = False
         if wrapper.offset_table == self._wrapper.offset_table:
             return False
@@ -46,15 +46,15 @@ class DelayOffsets:
         return DelayOffsetWrapper(dict(self._wrapper.offset_table), self._wrapper.data_version)
 
     def give(self, given: DelayOffsetWrapper | None, rests_on: int) -> None:
-        """From now on slaves get this, whatever is delivered since; None is nothing."""
+        """From now on send slaves this table, whatever is delivered since; None for nothing."""
         self._given, self._given_rests_on, self._all_is_given = given, rests_on, False
 
     def give_all(self) -> None:
-        """Slaves get the table as it is, always."""
+        """From now on send slaves the table as it is."""
         self._given, self._all_is_given = None, True
 
     def for_slaves(self) -> tuple[bytes, int] | None:
-        """The reply to 45, and what it rests on; None while nothing can be given."""
+        """The reply to 45, and the log end that it rests on; None while nothing can be given."""
         if self._all_is_given:
             return self._wrapper.encode(), self.rests_on
         return None if self._given is None else (self._given.encode(), self._given_rests_on)

@@ -1,11 +1,11 @@
-"""What was deleted: topics, groups and the offsets of groups, each as a fact that slaves copy.
+"""Deletions of topics, groups and the offsets of groups, each a row that slaves copy.
 
-The fact of a topic's deletion is also the mark of where its new life begins in the log (`log_end`): whatever is built of its
-queues, by a rebuild, a slave or a start after a crash, nobody reads what stands below.
+The deletion of a topic also marks the start of its new life in the log (`log_end`): however its queues are built, by a
+rebuild, a slave or a start after a crash, messages below that are not read.
 
-Invariant: a deletion is remembered until as many newer ones are there, or until it is old: a topic's only for their
-number, because its messages stand in the log and would bring it back. What a copy may lack is told by how far
-deletions are forgotten."""
+Invariant: a deletion is kept until a number of newer ones are there, or until it is old. A topic's is only dropped for the
+number, because its messages are still in the log and would bring it back. `forgotten` shows which deletions a copy may be
+missing."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class Deletions:
         self._on_change = on_change
         self._table: dict[tuple[str, str], Deletion] = {}
         self.on_row: Callable[[str, str], None] = lambda kind, name: None
-        """Runs with each deletion that is noted or changed here, before `on_change`."""
+        """Runs with each deletion that is added or changed here, before `on_change`."""
         self.on_topic: Callable[[str, int], None] = lambda name, log_end: None
-        """Runs with a topic and where the log ended when it was deleted, whenever that changes; with 0 once it is forgotten."""
+        """Runs with a topic and the log end at its deletion, whenever that changes; with 0 once it is dropped."""
         self._forgotten = (0, 0)
         self._newest = (0, 0)
 
     def note(self, kind: str, name: str, epoch: int, log_end: int = 0) -> None:
-        """`name` is deleted now, under masterEpoch `epoch`."""
+        """Add the deletion of `name` now, under masterEpoch `epoch`."""
         number = self._newest[1] + 1
         self._put(Deletion(kind, name, epoch, number, self._clock.now_ms(), log_end))
         self.on_row(kind, name)
@@ -49,19 +49,19 @@ class Deletions:
 
     @property
     def forgotten(self) -> tuple[int, int]:
-        """Up to this order deletions may be missing."""
+        """Deletions up to this order may have been dropped."""
         return self._forgotten
 
     def of_topic(self, name: str) -> Deletion | None:
-        """The last one, also if the topic was made anew since."""
+        """The last deletion, also if the topic was created again since."""
         return self._table.get((TOPIC, name))
 
     def topic_ends(self) -> dict[str, int]:
-        """Where the log ended when each topic was deleted, for slaves that poll as upstream's do."""
+        """Log end at the deletion of each topic, for slaves that poll as upstream's do."""
         return {each.name: each.log_end for each in self._table.values() if each.kind == TOPIC}
 
     def heard(self, topic_ends: Mapping[str, int]) -> bool:
-        """A master that is polled so says them; False when nothing is new."""
+        """Take over the log ends of a master that is polled like upstream's; False when nothing changed."""
         news = [
             (name, end)
             for name, end in topic_ends.items()
@@ -74,8 +74,9 @@ class Deletions:
         return bool(news)
 
     def log_ends_at(self, log_end: int, epochs: Sequence[tuple[int, int]] = ()) -> None:
-        """The log of a new master, with its (epoch, start): what a former one had behind its end, or behind the start of the
-        epoch after that of the deletion, is gone for good, and what stands there now is of a topic's new life."""
+        """Lower the log ends to those of a new master's log, given as (epoch, start). Records of a former master beyond its
+        end, or beyond the start of the epoch after the deletion's, are gone for good; records there now are of a topic's new
+        life."""
         beyond = False
         for deletion in list(self._table.values()):
             following = bisect_right(epochs, deletion.epoch, key=lambda entry: entry[0])
@@ -88,16 +89,16 @@ class Deletions:
             self._on_change()
 
     def adopt(self, table: DeletionTable, *, whole: bool = False) -> tuple[list[Deletion], bool]:
-        """Take over what the master remembers: the deletions that are news here, and whether others may have been
-        forgotten there before they came here. With its `whole` table what it never heard of goes: a former master answered
-        nobody of it."""
+        """Take over the master's deletions. Returns those that are new here, and whether the master may have dropped others
+        before they came here. With its `whole` table, deletions that it does not know are removed: a former master never
+        acknowledged them."""
         forgotten = (table.forgotten_epoch, table.forgotten_number)
         missed = forgotten > self._newest
         news = []
         for deletion in table.deletions:
             known = self._table.get((deletion.kind, deletion.name))
             if known is not None and known.order == deletion.order:
-                self._put(deletion)  # where the log ended may be known better
+                self._put(deletion)  # its log end may be known better
             elif deletion.order > max(self._forgotten, known.order if known is not None else (0, 0)):
                 self._put(deletion)
                 news.append(deletion)
@@ -115,7 +116,7 @@ class Deletions:
         return news, missed
 
     def wrapper(self) -> DeletionTable:
-        """The table as it is handed to slaves."""
+        """The table as slaves get it."""
         return DeletionTable(list(self._table.values()), *self._forgotten)
 
     def encode(self) -> bytes:

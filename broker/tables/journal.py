@@ -1,10 +1,10 @@
 """The journal of the tables: changes that are on disk before the tables' own files are written again.
 
-Format of a file, records one behind the other: magic, size and CRC-32 of the content, content (JSON). A record is synced before
-the next one is written, so only the last one of a file may be torn, and that one was never answered.
+Format of a file: records in sequence, each with magic, size and CRC-32 of the content, content (JSON). A record is synced
+before the next one is written, so only the last one of a file may be torn, and that one was never acknowledged.
 
-Invariant: records count on by one, through files and restarts; a file that was begun is written to by one process alone, and by
-none after a write to it has failed."""
+Invariant: record numbers increase by one, through files and restarts. A file is written by one process only, and not any more
+after a write to it has failed."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ SIZE_MAX = 64 << 20
 
 
 class JournalDamaged(StartRefused):
-    """A record that others follow does not read as it was written."""
+    """A record that others follow is corrupt."""
 
     def __init__(self, name: str, position: int, why: str) -> None:
         super().__init__(
             f"{name}: {why} at byte {position}; restore the folder {FOLDER} from another replica of this broker, or remove "
-            f"the files {FILE}* to go on with what the tables' own files have"
+            f"the files {FILE}* to continue with the content of the tables' own files"
         )
         self.name = name
         self.position = position
@@ -54,7 +54,7 @@ class TookAway(Body):
 
 @dataclass(slots=True)
 class JournalRecord(Body):
-    """One record: what changed, which offsets went with it, and in Raft mode the version of the tables then."""
+    """One record: the change, the offsets removed with it, and in Raft mode the version of the tables then."""
 
     number: I64
     changes: TableChanges
@@ -88,7 +88,7 @@ def records_of(name: str, data: bytes) -> Iterator[JournalRecord]:
 
 
 def _content(data: bytes, at: int) -> bytes | None:
-    """Of the record that begins there; None where none does that is whole."""
+    """Content of the record at `at`; None where there is no complete one."""
     if len(data) - at < RECORD.size:
         return None
     magic, size, crc = RECORD.unpack_from(data, at)
@@ -100,13 +100,13 @@ def _content(data: bytes, at: int) -> bytes | None:
 
 
 class Journal:
-    """Below `files`. Appends are made one after the other by whoever holds the tables."""
+    """The journal below `files`. The caller holds the tables' lock, so appends do not overlap."""
 
     def __init__(self, files: SmallFiles) -> None:
         self._files = files
         self._names: list[str] = []
         self._file = 0  # the number of the last one
-        self._begun = False  # by this process, and sound
+        self._begun = False  # by this process, and intact
         self.last = 0
         """The number of the last record that is on disk."""
 
@@ -123,7 +123,7 @@ class Journal:
                     not place and records and record.number == records[-1].number
                 )  # its first write failed
                 if records and record.number != records[-1].number + 1 and not again:
-                    why = f"record {record.number} behind {records[-1].number}"
+                    why = f"record {record.number} after {records[-1].number}"
                     raise JournalDamaged(name, 0, why)
                 if not records and known and record.number > known + 1:
                     raise JournalDamaged(name, 0, f"record {record.number} where {known + 1} is due")
@@ -132,9 +132,9 @@ class Journal:
         return records
 
     async def append(self, record: JournalRecord) -> None:
-        """On disk on return; its number is the one behind `last`. OSError: it may be there or not, and is to be written
-        again."""
-        assert record.number == self.last + 1, f"record {record.number} behind {self.last}"
+        """Write a record, durable on return; its number is the one after `last`. Raises OSError: it may be there or not, and
+        has to be written again."""
+        assert record.number == self.last + 1, f"record {record.number} after {self.last}"
         if not self._begun:
             self._file += 1
             self._names.append(f"{FILE}{self._file:08d}")
@@ -142,12 +142,13 @@ class Journal:
         try:
             await self._files.append(self._names[-1], framed(record))
         except BaseException:
-            self._begun = False  # what is at its end is not known
+            self._begun = False  # the end of the file is not known
             raise
         self.last = record.number
 
     def end_file(self) -> list[str]:
-        """The next record begins another file; those that there are, to be dropped once the tables' own files have it all."""
+        """Let the next record begin a new file. Returns the former files, to be dropped once the tables' own files have it
+        all."""
         self._begun = False
         return [*self._names]
 

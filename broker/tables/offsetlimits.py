@@ -1,9 +1,9 @@
-"""Up to where a log that lost its end holds what its consumer groups had read.
+"""Limits of consumer groups in a log that lost its end: how much of their offsets it holds.
 
-A group that reads on beyond its limit is in a log that is gone: what it would pass over was sent since.
+A group that reads beyond its limit has the offset of a lost log: it would skip messages that were sent since.
 
-Invariant: until a group pulls at or below its limit no commit beyond it counts, and a pull beyond it is told to go on there,
-`TELLINGS_MAX` times at most. That it did is not told to slaves: they know by what it commits then. Pure."""
+Invariant: until a group pulls at or below its limit no commit beyond it counts, and a pull beyond it is answered with the
+limit, `TELLINGS_MAX` times at most. That this ended is not copied to slaves, which see it by later commits. Pure."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ Key = tuple[str, str, int]
 
 
 class OffsetLimits:
-    """By group, topic and queue."""
+    """Limits by group, topic and queue."""
 
     def __init__(self) -> None:
         self._limits: dict[Key, int] = {}
         self._told: dict[Key, int] = {}
         self.on_row: Callable[[Key], None] = lambda key: None
-        """Runs with each limit that changes."""
+        """Runs with each changed limit."""
 
     def put(self, limits: Mapping[Key, int]) -> None:
-        """Raises ValueError where that are too many."""
+        """Set limits. Raises ValueError for too many."""
         wanted = {**self._limits, **limits}
         if len(wanted) > LIMITS_MAX:
             raise ValueError(f"{len(wanted)} limits of offsets, {LIMITS_MAX} are kept at most")
@@ -41,12 +41,12 @@ class OffsetLimits:
         return self._limits
 
     def forbids(self, key: Key, offset: int) -> bool:
-        """Whether the group cannot be so far in this log."""
+        """Whether the group cannot have reached `offset` in this log."""
         limit = self._limits.get(key) if self._limits else None
         return limit is not None and offset > limit
 
     def pulled(self, key: Key, offset: int) -> int | None:
-        """Where the group, which pulls at `offset`, is to go on instead; None where it may go on."""
+        """The offset at which the group has to continue instead; None where it may pull at `offset`."""
         limit = self._limits.get(key) if self._limits else None
         if limit is None:
             return None
@@ -58,11 +58,11 @@ class OffsetLimits:
         return limit
 
     def instead(self, key: Key, offset: int) -> int | None:
-        """As `pulled`, of a pull whose answer may come to nobody."""
+        """As `pulled`, for a pull whose answer may get lost."""
         return self._limits[key] if self.forbids(key, offset) else None
 
     def lift(self, key: Key) -> None:
-        """The group knows where it is."""
+        """Remove the limit: the group continued below it."""
         if self._limits.pop(key, None) is not None:
             self.on_row(key)
         self._told.pop(key, None)
@@ -72,7 +72,7 @@ class OffsetLimits:
             self.lift(key)
 
     def apply(self, changed: Mapping[Key, int], gone: Iterable[Key]) -> dict[Key, int]:
-        """Take over the master's changes; which are news."""
+        """Take over the master's changes; returns the new ones."""
         news = {key: limit for key, limit in changed.items() if self._limits.get(key) != limit}
         self._limits |= news
         for key in (*news, *gone):
@@ -82,11 +82,11 @@ class OffsetLimits:
         return news
 
     def rows(self) -> list[OffsetReset] | None:
-        """As slaves get them and as they lie in the file of offsets; None where there are none."""
+        """The limits for slaves and the file of offsets; None without any."""
         return [OffsetReset(*key, limit) for key, limit in self._limits.items()] or None
 
     def adopt(self, table: OffsetResetTable | None) -> dict[Key, int]:
-        """Take over the master's, or those of the file, instead; which are news."""
+        """Replace the limits by the master's or the file's; returns the new ones."""
         rows = (table.limits if table is not None else None) or []
         limits = {(row.group, row.topic, row.queue_id): row.offset for row in rows}
         news = {key: limit for key, limit in limits.items() if self._limits.get(key) != limit}

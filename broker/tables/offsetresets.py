@@ -1,9 +1,9 @@
-"""Where administrators moved consumer groups (222), until these go on there.
+"""Moves of consumer groups by administrators (222), until the groups continue there.
 
-Invariant: a move is over once a consumer of the group, having been told of it by a pull, pulls at the offset that it was told,
-or has been told `TELLINGS_MAX` times; until then no commit of another offset counts. Clients commit what they had for some
-seconds after they were told. Which moves stand is a fact that slaves copy, how often one was told is not: under a new master
-it is told again. Upstream: ConsumerOffsetManager.resetOffsetTable, of one process. Pure."""
+Invariant: a move ends once a consumer of the group pulls at the new offset after a pull was answered with it, or after
+`TELLINGS_MAX` such answers; until then no commit of another offset counts. Clients commit old offsets for some seconds
+after that answer. Slaves copy the open moves, but not the number of answers: a new master starts with none.
+Upstream: ConsumerOffsetManager.resetOffsetTable, of one process. Pure."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ class Reset:
 
 
 class OffsetResets:
-    """By group, topic and queue, with the limits that a loss set to groups; `on_change` runs after each change of what stands,
-    made here."""
+    """Open moves by group, topic and queue, with the limits that a lost log end set; `on_change` runs after each change made
+    here."""
 
     def __init__(self, on_change: Callable[[], None] = lambda: None) -> None:
         self._on_change = on_change
         self._resets: dict[Key, Reset] = {}
         self.on_row: Callable[[Key], None] = lambda key: None
-        """Runs with each move that begins to stand, or no longer stands, before `on_change`."""
+        """Runs with each move that is added or ends, before `on_change`."""
         self.limits = OffsetLimits()
 
     def takes(self, count: int) -> bool:
-        """Whether so many more may stand."""
+        """Whether `count` more moves fit."""
         return len(self._resets) + count <= RESETS_MAX
 
     def put(self, moves: Mapping[Key, int]) -> None:
-        """An administrator moves groups to these offsets."""
+        """Add moves of groups to these offsets."""
         self._resets |= {key: Reset(offset) for key, offset in moves.items()}
         for key in moves:
             self.on_row(key)
@@ -46,7 +46,7 @@ class OffsetResets:
         self._on_change()
 
     def limit(self, limits: Mapping[Key, int]) -> None:
-        """The log lost its end: these groups cannot be beyond this in it, nor be moved there. Raises ValueError."""
+        """Set limits of groups after the log lost its end: they cannot be, nor be moved, beyond them. Raises ValueError."""
         for key, reset in self._resets.items():
             if key in limits:
                 reset.offset = min(reset.offset, limits[key])
@@ -57,18 +57,18 @@ class OffsetResets:
             self._on_change()
 
     def find(self, group: str, topic: str, queue_id: int) -> int | None:
-        """Where the group is to go on; None where it was not moved."""
+        """The offset that the group was moved to; None where it was not moved."""
         reset = self._resets.get((group, topic, queue_id)) if self._resets else None
         return None if reset is None else reset.offset
 
     def refuses(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
-        """Whether a commit of `offset` is of before the group was moved, or of a log that is gone."""
+        """Whether a commit of `offset` is from before the group was moved, or of a lost log."""
         return self.find(group, topic, queue_id) not in (None, offset) or self.limits.forbids(
             (group, topic, queue_id), offset
         )
 
     def pulled(self, group: str, topic: str, queue_id: int, offset: int) -> int | None:
-        """The group pulls at `offset`: what it is to be told instead of messages, if anything."""
+        """The offset to return to a pull at `offset` instead of messages, if any."""
         reset = self._resets.get((group, topic, queue_id)) if self._resets else None
         if reset is None:
             return self.limits.pulled((group, topic, queue_id), offset)
@@ -81,14 +81,14 @@ class OffsetResets:
         return reset.offset
 
     def instead(self, group: str, topic: str, queue_id: int, offset: int) -> int | None:
-        """As `pulled`, of a pull whose answer may come to nobody: it does not count as heard."""
+        """As `pulled`, for a pull whose answer may get lost: it does not count as an answer."""
         moved_to = self.find(group, topic, queue_id)
         if moved_to is None:
             return self.limits.instead((group, topic, queue_id), offset)
         return None if moved_to == offset else moved_to
 
     def went_on(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
-        """Under the master the group is at `offsets`, by queue."""
+        """End moves of the group where the master has it at other `offsets`, by queue."""
         for queue_id, offset in offsets.items():
             if self.find(group, topic, queue_id) not in (None, offset):
                 del self._resets[group, topic, queue_id]
@@ -103,7 +103,7 @@ class OffsetResets:
         self._keep(lambda key: key[1] != topic)
 
     def wrapper(self) -> OffsetResetTable | None:
-        """The table as slaves get it and as it lies in the file of offsets; None where nothing stands."""
+        """The table for slaves and the file of offsets; None when it is empty."""
         limits = self.limits.rows()
         if not self._resets and limits is None:
             return None
@@ -112,7 +112,7 @@ class OffsetResets:
         )
 
     def adopt(self, table: OffsetResetTable | None) -> dict[Key, int] | None:
-        """Take over the master's table: what stands now; None where nothing differs."""
+        """Replace the moves by the master's. Returns the open ones; None where nothing changed."""
         moves = (
             {(each.group, each.topic, each.queue_id): each.offset for each in table.resets} if table else {}
         )
@@ -126,7 +126,7 @@ class OffsetResets:
         return {key: reset.offset for key, reset in self._resets.items()}
 
     def apply(self, changed: Mapping[Key, int], gone: Iterable[Key]) -> dict[Key, int]:
-        """Take over the master's changes: the moves that are news."""
+        """Take over the master's changes; returns the new moves."""
         news = {key: at for key, at in changed.items() if self.find(*key) != at}
         self._resets |= {key: Reset(offset) for key, offset in news.items()}
         for key in gone:

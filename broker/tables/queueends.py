@@ -1,6 +1,6 @@
-"""Where queues go on whose messages retention has deleted: what a replica that begins later cannot learn from its log.
+"""Ends of queues whose messages retention has deleted, which a later replica cannot find in its log.
 
-Invariant: an end never falls, so an offset that was given out once is not given to another message."""
+Invariant: an end never decreases, so no queue offset is used for two messages."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ QUEUE_ENDS_FILE = "config/queueEnds.json"
 
 
 class QueueEnds:
-    """`on_end(topic, queue id, end)` for each that is news."""
+    """`on_end(topic, queue id, end)` for each new end."""
 
     def __init__(self, on_end: Callable[[str, int, int], None]) -> None:
         self._on_end = on_end
         self._ends: dict[tuple[str, int], int] = {}
 
     def adopt(self, table: QueueEndTable) -> bool:
-        """Take in what the master, or the file, says; False when nothing is new."""
+        """Take in the ends of the master or the file; False when nothing changed."""
         news = [each for each in table.ends if each.end > self._ends.get((each.topic, each.queue_id), 0)]
         for each in news:
             self._ends[each.topic, each.queue_id] = each.end

@@ -1,8 +1,9 @@
-"""Which client reads which queue of a group, so that messages are consumed in order: what clients lock (41) and give up (42).
+"""Locks of a group's queues for ordered consumption: clients lock (41) and unlock (42) them. Upstream: RebalanceLockManager,
+which is local to one broker.
 
-Invariant: a queue has one holder; another client becomes that only once the holder gave the queue up, or has not renewed its
-lock for a lease. Who holds a queue is a fact that slaves copy; when a lock was renewed is known to the master alone, so under
-a new master, which may have missed renewals, each lease begins anew. Upstream: RebalanceLockManager, of one broker alone."""
+Invariant: a queue has one holder. Another client gets the lock only after the holder unlocked it, or did not renew it for a
+lease. Slaves copy the holders; only the master knows when a lock was renewed. So under a new master, which may have missed
+renewals, each lease starts again."""
 
 from __future__ import annotations
 
@@ -16,12 +17,12 @@ from remoting.bodies.tables import QueueLock, QueueLockTable
 
 QUEUE_LOCKS_FILE = "config/queueLocks.json"
 LEASE_MS = 60_000
-"""Upstream's; its clients renew each 20 s, and trust for 30 s what they were told."""
+"""Upstream's; its clients renew each 20 s, and trust a lock for 30 s."""
 LOCKS_MAX = 100_000
 BYTES_MAX = 8 << 20
-"""Of the table as it is copied, about: slaves get it in one frame, with topics and groups."""
+"""Limit of the table as it is copied, about: slaves get it in one frame, with topics and groups."""
 LOCK_BYTES = 64
-"""Of a lock as it is copied, beside its names."""
+"""Size of a lock as it is copied, besides its names."""
 
 Queue = tuple[str, int]
 """Topic and queue id."""
@@ -34,22 +35,22 @@ class Lock:
     client_id: str
     renewed_ms: int
     number: int
-    """Later grants have higher ones."""
+    """Increases with each grant."""
     agreed: bool = False
-    """Whether whoever may be master next knows the holder."""
+    """Whether every possible next master knows the holder."""
     said_here: bool = False
-    """Whether its holder asked this master itself for it since this broker leads."""
+    """Whether its holder requested it from this master itself, since this broker leads."""
 
 
 class QueueLocks:
-    """By group and queue. `on_change` runs after each change of a holder made here."""
+    """Locks by group and queue. `on_change` runs after each change of a holder made here."""
 
     def __init__(self, clock: Clock, on_change: Callable[[], None]) -> None:
         self._clock = clock
         self._on_change = on_change
         self._locks: dict[Key, Lock] = {}
         self._table: QueueLockTable | None = None
-        """As it was written last, while no holder has changed since."""
+        """The encoded table, while no holder has changed since."""
         self._bytes = 0
         self.on_row: Callable[[Key], None] = lambda key: None
         """Runs with each lock whose holder is changed here, before `on_change`."""
@@ -57,13 +58,13 @@ class QueueLocks:
         """The number of the last lock that was granted here."""
         self._forgot_ms = clock.monotonic_ms()
         self._given_up: dict[Key, str] = {}
-        """Who gave it up last, at this master itself since this broker leads, where nobody locked it since."""
+        """The client that unlocked it last, at this master since it leads, if nobody locked it since."""
 
     def lock(
         self, group: str, queues: Iterable[Queue], client_id: str, *, is_passed_on: bool = False
     ) -> list[Queue]:
-        """`client_id` wants `queues`, or renews its locks; those of them that it holds now. What a former master passes on
-        locks nothing that this client gave up here: it may be older."""
+        """Lock or renew `queues` for `client_id`; returns those that it holds now. A request that a former master passes on
+        locks nothing that this client unlocked here: it may be older."""
         now_ms = self._clock.monotonic_ms()
         held, changed = [], self._forget_what_is_over(now_ms)
         for queue in queues:
@@ -90,8 +91,8 @@ class QueueLocks:
     def unlock(
         self, group: str, queues: Iterable[Queue], client_id: str, *, is_passed_on: bool = False
     ) -> None:
-        """`client_id` gives up what it holds of `queues`. What a former master passes on gives up nothing that this client
-        asked for here: it may be older."""
+        """Unlock those of `queues` that `client_id` holds. A request that a former master passes on unlocks nothing that this
+        client locked here: it may be older."""
         given_up = [
             (group, queue)
             for queue in queues
@@ -107,14 +108,14 @@ class QueueLocks:
             self._on_change()
 
     def agreed(self, group: str, queues: Iterable[Queue], client_id: str) -> bool:
-        """Whether each of `queues` is held by `client_id`, and whoever may be master next knows that."""
+        """Whether `client_id` holds all `queues`, and every possible next master knows that."""
         return all(
             self._is_held(group, queue, client_id) and self._locks[group, queue].agreed for queue in queues
         )
 
     def note_agreed(self, group: str, queues: Sequence[Queue], client_id: str, newest: int) -> list[Queue]:
-        """Whoever may be master next knows all locks up to number `newest`; those of `queues` that `client_id` holds by them.
-        What it gave up and locked anew meanwhile is another lock."""
+        """Mark locks up to number `newest` as known to every possible next master; returns those of `queues` that `client_id`
+        holds by them. A queue that it unlocked and locked again meanwhile has a newer lock."""
         held = [
             queue
             for queue in queues
@@ -125,19 +126,19 @@ class QueueLocks:
         return held
 
     def begin(self) -> None:
-        """This broker was no master until now: nothing was said to it yet."""
+        """Start as master after another role: no client has asked here yet."""
         self._given_up = {}
         for lock in self._locks.values():
             lock.said_here = False
 
     def led(self) -> None:
-        """A role was taken: nobody has renewed anything here yet, and who is in the set with a master may be another now."""
+        """Take a role: no lock was renewed here yet, and the SyncStateSet may have changed."""
         now_ms = self._clock.monotonic_ms()
         for lock in self._locks.values():
             lock.renewed_ms, lock.agreed = now_ms, False
 
     def wrapper(self) -> QueueLockTable:
-        """The table as it is written, and handed to slaves."""
+        """The table for slaves and the file."""
         if self._table is None:
             self._table = QueueLockTable(
                 [
@@ -148,7 +149,7 @@ class QueueLocks:
         return self._table
 
     def adopt(self, table: QueueLockTable) -> bool:
-        """Take over the master's table, what differs in it; False when no holder does."""
+        """Take over the master's table; False when no holder changed."""
         locks = self._locks
         holders = {(lock.group, (lock.topic, lock.queue_id)): lock.client_id for lock in table.locks}
         gone = [key for key, lock in locks.items() if holders.get(key) != lock.client_id]
@@ -168,7 +169,7 @@ class QueueLocks:
         return None if lock is None else lock.client_id
 
     def apply(self, held: Iterable[QueueLock], gone: Iterable[QueueLock]) -> bool:
-        """Take over the master's changes; False when no holder differs."""
+        """Take over the master's changes; False when no holder changed."""
         now_ms, differs = self._clock.monotonic_ms(), False
         for lock in (*gone, *held):
             key = lock.group, (lock.topic, lock.queue_id)
@@ -196,7 +197,8 @@ class QueueLocks:
         return lock is not None and lock.client_id == client_id
 
     def _forget_what_is_over(self, now_ms: int) -> bool:
-        """Once in a lease: clients that are gone would be copied to slaves for ever. Whether there were any."""
+        """Drop expired locks, once in a lease: else clients that left would be copied for ever. Returns whether there were
+        any."""
         if now_ms < self._forgot_ms + LEASE_MS:
             return False
         self._forgot_ms = now_ms

@@ -1,11 +1,11 @@
-"""Which row of the tables changed last, and with which version: what a slave is sent that has an earlier one.
+"""Order of changes of table rows, with their versions: a slave with an earlier version is sent the rows changed since.
 
 A row is a topic, a group, a deletion, a lock, a moved group or the end of an emptied queue. A version is named by the broker
-that led when it was made; its process is named too, for one that leads again after a restart counts from 0.
+that led when it was made, and by its process, because one that leads again after a restart counts from 0.
 
-Invariant: the rows after a place of a version that `place_of` knows, as they are now, make the present tables of those of that
-version. The order is that of the last change, so slices may be taken while rows change: a row that changes meanwhile is in a
-later slice, too. Pure."""
+Invariant: the tables of a version that `place_of` knows, with the present rows after its place, are the present tables. The
+order is that of the last change, so slices may be taken while rows change: a row that changes meanwhile is in a later slice,
+too. Pure."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from typing import NamedTuple, Self
 from broker.tables.holders import TablesVersion
 
 Row = tuple[str, str, str, int]
-"""What it is, two names and a number; unused ones are empty."""
+"""Its kind, two names and a number; unused ones are empty."""
 GONE_MAX = 10_000
-"""Rows that are gone, and stay known for slaves that have not heard of it."""
+"""Limit of deleted rows that are kept for slaves with an earlier version."""
 EPOCHS_MAX = 16
 REVISIONS_MAX = 64
-"""Of one epoch whose places are known, the newer the more of them; for one between two the place of the earlier one does."""
+"""Limit of versions of one epoch with a known place, more of the newer ones; between two the earlier place is used."""
 
 
 class Named(NamedTuple):
-    """A version of the process `life` of the broker that led."""
+    """A version of the process `life` of the leading broker."""
 
     version: TablesVersion
     life: int
@@ -36,7 +36,7 @@ class Named(NamedTuple):
 
     @classmethod
     def parse(cls, text: str | None) -> Self | None:
-        """None for what no master names."""
+        """Parse a version; None for text that no master writes."""
         version, _, life = (text or "").partition("@")
         found = TablesVersion.parse(version)
         if found is None or not (life.isascii() and life.isdigit() and len(life) < 20):
@@ -56,25 +56,25 @@ class RowChanges:
         self._unnamed: dict[Row, None] = {}
         self._beside: dict[Row, None] = {}
         self._gone: dict[Row, None] = {}
-        self._complete_from = 0  # all rows that are gone stand behind this place
+        self._complete_from = 0  # all deleted rows are after this place
         self.now: Named | None = None
-        """What the tables are but for rows that have no version."""
+        """The version of the tables without the rows that have none yet."""
 
     def touch(self, row: Row) -> None:
-        """The row changed; the next version has it."""
+        """Note a change of `row`; the next version includes it."""
         self._unnamed[row] = None
 
     @property
     def exact(self) -> Named | None:
-        """The version that the tables are, None where they differ from every version that a master has named."""
+        """The version of the tables; None where they differ from every version that a master has named."""
         return None if self._unnamed else self.now
 
     def keep_beside(self, rows: Iterable[Row]) -> None:
-        """These are here beside those of the version that was taken over; they are told once this broker leads."""
+        """Keep rows that are not in the version taken over; they get a version once this broker leads."""
         self._beside |= dict.fromkeys(rows)
 
     def name(self, now: Named) -> None:
-        """The tables as they are have this version, of this broker, which leads."""
+        """Name the present tables: a version of this broker, which leads."""
         self._unnamed |= self._beside
         self._beside.clear()
         self._name(now)
@@ -100,7 +100,7 @@ class RowChanges:
             self._forget_gone()
 
     def replace(self, rows: Iterable[Row], now: Named) -> None:
-        """The tables were replaced by those of this version, which have `rows`."""
+        """Start with tables that were replaced by this version, which has `rows`."""
         self._places = {row: place for place, row in enumerate(rows, self._last + 1)}
         self._complete_from = self._last
         self._last += len(self._places)
@@ -110,7 +110,7 @@ class RowChanges:
         self._name(now)
 
     def apply(self, rows: Iterable[Row], now: Named) -> None:
-        """The master's changes of these rows were taken over, and make its version."""
+        """Note the master's changes of these rows, which result in its version."""
         former = self._unnamed
         self._unnamed = dict.fromkeys(rows)
         kept = [row for row in former if row not in self._unnamed]
@@ -118,24 +118,24 @@ class RowChanges:
         self._unnamed = dict.fromkeys(kept)
 
     def place_of(self, held: Named | None) -> int | None:
-        """Behind which the rows are that differ from version `held`; None where that is not known."""
+        """The place after which the rows differ from version `held`; None where that is not known."""
         ends = [] if held is None else self._ends.get((held.version.epoch, held.life), [])
         if held is None or not ends or held.version.revision > ends[-1][0]:
-            return None  # whoever led then made more of it than came here
+            return None  # the leader of that version made changes that never came here
         at = bisect_right(ends, (held.version.revision, self._last))
         return ends[at - 1][1] if at else None
 
     def goes_on_at(self, place: int | None) -> bool:
-        """Whether the rows behind `place` follow those of an earlier slice."""
+        """Whether the rows after `place` continue an earlier slice."""
         return place is not None and self._complete_from <= place <= self._last
 
     @property
     def first(self) -> int:
-        """The place in front of all rows."""
+        """The place before all rows."""
         return self._complete_from
 
     def after(self, place: int, count_max: int) -> tuple[list[Row], int | None]:
-        """The first rows behind `place`, and the place of the last of them where there are more."""
+        """The first rows after `place`, and the place of the last of them where there are more."""
         if place >= self._last:
             return [], None
         behind: list[Row] = []
@@ -148,7 +148,7 @@ class RowChanges:
         return rows, self._places[rows[-1]] if len(rows) < len(behind) else None
 
     def _forget_gone(self) -> None:
-        """Who has an earlier version than this gets all rows."""
+        """Drop old deleted rows; slaves with an earlier version get all rows."""
         kept = [row for row in self._places if row not in self._gone]
         self._gone.clear()
         self._complete_from = self._last

@@ -1,18 +1,18 @@
-"""What was said of consumer groups' offsets to this master itself, under this and earlier epochs of its mastership.
+"""Changes of consumer offsets that this master received itself, under this and earlier epochs of its mastership.
 
-Invariant: a commit that a former master passes on may be older than all of it, so it counts only where it lowers no offset and
-nothing here covers it: no move, no lower commit and no deletion. Groups commit again, to their master, within seconds. Pure."""
+Invariant: a commit that a former master passes on may be older than all of them, so it counts only where it lowers no offset
+and no move, lower commit or deletion covers it. Groups commit again, to their master, within seconds. Pure."""
 
 from __future__ import annotations
 
 from broker.tables.offsetlimits import Key
 
 KEYS_MAX = 100_000
-"""Beyond it everything is covered."""
+"""Limit; beyond it everything is covered."""
 
 
 class SaidHere:
-    """Since `begin`."""
+    """Changes since `begin`."""
 
     def __init__(self) -> None:
         self._keys: set[Key] = set()
@@ -20,11 +20,11 @@ class SaidHere:
         self._groups: set[str] = set()
 
     def begin(self) -> None:
-        """This broker was no master until now."""
+        """Start as master after another role."""
         self._keys, self._topics, self._groups = set(), set(), set()
 
     def moved(self, key: Key) -> None:
-        """The group goes on at an offset that is not beyond where it was."""
+        """Note a move of the group, or a lower commit."""
         if len(self._keys) < KEYS_MAX:
             self._keys.add(key)
 
@@ -37,7 +37,7 @@ class SaidHere:
             self._groups.add(group)
 
     def covers(self, group: str, topic: str, queue_id: int) -> bool:
-        """Whether an older commit may undo something of it."""
+        """Whether an older commit may undo a change."""
         return (
             (group, topic, queue_id) in self._keys
             or topic in self._topics

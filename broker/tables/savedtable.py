@@ -1,10 +1,10 @@
 """A table kept in one small file, as upstream's ConfigManager keeps its own.
 
-Invariant: what `save` was called after is on disk when it returns, behind what it rests on; saves of one table run one after
-the other and several requests during one write become one more write. The file says up to which record of the journal it has
-what the journal has (`"journal"`, which upstream passes over; one that upstream wrote says nothing), and which tables had a
-file then (`"tables"`). A broken, empty or missing file is replaced by its `.bak`, if a Java broker wrote both, and otherwise
-stops the start: an emptied table would forget what clients rely on. `{}` is how an operator asks for an empty table."""
+Invariant: when `save` returns, the table as of its call is on disk, after the data that it rests on. Saves of one table do not
+overlap; several requests during one write become one more write. The file has the last record of the journal that it
+includes (`"journal"`, which upstream ignores; missing in upstream's files) and the tables that had a file then (`"tables"`). A
+corrupt, empty or missing file is replaced by its `.bak`, if a Java broker wrote both, and otherwise
+stops the start: an emptied table would forget data that clients rely on. `{}` is an operator's request for an empty table."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ EMPTY = b"{}"
 
 
 class TableUnreadable(StartRefused):
-    """A table's file, or the folder of all, is missing or does not parse, and there is no backup that may replace it. An
-    operator writes {} into `begins_empty`, or else into that file, to do without what it held."""
+    """A table's file, or the folder of all, is missing or does not parse, and no backup may replace it. An operator writes {}
+    into `begins_empty`, or else into that file, to continue without its content."""
 
     def __init__(self, name: str, why: str, *, backup: bool = False, begins_empty: str = "it") -> None:
         older = f", rename {name}{BACKUP_SUFFIX} to it to go back to that older copy" if backup else ""
@@ -46,9 +46,9 @@ async def nothing() -> None: ...
 
 
 class SavedTable:
-    """`encode` gives the file's content, a JSON object, `adopt` takes it in (raising BodyError). `behind` puts on disk what
-    that content rests on (OSError). `journaled()` is the number of the last record of the journal that is on disk, `present()`
-    the names of the tables that have a file. Content without `member`, where one is named, is that of some other file."""
+    """`encode` returns the file's content, a JSON object, `adopt` parses it (raises BodyError). `behind` syncs the data that
+    the content rests on (raises OSError). `journaled()` is the number of the last record of the journal on disk, `present()`
+    the names of the tables that have a file. Content without `member`, where one is given, is that of another file."""
 
     def __init__(
         self,
@@ -66,10 +66,10 @@ class SavedTable:
         self._present = present
         self._member = member
         self.names_tables: frozenset[str] = frozenset()
-        """The tables that had a file when this one was written, as far as it says so."""
+        """The tables that had a file when this one was written, as far as it names them."""
         self._journaled = journaled
         self.mark: int | None = None
-        """The number of the last record whose changes the file on disk has; None where it does not say so."""
+        """The number of the last record whose changes the file has; None where it names none."""
         self._behind = behind
         self._files = files
         self._stands = False
@@ -84,13 +84,14 @@ class SavedTable:
         self._journal_record = 0
 
     def changed(self, *, fact: bool = True) -> None:
-        """The table differs from the file now; by a fact that somebody may be told of, or by what can wait."""
+        """Note that the table differs from the file: by a fact that may have been acknowledged, or by a change that can
+        wait."""
         self._version += 1
         if fact:
             self._fact_version = self._version
 
     def row_changed(self) -> None:
-        """By a fact that is a row, so that the journal may have it instead of the file."""
+        """Note a changed fact that is a row, which the journal may have instead of the file."""
         self._version += 1
         self._row_version = self._version
 
@@ -99,7 +100,7 @@ class SavedTable:
         return self._version
 
     def in_journal(self, version: int, record: int) -> None:
-        """The journal on disk has the rows of this version, the last of them in that record."""
+        """Note that the journal on disk has the rows of this version, the last of them in `record`."""
         self._journal_version = max(self._journal_version, version)
         self._journal_record = record
 
@@ -110,13 +111,13 @@ class SavedTable:
 
     @property
     def wants_file(self) -> bool:
-        """Whether a fact changed that is not on disk, and no journal can have."""
+        """Whether a fact changed that is not on disk and that the journal cannot have."""
         return self._fact_version > self._saved_version or (self.wants_journal and self.mark is None)
 
     @property
     def dirty(self) -> bool:
-        """Whether the file differs, or does not say that it has a record: one that was written while the file was, which has
-        its row. The journal may be dropped up to what files say, and no further."""
+        """Whether the file differs from the table, or was written before a record with its rows and so does not name it. The
+        journal may be dropped up to the records that files name, no further."""
         return self._version != self._saved_version or (self.mark or 0) < self._journal_record
 
     @property
@@ -130,7 +131,7 @@ class SavedTable:
         return self._stands
 
     async def load(self) -> bool:
-        """Take in the file; False when there is none. Raises TableUnreadable, OSError."""
+        """Read the file; False when there is none. Raises TableUnreadable, OSError."""
         data = await self._files.read(self.name)
         why = "the file is empty" if data is not None else None
         if data:
@@ -145,7 +146,7 @@ class SavedTable:
                 self.names_tables = frozenset(tables[1].decode().split(";")) if tables else frozenset()
                 return True
         backup = await self._files.read(self.name + BACKUP_SUFFIX)
-        # only upstream makes backups: one next to a file of this broker is older than that
+        # only upstream makes backups: one next to a file of this broker is older than it
         if data and MARK.match(data) and backup:
             raise TableUnreadable(self.name, str(why), backup=True)
         if backup:
@@ -155,7 +156,7 @@ class SavedTable:
                 why = why or f"the file is missing, and its backup does not parse: {error}"
             else:
                 logger.warning(
-                    "a table is read from its backup, what changed later is forgotten",
+                    "table read from its backup, later changes are lost",
                     extra=fields(file=self.name, why=why or "the file is missing"),
                 )
                 return True
@@ -169,25 +170,25 @@ class SavedTable:
         self._adopt(data)
 
     def taken(self, *, in_journal_too: bool = False) -> tuple[int, bytes] | None:
-        """The content as it is now, for `save_taken`; None when no fact has changed since the last write, or none that the
-        journal does not have."""
+        """The present content, for `save_taken`; None when no fact has changed since the last write, or none that is missing
+        from the journal."""
         wanted = self.dirty if in_journal_too else self._has_news
         return (self._version, self._marked()) if wanted else None
 
     async def save(self) -> None:
-        """Write the table if it changed since the last write. OSError leaves it changed."""
+        """Write the table if it changed since the last write. Raises OSError: it stays changed."""
         async with self._lock:
             if self.dirty:
                 await self._write(self._version, self._marked())
 
     async def save_facts(self) -> None:
-        """The same if a fact changed: a full disk need not refuse what says nothing new."""
+        """Write the table if a fact changed: a full disk must not reject a call that changes none."""
         async with self._lock:
             if self._has_news:
                 await self._write(self._version, self._marked())
 
     async def save_taken(self, taken: tuple[int, bytes] | None) -> None:
-        """Write the content of an earlier moment, unless a later one was written meanwhile."""
+        """Write content that was taken before, unless a later one was written meanwhile."""
         async with self._lock:
             if taken is not None and (taken[0], _mark_of(taken[1])) > (self._saved_version, self.mark or 0):
                 await self._write(*taken)

@@ -1,7 +1,7 @@
-"""Which version of its group's tables a Raft-mode broker has: the term of the leader who made it, and that leader's count.
+"""The version of a Raft-mode broker's tables: the term of the leader that made it, and that leader's count.
 
-Invariant: it never goes back; on disk it stands only behind tables that are no older. A broker whose tables, or some of them,
-are gone has none, and knows that before it has written any: what it says counts in no majority of copies. Pure."""
+Invariant: it never decreases, and is on disk only after tables that are no older. A broker that lost tables has none, and
+records that before it writes any: it does not count in a majority of copies. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from remoting.bodies.body import Body
 
 STAMP_FILE = "config/tablesVersion.json"
 OLDEST = TablesVersion(0, 0)
-"""Of tables that an older version of ours, or Java's, has written: nothing tells how new they are."""
+"""Version of tables that an older release, or Java, has written: their age is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Stamp(Body):
 
     tables_version: str | None = None
     files: str = ""
-    """Of the tables that it stands for, parted by ;."""
+    """Names of the tables that it covers, separated by ;."""
 
 
 class CopyStamp:
@@ -34,45 +34,45 @@ class CopyStamp:
         self._leads = False
         self.version: TablesVersion | None = None
         self.stood_on: list[str] = []
-        """The files that it told of when it was read."""
+        """The files that it covered when it was read."""
 
     def may_take(self, version: TablesVersion) -> bool:
         return self.version is None or version >= self.version
 
     def took(self, version: TablesVersion) -> None:
-        """A copy of this version is here."""
+        """Note a copy of this version."""
         assert self.may_take(version), f"{version} is older than {self.version}"
         self._leads = False
         self._set(version)
 
     def led(self, version: TablesVersion) -> None:
-        """This broker is the master: what it has is its own word now, and so is each change."""
+        """This broker is the master: its tables, and each change of them, have its own versions."""
         self.took(version)
         self._leads = True
 
     def leads_no_more(self) -> None:
-        """What is changed here from now on is no word of a leader."""
+        """From now on changes here have no version."""
         self._leads = False
 
     def changed(self, version: TablesVersion) -> None:
-        """The tables were changed here, which is news where this broker leads."""
+        """Note a change of the tables, which counts where this broker leads."""
         if self._leads:
             self._set(version)
 
     def disown(self) -> None:
-        """The version is none of this group's."""
+        """Drop a version that is not of this group."""
         self._set(OLDEST)
 
     def encode(self) -> bytes:
         return Stamp(None if self.version is None else str(self.version), ";".join(self._files())).encode()
 
     def decode(self, data: bytes) -> None:
-        """Raises BodyError."""
+        """Decode the stamp. Raises BodyError."""
         stamp = Stamp.decode(data)
         self.version, self.stood_on = TablesVersion.parse(stamp.tables_version), stamp.files.split(";")
 
     def lost(self) -> None:
-        """Tables that it stood for are gone: what is left is no version of them."""
+        """Tables that it covered are gone: the rest has no version."""
         self._set(None)
 
     def _set(self, version: TablesVersion | None) -> None:

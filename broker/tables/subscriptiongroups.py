@@ -1,7 +1,7 @@
-"""The consumer groups that this broker knows, whether or not they have consumers now.
+"""Consumer groups that this broker knows, with or without connected consumers. Upstream: SubscriptionGroupManager.
 
-Invariant: what clients make by naming it stays so small that slaves can copy it, with topics and locks, in one frame; an
-administrator may make more."""
+Invariant: the groups that clients create by naming them are limited, so that slaves can copy the table, with topics and locks,
+in one frame; an administrator may create more."""
 
 from __future__ import annotations
 
@@ -17,25 +17,26 @@ from remoting.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupWra
 SUBSCRIPTION_GROUPS_FILE = "config/subscriptionGroup.json"
 NAME_LENGTH_MAX = 255
 NEW_LENGTH_MAX = 120
-"""Of a group that administrators make, as upstream has it from 5.3.4 on: its brokers and tools make no longer one."""
+"""Limit of a group that administrators create, upstream's from 5.3.4 on: its brokers and tools create no longer one."""
 NAMED_LENGTH_MAX = 255 - len(RETRY_PREFIX)
-"""Of a group that clients make by naming it: with a longer one its retry topic has no name, and it could hand nothing back."""
+"""Limit of a group that clients create by naming it: with a longer one its retry topic has no valid name, so send-back
+fails."""
 NAME = re.compile(r"[%|a-zA-Z0-9_-]{1,255}")
-"""As upstream's clients and brokers have it. A retry topic is named so, too, and its queues are folders; `@` stands between
-topic and group where offsets are kept."""
+"""Upstream's pattern. A retry topic's name contains it, and its queues are folders; `@` separates topic and group in the
+offset table."""
 NAME_RULE = f"a group's name has 1 to {NAME_LENGTH_MAX} characters, of ^[%|a-zA-Z0-9_-]+$"
 SYSTEM_PREFIX = "CID_RMQ_SYS_"
 GROUP_BYTES = 352
-"""Of a group in the table as it is copied, beside its name, which stands there twice."""
+"""Size of a group in the table as it is copied, besides its name, which is there twice."""
 
 
 def is_group_name(name: str) -> bool:
-    """Whether a group may be called so; one that was read from a file may have another name."""
+    """Whether a group may be created with that name; one that was read from a file may have another name."""
     return NAME.fullmatch(name) is not None
 
 
 def is_system_group(name: str) -> bool:
-    """Of upstream's own tools."""
+    """Whether upstream's own tools use it."""
     return name.startswith(SYSTEM_PREFIX)
 
 
@@ -56,7 +57,7 @@ class SubscriptionGroups:
         return self._wrapper.subscription_group_table.get(name)
 
     def find_or_create(self, name: str) -> SubscriptionGroupConfig | None:
-        """The group, made with upstream's defaults if that is allowed; None otherwise."""
+        """The group, created with upstream's defaults if that is allowed; None otherwise."""
         group = self.find(name)
         may_be = is_group_name(name) and len(name) <= NAMED_LENGTH_MAX
         if group is None and self.auto_create and may_be and self._room.takes(name):
@@ -79,18 +80,18 @@ class SubscriptionGroups:
 
     @property
     def wrapper(self) -> SubscriptionGroupWrapper:
-        """The table as it is handed to slaves."""
+        """The table as slaves get it."""
         return self._wrapper
 
     def adopt(self, wrapper: SubscriptionGroupWrapper) -> bool:
-        """Take over the master's table; False when it is the one we have."""
+        """Take over the master's table; False when its version is ours."""
         if wrapper.data_version == self._wrapper.data_version:
             return False
         self.replace(wrapper)
         return True
 
     def replace(self, wrapper: SubscriptionGroupWrapper) -> bool:
-        """Take over the master's table, whatever its version. Whether a group differs."""
+        """Take over the master's table of any version. Returns whether a group changed."""
         former, self._wrapper = self._wrapper, wrapper
         self._room.are(wrapper.subscription_group_table)
         return (former.subscription_group_table, former.forbidden_table) != (
@@ -101,7 +102,7 @@ class SubscriptionGroups:
     def apply(
         self, changed: Iterable[SubscriptionGroupConfig], gone: Iterable[str], version: DataVersion
     ) -> bool:
-        """Take over the master's changes, which make its table of this version. Whether a group differs."""
+        """Take over the master's changes, which result in this version. Returns whether a group changed."""
         table, differs = self._wrapper.subscription_group_table, False
         for group in changed:
             former = table.get(group.group_name)

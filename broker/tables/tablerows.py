@@ -1,6 +1,6 @@
-"""The facts of the tables row by row: which rows there are, how some of them are written, and how they are taken over.
+"""Rows of the tables: which there are, how they are encoded, and how they are taken over.
 
-Invariant: rows that are written and taken over make the same row there. A row that is not in the tables is written as gone."""
+Invariant: a row that is encoded and taken over is the same row there. A row that is not in the tables is encoded as gone."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def end_row(topic: str, queue_id: int) -> Row:
 
 
 class TableRows:
-    """Of these tables; `ends()` are the ends of queues that were emptied, by topic and queue id."""
+    """Rows of these tables; `ends()` returns the ends of emptied queues by topic and queue id."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class TableRows:
         self._ends = ends
 
     def changes(self, rows: Iterable[Row], *, with_forbidden: bool = False) -> TableChanges:
-        """These rows as they are now."""
+        """Encode the present state of these rows."""
         changes = TableChanges(self._topics.data_version, self._groups.wrapper.data_version)
         changes.forgotten_epoch, changes.forgotten_number = self._deletions.forgotten
         if with_forbidden and self._groups.wrapper.forbidden_table:
@@ -140,7 +140,7 @@ class TableRows:
 
 
 def rows_of(changes: TableChanges) -> Iterator[Row]:
-    """Which rows these are."""
+    """The rows in `changes`."""
     return chain(
         (topic_row(each.topic_name) for each in changes.topics),
         map(topic_row, changes.topics_gone),
@@ -166,7 +166,7 @@ def _key(row: OffsetReset) -> Key:
 
 
 def merged(slices: list[TableChanges]) -> TableChanges:
-    """One after the other: what a later one says of a row counts."""
+    """Merge slices: for each row the last one counts."""
     if len(slices) == 1:
         return slices[0]
     last = slices[-1]
@@ -193,7 +193,7 @@ def merged(slices: list[TableChanges]) -> TableChanges:
 
 
 def as_tables(changes: TableChanges) -> TablesCopy:
-    """All rows that there are, as tables."""
+    """Convert changes with all rows to tables."""
     return TablesCopy(
         TopicConfigWrapper({each.topic_name: each for each in changes.topics}, changes.topics_version),
         SubscriptionGroupWrapper(

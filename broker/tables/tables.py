@@ -1,12 +1,12 @@
 """The broker's tables and their files: topics, consumer groups, consumer offsets and moves of them, delay offsets, deletions,
 queue ends, queue locks, filters.
 
-Invariant: a change of topics or groups is written at once, to the journal (broker.tables.journal), and to the tables' own
-files, with the offsets, within `flushConsumerOffsetInterval` and at a graceful stop. A disk that takes nothing delays the
-writing; it does not stop the broker. Each change of topics, groups, deletions, moves or holders of locks made here is a version
-of its own. A deletion is on disk only behind what it took away: a copy that breaks off between them is made again; and offsets
-of the broker's own only behind the log that they rest on: what a power cut takes of it is delivered, and asked for, once
-more."""
+Invariant: a change of topics or groups is written at once to the journal (broker.tables.journal), and to the tables' own
+files, with the offsets, within `flushConsumerOffsetInterval` and at a graceful stop. A full or failing disk delays
+writing; it does not stop the broker. Each change of topics, groups, deletions, moves or holders of locks made here is a
+version of its own. A deletion is on disk only after the removals that it causes: a copy that fails between them is repeated.
+Offsets of the broker's own are on disk only after the log that they rest on: records that a power cut removes are delivered,
+and checked, again."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ from remoting.headers.group import CopyTablesHeader, TablesVersionHeader
 logger = logging.getLogger("broker.tables")
 
 SLICE_ROWS = 300
-"""Of one answer to a slave: read in some ms."""
+"""Limit of one answer to a slave: read in some ms."""
 
 
 class Log(Protocol):
-    """What is asked about messages."""
+    """The part of the store that the tables ask about messages."""
 
     def next_queue_offset(self, topic: str, queue_id: int) -> int: ...
 
@@ -76,7 +76,7 @@ class Log(Protocol):
 
 
 class Store(Protocol):
-    """What is asked about queues that hold nothing any more, and told, and what is to be on disk of the log."""
+    """The part of the store for emptied and deleted queues, and for syncs of the log."""
 
     def emptied_queues(self) -> list[tuple[str, int, int]]: ...
 
@@ -93,8 +93,8 @@ class Store(Protocol):
 
 
 class Tables:
-    """What a broker keeps beside its log; `stamped` where a group compares who has the newest copy, `in_pair` where no
-    controller elects."""
+    """The tables of one broker; `stamped` where a Raft group compares versions of copies, `in_pair` where no controller
+    elects."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class Tables:
         self._slice: tuple[Named, int, bytes, int | None] | None = None
         self._write = RetriedWrite(
             logger,
-            "tables cannot be written, trying on",
+            "tables cannot be written, retrying",
             again="tables can be written again",
             level=logging.ERROR,
             any_error=True,
@@ -181,16 +181,16 @@ class Tables:
             CONSUMER_FILTERS_FILE, self.filters.encode, self.filters.decode, member="filterDataByTopic"
         )
         self.keeps_filters = settings.enable_property_filter
-        """Else the file of the time when they were taken stays as it is."""
+        """Otherwise the file stays as it was while filters were kept."""
         self.stamp = CopyStamp(
             self._stamped, lambda: [table.name for table in self._of_version if table.stands]
         )
-        """Of a Raft group's, where it is kept."""
+        """The version of a Raft group's tables, where it is kept."""
         self._saved_stamp = saved(STAMP_FILE, self.stamp.encode, self.stamp.decode)
         self._is_stamped = stamped
         self._in_pair = in_pair
         self._facts_of_ours = (self._saved_queue_ends, self._saved_locks)
-        """Which upstream's brokers do not know, but for deletions, which are saved last."""
+        """Files that upstream's brokers do not know, but for deletions, which are saved last."""
         self._of_version = (
             self.saved_topics, self.saved_groups, *self._facts_of_ours, self._saved_deletions
         )  # fmt: skip
@@ -217,17 +217,17 @@ class Tables:
         self.resets.limits.on_row = lambda key: touch((LIMIT_ROW, *key))
 
     def on_topics_changed(self, callback: Callable[[list[str]], None]) -> None:
-        """`callback` runs after each change made here with the names of the topics that changed, or none where what is told of
-        all has."""
+        """Run `callback` after each change made here with the names of the changed topics, or with none where registration
+        data of all topics changed."""
         self._topics_callbacks.append(callback)
 
     def on_facts_changed(self, callback: Callable[[], None]) -> None:
-        """`callback` runs after each change of topics, groups, deletions or holders of locks made here."""
+        """Run `callback` after each change of topics, groups, deletions or holders of locks made here."""
         self._facts_callbacks.append(callback)
 
     @property
     def version(self) -> TablesVersion:
-        """Of topics, groups, deletions and holders of locks, as this broker names it while it leads."""
+        """Version of topics, groups, deletions and holders of locks, as this broker names it while it leads."""
         return TablesVersion(self.topics.epoch, self._revision)
 
     @property
@@ -240,10 +240,10 @@ class Tables:
             RequestCode.GET_ALL_DELAY_OFFSET: self._saved_delays,
         }
 
-    # -- what administrators change
+    # -- changes
 
     def role_taken(self, master_epoch: int, *, leads: bool) -> None:
-        """What is here is what this broker says under that epoch from now on, if it leads."""
+        """Take a role: if it leads, the tables have this broker's versions under that epoch from now on."""
         if not (leads and self._leads):
             self.locks.begin()
             self.offsets.said_here.begin()
@@ -258,14 +258,14 @@ class Tables:
             self.stamp.led(self.version)
 
     def delete_topic(self, name: str, log_end: int) -> None:
-        """The topic, every offset in it, and what its queues hold; messages of it that stand beyond `log_end` make it again."""
+        """Delete the topic, every offset in it, and its queues; messages of it beyond `log_end` create it again."""
         self.deletions.note(TOPIC, name, self.topics.epoch, log_end)
         self.topics.remove(name)
         self.resets.remove_topic(name)
         self._took_away(TOPIC, name, self.offsets.remove_topic(name))
 
     def delete_group(self, name: str, *, clean_offset: bool) -> None:
-        """The group, and its offsets if they are to be cleaned. What it commits afterwards is news."""
+        """Delete the group, and its offsets if `clean_offset`. Later commits of it count."""
         self.deletions.note(GROUP, name, self.topics.epoch)
         self.groups.remove(name)
         if clean_offset:
@@ -274,7 +274,7 @@ class Tables:
             self._took_away(OFFSETS, name, self.offsets.remove_group(name))
 
     def cover(self, log: Log, topic: str, queue_id: int) -> None:
-        """Messages stand in this queue, so the topic has it, unless they stood there when it was deleted."""
+        """Add a queue with messages to its topic, unless they are from before the topic was deleted."""
         deleted = self.deletions.of_topic(topic)
         if deleted is not None:
             last = log.entries(topic, queue_id, log.max_queue_offset(topic, queue_id) - 1, 1)
@@ -283,8 +283,8 @@ class Tables:
         self.topics.cover(topic, queue_id)
 
     async def log_lost(self, log: Log, *, surely: bool) -> None:
-        """This broker becomes master with `log`, which has lost its end, `surely` or, in a pair, if a group is beyond it: what
-        takes the place of what is lost is news to all, so nobody is behind that already. On disk when this returns. OSError."""
+        """Limit groups to the `log` of this new master, which has lost its end, `surely` or, in a pair, if a group is beyond
+        it: no group has read the records that replace the lost ones. On disk on return. Raises OSError."""
         from_file, self.offsets.from_file = self.offsets.from_file, False
         if not (surely or self._in_pair):
             if from_file:
@@ -300,19 +300,19 @@ class Tables:
         try:
             self.resets.limit(limits)
         except ValueError as error:
-            logger.warning("consumers that run are not told that the log lost its end: %s", error)
+            logger.warning("running consumers are not moved to the end of the shorter log: %s", error)
             watched = 0
         self.offsets.moved(beyond)
         self.saved_offsets.changed()
         logger.warning(
-            "the log lost its end: consumer groups go on there, not behind it",
+            "the log lost its end: consumer groups continue there, not beyond it",
             extra=fields(beyond=len(beyond), watched=watched),
         )
         await self.save_facts()
 
     async def _distrust_offsets(self, log: Log) -> None:
-        """The log is not missing anything, so a group that the file has beyond a queue's end was not reading this log: it
-        begins at the queue's beginning, because nobody knows what of it was delivered. On disk on return. OSError."""
+        """Reset groups whose offset in the file is beyond a queue's end. The log is complete, so the file is not of this log:
+        they start at the queue's beginning, because their deliveries are unknown. On disk on return. Raises OSError."""
         beyond = await self.offsets.beyond_ends(log.next_queue_offset)
         if not beyond:
             return
@@ -329,10 +329,10 @@ class Tables:
         )
         await self.save_facts()
 
-    # -- what slaves copy
+    # -- copies of slaves
 
     def copy(self) -> TablesCopy:
-        """Topics, groups, deletions, queues that were emptied, holders of locks and moved groups, as they are."""
+        """Topics, groups, deletions, emptied queues, holders of locks and moved groups, as they are."""
         ends = QueueEndTable([QueueEnd(*emptied) for emptied in self._store.emptied_queues()])
         return TablesCopy(
             self.topics.wrapper(),
@@ -344,17 +344,17 @@ class Tables:
         )
 
     def copied_anew(self) -> None:
-        """Who holds the version that this makes was a slave of this master after the call."""
+        """Make a new version: a slave that holds it was a slave of this master after the call."""
         self._next_version()
         self._tell(self._facts_callbacks)
 
     def log_trimmed(self) -> None:
-        """The log of this master begins later: who copied these tables before may lack where a queue goes on."""
+        """Make a new version: retention moved the log's begin, and slaves with an earlier one may miss ends of queues."""
         if self._look_at_ends():
             self.copied_anew()
 
     def _look_at_ends(self) -> bool:
-        """Whether queues were emptied since the last look."""
+        """Note emptied queues. Returns whether there are new ones."""
         emptied, former = _by_queue(self._store.emptied_queues()), self._emptied
         for key, end in emptied.items():
             if former.get(key) != end:
@@ -363,12 +363,12 @@ class Tables:
         return emptied != former
 
     def _adopt_ends(self, table: QueueEndTable) -> bool:
-        """Whether any is news."""
+        """Take over ends of queues. Returns whether any is new."""
         self._emptied |= {(each.topic, each.queue_id): each.end for each in table.ends}
         return self._queue_ends.adopt(table)
 
     def slice_for(self, header: CopyTablesHeader) -> tuple[TablesVersionHeader, bytes]:
-        """What changed since the version that a slave follows, or all; of many rows as many as are read in some ms."""
+        """Changes since a slave's version, or all rows; at most as many as are read in some ms."""
         changes, named = self.changes, self._named
         if changes.now is None:
             changes.replace(self.rows.all(), named)
@@ -386,7 +386,7 @@ class Tables:
         return said, self._slice[2]
 
     def adopt_changes(self, changes: TableChanges, named: Named) -> None:
-        """Take over what the master changed, which makes the tables those that it names so; they are to be saved."""
+        """Take over the master's changes, after which the tables have its version; the caller saves them."""
         if self._is_stamped:
             self.stamp.took(named.version)
         rows = [*rows_of(changes)]
@@ -410,7 +410,7 @@ class Tables:
         self._keep_deletions_beside((each for each in known if each is not None), changes.deletions)
 
     def _apply_moves(self, changes: TableChanges) -> bool:
-        """Whether there are any."""
+        """Take over moves of groups. Returns whether there are any."""
         if changes.resets or changes.resets_gone:
             moves = self.resets.apply(by_key(changes.resets), by_key(changes.resets_gone))
             gone = {key: at for key, at in by_key(changes.resets_gone).items() if at != NO_OFFSET}
@@ -421,7 +421,7 @@ class Tables:
         return bool(changes.resets or changes.resets_gone or changes.limits or changes.limits_gone)
 
     def adopt(self, copy: TablesCopy, version: TablesVersion | None = None, life: int = 0) -> None:
-        """Take over the master's, which names them so; they are to be saved."""
+        """Replace the tables by the master's, of this version; the caller saves them."""
         if self._is_stamped and version is not None:
             self.stamp.took(version)
         if self._adopt_ends(copy.queue_ends):
@@ -442,7 +442,7 @@ class Tables:
             self._keep_deletions_beside(self.deletions.wrapper().deletions, copy.deletions.deletions)
 
     def _keep_deletions_beside(self, known: Iterable[Deletion], of_master: Iterable[Deletion]) -> None:
-        """A former master knows deletions that this one has not heard of, and that nobody was told to be done."""
+        """Keep a former master's deletions that this master does not know; none of them was acknowledged."""
         orders = {(each.kind, each.name): each.order for each in of_master}
         self.changes.keep_beside(
             deletion_row(each.kind, each.name)
@@ -451,7 +451,7 @@ class Tables:
         )
 
     def _adopt_deletions(self, deletions: DeletionTable, *, whole: bool = False) -> bool:
-        """Whether any is news, or some may have been missed."""
+        """Take over deletions. Returns whether any is new, or some may have been missed."""
         news, missed = self.deletions.adopt(deletions, whole=whole)
         for deletion in news:
             if deletion.kind == TOPIC:
@@ -463,14 +463,14 @@ class Tables:
         return bool(news) or missed
 
     def topics_deleted(self, topic_ends: Mapping[str, int]) -> None:
-        """A master that is polled as upstream's says where its log ended when topics were deleted; kept with the next save."""
+        """Take over log ends at deletions of topics, from a master that is polled like upstream's; kept with the next save."""
         if self.deletions.heard(topic_ends):
             self._saved_deletions.changed()
             self._wake.set()
 
     async def save_facts(self) -> None:
-        """Topics, groups, holders of locks and deletions, with the offsets that these took away, are on disk: in the journal,
-        or in the tables' own files where there are none yet or tables were replaced as a whole. OSError."""
+        """Save topics, groups, holders of locks and deletions, with the offsets that these removed: to the journal, or to the
+        tables' own files where there are none yet or tables were replaced as a whole. Raises OSError."""
         async with self._saving:
             tables = [*self._of_journal, *([self._saved_stamp] if self._is_stamped else [])]
             if any(table.wants_file for table in tables):
@@ -514,7 +514,7 @@ class Tables:
     # -- files
 
     async def load(self) -> None:
-        """Raises TableUnreadable, JournalDamaged, OSError."""
+        """Read all files. Raises TableUnreadable, JournalDamaged, OSError."""
         if self._is_stamped:
             await self._load_stamp()
         tables = (*self.copied_from_master.values(), self._saved_deletions, *self._facts_of_ours)
@@ -522,7 +522,7 @@ class Tables:
         self._refuse_missing(missing)
         await self._replay()
         if lost := [table.name for table in self._of_version if self._stood(table) and not table.stands]:
-            logger.warning("tables are gone, the group's are copied", extra=fields(files=";".join(lost)))
+            logger.warning("tables are missing, copying the group's", extra=fields(files=";".join(lost)))
             self.stamp.lost()
             await self._saved_stamp.save()
         if self.keeps_filters:
@@ -530,7 +530,7 @@ class Tables:
         self._note_present()
 
     def _note_present(self) -> None:
-        """The store remembers that there are tables, for the day when the whole folder is missing."""
+        """Note in the store that there are tables, to detect that the whole folder is missing."""
         if not self._store.tables_noted and self._present():
             self._store.note_tables()
 
@@ -538,8 +538,8 @@ class Tables:
         return [table.name for table in (*self._of_journal, self._saved_delays) if table.on_disk]
 
     def _refuse_missing(self, missing: list[SavedTable]) -> None:
-        """A table whose file another one names would begin from nothing, and so would all where the store remembers that there
-        were some; in Raft mode the group's copies of most of them are taken instead. Raises TableUnreadable."""
+        """Refuse to start with a missing table that another file names, or with none where the store remembers some: it would
+        be empty. In Raft mode the group's copies of most tables are taken instead. Raises TableUnreadable."""
         tables = (*self._of_journal, self._saved_delays)
         if len(missing) == len(tables) and self._store.tables_noted:
             why = "all tables are missing, and the checkpoint says that there were some"
@@ -552,7 +552,7 @@ class Tables:
                 )
 
     async def _replay(self) -> None:
-        """What the journal has beyond the tables' own files. One that upstream's broker wrote since takes nothing from it."""
+        """Apply records of the journal that the tables' own files do not include. Upstream's files do not count for that."""
         marked = [table for table in (*self._of_journal, self._saved_stamp) if table.mark is not None]
         records = await self._journal.load(max((table.mark or 0 for table in marked), default=0))
         for record in records:
@@ -588,19 +588,20 @@ class Tables:
             self.stamp.version = TablesVersion.parse(record.tables_version)
 
     async def keep_filters(self) -> None:
-        """Expressions are taken from now on, and kept with what the file says of before. Raises TableUnreadable, OSError."""
+        """From now on keep filters, with those in the file. Raises TableUnreadable, OSError."""
         await self._saved_filters.load()
         self.keeps_filters = True
         self._saved_filters.changed()
 
     async def _load_stamp(self) -> None:
-        """That there are no tables is on disk before there are any: else half of a first copy would count for old ones."""
+        """Read the stamp. That there are no tables is stored before the first: else half of a first copy would count as old
+        ones."""
         try:
             if await self._saved_stamp.load():
                 return
             self.stamp.version = OLDEST if await self.saved_topics.load() else None
         except TableUnreadable as error:
-            logger.warning("the tables' version is unknown, the group's are copied", extra=fields(why=error))
+            logger.warning("the tables' version is unknown, copying the group's", extra=fields(why=error))
         self._saved_stamp.changed()
         await self._saved_stamp.save()
 
@@ -608,7 +609,7 @@ class Tables:
         return self._is_stamped and table.name in self.stamp.stood_on
 
     async def run(self) -> None:
-        """Keep the journal in step with each change, and the files each interval."""
+        """Write each change to the journal, and the files each interval."""
         due_ms = self._clock.monotonic_ms() + self._interval_ms
         while True:
             await woken(self._wake, max(due_ms - self._clock.monotonic_ms(), 0))
@@ -620,8 +621,8 @@ class Tables:
             await self._write.perform(self.save)
 
     async def save(self) -> None:
-        """Write whatever is not on disk, and the tables' own files for what the journal has: upstream's broker reads them
-        alone. OSError."""
+        """Write all changes, and the tables' own files for those in the journal: upstream's broker reads only those. Raises
+        OSError."""
         self._note_commits()
         await self.save_facts()
         journal = self._journal.end_file()
@@ -643,7 +644,7 @@ class Tables:
         self._saved_stamp.row_changed()
 
     def _took_away(self, kind: str, name: str, offsets: int) -> None:
-        """A deletion removed so many of them."""
+        """Note that a deletion removed `offsets` offsets."""
         if offsets:
             self._took.append(TookAway(kind, name))
             self.saved_offsets.row_changed()
@@ -680,7 +681,7 @@ class Tables:
         self._row_changed(self.saved_offsets)
 
     def _filters_changed(self) -> None:
-        """With the next round of saving: nobody else is told."""
+        """Filters are saved with the next round; no slave copies them."""
         self._saved_filters.changed()
 
     def _row_changed(self, saved: SavedTable) -> None:

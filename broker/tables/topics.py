@@ -1,8 +1,8 @@
-"""The topics of this broker.
+"""Topic configurations of this broker. Upstream: TopicConfigManager.
 
-Invariant: the data version changes with every change of a topic, and its state version is the masterEpoch under which
-the change was made, so that a newer master's table wins at name servers and slaves. What clients make by naming it stays so
-small that it can be copied and registered (`broker/tables/autocreation.py`)."""
+Invariant: the data version changes with every change of a topic, and its state version is the masterEpoch of that change, so
+that a newer master's table wins at name servers and slaves. The topics that clients create by naming them are limited, so that
+the table can be copied and registered (`broker/tables/autocreation.py`)."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ TOPICS_FILE = "config/topics.json"
 PERM_ALL = PERM_READ | PERM_WRITE | PERM_INHERIT
 PERM_READ_WRITE = PERM_READ | PERM_WRITE
 TOPIC_BYTES = 128
-"""Of a topic in the table as it is copied, beside its name, which stands there twice."""
+"""Size of a topic in the table as it is copied, besides its name, which is there twice."""
 
 
 def system_topics(
     cluster_name: str, broker_name: str, *, auto_create: bool, queue_nums: int, trace_topic: str = ""
 ) -> list[TopicConfig]:
-    """What a 5.3 broker creates for itself; name servers also refuse a broker whose first table has one topic. `trace_topic`
-    is where clients write what became of messages, "" for nowhere."""
+    """System topics of a 5.3 broker; name servers also reject a broker whose first table has one topic. Clients write message
+    traces to `trace_topic`, "" for none."""
     table = [
         (SELF_TEST_TOPIC, 1, PERM_READ_WRITE),
         (BENCHMARK_TOPIC, 1024, PERM_READ_WRITE),
@@ -58,8 +58,8 @@ def system_topics(
 
 
 class Topics:
-    """Topic configurations by name. `on_change` runs after each change made here (not for `adopt`), `on_led` in its place
-    where the version alone has changed."""
+    """Topic configurations by name. `on_change` runs after each change made here (not for `adopt`), `on_led` instead
+    where only the version has changed."""
 
     def __init__(
         self,
@@ -80,14 +80,14 @@ class Topics:
         self.on_row: Callable[[str], None] = lambda name: None
         """Runs with the name of each topic that is changed here, before `on_change`."""
         self.auto_create = True
-        """Whether a send may make a topic after AUTO_CREATE_TOPIC; may change at any time."""
+        """Whether a send may create a topic after AUTO_CREATE_TOPIC; may change at any time."""
         self.data_version = DataVersion(timestamp=clock.now_ms())
 
     def find(self, name: str) -> TopicConfig | None:
         return self._table.get(name)
 
     def is_system(self, name: str) -> bool:
-        """Made by brokers for themselves."""
+        """Whether brokers create it for themselves."""
         return name in self.system_names or name.startswith(SYSTEM_PREFIX)
 
     def names(self) -> list[str]:
@@ -108,7 +108,7 @@ class Topics:
             self._changed()
 
     def create_for_send(self, name: str, default_topic: str, queue_nums: int) -> TopicConfig | None:
-        """The topic of a first send, made after `default_topic` if that may be inherited from, and there is room; None
+        """The topic of a first send, created after `default_topic` if that may be inherited from, and there is room; None
         otherwise."""
         if not self._room.takes(name):
             return None
@@ -127,7 +127,7 @@ class Topics:
         return topic
 
     def offer_auto_creation(self, queue_nums: int, *, tell: bool) -> None:
-        """The model of such topics has so many queues from now on; name servers and slaves are told where `tell`."""
+        """Set the queues of the template of auto-created topics; name servers and slaves get it if `tell`."""
         model = TopicConfig(AUTO_CREATE_TOPIC, queue_nums, queue_nums, PERM_ALL)
         self._system = [each for each in self._system if each.topic_name != AUTO_CREATE_TOPIC] + [model]
         self.system_names = frozenset(each.topic_name for each in self._system)
@@ -138,11 +138,11 @@ class Topics:
             self._changed()
 
     def tell_again(self) -> None:
-        """What is registered of the topics has changed, though none of them has."""
+        """Make a new version: registration data of the topics has changed, though none of them has."""
         self._changed()
 
     def ensure(self, name: str, queue_nums: int) -> TopicConfig:
-        """The topic, made with `queue_nums` queues if it is new."""
+        """The topic, created with `queue_nums` queues if it is new."""
         topic = self._table.get(name)
         if topic is None:
             topic = TopicConfig(name, queue_nums, queue_nums)
@@ -150,7 +150,7 @@ class Topics:
         return topic
 
     def cover(self, name: str, queue_id: int) -> None:
-        """Messages stand in this queue, so the topic has it: a master may die before its slaves copied a new topic."""
+        """Add a queue with messages to its topic: a master may die before its slaves copied a new topic."""
         topic = self._table.get(name)
         if topic is None:
             self.put(TopicConfig(name, queue_id + 1, queue_id + 1))
@@ -158,30 +158,30 @@ class Topics:
             self.put(replace(topic, read_queue_nums=queue_id + 1))
 
     def led_under(self, master_epoch: int) -> None:
-        """A role was taken under this epoch: the table counts as its statement."""
+        """Take a role under this epoch: the table gets a version of it."""
         self._epoch = master_epoch
         self._next_version()
         self._on_led()
 
     @property
     def epoch(self) -> int:
-        """The masterEpoch of the last role taken; 0 before."""
+        """masterEpoch of the last role taken; 0 before."""
         return self._epoch
 
     def wrapper(self) -> TopicConfigWrapper:
-        """The table as it is registered and handed to slaves."""
+        """The table as it is registered and sent to slaves."""
         return TopicConfigWrapper(dict(self._table), self.data_version)
 
     def adopt(self, wrapper: TopicConfigWrapper) -> bool:
-        """Take over the master's table (on a slave); False when it is the one we have."""
+        """Take over the master's table (on a slave); False when its version is ours."""
         if wrapper.data_version == self.data_version:
             return False
         self.replace(wrapper)
         return True
 
     def replace(self, wrapper: TopicConfigWrapper) -> bool:
-        """Take over the master's table, whatever its version: two brokers that took roles in the same ms name theirs alike.
-        Whether a topic differs."""
+        """Take over the master's table of any version: two brokers that took roles in the same ms have equal versions. Returns
+        whether a topic changed."""
         former = self._table
         self._table = {topic.topic_name: topic for topic in self._system} | wrapper.topic_config_table
         self._room.are(self._table)
@@ -189,7 +189,7 @@ class Topics:
         return self._table != former
 
     def apply(self, changed: Iterable[TopicConfig], gone: Iterable[str], version: DataVersion) -> bool:
-        """Take over the master's changes, which make its table of this version. Whether a topic differs."""
+        """Take over the master's changes, which result in this version. Returns whether a topic changed."""
         differs = False
         for topic in changed:
             name = topic.topic_name

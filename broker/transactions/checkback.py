@@ -90,9 +90,7 @@ class CheckBack:
         self._asked_bytes = 0
         self._failure = RepeatedFailure()
         self._damaged: set[int] = set()  # places of damaged halves that were logged in this role
-        self._in_place: dict[
-            int, int
-        ] = {}  # root -> checks in this role, of halves that cannot be put back
+        self._in_place: dict[int, int] = {}  # root -> checks in this role, of halves that cannot be put back
 
     def role_taken(self) -> None:
         self._damaged.clear()

@@ -119,7 +119,7 @@ class EndTransaction:
         if outcome is Outcome.ROLLBACK and not command.is_oneway:
             end = transactions.tell()
             if end is None:
-                raise Refused(ResponseCode.SYSTEM_ERROR, "the end could not be stored; the producer is checked again")
+                raise Refused(ResponseCode.SYSTEM_ERROR, "the end could not be stored; it is checked again")
         return self._answered_at(end, peer, command)
 
     def _ended_before(

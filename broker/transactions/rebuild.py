@@ -71,10 +71,9 @@ class Rebuild:
         self._due_ms = due_ms
         self._now_ms = now_ms
         self._goes_on = goes_on
-        self._told = bytearray(max(span.half_end - span.half_from, 0))  # by half: 1 where an op record names it
-        self._tellers: list[
-            tuple[int, int]
-        ] = []  # (store time, place) of op records: the newest, and one before it
+        self._told = bytearray(max(span.half_end - span.half_from, 0))  # by half: 1 if an op record names it
+        self._tellers: list[tuple[int, int]] = []
+        """(store time, place) of the newest op record, and of one before it."""
         self._committed: set[int] = set()
         self._old: dict[tuple[str, str], list[tuple[int, int]]] = {}
         """(group, key) -> (queue offset, root) of the open halves that upstream may have put back."""

@@ -309,7 +309,7 @@ class Transactions:
         half_end = store.next_queue_offset(HALF_TOPIC, QUEUE_ID)
         done_end = store.next_queue_offset(OP_HALF_TOPIC, QUEUE_ID)
         half_from, done_from = self._kept(HALF_TOPIC, half_end + 1), self._kept(OP_HALF_TOPIC, done_end + 1)
-        if half_from > half_end or done_from > done_end:  # the table is of ends that are missing from this log
+        if half_from > half_end or done_from > done_end:  # the table is ahead of this log
             half_from = store.min_queue_offset(HALF_TOPIC, QUEUE_ID)
             done_from = store.min_queue_offset(OP_HALF_TOPIC, QUEUE_ID)
         return Span(half_from, half_end, done_from, done_end, store.max_offset())

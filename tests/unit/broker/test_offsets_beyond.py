@@ -295,7 +295,7 @@ def test_with_too_many_groups_those_that_start_anew_pass_over_nothing(
 ) -> None:
     monkeypatch.setattr(offsetlimits, "LIMITS_MAX", 0)
     lose_ten(scene, COPIED_MS)
-    assert "consumers that run are not told" in caplog.text
+    assert "running consumers are not moved" in caplog.text
     assert scene.table(scene.cluster.master) == 10
 
 

@@ -53,5 +53,5 @@ def test_a_log_is_where_its_broker_says() -> None:
     ],
 )
 def test_who_does_not_say_is_not_guessed_at(told: bytes | None) -> None:
-    with pytest.raises(MasterUnread, match="does not say"):
+    with pytest.raises(MasterUnread, match="does not report"):
         log_span(told)

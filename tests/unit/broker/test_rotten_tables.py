@@ -110,7 +110,7 @@ def test_a_missing_file_that_others_were_written_after_stops_the_start(
     if mode == "raft" and name in OF_VERSION:
         tables = tables_over(files, mode)
         asyncio.run(tables.load())
-        assert "tables are gone" in caplog.text
+        assert "tables are missing" in caplog.text
         assert tables.stamp.version is None
         return
     with pytest.raises(TableUnreadable, match=rf"{name}: the file is missing"):
@@ -210,7 +210,7 @@ def test_what_java_backed_up_is_read_and_said(
     with caplog.at_level(logging.WARNING):
         asyncio.run(tables.load())
     assert [record.message for record in caplog.records] == [
-        "a table is read from its backup, what changed later is forgotten"
+        "table read from its backup, later changes are lost"
     ]
     assert tables.topics.find("orders") is not None
     assert tables.groups.find("CG") is not None

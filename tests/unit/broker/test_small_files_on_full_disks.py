@@ -106,7 +106,7 @@ def test_a_slave_copies_its_masters_tables_and_writes_them_when_there_is_room(
         assert_running([slave])
         assert cluster.app(slave).tables.topics.find("invoices") is not None
         assert b"invoices" not in (slave.disk.content(TOPICS_FILE) or b"")
-        assert told(caplog, "tables cannot be written, trying on; make room") == REMINDERS
+        assert told(caplog, "tables cannot be written, retrying; make room") == REMINDERS
         make_room(slave)
         world.run_for_ms(7_000)
         assert b"invoices" in (slave.disk.content(TOPICS_FILE) or b"")
