@@ -1,1 +1,1 @@
-"""Clients that are connected: who they are, what they subscribe to, what they are told and refused."""
+"""Connected clients: groups, subscriptions, notifications and rejected requests."""

@@ -1,7 +1,7 @@
-"""Queues that the broker assigns (400) to consumers that leave it to brokers (`setClientRebalance(false)`), to be pulled from.
+"""Assignment of queues by the broker (400), for consumers with `setClientRebalance(false)`, to be pulled from.
 
-Invariant: a consumer is told its share of all queues of its topic, of every broker set, as name servers know them; what was
-asked of these a moment ago is not asked again. Without an answer of theirs nobody is told anything but that."""
+Invariant: a consumer gets its share of all queues of its topic, of every broker set, as name servers know them; their answers
+are reused for a moment. Without such an answer the request fails."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Assignments:
         self._clock = clock
         self._queues: dict[str, tuple[int, list[MessageQueue]]] = {}
         self._kept = 0
-        """Queues of all these topics."""
+        """Total number of queues of these topics."""
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.QUERY_ASSIGNMENT, self._query)
@@ -71,7 +71,7 @@ class Assignments:
         except Refused as refused:
             return refused.reply_to(command)
         if queues is None:
-            return command.reply(ResponseCode.SYSTEM_ERROR, f"no name server says where {asked.topic} is")
+            return command.reply(ResponseCode.SYSTEM_ERROR, f"no name server has a route of {asked.topic}")
         if allocate is not None and asked.message_model != BROADCASTING:
             group = self._consumers.find(asked.consumer_group)
             queues = allocated(allocate, asked.client_id, list(group.clients) if group else [], queues)
@@ -79,8 +79,8 @@ class Assignments:
         return command.reply(body=QueryAssignmentResponseBody(found).encode())
 
     async def _queues_of(self, topic: str) -> list[MessageQueue] | None:
-        """All that are read of a topic, none of one that is nowhere; None where nobody knows. Raises Refused for more than are
-        assigned."""
+        """All readable queues of a topic, none of one without a route; None without an answer. Raises Refused for more than
+        are assigned."""
         now_ms = self._clock.monotonic_ms()
         kept = self._queues.get(topic)
         if kept is not None and now_ms < kept[0] + KEPT_MS:
@@ -91,7 +91,7 @@ class Assignments:
         read = [each for each in route.queue_datas if each.perm & PERM_READ]
         if sum(min(each.read_queue_nums, QUEUES_MAX) for each in read) > KEPT_QUEUES_MAX:
             name = topic[:TOPIC_LENGTH_MAX]
-            why = f"name servers say that {name} has more queues than the {KEPT_QUEUES_MAX} that are assigned"
+            why = f"by name servers {name} has more queues than the {KEPT_QUEUES_MAX} that are assigned"
             raise Refused(ResponseCode.SYSTEM_ERROR, why)
         queues = [
             MessageQueue(topic, each.broker_name, queue_id)

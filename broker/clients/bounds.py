@@ -1,4 +1,4 @@
-"""How much clients may say of themselves, and how much of it is kept while they are connected.
+"""Limits of the data that clients register, kept while they are connected.
 
 Pure."""
 
@@ -8,17 +8,17 @@ from remoting.bodies.heartbeats import HeartbeatData, SubscriptionData
 from remoting.errors import BodyError
 
 NAME_LENGTH_MAX = 255
-"""Of a group or a client id."""
+"""Of the name of a group or a client id."""
 JOINED_MAX = 2_000
-"""Groups, times client ids, that one connection may bring."""
+"""Groups, times client ids, of one connection."""
 KEPT_CHARACTERS_MAX = 64 << 20
-"""Of all that connected clients said."""
+"""Total of all connected clients."""
 JOIN_CHARACTERS = SUBSCRIPTION_CHARACTERS = 200
-"""What a member, and a subscription, are reckoned at beside their texts."""
+"""Size counted for a member, and for a subscription, besides their texts."""
 
 
 def check_names(data: HeartbeatData) -> None:
-    """Raises BodyError for a name that no group or client has."""
+    """Raises BodyError for an invalid name."""
     producers = [each.group_name for each in data.producer_data_set]
     consumers = [each.group_name for each in data.consumer_data_set]
     if any(len(name) > NAME_LENGTH_MAX for name in (data.client_id, *producers, *consumers)):
@@ -26,11 +26,11 @@ def check_names(data: HeartbeatData) -> None:
 
 
 def of_member(group: str, client_id: str) -> int:
-    """What it costs to keep that a client is in a group."""
+    """Size counted for a client in a group."""
     return JOIN_CHARACTERS + len(group) + len(client_id)
 
 
 def of_subscription(data: SubscriptionData) -> int:
-    """What it costs to keep what a group subscribes to."""
+    """Size counted for a subscription of a group."""
     texts = len(data.topic) + len(data.sub_string) + len(data.expression_type) + sum(map(len, data.tags_set))
     return SUBSCRIPTION_CHARACTERS + texts + 8 * len(data.code_set)

@@ -1,7 +1,7 @@
-"""What administrators ask of connected consumers, passed on over their own connections: the state of one (307), where all of
-a group are in a topic (223), and to consume a stored message now (309).
+"""Requests of administrators to connected consumers, passed on over their own connections: the state of one (307), the offsets
+of all of a group in a topic (223), and to consume a stored message now (309).
 
-Invariant: a client is given only messages that readers may see, and its answer is handed back as it gave it."""
+Invariant: a client is sent only messages that readers may see, and its answer is returned unchanged."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from remoting.router import Router
 
 CLIENT_TIMEOUT_MS = 10_000
 STATUS_TIMEOUT_MS = 2_000
-"""Who asks waits for 3 s or 5 s, and shall hear of those that answer."""
+"""The administrator waits 3 s or 5 s, and should get the answers that came."""
 
 logger = logging.getLogger("broker.clients")
 
 
 class ClientCalls:
-    """Their handlers."""
+    """Handlers of 221, 307 and 309."""
 
     def __init__(
         self, broker_name: str, consumers: ConsumerGroups, store: BrokerStore, reading: ReadGate
@@ -51,7 +51,7 @@ class ClientCalls:
         return await self._pass_on(command, header.consumer_group, header.client_id)
 
     async def _status(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
-        """What each client of a group says (221); one that does not answer is left out, as upstream has it."""
+        """Offsets of each client of a group (221); a client that does not answer is left out, as in upstream."""
         header = ConsumerStatusHeader.from_ext(command.ext)
         found = self._consumers.find(header.group)
         if found is None:
@@ -113,5 +113,5 @@ async def _status_of(client: Client, header: ConsumerStatusHeader) -> dict[Messa
         if answer.code == ResponseCode.SUCCESS and answer.body:
             return ConsumerStatusBody.decode(answer.body).message_queue_table
     except (RemotingError, BodyError) as error:
-        logger.info("a consumer does not tell where it is", extra=fields(client=client.client_id, why=error))
+        logger.info("consumer does not report its offsets", extra=fields(client=client.client_id, why=error))
     return None

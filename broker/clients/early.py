@@ -1,9 +1,9 @@
-"""What consumers said of their groups when they were asked, before the first heartbeat over their connection.
+"""Provisional subscriptions: answers of consumers before the first heartbeat over their connection.
 
-A broker that was started a moment ago, and is master now, knows no consumer: clients tell brokers of themselves each 30 s.
+A broker that just started and became master knows no consumers: clients send heartbeats each 30 s.
 
-Invariant: what was said over a connection counts for its own pulls alone, is forgotten with it and once a heartbeat came over
-it, and is bounded."""
+Invariant: an answer over a connection counts only for its own pulls. It is dropped with the connection, or once a heartbeat
+came over it, and is bounded."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from remoting.bodies.heartbeats import SubscriptionData
 from remoting.peer import Peer
 
 KEPT_CHARACTERS_MAX = 8 << 20
-"""Beside what heartbeats said."""
+"""In addition to subscriptions of heartbeats."""
 
 
 class EarlySubscriptions:
-    """Of the connections that brought no heartbeat of a group yet."""
+    """Subscriptions of connections without a heartbeat of a group yet."""
 
     def __init__(self, consumers: ConsumerGroups) -> None:
         self._consumers = consumers
@@ -25,7 +25,7 @@ class EarlySubscriptions:
         self._characters = 0
 
     def said(self, peer: Peer, group: str, data: list[SubscriptionData]) -> None:
-        """The client behind `peer` reads these for `group`. Raises HeaderError for a bad subscription."""
+        """Take the answer of the client behind `peer` for `group`. Raises HeaderError for a bad subscription."""
         self._forget(peer, group)
         wanted = _characters(group, data)
         if peer.closed or self._characters + wanted > KEPT_CHARACTERS_MAX:
@@ -38,14 +38,14 @@ class EarlySubscriptions:
         self._characters += _characters(group, [each.data for each in told.values()])
 
     def find(self, peer: Peer, group: str, topic: str) -> Subscription | None:
-        """What the client behind `peer` wants of `topic` for `group`."""
+        """The subscription of the client behind `peer` to `topic` for `group`."""
         if self.is_known(peer, group):
             self._forget(peer, group)
             return None
         return self._told.get(peer, {}).get(group, {}).get(topic)
 
     def subscribed(self, peer: Peer, group: str, topic: str) -> SubscriptionData | None:
-        """The newest of that, and of what heartbeats said for the whole group."""
+        """The newer of that and the whole group's, from heartbeats."""
         known, early = self._consumers.subscription(group, topic), self.find(peer, group, topic)
         found = [each.data for each in (known, early) if each is not None]
         return max(found, key=lambda data: data.sub_version, default=None)
@@ -66,5 +66,5 @@ class EarlySubscriptions:
 
 
 def _characters(group: str, data: list[SubscriptionData]) -> int:
-    """A group without any subscription stands here, too."""
+    """Size counted; a group without any subscription is kept, too."""
     return of_member(group, "") + sum(map(of_subscription, data))

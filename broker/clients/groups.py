@@ -1,10 +1,11 @@
-"""Clients that are connected now: consumers by group with their subscriptions, producers by group.
+"""Connected clients: consumers by group with their subscriptions, producers by group. Upstream: ConsumerManager,
+ProducerManager.
 
 Invariant: a client is here exactly while the connection of its last heartbeat is open; a group without clients
-does not exist. What all of them said is bounded, and who says more is refused whole. Filters are computed from the
-subscription's text, never taken from the client. The newest heartbeat of a client says what it wants, whatever version it has:
-versions are clocks of clients, and clocks are set back. Only among clients of a group that differ the newest version counts, as
-upstream's ConsumerGroupInfo has it for all."""
+does not exist. The data of all clients is bounded, and a heartbeat beyond the bound is rejected as a whole. Filters are
+computed from the subscription's text, never taken from the client. The newest heartbeat of a client counts for it, whatever
+its version: versions are clocks of clients, and clocks are set back. Only between clients of a group that differ the newest
+version counts, as in upstream's ConsumerGroupInfo for all."""
 
 from __future__ import annotations
 
@@ -31,17 +32,17 @@ from remoting.peer import Peer
 
 @dataclass(slots=True)
 class Subscription:
-    """What is wanted of one topic. One of another type than tags has no `filter`."""
+    """The subscription to one topic. One of another type than tags has no `filter`."""
 
     data: SubscriptionData
     filter: TagFilter | None
 
     def matching(self) -> PropertyFilter | None:
-        """By properties; None where the expression is none. Not made for heartbeats: those that one has room for took the time
-        of all others for 5 s, wanted or not. Nor kept here: so would all that clients may say take 6 GB."""
+        """The filter by properties; None where the expression is invalid. Not created for heartbeats: as many as fit took 5 s,
+        used or not. Not kept here either: all that clients may register would take 6 GB."""
         try:
             return property_filter(self.data.sub_string, self.data.expression_type)
-        except FilterError:  # its client asked whether it is one (46), and hears it when it pulls
+        except FilterError:  # its client asked for a check (46), and gets the error when it pulls
             return None
 
     @property
@@ -50,15 +51,15 @@ class Subscription:
 
 
 class TopicSubscriptions:
-    """What each client of a group last said of one topic. Texts that are alike are kept once."""
+    """The last subscription of each client of a group to one topic. Equal texts are kept once."""
 
     def __init__(self) -> None:
         self.characters = 0
         self._by_client: dict[str, tuple[int, Subscription]] = {}
         self._newest: list[tuple[int, int, str]] = []
-        """A heap of (-version, -number, client id), in which what a client said before may still be."""
+        """A heap of (-version, -number, client id), which may include former subscriptions of a client."""
         self._texts: dict[tuple[str, str], tuple[Subscription, int]] = {}
-        """By type and expression: who said it first, and how many clients say it."""
+        """By type and expression: the first one with it, and the number of clients that have it."""
         self._said = 0
 
     def __len__(self) -> int:
@@ -69,12 +70,12 @@ class TopicSubscriptions:
         return said[1] if said is not None else None
 
     def like(self, data: SubscriptionData) -> Subscription | None:
-        """One that some client said with the same text."""
+        """An existing one with the same text."""
         known = self._texts.get(_text(data))
         return known[0] if known is not None else None
 
     def put(self, client_id: str, subscription: Subscription) -> None:
-        """What `client_id` says now counts for it, instead of what it said before."""
+        """Set the subscription of `client_id`, instead of its former one."""
         self.drop(client_id)
         key = _text(subscription.data)
         first, clients = self._texts.get(key, (subscription, 0))
@@ -95,7 +96,7 @@ class TopicSubscriptions:
             heapify(self._newest)
 
     def drop(self, client_id: str) -> None:
-        """The client says nothing of the topic any more."""
+        """Remove the client's subscription to the topic."""
         said = self._by_client.pop(client_id, None)
         if said is None:
             return
@@ -108,7 +109,7 @@ class TopicSubscriptions:
             self.characters -= of_subscription(first.data) - SUBSCRIPTION_CHARACTERS
 
     def counting(self) -> Subscription | None:
-        """The newest version that a client says now; of two with one version the one that was said later."""
+        """The newest present version; of two with one version the later one."""
         while self._newest:
             _, number, client_id = self._newest[0]
             said = self._by_client.get(client_id)
@@ -137,22 +138,22 @@ class ConsumerGroup:
     consume_from_where: str
     clients: dict[str, Client] = field(default_factory=dict)
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
-    """What counts for the group, by topic."""
+    """The subscription of the group, by topic."""
     characters: int = 0
-    """Of all that its clients said."""
+    """Of all subscriptions of its clients."""
     _said: dict[str, TopicSubscriptions] = field(default_factory=dict, init=False)
     _topics: dict[str, set[str]] = field(default_factory=dict, init=False)
     """By client."""
     _id_list: bytes | None = field(default=None, init=False)
 
     def id_list(self) -> bytes:
-        """What answers 38, encoded once for each change of the members."""
+        """Body of the answer to 38, encoded once for each change of the members."""
         if self._id_list is None:
             self._id_list = ConsumerIdList(list(self.clients)).encode()
         return self._id_list
 
     def put(self, client: Client) -> Client | None:
-        """Takes in a client; what stood here under its id."""
+        """Add a client. Returns the former one with its id."""
         known = self.clients.get(client.client_id)
         if known is None:
             self._id_list = None
@@ -160,7 +161,7 @@ class ConsumerGroup:
         return known
 
     def take_out(self, client_id: str, peer: Peer | None) -> Client | None:
-        """The client, gone now; None where it is not here, or over another connection than `peer`."""
+        """Remove the client; None where it is not here, or over another connection than `peer`."""
         dropped = _take_out(self.clients, client_id, peer)
         if dropped is not None:
             self._id_list = None
@@ -169,7 +170,7 @@ class ConsumerGroup:
         return dropped
 
     def news(self, client_id: str, data: Iterable[SubscriptionData]) -> list[SubscriptionData]:
-        """What of `data` the client did not say with its last heartbeat; of a topic that is there twice the last."""
+        """The part of `data` that differs from the client's last heartbeat; of a topic that is there twice the last."""
         return [
             item
             for item in {each.topic: each for each in data}.values()
@@ -179,20 +180,20 @@ class ConsumerGroup:
         ]
 
     def version(self, client_id: str, topic: str) -> int:
-        """Of what the client said of `topic`; -1 where it said nothing."""
+        """Version of the client's subscription to `topic`; -1 without one."""
         said = self._said.get(topic)
         subscription = said.of(client_id) if said is not None else None
         return subscription.version if subscription is not None else -1
 
     def wanted(self, client_id: str, data: Iterable[SubscriptionData]) -> int:
-        """What it would cost to keep what is new in these."""
+        """Additional size if these are kept."""
         return sum(
             SUBSCRIPTION_CHARACTERS if self._like(item) is not None else of_subscription(item)
             for item in self.news(client_id, data)
         )
 
     def take_in(self, client_id: str, data: list[SubscriptionData], *, all_of_them: bool) -> bool:
-        """A client said what it subscribes to; nothing else, if these are `all_of_them`. True where the group reads one more
+        """Set subscriptions of a client, and remove its others if these are `all_of_them`. True where the group reads one more
         topic. Raises HeaderError for a bad one of tags, with nothing changed."""
         known = len(self.subscriptions)
         for subscription in [
@@ -236,14 +237,14 @@ class ConsumerGroup:
 
 @dataclass(slots=True)
 class _Joined:
-    """(group, client id) of every client that one connection brought; some may have come anew over another since."""
+    """(group, client id) of every client that one connection brought; some may have reconnected over another since."""
 
     as_producer: dict[tuple[str, str], None] = field(default_factory=dict)
     as_consumer: dict[tuple[str, str], None] = field(default_factory=dict)
 
 
 class ConsumerGroups:
-    """All connected consumers and producers. `filters` hears of groups that come, change and go."""
+    """All connected consumers and producers. `filters` is notified of groups that come, change and leave."""
 
     def __init__(self, filters: ConsumerFilters | None = None) -> None:
         self._filters = filters
@@ -291,7 +292,7 @@ class ConsumerGroups:
         return next((each for each in brought if _is_over(peer, found.clients.get(each))), None)
 
     def check_room(self, peer: Peer, data: HeartbeatData) -> None:
-        """Raises BodyError for a heartbeat with names that nobody has, or of one client more than there is room for."""
+        """Check a heartbeat. Raises BodyError for invalid names, or for one client more than there is room for."""
         check_names(data)
         joined, client_id = self._joined.get(peer, _Joined()), data.client_id
         producers = {(each.group_name, client_id) for each in data.producer_data_set}
@@ -308,10 +309,10 @@ class ConsumerGroups:
             for each in data.consumer_data_set
         )
         if not self._has_room(wanted):
-            raise BodyError("this broker knows so many clients that it takes no others; connect fewer")
+            raise BodyError("this broker has too many clients and accepts no others; connect fewer")
 
     def _wanted(self, group: str, client_id: str, data: list[SubscriptionData]) -> int:
-        """What it would cost to keep what is new in these."""
+        """Additional size if these are kept."""
         found = self._groups.get(group)
         return found.wanted(client_id, data) if found is not None else sum(map(of_subscription, data))
 
@@ -319,8 +320,8 @@ class ConsumerGroups:
         return not wanted or self._characters + wanted <= KEPT_CHARACTERS_MAX
 
     def renew(self, group: str, client_id: str, data: list[SubscriptionData]) -> None:
-        """A client of `group` answered what it subscribes to; its answer may be older than a heartbeat that came meanwhile, so
-        only newer versions count. Raises HeaderError for a bad subscription."""
+        """Take the answer of a client of `group` about its subscriptions. It may be older than a heartbeat that came
+        meanwhile, so only newer versions count. Raises HeaderError for a bad subscription."""
         found = self._groups.get(group)
         if found is None or client_id not in found.clients:
             return
@@ -330,7 +331,7 @@ class ConsumerGroups:
             self._keep_filters(group, found, data)
 
     def heartbeat(self, peer: Peer, data: HeartbeatData, language: str, version: int) -> list[str]:
-        """Take in a client; the groups whose members changed, or that read one more topic. Raises HeaderError for a
+        """Take in a client. Returns the groups whose members changed, or that read one more topic. Raises HeaderError for a
         bad subscription."""
         client = Client(data.client_id, peer, language, version)
         joined = self._joined.setdefault(peer, _Joined())
@@ -350,7 +351,7 @@ class ConsumerGroups:
         return changed
 
     def leave(self, client_id: str, consumer_group: str | None, producer_group: str | None) -> list[str]:
-        """A client unregistered; the groups whose membership changed."""
+        """Remove a client that unregistered. Returns the groups whose members changed."""
         if producer_group:
             producer = self._drop_producer(producer_group, client_id)
             if producer is not None and producer.peer in self._joined:
@@ -363,7 +364,8 @@ class ConsumerGroups:
         return [consumer_group]
 
     def disconnected(self, peer: Peer) -> list[str]:
-        """A connection ended; the groups whose membership changed. Costs no more than what the connection joined."""
+        """Remove the clients of a connection that ended. Returns the groups whose members changed. Costs no more than they
+        do."""
         joined = self._joined.pop(peer, _Joined())
         for group, client_id in joined.as_producer:
             self._drop_producer(group, client_id, peer)
@@ -402,7 +404,7 @@ class ConsumerGroups:
             self._filters.register(name, [each.data for each in counting if each is not None])
 
     def _drop_producer(self, group: str, client_id: str, peer: Peer | None = None) -> Client | None:
-        """The client, gone now; None where it is not in the group, or there over another connection than `peer`."""
+        """Remove the client; None where it is not in the group, or there over another connection than `peer`."""
         clients = self._producers.get(group, {})
         dropped = _take_out(clients, client_id, peer)
         if dropped is not None:
@@ -437,7 +439,7 @@ def _take_out(clients: dict[str, Client], client_id: str, peer: Peer | None) -> 
 
 
 def _is_late(client: Client, known: Client | None) -> bool:
-    """A heartbeat that was read behind one over a newer connection of its client: what it says is older."""
+    """Whether a heartbeat was read after one over a newer connection of its client: its data is older."""
     return (
         known is not None
         and known.peer is not client.peer
@@ -451,7 +453,7 @@ def _text(data: SubscriptionData) -> tuple[str, str]:
 
 
 def subscription_of(data: SubscriptionData) -> Subscription:
-    """With its filter. Raises HeaderError for a bad one of tags."""
+    """The subscription with its filter. Raises HeaderError for a bad one of tags."""
     if is_tag_type(data.expression_type):
         return Subscription(data, tag_filter(data.sub_string, None))
     return Subscription(data, None)

@@ -1,9 +1,9 @@
-"""Requests of clients that consume in order: lock queues 41, give them up 42.
+"""Requests of clients that consume in order: lock queues 41, unlock them 42.
 
-Invariant: a client is told that it holds a queue only once every member of the SyncStateSet knows it, in Raft mode a majority,
-so that the next master does, too; only a master tells it, and what this broker does not have is held by nobody. A master that
-may have a successor without knowing renews nothing by itself: that successor counts leases from when it began, so all who may
-be it must have been slaves of this master a moment ago; in Raft mode a majority must have said so."""
+Invariant: a client gets a queue only once every member of the SyncStateSet knows its lock, in Raft mode a majority,
+so that the next master does, too. Only a master answers, and queues that this broker does not have are held by nobody. A
+master that may have a successor without knowing renews nothing by itself: that successor counts leases from its start. So all
+possible successors must have been slaves of this master a moment ago; in Raft mode a majority must have confirmed that."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from remoting.router import Router
 
 
 class LockRequests:
-    """Their handlers, on a broker of the set `broker_name`."""
+    """Handlers of 41 and 42, on a broker of the set `broker_name`."""
 
     def __init__(
         self,
@@ -43,9 +43,9 @@ class LockRequests:
         self._agreement = agreement
         self._ha = ha
         self._witnessed: tuple[int, int] | None = None
-        """Under which masterEpoch all who may follow were slaves of this master, and when, ms."""
+        """The masterEpoch under which all possible successors were slaves of this master, and when, ms."""
         self._followed = (0, 0)
-        """Under which masterEpoch, and when, a majority was asked that followed this master."""
+        """The masterEpoch under which a majority that followed this master was asked, and when."""
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.LOCK_BATCH_MQ, self._lock)
@@ -86,7 +86,7 @@ class LockRequests:
         return command.reply()
 
     def _is_witnessed(self, epoch: int, now_ms: int) -> bool:
-        """Whether that was so lately that a lease of any successor outlasts what a client is told now."""
+        """Whether that was so recent that a lease at any successor outlasts the client's."""
         return (
             self._witnessed is not None
             and self._witnessed[0] == epoch
@@ -94,7 +94,7 @@ class LockRequests:
         )
 
     async def _still_leads(self, epoch: int) -> bool:
-        """Whether replicas that elect their master said so lately, or say it now."""
+        """Whether replicas that elect their master confirmed that recently, or do now."""
         now_ms = self._clock.monotonic_ms()
         if self._followed[0] != epoch or now_ms >= self._followed[1] + VOUCHED_MS:
             if not await self._ha.still_leads():
@@ -103,7 +103,7 @@ class LockRequests:
         return self._role.accepts_sends and self._role.master_epoch == epoch
 
     def _here(self, body: LockQueuesBody) -> list[Queue]:
-        """Those of the queues that this broker has."""
+        """The queues that this broker has."""
         return [
             (queue.topic, queue.queue_id)
             for queue in body.mq_set

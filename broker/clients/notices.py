@@ -1,7 +1,8 @@
-"""Tells the members of consumer groups that their groups changed (40): each shares the queues anew.
+"""Notifications of consumers about changes of their groups (40): each then shares the queues again. Upstream:
+DefaultConsumerIdsChangeListener.
 
-Invariant: after a change every member hears of its group once more, however many changes fall together; what fits into `SLICE`
-notifications within `PAUSE_MS` is told within the change itself, the rest in such slices, group by group."""
+Invariant: after a change every member is notified once more, however many changes coincide. The first `SLICE`
+notifications within `PAUSE_MS` are sent within the change itself, the rest in such slices, group by group."""
 
 from __future__ import annotations
 
@@ -18,11 +19,11 @@ from remoting.headers.admin import ConsumerGroupHeader
 from remoting.peer import Peer
 
 SLICE, PAUSE_MS = 100, 5
-"""Who is told asks for the others at once: a group of 1,000 does so within 50 ms."""
+"""A notified client requests the other members at once: a group of 1,000 does so within 50 ms."""
 
 
 class GroupNotices:
-    """`members(group)` are those that are to be told."""
+    """`members(group)` returns the connections to notify."""
 
     def __init__(self, members: Callable[[str], Sequence[Peer]], clock: Clock, tasks: Tasks) -> None:
         self._members = members
@@ -30,12 +31,12 @@ class GroupNotices:
         self._timer = CoreTimer(clock, tasks, self._tell)
         self._due: OrderedDict[str, None] = OrderedDict()
         self._untold: Sequence[Peer] = ()
-        """Of the group that is being told."""
+        """Remaining ones of the group that is being notified."""
         self._frame = b""
         self._left, self._renewed_at_ms = 0, 0
 
     def changed(self, groups: Iterable[str]) -> None:
-        """Members came or went, or read one more topic."""
+        """Notify groups: members came or went, or read one more topic."""
         self._due.update(dict.fromkeys(groups))
         self._tell()
 
@@ -56,7 +57,7 @@ class GroupNotices:
 
 
 def frame_of(group: str) -> bytes:
-    """One for all members: nobody looks at the opaque of a request that has no answer."""
+    """One frame for all members: no client uses the opaque of a one-way request."""
     command = RemotingCommand.request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, ConsumerGroupHeader(group))
     command.flag |= ONEWAY_BIT
     return b"".join(encode(command))

@@ -1,10 +1,10 @@
-"""Pulls of consumers that say with their heartbeats what they want, as a successor reads them that has not heard those yet.
+"""Pulls of consumers that send their subscriptions with heartbeats, completed for a successor that has not received those yet.
 
-A broker that was started a moment ago, and is master now, knows no consumer: clients tell brokers of themselves each 30 s. Who
-passes their pulls on knows what they said.
+A broker that just started and became master knows no consumers: clients send heartbeats each 30 s. The former master that
+passes their pulls on knows their subscriptions.
 
-Invariant: no pull gets a subscription that is older than the one it was made with, which may skip messages for good, nor a
-header that its successor would end the connection for. Pure."""
+Invariant: no pull gets a subscription older than the one it was made with, which may skip messages for good, nor a
+header for which its successor would close the connection. Pure."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ PULLS = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
 SUBSCRIPTION_LENGTH_MAX = 8_192
 """Characters; one takes up to six bytes of a header."""
 Subscribed = Callable[[str, str], SubscriptionData | None]
-"""What a group wants of a topic, as this broker was told."""
+"""The subscription of a group to a topic that this broker knows."""
 
 
 def say_what_they_want(commands: Iterable[RemotingCommand], subscribed: Subscribed) -> None:
-    """Pulls among `commands` that name no subscription get the one that is known here."""
+    """Add the known subscription to pulls among `commands` that have none."""
     for command in commands:
         if command.code not in PULLS:
             continue
         ext = command.ext
         flags = parse_integer(ext.get("sysFlag", ""), I32_RANGE)
         if flags is None or flags & SYS_FLAG_SUBSCRIPTION:
-            continue  # it says so itself, or the successor will say what is wrong
+            continue  # it has its own, or the successor will reject it
         known = subscribed(ext.get("consumerGroup", ""), ext.get("topic", ""))
         version = parse_integer(ext.get("subVersion", ""), I64_RANGE)
         if known is None or version is None or known.sub_version < version:

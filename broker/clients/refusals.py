@@ -1,6 +1,6 @@
-"""Why a send or a pull is refused: the answer that its client gets instead.
+"""Rejections of sends and pulls: the answers that their clients get.
 
-Invariant: a send that is refused was not stored."""
+Invariant: a rejected send was not stored."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PUT_ERRORS = {
 
 
 def put_refusal(appended: Appended) -> tuple[ResponseCode, str]:
-    """Code and remark for a message that was not stored; the remark names size and limit where these are the reason."""
+    """Code and remark for a message that was not stored; the remark has size and limit where these are the reason."""
     assert appended.error is not None
     code, remark = PUT_ERRORS[appended.error]
     return code, appended.why or remark
@@ -53,7 +53,7 @@ OF_GROUP_LENGTH_MAX = 255
 
 
 class Refused(Exception):
-    """This send or pull gets `code`, and nothing else comes of it."""
+    """A send or pull is rejected with `code`, without any effect."""
 
     def __init__(self, code: ResponseCode, remark: str) -> None:
         super().__init__(remark)
@@ -65,7 +65,7 @@ class Refused(Exception):
 
 
 def check_topic_name(name: str) -> None:
-    """Raises Refused for a name that no topic of a client may have."""
+    """Raises Refused for an invalid name of a client's topic."""
     if not name.strip():
         raise Refused(ResponseCode.INVALID_PARAMETER, "The specified topic is blank.")
     if not TOPIC_NAME.fullmatch(name):
@@ -79,5 +79,5 @@ def check_topic_name(name: str) -> None:
 
 
 def no_lite_topic(name: str) -> str:
-    """Said to who reads one, for the topic that it is part of is another one."""
+    """Remark for readers of a lite topic, which is a part of another topic."""
     return f"liteTopic={name}: not built here: {LITE_TOPICS}"

@@ -1,8 +1,8 @@
-"""Newer subscriptions, asked for from the clients that have them.
+"""Newer subscriptions, requested from the clients that have them.
 
-A push consumer gives its subscription a new version whenever its share of the queues changes, pulls with that version at
-once, but may tell it only with its next periodic heartbeat, up to half a minute later. Serving the older filter could skip
-messages for good, so such a pull is refused (25) and the client is asked (307) what it subscribes to now. One whose first
+A push consumer gives its subscription a new version whenever its share of the queues changes, and pulls with that version at
+once, but may send it only with its next periodic heartbeat, up to half a minute later. Serving the older filter could skip
+messages for good, so such a pull is rejected (25) and the client is asked (307) for its subscriptions. A client whose first
 heartbeat has not come over this connection is asked before its pull is answered: upstream's consumers wait 3 s after each 24.
 
 Invariant: one connection is asked for one group by at most one call at a time."""
@@ -27,17 +27,17 @@ from remoting.peer import Peer
 
 ASK_TIMEOUT_MS = 3_000
 FIRST_TIMEOUT_MS = 1_000
-"""A pull waits for it."""
+"""Timeout while a pull waits for it."""
 RUNNING_INFO_DIALECT_MAX = 256 << 10
 """Java clients key their queues by objects."""
 FIRST_MAX = 1_000
-"""So many connections, times groups, are asked before their heartbeats at a time."""
+"""Limit of connections, times groups, that are asked before their heartbeats at a time."""
 
 logger = logging.getLogger(__name__)
 
 
 class SubscriptionRenewal:
-    """Asks and takes in the answers. What comes over a connection that `is_former`, a former master passes on."""
+    """Asks clients and takes in the answers. A connection that `is_former` is a former master's, with forwarded requests."""
 
     def __init__(
         self,
@@ -54,15 +54,15 @@ class SubscriptionRenewal:
         self._first: dict[tuple[Peer, str], asyncio.Task[None]] = {}
 
     def ask(self, peer: Peer, group: str) -> None:
-        """The client behind `peer` has a newer subscription of `group` than its heartbeats said."""
+        """Ask the client behind `peer`, which has a newer subscription of `group` than its heartbeats had."""
         client_id = self._consumers.client_id_of(peer, group)
         if client_id is not None and (peer, group) not in self._asked:
             self._asked[peer, group] = None
             self._tasks.start(self._renew(peer, group, client_id), name=f"subscription of {client_id}")
 
     def ask_first(self, peer: Peer, group: str) -> asyncio.Task[None] | None:
-        """Ask the client behind `peer`, of which no heartbeat came; the task ends when it has answered, or does not. None where
-        there is nobody to ask."""
+        """Ask the client behind `peer`, which sent no heartbeat. The task ends when it has answered, or timed out. None where
+        there is no client to ask."""
         if self._is_former(peer) or self._early.is_known(peer, group):
             return None
         asking = self._first.get((peer, group))
@@ -80,7 +80,7 @@ class SubscriptionRenewal:
             del self._asked[peer, group]
 
     async def _hear_first(self, peer: Peer, group: str) -> None:
-        """Upstream's clients answer for the group, whatever client id they are asked for."""
+        """Ask once; upstream's clients answer for the group, whatever client id is asked for."""
         take = partial(self._early.said, peer, group)
         try:
             await self._hear(peer, group, peer.remote_address, FIRST_TIMEOUT_MS, take)
@@ -106,6 +106,6 @@ class SubscriptionRenewal:
                     ).subscription_set
                 )
             else:
-                logger.info("no subscription told", extra=fields(client_id=client_id, code=reply.code))
+                logger.info("no subscription reported", extra=fields(client_id=client_id, code=reply.code))
         except (RemotingError, BodyError, HeaderError) as error:  # its heartbeat will bring it
-            logger.info("no subscription told", extra=fields(client_id=client_id, why=error))
+            logger.info("no subscription reported", extra=fields(client_id=client_id, why=error))

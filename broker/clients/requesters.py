@@ -1,10 +1,10 @@
-"""Clients that wait for replies, and the connections that lead to them.
+"""Routes of replies: clients that wait for replies, and their connections.
 
-A client is known as a producer by its heartbeats, which it sends each 30 s and to masters alone. Until the first one has come
-the request that it sent tells who it is; where a former master passed that on, the way back leads over it.
+A client is known as a producer by its heartbeats, which it sends each 30 s and only to masters. Until the first one has come
+its own requests identify it; if a former master passed those on, the route goes through it.
 
-Invariant: of one client id the producer's connection counts before that of a request. At most `ASKED_MAX` clients stand here
-by their requests, each while its connection is open."""
+Invariant: for one client id the producer's connection has priority over that of a request. At most `ASKED_MAX` clients are
+kept by their requests, each while its connection is open."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from remoting.peer import Peer
 ASKED_MAX = 10_000
 FORMER_MAX = 8
 PASSES_ON = "passes on"
-"""Among the attributes of a connection over which a former master brings what its clients send."""
+"""Attribute of a connection over which a former master passes requests of its clients on."""
 
 
 def note_passes_on(peer: Peer) -> None:
-    """Whoever is at its other end says that it passes on what clients send: nobody gains by saying so."""
+    """Mark a connection whose peer claims to pass on requests of clients; a false claim gains nothing."""
     peer.attributes[PASSES_ON] = True
 
 
 def is_passed_on(peer: Peer) -> bool:
-    """Whether a former master passes on what `peer` brings. It may be older than what clients said to this master itself, and
-    undoes nothing of that."""
+    """Whether a former master passes on the requests over `peer`. They may be older than requests that clients sent to this
+    master itself, and undo none of those."""
     return PASSES_ON in peer.attributes
 
 
 class Requesters:
-    """Of one broker."""
+    """Reply routes of one broker."""
 
     def __init__(self, clients: ConsumerGroups) -> None:
         self._clients = clients
@@ -39,7 +39,7 @@ class Requesters:
         self._former: dict[Peer, None] = {}
 
     def asked(self, client_id: str, peer: Peer) -> None:
-        """A request of this client came over `peer`."""
+        """Note a request of this client over `peer`."""
         before = self._asked.get(client_id)
         if before is peer or len(client_id) > NAME_LENGTH_MAX:
             return
@@ -54,7 +54,7 @@ class Requesters:
         self._ids[peer][client_id] = None
 
     def passes_on(self, peer: Peer) -> None:
-        """A former master brings what its clients send over `peer`."""
+        """Note that a former master passes requests on over `peer`."""
         if peer in self._former:
             return
         if len(self._former) >= FORMER_MAX:
@@ -63,7 +63,7 @@ class Requesters:
         peer.on_close(lambda gone: self._former.pop(gone, None))
 
     def find(self, client_id: str, *, own: bool = False) -> Peer | None:
-        """The way to a client; with `own` only a connection of its own."""
+        """The connection to a client; with `own` only the client's own."""
         client = self._clients.producer(client_id)
         if client is not None:
             return client.peer
@@ -71,7 +71,7 @@ class Requesters:
         return None if own and peer in self._former else peer
 
     def is_former(self, peer: Peer) -> bool:
-        """Whether a former master is at the other end of `peer`."""
+        """Whether `peer` is the connection of a former master."""
         return peer in self._former
 
     def former(self) -> list[Peer]:

@@ -1,5 +1,5 @@
-"""Requests about connected clients: heartbeats 34, leaving 35, members 38, connections 203, 204 and 328, what a group wants
-345, checks 46."""
+"""Requests about connected clients: heartbeats 34, leaving 35, members 38, connections 203, 204 and 328, subscription of a
+group 345, checks 46."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from remoting.router import Router
 
 
 class ClientRequests:
-    """Their handlers. Every change of a group's members or topics is told to the members (40). Only a master makes
+    """Their handlers. Members are notified (40) of every change of their group's members or topics. Only a master creates
     groups and topics: a slave's tables are its master's."""
 
     def __init__(
@@ -70,12 +70,12 @@ class ClientRequests:
         router.add(RequestCode.CHECK_CLIENT_CONFIG, self._check)
 
     def disconnected(self, peer: Peer) -> None:
-        """A connection ended."""
+        """Remove the clients of a connection that ended."""
         self._notices.changed(self._consumers.disconnected(peer))
 
     def share_anew(self) -> None:
-        """This broker has become master: a member whose last sharing of queues met a dead one would wait for its
-        next, 20 s with upstream's clients."""
+        """Notify all groups: this broker has become master. A member whose last sharing of queues failed at a dead one would
+        wait for its next, 20 s with upstream's clients."""
         self._notices.changed(self._consumers.groups())
 
     def _heartbeat(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
@@ -160,7 +160,7 @@ class ClientRequests:
         return command.reply()
 
     def _told(self, name: str) -> list[Peer]:
-        """The members of a group that wants them told of changes."""
+        """The members of a group, if it wants notifications of changes."""
         group, config = self._consumers.find(name), self._groups.find(name)
         if group is None or (config is not None and not config.notify_consumer_ids_changed_enable):
             return []

@@ -1,5 +1,5 @@
-"""Which messages of a topic a subscription wants, judged by the tag hashes of its expression, or by what an SQL92 expression
-says of their properties.
+"""Filters of subscriptions: by the tag hashes of an expression, or by an SQL92 expression on
+message properties.
 
 Invariant: the filter is computed from the expression's text; a client's own list of hashes is never trusted. Equal
 hashes of different tags pass: clients compare the tags themselves. Pure."""
@@ -22,7 +22,7 @@ def is_tag_type(expression_type: str | None) -> bool:
 
 
 def tag_filter(expression: str | None, expression_type: str | None) -> TagFilter | None:
-    """The filter of `A || B`; None when every message is wanted. Raises HeaderError for what is no tag expression."""
+    """The filter of `A || B`; None when every message matches. Raises HeaderError for text that is no tag expression."""
     if not is_tag_type(expression_type):
         raise HeaderError("expressionType", expression_type, "is no type of tags")
     text = (expression or "").strip()
@@ -36,7 +36,7 @@ def tag_filter(expression: str | None, expression_type: str | None) -> TagFilter
 
 
 def property_filter(expression: str | None, expression_type: str | None) -> PropertyFilter:
-    """The filter of an expression that is none of tags. Raises FilterError for what is no such expression."""
+    """The filter of an expression that is not of tags. Raises FilterError for an invalid one."""
     if expression_type != SQL92:
         raise FilterError(
             f"{expression_type} is no type of expressions that this broker knows: TAG or {SQL92}"
@@ -45,5 +45,5 @@ def property_filter(expression: str | None, expression_type: str | None) -> Prop
 
 
 def not_supported(expression_type: str | None) -> str:
-    """What clients are told while `enablePropertyFilter` is false, in upstream's words."""
+    """Remark while `enablePropertyFilter` is false, in upstream's words."""
     return f"The broker does not support consumer to filter message by {expression_type}"

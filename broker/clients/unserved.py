@@ -1,8 +1,8 @@
-"""What clients ask for and do not get: they are told what it is, and an operator hears of it. These are requests that are not
-built or another server's, and pulls that are refused for good; of either applications hear nothing where Java's consumers log
-the answer, and ask again for ever.
+"""Unsupported requests of clients: they get the reason, and it is logged. These are requests that are not
+built or another server's, and pulls that are rejected permanently. For both Java's consumers log
+the answer and repeat the request for ever, without notice to their applications.
 
-Invariant: of one client host, its group and one thing there is one warning; after `TOLD_MAX` of them no more."""
+Invariant: there is one warning for one client host, its group and one feature; after `TOLD_MAX` of them no more."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ ADMINISTRATION = {
     513: "static topics",
     5001: "a choice between timer engines",
     905: "masters that are lent (acting masters)",
-    908: "flush offsets told by hand: slaves report theirs",
+    908: "flush offsets set by hand: slaves report theirs",
     **dict.fromkeys(range(2001, 2005), "control of cold reads"),
     **dict.fromkeys(range(3001, 3011), "access control"),
 }
-"""What administrators ask for."""
+"""Requests of administrators."""
 GROUPS = "consumerGroup", "producerGroup", "group", "subscriptionGroup"
 BODIES_WITH_GROUPS = RequestCode.QUERY_ASSIGNMENT, RequestCode.SET_MESSAGE_REQUEST_MODE
 SMALL_BODY = 4_096
@@ -54,28 +54,28 @@ LASTING = (
     ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
     ResponseCode.INVALID_PARAMETER,
 )
-"""What refuses the next pull, too. Other codes pass: a role, a heartbeat that comes."""
+"""Codes that the next pull gets, too. The others are temporary: no role, no heartbeat yet."""
 
 
 class Unserved:
-    """Of one broker."""
+    """The log of unsupported requests of one broker."""
 
     def __init__(self) -> None:
         self._told: set[tuple[str, str, str]] = set()
 
     def asked(self, peer: Peer, command: RemotingCommand) -> str:
-        """Nobody answers this request but with code 3; what its remark says of it."""
+        """Log a request that is answered with code 3. Returns the end of its remark."""
         if others := who_else(command.code, Server.BROKER):
-            self._tell("a client asks a broker for what %s answer", others, peer, command)
+            self._tell("request for %s sent to a broker", others, peer, command)
             return directions(command.code, Server.BROKER)
         what = feature_of(command.code)
-        self._tell("a client asks for what is not built: %s", what, peer, command)
+        self._tell("unsupported request: %s", what, peer, command)
         return "" if what == UNKNOWN.format(command.code) else f"; not built here: {what}"
 
     def refused(self, peer: Peer, command: RemotingCommand, refusal: Refused) -> None:
-        """This pull is refused."""
+        """Log this pull if it is rejected permanently."""
         if refusal.code in LASTING:
-            self._tell("a consumer waits for what it is refused: %s", refusal.remark, peer, command)
+            self._tell("pull rejected permanently: %s", refusal.remark, peer, command)
 
     def _tell(self, sentence: str, what: str, peer: Peer, command: RemotingCommand) -> None:
         group = group_of(command)
@@ -88,7 +88,7 @@ class Unserved:
 
 
 def feature_of(code: int) -> str:
-    """In an operator's words, or as upstream names the request."""
+    """The feature's name for operators, or the request's in upstream."""
     if code in LITE_CODES:
         return LITE_TOPICS
     if code in POP_CODES:
@@ -103,7 +103,7 @@ def feature_of(code: int) -> str:
 
 
 def group_of(command: RemotingCommand) -> str:
-    """The group that asks, "" where it does not say."""
+    """The group of the request, "" without one."""
     named = next((command.ext[key] for key in GROUPS if key in command.ext), "")
     content = command.body or b""
     if named or command.code not in BODIES_WITH_GROUPS or not 0 < len(content) <= SMALL_BODY:

@@ -1,1 +1,1 @@
-"""Messages that go out: pulls, and those that wait."""
+"""Outgoing messages: pulls, and pulls that wait."""

@@ -1,7 +1,7 @@
-"""What a pull must be to be answered, and what is read for it.
+"""Checks of pulls, and the read that answers one.
 
-Invariant: of several faults the first one found is told: that this broker serves no readers, then the group, then the topic,
-the queue, and the subscription."""
+Invariant: of several faults the first one found is reported: role, then group, topic,
+queue, and subscription."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NO_FILTER = "The broker's consumer filter data is not exist!Your expression may 
 
 
 class PullLimits(Protocol):
-    """The settings that bound a pull."""
+    """The settings that limit a pull."""
 
     broker_permission: int
     enable_property_filter: bool
@@ -39,14 +39,14 @@ class PullLimits(Protocol):
 
 
 class Reading(Protocol):
-    """Whether this broker may answer readers now."""
+    """View of whether this broker may answer readers now."""
 
     @property
     def serves_reads(self) -> bool: ...
 
 
 class PullAdmission:
-    """Asks the role, the tables and what the clients said."""
+    """Checks by the role, the tables and the clients' subscriptions."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class PullAdmission:
     def request(
         self, peer: Peer, header: PullMessageHeader, command: RemotingCommand, arrived_ms: int
     ) -> PullRequest:
-        """What to read for one pull, which arrived over `peer` at `arrived_ms` (monotonic). Raises Refused."""
+        """The read for one pull, which arrived over `peer` at `arrived_ms` (monotonic). Raises Refused."""
         if not self._reading.serves_reads:
             raise Refused(ResponseCode.SYSTEM_BUSY, REJECTED)
         if header.lite_topic:
@@ -100,11 +100,12 @@ class PullAdmission:
         )
 
     def check_still_permitted(self, request: PullRequest) -> None:
-        """An administrator may have closed or deleted meanwhile what a pull waits for. Raises Refused."""
+        """Check again after a pull waited: an administrator may have closed or deleted its topic or group. Raises Refused."""
         self._permitted(request.command.code, request.group, request.topic, request.queue_id)
 
     def _check_shares_queues(self, group_name: str) -> None:
-        """As upstream, of groups whose clients do not bring their subscriptions: no heartbeat tells what others are."""
+        """Reject broadcast groups for clients without subscriptions in their pulls, as upstream: no heartbeat names the
+        others."""
         connected = self._consumers.find(group_name)
         if connected is not None and connected.message_model == BROADCASTING:
             why = f"the consumer group[{group_name}] can not consume by broadcast way"
@@ -163,7 +164,7 @@ class PullAdmission:
         return None, matching
 
     def _subscription(self, peer: Peer, header: PullMessageHeader) -> Subscription | None:
-        """As the group's heartbeats said; where that is older than the pull, as its own client was heard to say."""
+        """The group's, from heartbeats; where that is older than the pull's, the client's own."""
         known = self._consumers.subscription(header.consumer_group, header.topic)
         if known is not None and known.version >= header.sub_version:
             return known

@@ -1,7 +1,7 @@
-"""What came to a queue: nothing is read for a pull that surely wants none of it.
+"""New messages of a queue, to skip reads for pulls whose filter matches none of them.
 
-Invariant: by the codes of their tags only messages are passed over, and only where the code of every one is known; what else
-a queue may list is for a read to judge. By an SQL92 expression is passed over what a read with the same one passed over."""
+Invariant: messages are skipped only by the codes of their tags, and only where every code is known; other entries of
+a queue need a read. For an SQL92 expression the messages are skipped that a read with the same one skipped."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from messagestore.messages import PropertyFilter, QueueEntry
 from messagestore.queues.consumequeue import is_filler
 
 LOOKED_AT_MAX = 100
-"""Messages: among more there mostly is what is wanted, and they are to be read in any case."""
+"""Limit of messages looked at: among more there are usually wanted ones, so a read is needed anyway."""
 
 
 class Listed(Protocol):
@@ -22,7 +22,7 @@ class Listed(Protocol):
 
 
 class Arrivals:
-    """The messages of one queue below `end`, which is where it ends by now."""
+    """The messages of one queue below its present `end`."""
 
     def __init__(self, store: Listed, topic: str, queue_id: int, end: int) -> None:
         self._store = store
@@ -30,12 +30,12 @@ class Arrivals:
         self._queue_id = queue_id
         self._end = end
         self._codes: dict[int, set[int] | None] = {}
-        """By the queue offset of the first of them."""
+        """Codes by the queue offset of the first of them."""
         self._unmatched: dict[tuple[int, PropertyFilter], int] = {}
-        """Where a read with the filter from there went on, having found nothing."""
+        """Next offset after a read with the filter that found nothing."""
 
     def passed_over(self, request: PullRequest) -> int | None:
-        """Where it goes on, if its filter surely wants nothing from its offset up to there."""
+        """The offset up to which the request's filter matches nothing; None where a read is needed."""
         offset = request.offset
         if request.matching is not None:
             return self._unmatched.get((offset, request.matching))
@@ -48,7 +48,7 @@ class Arrivals:
         return self._end if unwanted else None
 
     def found_nothing(self, request: PullRequest, next_offset: int) -> None:
-        """A read for `request` goes on at `next_offset`."""
+        """Note that a read for `request` found nothing up to `next_offset`."""
         if request.matching is not None:
             self._unmatched[request.offset, request.matching] = next_offset
 

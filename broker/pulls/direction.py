@@ -1,8 +1,8 @@
-"""Which broker of the set a reader is sent to with the answer to a pull, and what a slave does not say.
+"""The broker of the set that a reader is sent to with the answer to a pull, and codes that a slave does not return.
 
-Invariant: where slaves serve no readers everybody is sent to the master. A slave moves nobody's offset: it may lack what the
-master has, so a reader whose offset it does not know keeps it and asks the master. Nor does a new master take a reader back,
-before its queues list what a former one may have served."""
+Invariant: where slaves serve no readers everybody is sent to the master. A slave moves no reader's offset: it may be missing
+messages of the master, so a reader with an unknown offset keeps it and is sent to the master. A new master takes no reader
+back before its queues list all that a former one may have served."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from remoting.codes import ResponseCode
 
 MASTER_ID = 0
 SLAVE_RATIO_LESS = 10
-"""Percent of the memory: a slave takes readers for far back sooner than its master, so that nobody is sent to and fro."""
+"""Percent of the memory: a slave accepts far-back readers earlier than its master does, so that none goes back and forth."""
 MOVED = frozenset(
     {
         GetStatus.NO_MATCHED_LOGIC_QUEUE,
@@ -27,19 +27,19 @@ MOVED = frozenset(
         GetStatus.OFFSET_FOUND_NULL,
     }
 )
-"""The store's answer to these is another offset."""
+"""Answers of the store with another offset."""
 BEYOND = MOVED - {GetStatus.OFFSET_TOO_SMALL}
 
 
 class Standing(Protocol):
-    """What is asked about the broker's role."""
+    """View of the broker's role."""
 
     @property
     def is_slave(self) -> bool: ...
 
 
 class Keys(Protocol):
-    """The settings that decide; they may change."""
+    """The settings used here; they may change."""
 
     slave_read_enable: bool
     access_message_in_memory_max_ratio: int
@@ -47,7 +47,7 @@ class Keys(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`broker_id` is where the reader goes on, at `next_offset`."""
+    """The reader continues at broker `broker_id`, at `next_offset`."""
 
     code: ResponseCode
     next_offset: int
@@ -56,8 +56,8 @@ class Answer:
 
 class Direction:
     """`memory_bytes` of the machine, 0 where that is not known; `log_end()` of this log; `master_is_there()`: a slave is
-    connected to its master; `lists_former_epochs()`: all that this master holds of former ones is confirmed, and in its
-    queues."""
+    connected to its master; `lists_former_epochs()`: all former masters' records that this master has are confirmed, and in
+    its queues."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Direction:
         self._lists_former_epochs = lists_former_epochs
 
     def answer(self, code: ResponseCode, group: str, offset: int, result: GetResult) -> Answer:
-        """What is said of a `result` that was read at `offset`, where a master would answer `code`."""
+        """The answer for a `result` that was read at `offset`, where a master would answer `code`."""
         behind = self._reads_far_back(result)
         if not self._role.is_slave:
             if (
@@ -97,7 +97,7 @@ class Direction:
         return Answer(code, next_offset, MASTER_ID)
 
     def _nothing(self, code: ResponseCode, result: GetResult) -> ResponseCode:
-        """A slave found nothing: its master may have it. One that is away would be asked without end."""
+        """The code of a slave without a result: its master may have one. With the master away the reader would ask forever."""
         if self._master_is_there():
             return ResponseCode.PULL_RETRY_IMMEDIATELY
         return ResponseCode.PULL_NOT_FOUND if result.status in MOVED else code
@@ -109,7 +109,7 @@ class Direction:
         return known.which_broker_when_consume_slowly if behind else known.broker_id
 
     def _reads_far_back(self, result: GetResult) -> bool:
-        """Whether what was found, or looked at, lies so far below the log's end that it is hardly in memory."""
+        """Whether the result, or the entries read, are so far below the log's end that they are hardly in memory."""
         at = result.ranges[-1][0] if result.ranges else result.looked_at
         if at < 0 or not self._memory_bytes:
             return False

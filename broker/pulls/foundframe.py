@@ -1,7 +1,7 @@
-"""The frame of an answer to a pull that found messages.
+"""The frame of a pull's answer with messages.
 
-Invariant: its header is, byte for byte, what any reply with these fields has: it was encoded once, and only its numbers are put
-in anew. Of the buffers no byte is changed."""
+Invariant: its header is, byte for byte, that of any reply with these fields: it was encoded once, and only its numbers are
+replaced. The message buffers are not changed."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from remoting.headercodec import encode_header
 from remoting.headers.pull import PullMessageResponseHeader
 
 JOINED_BYTES_MAX = 2048
-"""Buffers that are smaller on average cost more to hand over one by one than to copy together."""
+"""Average size below which copying the buffers together is cheaper than writing them one by one."""
 
 
 def _template() -> bytes:
-    """The header with places for four offsets and the opaque."""
+    """The header with placeholders for four offsets and the opaque."""
     *offsets, opaque = places = [1_000_000_000 + number for number in range(5)]
     reply = RemotingCommand(0, opaque).reply(
         ResponseCode.SUCCESS, GetStatus.FOUND.value, PullMessageResponseHeader(*offsets)
@@ -35,7 +35,7 @@ HEADER = _template()
 
 
 def frame_of(opaque: int, said: Answer, result: GetResult) -> list[Body]:
-    """What to write for the `result` of request `opaque`, whose reader goes on where `said` has it."""
+    """The frame for the `result` of request `opaque`, whose reader continues as in `said`."""
     buffers = result.buffers
     header = HEADER % (said.broker_id, said.next_offset, result.min_offset, result.max_offset, opaque)
     size = sum(map(len, buffers))

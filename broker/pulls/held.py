@@ -1,9 +1,9 @@
-"""Pulls that found nothing and wait for the next message of their queue.
+"""Held pulls: they found nothing and wait for the next message of their queue. Upstream: PullRequestHoldService.
 
 Invariant: a held pull is in the table of its queue until it is taken out exactly once: by a message that arrives, by
-its deadline, or because its connection ended; or all are taken out at once, for one who answers them one by one. Held pulls are
-bounded, with those that he was not given yet, and beyond the bound a pull is answered at once; those of one connection are
-bounded, too, and its end costs no more than it held."""
+its deadline, or by the end of its connection; or all are taken out at once, by a caller that answers them one by one. Held
+pulls are bounded, including those that this caller has not got yet; beyond the bound a pull is answered at once. Those of one
+connection are bounded, too, and its end costs no more than it held."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from remoting.peer import Peer
 K = TypeVar("K")
 Queue = tuple[str, int]
 PER_CONNECTION_MAX = 10_000
-"""A client waits for each queue that it reads, once for each of its groups."""
-STALE_MAX = 64  # entries of answered pulls that may lie in the heap of deadlines, besides as many as are held
+"""Per connection: a client waits for each queue that it reads, once for each of its groups."""
+STALE_MAX = 64  # entries of answered pulls in the heap of deadlines, on top of the number held
 
 
 @dataclass(slots=True, eq=False)
 class HeldPull:
-    """A pull that is answered at `deadline_ms` (monotonic) at the latest; `request.offset` is where it goes on."""
+    """A pull that is answered at `deadline_ms` (monotonic) at the latest; `request.offset` is its next offset."""
 
     peer: Peer
     request: PullRequest
@@ -43,7 +43,7 @@ class HeldPulls:
         self._deadlines: list[tuple[int, int, HeldPull]] = []
         self._count = 0
         self._leaving = 0
-        """Taken out all together, and not given yet."""
+        """Taken out all together, and not returned yet."""
         self._order = 0
 
     def __len__(self) -> int:
@@ -54,7 +54,7 @@ class HeldPulls:
         return len(self) >= self._count_max
 
     def holds_all_of(self, peer: Peer) -> bool:
-        """Whether so many of this connection are held that it gets no more."""
+        """Whether this connection has reached its limit."""
         return len(self._by_peer.get(peer, ())) >= PER_CONNECTION_MAX
 
     def hold(self, pull: HeldPull) -> None:
@@ -66,7 +66,7 @@ class HeldPulls:
         self._count += 1
 
     def waiting(self, queue: Queue, next_offset: int) -> list[HeldPull]:
-        """Those of `queue` that want something below `next_offset`; they stay held."""
+        """Pulls of `queue` that want messages below `next_offset`; they stay held."""
         held = self._by_queue.get(queue)
         return [pull for pull in held if pull.request.offset < next_offset] if held else []
 
@@ -74,11 +74,11 @@ class HeldPulls:
         return queue in self._by_queue
 
     def holds(self, pull: HeldPull) -> bool:
-        """False where it was taken out, also if it was not given yet to whom all were."""
+        """False once it was taken out, even if it was not returned yet."""
         return pull in self._by_queue.get(pull.request.queue, ())
 
     def queues(self) -> list[Queue]:
-        """Every queue that is waited for."""
+        """Every queue with held pulls."""
         return list(self._by_queue)
 
     def release(self, pull: HeldPull) -> bool:
@@ -95,14 +95,14 @@ class HeldPulls:
         return True
 
     def release_expired(self, now_ms: int) -> Iterator[HeldPull | None]:
-        """Takes out, each when it is asked for, those whose time is over at `now_ms`; None for one that already was."""
+        """Take out, each on demand, those whose time is over at `now_ms`; None for one that already was."""
         while self._deadlines and (self._deadlines[0][0] <= now_ms or self._deadlines[0][2].done):
             pull = heapq.heappop(self._deadlines)[2]
             yield pull if self.release(pull) else None
 
     def release_all(self) -> Iterator[HeldPull]:
-        """Takes all out, at once and for the cost of a few: they are given one by one, those of a queue in their order, and
-        nobody else finds one of them any more."""
+        """Take all out, at once and for the cost of a few: they are returned one by one, in order within a queue, and no other
+        caller finds them any more."""
         queues = deque(self._by_queue.values())
         self._by_queue, self._by_peer, self._deadlines = {}, {}, []
         self._leaving, self._count = self._leaving + self._count, 0
@@ -118,7 +118,7 @@ class HeldPulls:
                 yield pull
 
     def release_of(self, peer: Peer) -> None:
-        """Forget the pulls of a connection that ended."""
+        """Drop the pulls of a connection that ended."""
         for pull in list(self._by_peer.get(peer, ())):
             self.release(pull)
 

@@ -1,7 +1,8 @@
-"""Pulls: read a queue below the confirm offset, or hold the request until a message comes.
+"""Processor of pulls: reads a queue below the confirm offset, or holds the request until a message comes. Upstream:
+PullMessageProcessor.
 
-Invariant: every reply of code 0, 19, 20 or 21 says where to go on and what the queue holds; bodies are the stored
-records, as they lie in the log. Only a master answers unless slaveReadEnable is set."""
+Invariant: every reply of code 0, 19, 20 or 21 has the next offset and the range of the queue; bodies are the stored
+records, as in the log. Only a master answers unless slaveReadEnable is set."""
 
 from __future__ import annotations
 
@@ -62,7 +63,7 @@ TOO_MANY_HELD = f"{PER_CONNECTION_MAX} pulls of this connection wait already"
 
 
 class Queues(Listed, Protocol):
-    """The part of the message store that pulls read."""
+    """The part of the message store for pulls."""
 
     def get(
         self,
@@ -94,7 +95,7 @@ class Queues(Listed, Protocol):
 
 
 class Polling(Protocol):
-    """The settings that say how long a pull may be held."""
+    """The settings that limit how long a pull is held."""
 
     long_polling_enable: bool
     short_polling_time_mills: int
@@ -137,17 +138,17 @@ class PullProcessor:
         self._in_slices = InSlices(tasks)
         self._waking = InSlices(tasks)
         self._grown: OrderedDict[tuple[str, int], int] = OrderedDict()
-        """Where the queues end whose pulls are to be woken."""
+        """Ends of the queues whose pulls are to be woken."""
         self.found = 0
 
     def handle(self, peer: Peer, command: RemotingCommand) -> Handled:
-        """Answers a pull, or holds it when the queue has nothing yet and the client waits."""
+        """Answer a pull, or hold it when the queue has nothing yet and the client waits."""
         return self._handle(peer, command, peer.active_at_ms)
 
     def _handle(
         self, peer: Peer, command: RemotingCommand, arrived_ms: int, *, asked: bool = False
     ) -> Handled:
-        """`asked`: its client was asked what it subscribes to."""
+        """`asked`: the client was asked for its subscriptions."""
         header = PullMessageHeader.from_ext(command.ext)
         try:
             request = self._admission.request(peer, header, command, arrived_ms)
@@ -190,7 +191,7 @@ class PullProcessor:
                 peer.attributes["holds_pulls"] = True
                 peer.on_close(self._held.release_of)
             request.held = True
-            command.ext, command.body = {}, None  # its answer needs none of what came with it
+            command.ext, command.body = {}, None  # not needed for its answer
             self._held.hold(HeldPull(peer, request, self._clock.monotonic_ms() + wait_ms))
             return None
         return self._answer(peer, request, result)
@@ -198,7 +199,7 @@ class PullProcessor:
     async def _once_told(
         self, peer: Peer, command: RemotingCommand, arrived_ms: int, asking: asyncio.Task[None]
     ) -> RemotingCommand | None:
-        """The answer to a pull whose client is being asked what it subscribes to. Meanwhile the role may have changed."""
+        """Answer a pull after its client was asked for its subscriptions. Meanwhile the role may have changed."""
         await asyncio.wait([asking])
         if peer.closed:
             return None
@@ -209,19 +210,19 @@ class PullProcessor:
         return await handled if inspect.isawaitable(handled) else handled
 
     def _moved(self, command: RemotingCommand, topic: str, queue_id: int, offset: int) -> RemotingCommand:
-        """An administrator moved the group in this queue: it goes on at `offset`."""
+        """The answer after an administrator moved the group in this queue: continue at `offset`."""
         store = self._store
         bounds = store.min_queue_offset(topic, queue_id), store.max_queue_offset(topic, queue_id)
         reply = PullMessageResponseHeader(MASTER_ID, offset, *bounds)
         return command.reply(ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET", reply)
 
     def moved(self, group: str, topic: str, queue_ids: Iterable[int]) -> None:
-        """An administrator moved `group` in these queues: who waits there hears of it, many of them in slices."""
+        """Answer pulls that wait in queues in which an administrator moved `group`, many of them in slices."""
         self._in_slices.do(self._told_of_move(group, topic, list(queue_ids)))
 
     def arrived(self, grown: list[QueueGrew]) -> None:
-        """Queues grew: answer the pulls that waited for it, many of them in slices. What comes to a queue before all who wait
-        for it had their turn is looked at together."""
+        """Answer the pulls that waited for queues that grew, many of them in slices. Messages that come to a queue before all
+        its pulls had their turn are looked at together."""
         for topic, queue_id, next_offset in grown:
             if self._held.is_waited_for((topic, queue_id)):
                 self._grown[topic, queue_id] = next_offset
@@ -233,16 +234,16 @@ class PullProcessor:
         self._in_slices.do(self._answered(self._held.release_expired(now_ms)))
 
     def ask_again(self) -> None:
-        """Another broker serves who comes again: answer, in slices, as if the time of all were over."""
+        """Answer all, in slices, as if their time were over: another broker serves their next pull."""
         self._in_slices.do(self._answered(self._held.release_all()))
 
     def release_all(self) -> None:
-        """The broker may not answer readers any more: send them, in slices, to look elsewhere. Each of them, even if it may
+        """Send all readers away, in slices: this broker may not answer them any more. Each of them, even if it may
         again before the last one's turn comes."""
         self._in_slices.do(self._sent_away(self._held.release_all()))
 
     async def all_told(self) -> None:
-        """Returns, at once if it can, when everybody is who is to be answered in slices."""
+        """Wait until all pulls that are answered in slices are answered."""
         await self._in_slices.ended()
         await self._waking.ended()
 
@@ -262,9 +263,9 @@ class PullProcessor:
                 yield pull
 
     def _woken(self) -> Iterator[HeldPull]:
-        """Where several wait for a queue, none is read for whose tags did not come, and of those with one SQL92 expression that
-        does not match one is; for one alone a read costs no more than a look at the tags. A queue that grows meanwhile has
-        another turn, behind the others."""
+        """Where several wait for a queue, none is read for whose tags did not come, and of those with one SQL92 expression
+        that does not match one is; for one alone a read costs no more than a look at the tags. A queue that grows meanwhile
+        gets another turn, after the others."""
         while self._grown:
             (topic, queue_id), next_offset = self._grown.popitem(last=False)
             waiting = self._held.waiting((topic, queue_id), next_offset)
@@ -291,7 +292,7 @@ class PullProcessor:
             goes_on = result.next_begin_offset
             if came is not None:
                 came.found_nothing(request, goes_on)
-        if request.offset < goes_on < next_offset:  # a read looks at so many only
+        if request.offset < goes_on < next_offset:  # a read looks at a limited number
             self._grown.setdefault(request.queue, next_offset)
         request.offset, request.moved = goes_on, True
 
@@ -312,7 +313,7 @@ class PullProcessor:
             yield pull
 
     def _forbidden(self, request: PullRequest) -> Refused | None:
-        """Why a pull that waited gets nothing, as who asks anew does: its topic or group was closed or deleted meanwhile."""
+        """Why a pull that waited is rejected: its topic or group was closed or deleted meanwhile."""
         try:
             self._admission.check_still_permitted(request)
         except Refused as refused:
@@ -371,7 +372,7 @@ class PullProcessor:
         return self._direction.answer(code, request.group, request.offset, result).code
 
     async def _bring_and_answer(self, peer: Peer, request: PullRequest) -> None:
-        """Entries that the page cache has lost are read while others are served. Meanwhile the role may have changed."""
+        """Read entries that are not in the page cache, without blocking others. Meanwhile the role may have changed."""
         await self._store.bring(request.topic, request.queue_id, request.offset, request.count_max)
         if self._admission.serves_reads:
             self._answer_late(peer, request, self._read(request))
@@ -379,7 +380,7 @@ class PullProcessor:
             self._refuse(peer, request, ResponseCode.SYSTEM_BUSY, REJECTED)
 
     async def _match_and_answer(self, peer: Peer, request: PullRequest, wanted: PropertyFilter) -> None:
-        """The same where properties that decide are on the disk."""
+        """As `_bring_and_answer`, where the filter needs properties from the disk."""
         place = request.topic, request.queue_id, request.offset
         try:
             result = await self._store.read_matching(*place, request.count_max, request.bytes_max, wanted)
@@ -396,7 +397,7 @@ class PullProcessor:
     ) -> None:
         try:
             await self._store.load(result)
-        except OffsetOutOfRange:  # deleted or cut meanwhile: the client is told where to go on
+        except OffsetOutOfRange:  # deleted or cut meanwhile: the answer has the next offset
             self._answer_late(peer, request, self._read(request))
             return
         except (RecordDamaged, QueueDamaged, OSError) as error:
@@ -405,7 +406,7 @@ class PullProcessor:
         self._write(peer, request, said, result)
 
     def _cannot_be_read(self, peer: Peer, request: PullRequest, error: Exception) -> None:
-        """The pull may have no caller that answers for a part of the disk that gives nothing."""
+        """Answer a pull whose part of the disk cannot be read; it may have no caller that does."""
         if isinstance(error, OSError):
             place = f"{request.topic} {request.queue_id} {request.offset}"
             logger.error("pull not answered", extra=fields(at=place, why=error))
@@ -417,7 +418,7 @@ class PullProcessor:
         peer.send([request.command.reply(code, why)])
 
     def _write(self, peer: Peer, request: PullRequest, said: Answer, result: GetResult) -> None:
-        assert said.code == ResponseCode.SUCCESS, "nobody who found messages is told anything else"
+        assert said.code == ResponseCode.SUCCESS, "a result with messages has code 0"
         self._observe(request, said.code)
         peer.write(frame_of(request.command.opaque, said, result))
 

@@ -1,6 +1,6 @@
 """Whether this broker may answer readers now.
 
-Invariant: only a master does, or a slave where `slaveReadEnable` says so, and nobody who stops."""
+Invariant: only a master does, or a slave if `slaveReadEnable` is set, and no broker that stops."""
 
 from __future__ import annotations
 

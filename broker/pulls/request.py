@@ -1,4 +1,4 @@
-"""What a pull asks for: header of codes 11 and 361 and the filter of its subscription, as long as it may be held."""
+"""A pull: header of codes 11 and 361 and the filter of its subscription, as long as it may be held."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from remoting.command import RemotingCommand
 
 @dataclass(slots=True)
 class PullRequest:
-    """`offset` is the queue offset to read from; it moves on while a held pull skips what it does not want."""
+    """`offset` is the queue offset to read from; it increases while a held pull skips unwanted messages."""
 
     command: RemotingCommand
     group: str
@@ -22,7 +22,7 @@ class PullRequest:
     filter: TagFilter | None
     arrived_ms: int  # monotonic
     held: bool = False  # it had to wait
-    moved: bool = False  # past messages that the filter does not want
+    moved: bool = False  # past messages that the filter rejects
     matching: PropertyFilter | None = None  # instead of `filter`
 
     @property

@@ -1,6 +1,6 @@
-"""Work on many held pulls, in slices between which others have their turn.
+"""Batched work on many held pulls: slices between which other tasks run.
 
-Invariant: work is done in the order in which it was begun, each step of it once. Where nothing is left of what was begun
+Invariant: work is done in the order in which it was added, each step of it once. If nothing was left
 before, the first SLICE steps are done at once, and all the rest by one task."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SLICE = 100
 
 
 class InSlices:
-    """`tasks` run what does not fit into a slice."""
+    """`tasks` run the work after the first slice."""
 
     def __init__(self, tasks: Tasks) -> None:
         self._tasks = tasks
@@ -26,17 +26,17 @@ class InSlices:
 
     @property
     def goes_on(self) -> bool:
-        """Whether something is left of what was begun."""
+        """Whether earlier work is left."""
         return self._rest is not None and not self._rest.done()
 
     def do(self, work: Iterator[object]) -> None:
-        """Each item that is taken from `work` is a step of it."""
+        """Add work; each item taken from `work` is a step of it."""
         self._work.append(work)
         if not self.goes_on and self._slice():
             self._rest = self._tasks.start(self._go_on(), name="held pulls")
 
     async def ended(self) -> None:
-        """Returns, at once if it can, when all that was begun is done."""
+        """Wait until all earlier work is done."""
         while self._rest is not None and not self._rest.done():
             await asyncio.wait([self._rest])
 
@@ -47,7 +47,7 @@ class InSlices:
             more = self._slice()
 
     def _slice(self) -> bool:
-        """Whether something may be left."""
+        """Do one slice. Returns whether work may be left."""
         steps_left = SLICE
         while self._work:
             for _ in islice(self._work[0], steps_left):

@@ -1,1 +1,1 @@
-"""Messages that come in: from clients, from consumers that hand them back, and from the delay queues when they are due."""
+"""Incoming messages: sends of clients, messages that consumers send back, and due messages of the delay queues."""

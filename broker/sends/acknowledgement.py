@@ -1,4 +1,4 @@
-"""Up to where a broker under controllers may answer what it stored: the contract that its settings name, see
+"""Acknowledged end of a broker under controllers, by the contract of its settings, see
 broker.role.contract.
 
 Invariant: 0 while it accepts no sends, so nothing is answered OK on the way out of mastership."""
@@ -25,16 +25,16 @@ class Acknowledgement:
         self._flushes = settings.flush_disk_type is FlushDiskType.SYNC_FLUSH
 
     def enough_in_sync(self) -> bool:
-        """The SyncStateSet has minInSyncReplicas members."""
+        """Whether the SyncStateSet has minInSyncReplicas members."""
         return self._ha.in_sync_count() >= self._settings.min_in_sync_replicas
 
     def acked_end(self) -> int:
-        """Sends that end here or below may be answered."""
+        """The log end below which sends may be answered OK."""
         end = self.replicated_end()
         return min(end, self._store.flushed_offset()) if self._flushes else end
 
     def replicated_end(self) -> int:
-        """The same, whatever this broker's own disk lacks of it."""
+        """`acked_end`, even if this broker's own disk is missing part of it."""
         if not self._membership.accepts_sends:
             return 0
         if self._settings.all_ack_in_sync_state_set:
@@ -42,13 +42,13 @@ class Acknowledgement:
         return self._store.max_offset() if self._ha.may_confirm() else 0
 
     def stored_end(self) -> int:
-        """Under controllers nothing is answered for being stored here alone."""
+        """0: under controllers no send is answered only because it is stored here."""
         return self.acked_end()
 
     def followed_end(self) -> int:
-        """Up to where whoever takes this master's place has its log."""
+        """The log end that every possible next master has."""
         return self.replicated_end()
 
     def reachable(self, end: int) -> bool:
-        """Whoever does not have it in time leaves the set."""
+        """True: a slave that does not have it in time leaves the set."""
         return True

@@ -1,7 +1,7 @@
-"""What a send must be to be stored, and the message that is made of it.
+"""Checks of sends, and the message that is stored for one.
 
-Invariant: the checks run in the order of upstream's, so a send with several faults gets upstream's answer. A message that is
-stored has a client id."""
+Invariant: the checks run in upstream's order, so a send with several faults gets upstream's answer. A stored message
+has a client id."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from remoting.command import Body, RemotingCommand
 
 UNIQ_KEY = "UNIQ_KEY\x01"
 ASK_FOR_MORE = (b"DELAY\x01", b"TIMER_DEL", b"TRAN_MSG\x01")
-"""What properties begin with that ask for more than storing the message; looked for in a whole batch first."""
+"""Start of the names of properties that request more than storing the message; a whole batch is searched for it first."""
 GROUP_TOO_LONG = f"the producer group of a transaction is longer than {NAME_LENGTH_MAX} characters"
-END_THEM = " (transactionOpenMax): connect their producers, who will be asked for them"
+END_THEM = " (transactionOpenMax): connect their producers, which will be checked"
 
 
 class SendAdmission:
-    """Ids that clients leave out begin with the host of `log` and the time of the start."""
+    """Generated client ids begin with the host of `log` and the time of the start."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class SendAdmission:
     def message(
         self, request: SendRequest, command: RemotingCommand, born_host: bytes
     ) -> tuple[MessageToStore, str]:
-        """What to store for one send or batch, and its client id; `request` gets the queue that was chosen. Raises Refused,
+        """The message to store for one send or batch, and its client id; sets the chosen queue in `request`. Raises Refused,
         HeaderError."""
         name, topic = request.topic, self._topic(request)
         if name in NOT_FOR_CLIENTS:
@@ -123,7 +123,7 @@ class SendAdmission:
         return message, uniq_key
 
     def _check_half(self, request: SendRequest) -> None:
-        """Raises Refused."""
+        """Check that the half may be stored. Raises Refused."""
         if self._settings.reject_transaction_message:
             remark = "the broker sending transaction message is forbidden"
             raise Refused(ResponseCode.NO_PERMISSION, remark)
@@ -133,7 +133,7 @@ class SendAdmission:
             raise Refused(ResponseCode.SYSTEM_BUSY, f"{count} transactions are open{END_THEM}")
 
     def _half(self, message: MessageToStore) -> MessageToStore:
-        """Raises Refused for a group that no producer has."""
+        """The half of `message`. Raises Refused for an invalid group."""
         half = half_of(message)
         if len(facts_of(half.properties).group) > NAME_LENGTH_MAX:
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, GROUP_TOO_LONG)
@@ -141,18 +141,18 @@ class SendAdmission:
 
     @property
     def id_prefix(self) -> bytes:
-        """What a client id begins with that is given here; twelve digits follow, which count them."""
+        """Prefix of generated client ids; twelve digits, a counter, follow."""
         return (self._log.store_host[:4].hex().upper() + self._started).encode()
 
     def plain_queues(self, name: str) -> int:
-        """So many queue ids, from 0 on, a plain send to topic `name` may have; 0 where its sends need more looks than that."""
+        """Number of queue ids, from 0 on, of plain sends to topic `name`; 0 where its sends need more checks."""
         topic = self._topics.find(name)
         if topic is None or name in NOT_FOR_CLIENTS or name.startswith(RETRY_PREFIX):
             return 0
         return max(topic.read_queue_nums, topic.write_queue_nums)
 
     def _topic(self, request: SendRequest) -> TopicConfig:
-        """The topic of a send, created for it where that is allowed. Raises Refused."""
+        """The topic of a send, created if that is allowed. Raises Refused."""
         name = request.topic
         topic = self._topics.find(name)
         if topic is None:
@@ -163,7 +163,7 @@ class SendAdmission:
         return topic
 
     def _gives_up(self, request: SendRequest, command: RemotingCommand) -> bool:
-        """Whether a message on its way back to its group was tried often enough. Raises Refused, HeaderError."""
+        """Whether a message sent back to its group used up its tries. Raises Refused, HeaderError."""
         name = group_of_retry_topic(request.topic)
         group = self._groups.find_or_create(name)
         if group is None:
@@ -172,11 +172,11 @@ class SendAdmission:
         return request.reconsume_times > retries_max(group, asked, command.version)
 
     def _dead_letter(self, group: str) -> str:
-        """The dead letter topic of `group`, which exists then."""
+        """The dead letter topic of `group`, created if it is new."""
         return self._topics.ensure(dead_letter_topic(group), DLQ_QUEUES).topic_name
 
     def _properties(self, request: SendRequest) -> tuple[bytes, str]:
-        """Stored properties and client id. A batch's own are not stored: its members carry theirs."""
+        """Stored properties and client id. A batch's own are not stored: its members have theirs."""
         text = request.properties
         at = text.rfind(UNIQ_KEY)
         if at == 0 or (at > 0 and text[at - 1] == "\x02"):
@@ -189,8 +189,8 @@ class SendAdmission:
 
 
 def check_members(body: Body) -> None:
-    """What holds for the envelope of a batch holds for each message in it. Raises Refused; the store refuses a body that does
-    not parse."""
+    """Check each message of a batch like its envelope. Raises Refused; the store rejects a body that does not
+    parse."""
     content = bytes(body)
     if not any(name in content for name in ASK_FOR_MORE):
         return

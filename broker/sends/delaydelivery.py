@@ -1,11 +1,12 @@
-"""Delivers delayed messages: what is due in the schedule topic is put into the queue it is meant for.
+"""Delivery of delayed messages: due messages of the schedule topic are put into their own queues. Upstream:
+ScheduleMessageService.
 
-Invariant: only a master delivers, only what is confirmed, and a level's offset moves only after the replicas hold the
-delivered record; so a message is delivered at least once whoever is master next. One task with one timer serves all
-levels: within a level messages fall due in queue order, so the heads tell when to wake up.
+Invariant: only a master delivers, only confirmed messages, and a level's offset moves only after the replicas hold the
+delivered record; so each message is delivered at least once, by this master or a later one. One task with one timer serves all
+levels: within a level messages fall due in queue order, so the heads determine the next wake-up.
 
-Due times are wall-clock times of the master that stored the message. A wait is measured on the monotonic clock and ends a
-level's delay after this master first saw the message in its queue, whatever the clocks of two masters say."""
+Due times are wall-clock times of the master that stored the message. A wait uses the monotonic clock and ends at most a
+level's delay after this master first saw the message in its queue, however the clocks of two masters differ."""
 
 from __future__ import annotations
 
@@ -38,11 +39,11 @@ IN_FLIGHT_MAX = 1_024
 RETRY_MS = 1_000
 PASSED_OVER_TOLD_MAX = 100
 SIGHTINGS_PER_DELAY = 100
-"""When a message was first seen is known to a hundredth of its level's delay."""
+"""Accuracy of the time at which a message was first seen: a hundredth of its level's delay."""
 
 
 class Log(Protocol):
-    """The part of the message store that delivery reads and writes."""
+    """The part of the message store for delivery."""
 
     def entries(self, topic: str, queue_id: int, queue_offset: int, count_max: int) -> list[QueueEntry]: ...
 
@@ -63,7 +64,7 @@ class Log(Protocol):
 
 @dataclass(slots=True)
 class Delivery:
-    """One delivered message, until its record is held by all; `end_offset` 0 for one that cannot be delivered."""
+    """One delivered message, until all replicas hold its record; `end_offset` 0 for one that cannot be delivered."""
 
     end_offset: int
     level: int
@@ -71,16 +72,16 @@ class Delivery:
 
 
 class Sightings:
-    """When messages of one level were first seen in its queue: at most about SIGHTINGS_PER_DELAY marks a delay."""
+    """Times at which messages of one level were first seen in its queue: about SIGHTINGS_PER_DELAY marks a delay at most."""
 
     def __init__(self, delay_ms: int) -> None:
         self._apart_ms = delay_ms // SIGHTINGS_PER_DELAY
         # (queue offset below which all were seen, monotonic ms)
         self._marks: deque[tuple[int, int]] = deque()
-        self._opened_ms = 0  # when the last mark was made; what joins it moves its time on
+        self._opened_ms = 0  # when the last mark was made; messages that join it move its time
 
     def seen(self, end: int, now_ms: int) -> None:
-        """All messages below queue offset `end` are there. Joined to the last mark they count as seen with it, or
+        """Note that all messages below queue offset `end` are there. Those that join the last mark count as seen with it, or
         later: a wait is never cut short."""
         if self._marks and end <= self._marks[-1][0]:
             return
@@ -91,14 +92,15 @@ class Sightings:
             self._opened_ms = now_ms
 
     def when(self, queue_offset: int) -> int:
-        """When the message at `queue_offset` was first seen; marks of messages before it are forgotten."""
+        """When the message at `queue_offset` was first seen; drops marks of messages before it."""
         while self._marks[0][0] <= queue_offset:
             self._marks.popleft()
         return self._marks[0][1]
 
 
 class DelayDelivery:
-    """`levels_ms`: the delay of each level, level 1 first; `followed` as of CopiedOffsets, of a pair only."""
+    """Delivery of one broker. `levels_ms`: the delay of each level, level 1 first; `followed` as of CopiedOffsets, of a
+    pair."""
 
     def __init__(
         self,
@@ -131,10 +133,10 @@ class DelayDelivery:
         self._passed_over = 0
 
     def role_taken(self, *, leads: bool) -> None:
-        """Begin anew where the table says: deliveries of an earlier mastership may have been cut off. A table may be ahead of
-        the queue of a master that was elected without all that was confirmed; it goes back, so that it skips nothing of what
-        comes then (upstream: ScheduleMessageService.correctDelayOffset). In a pair nobody chose who has it all, and a file
-        that was just read may be of another log: then all that is in the queues is delivered again."""
+        """Restart at the table's offsets: deliveries of an earlier mastership may be incomplete. A new master without all
+        confirmed messages may have a table ahead of its queues; it is set back, so that no later message is skipped (upstream:
+        ScheduleMessageService.correctDelayOffset). In a pair nobody elects the most complete log, and a file that was just
+        read may be of another log: then all messages in the queues are delivered again."""
         if leads:
             self._correct_offsets()
             self._offsets.rests_on = self._store.max_offset()
@@ -170,16 +172,16 @@ class DelayDelivery:
             self._offsets.advance(level, self._store.min_queue_offset(SCHEDULE_TOPIC, level - 1))
 
     def soon(self) -> None:
-        """It may be possible to deliver again."""
+        """Wake up: delivery may be possible again."""
         self._wake.set()
 
     def arrived(self, grown: list[QueueGrew]) -> None:
-        """Queues grew."""
+        """Wake up if a level's queue grew."""
         if any(queue.topic == SCHEDULE_TOPIC for queue in grown):
             self._wake.set()
 
     def acknowledged(self) -> None:
-        """The replicas hold more of the log."""
+        """Advance offsets: the replicas hold more of the log."""
         if self._in_flight:
             self._count_delivered()
         if self._copied is not None:
@@ -198,7 +200,7 @@ class DelayDelivery:
             self._wake.set()
 
     def first_undelivered(self) -> int | None:
-        """Where the oldest message stands that is not known to be delivered, in any role; None without any."""
+        """Place of the oldest message that is not known to be delivered, in any role; None without any."""
         heads = (
             self._store.entries(
                 SCHEDULE_TOPIC, level - 1, self._from(level, self._offsets.next_offset(level)), 1
@@ -215,16 +217,16 @@ class DelayDelivery:
             self._wake.clear()
             wait_ms = await self.deliver_due()
             if wait_ms == 0:
-                await asyncio.sleep(0)  # others run between two batches
+                await asyncio.sleep(0)  # other tasks run between two batches
                 continue
             await woken(self._wake, wait_ms)
 
     async def deliver_due(self) -> int | None:
-        """Put what is due into its queue; ms until something else is, None when nothing waits."""
+        """Deliver due messages. Returns ms until the next is due, None when none waits."""
         waits = []
         for level in range(1, len(self._levels_ms) + 1):
             if not self._role.accepts_sends or len(self._in_flight) >= IN_FLIGHT_MAX:
-                return None  # a role or acknowledgements wake us
+                return None  # a new role or acknowledgements wake this task
             wait_ms = await self._deliver_level(level)
             if wait_ms is not None:
                 waits.append(wait_ms)
@@ -266,7 +268,7 @@ class DelayDelivery:
         return max(head[1] - now_ms, 0)
 
     async def _message_of(self, entry: QueueEntry, queue_id: int) -> MessageToStore | None:
-        """RecordDamaged; QueueDamaged where another queue's message is there."""
+        """The message of `entry`. Raises RecordDamaged; QueueDamaged where another queue's message is there."""
         if is_filler(entry):
             return None
         content = await self._store.message_at(entry.physical_offset, entry.size)
@@ -281,12 +283,12 @@ class DelayDelivery:
         return delivered(waiting)
 
     def _lists(self, message: Message, entry: QueueEntry) -> bool:
-        """Whether the queue that the message names leads there, too; else what it says of itself is corrupt."""
+        """Whether the queue that the message names has it, too; otherwise its own fields are corrupt."""
         listed = self._store.entries(message.topic, message.queue_id, message.queue_offset, 1)
         return bool(listed) and listed[0].physical_offset == entry.physical_offset
 
     def _put(self, level: int, cursor: int, due: list[QueueEntry], found: list[MessageToStore | None]) -> int:
-        """Appends the messages that were `found` of what is `due` from queue offset `cursor` on; ms until the level is to be
+        """Append the messages `found` for the entries `due` from queue offset `cursor` on. Returns ms until the level is
         looked at again."""
         messages = [message for message in found if message is not None]
         results = self._store.append(messages)
@@ -299,7 +301,7 @@ class DelayDelivery:
             end_offset = 0
             if message is None:
                 if not is_filler(entry):
-                    self._note_passed_over(level, cursor, entry, "no delayed message stands there", None)
+                    self._note_passed_over(level, cursor, entry, "no delayed message found", None)
             else:
                 appended = next(outcomes)
                 if appended.error is None:
@@ -307,7 +309,7 @@ class DelayDelivery:
                 elif appended.error in NEVER_STORED:
                     self._note_passed_over(level, cursor, entry, appended.error.name, message.topic)
                 else:
-                    # disk full or no master any more: what was stored behind it is delivered once more
+                    # disk full or not master any more: records stored after it are delivered once more
                     return RETRY_MS
             cursor += 1
             self._cursors[level] = cursor
@@ -318,14 +320,14 @@ class DelayDelivery:
     def _note_passed_over(
         self, level: int, queue_offset: int, entry: QueueEntry, why: str, topic: str | None
     ) -> None:
-        """Each is told of, and where they are many, one of a level now and then with how many there were."""
+        """Log each skipped message; of many of one level only some, with their number."""
         self._passed_over += 1
         if self._passed_over > PASSED_OVER_TOLD_MAX and not self._passing.failed(
             level, self._clock.monotonic_ms()
         ):
             return
         logger.error(
-            "a delayed message can never be delivered and is passed over; it stands there until retention deletes it, "
+            "delayed message can never be delivered and is skipped; kept until retention deletes it, "
             "read it and send it again",
             extra=fields(
                 topic=SCHEDULE_TOPIC, queue=level - 1, queue_offset=queue_offset, offset=entry.physical_offset, why=why,

@@ -1,4 +1,4 @@
-"""Up to where the leader of a Raft group may answer what it stored: all that is decided.
+"""Acknowledged end of a Raft group's leader: the committed end.
 
 Invariant: 0 while it accepts no sends, so nothing is answered OK on the way out of mastership."""
 
@@ -14,11 +14,11 @@ class GroupAcknowledgement:
         self._group = group
 
     def enough_in_sync(self) -> bool:
-        """Who serves as leader has just been followed by a majority; whether it still is each send shows."""
+        """True: a serving leader just had a majority; each send shows whether it still has."""
         return True
 
     def acked_end(self) -> int:
-        """Sends that end here or below may be answered OK."""
+        """The log end below which sends may be answered OK."""
         return self._group.acked_end() if self._membership.accepts_sends else 0
 
     def replicated_end(self) -> int:
@@ -31,5 +31,5 @@ class GroupAcknowledgement:
         return self.acked_end()
 
     def reachable(self, end: int) -> bool:
-        """Who follows is not known; a send that a majority does not get in time ends as unknown."""
+        """True: the present followers are not known; without a majority in time a send ends as unknown."""
         return True

@@ -1,4 +1,4 @@
-"""Up to where the master of a pair may answer what it stored, as upstream's brokerRole has it.
+"""Acknowledged end of a pair's master, by upstream's brokerRole.
 
 Invariant: 0 while it accepts no sends, so nothing is answered OK on the way out."""
 
@@ -10,7 +10,7 @@ from messagestore.brokerstore import BrokerStore
 
 
 class PairAcknowledgement:
-    """`flushes`: what this disk does not have is answered by nobody."""
+    """`flushes`: only messages on this disk are answered OK."""
 
     def __init__(self, membership: Membership, store: BrokerStore, ha: Replication, *, flushes: bool) -> None:
         self._membership = membership
@@ -19,25 +19,25 @@ class PairAcknowledgement:
         self._flushes = flushes
 
     def enough_in_sync(self) -> bool:
-        """A pair's master stores what it is sent, whether or not a slave is there."""
+        """True: a pair's master stores messages with or without a slave."""
         return True
 
     def acked_end(self) -> int:
-        """Sends that end here or below may be answered OK."""
+        """The log end below which sends may be answered OK."""
         return min(self.replicated_end(), self.stored_end())
 
     def replicated_end(self) -> int:
-        """The same, whatever this broker's own disk lacks of it."""
+        """`acked_end`, even if this broker's own disk is missing part of it."""
         return self._ha.acked_end() if self._membership.accepts_sends else 0
 
     def stored_end(self) -> int:
-        """Up to where this broker alone has what `flushes` asks for."""
+        """The end of the log that this broker stored, on disk if `flushes`."""
         if not self._membership.accepts_sends:
             return 0
         return self._store.flushed_offset() if self._flushes else self._store.max_offset()
 
     def followed_end(self) -> int:
-        """Up to where a slave that is put in this master's place has its log, whether or not sends wait for one."""
+        """The log end of a slave that may become master, whether or not sends wait for one."""
         return self._ha.followed_end() if self._membership.accepts_sends else 0
 
     def reachable(self, end: int) -> bool:
@@ -45,7 +45,7 @@ class PairAcknowledgement:
 
 
 class StoredHere:
-    """The same for messages that wait for no slave: delayed ones, when they are delivered."""
+    """Acknowledged end for messages that wait for no slave: delayed ones, when they are delivered."""
 
     def __init__(self, pair: PairAcknowledgement) -> None:
         self.enough_in_sync = pair.enough_in_sync

@@ -1,9 +1,9 @@
-"""Sends that are stored and wait for the other members of the SyncStateSet.
+"""Stored sends that wait for the other members of the SyncStateSet.
 
-Invariant: they stand in one deque in the order of their end offsets, which is also that of their deadlines; each is
-answered exactly once: OK when the acknowledged end covers it, else with what tells its client that the message is
-stored and its fate unknown (for sends FLUSH_DISK_TIMEOUT where only the own disk lacks it, else FLUSH_SLAVE_TIMEOUT).
-Replies that go to one connection leave in one write. Sends that came together may stand there as one, with their replies
+Invariant: they are in one deque in the order of their end offsets, which is also that of their deadlines. Each is
+answered exactly once: OK when the acknowledged end covers it, else with a code for a stored message of unknown outcome
+(for sends FLUSH_DISK_TIMEOUT where only the own disk is missing it, else FLUSH_SLAVE_TIMEOUT).
+Replies to one connection leave in one write. Sends that came together may be one element, with their replies
 encoded."""
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ NONE_WAITS = 1 << 63
 
 @dataclass(slots=True)
 class PendingSend:
-    """A stored send and the reply for when all hold it (code 0); offsets exclusive, times monotonic ms. `unknown` is
-    the reply for when that stays unknown; without one `reply` becomes it. `request_code` is what asked for it. `alone`: no
-    slave can be waited for, `reply` says so, and it goes once the message is stored here."""
+    """A stored send and its reply once all hold it (code 0); offsets exclusive, times monotonic ms. `unknown` is
+    the reply if that stays unknown; without one `reply` is changed. `request_code` is the request's. `alone`: there is no
+    slave to wait for, which `reply` reports, and it is sent once the message is stored here."""
 
     end_offset: int
     deadline_ms: int
@@ -56,7 +56,7 @@ class PendingSend:
         return encode(self.reply)
 
     def up_to(self, end: int, stored_end: Callable[[], int]) -> PendingSend | None:
-        """The part of it that is answered once these are held and stored."""
+        """The part that is answered once these ends are held and stored."""
         return self if self.end_offset <= (stored_end() if self.alone else end) else None
 
     def each(self) -> list[PendingSend]:
@@ -65,8 +65,8 @@ class PendingSend:
 
 @dataclass(slots=True)
 class PendingRun:
-    """Stored sends of one connection that came together: `ends` are their end offsets, and the reply of the n-th is what ends
-    at `frame_ends[n]` of `replies` and begins where the one before ends, the first at `begin`."""
+    """Stored sends of one connection that came together. `ends` are their end offsets; the n-th reply ends at `frame_ends[n]`
+    of `replies` and begins where the one before ends, the first at `begin`."""
 
     ends: list[int]
     replies: bytes
@@ -97,7 +97,7 @@ class PendingRun:
         return [self.replies[self.begin : self.frame_ends[-1]]]
 
     def up_to(self, end: int, stored_end: Callable[[], int]) -> PendingRun | None:
-        """The part of it that is answered once `end` is held; what is left stays here."""
+        """The part that is answered once `end` is held; the rest stays here."""
         if end < self.ends[0]:
             return None
         if end >= self.ends[-1]:
@@ -112,7 +112,7 @@ class PendingRun:
         return part
 
     def each(self) -> list[PendingSend]:
-        """The same one by one."""
+        """The sends one by one."""
         replies = commands_in(memoryview(self.replies)[self.begin : self.frame_ends[-1]])
         return [
             PendingSend(end, self.deadline_ms, self.peer, reply, self.request_code)
@@ -124,7 +124,7 @@ Waiting = PendingSend | PendingRun
 
 
 class Answered(Protocol):
-    """Sends of one connection that are being answered alike, `count` of them."""
+    """Sends of one connection that get the same answer, `count` of them."""
 
     @property
     def count(self) -> int: ...
@@ -140,9 +140,9 @@ class Answered(Protocol):
 
 
 class PendingSends:
-    """The waiting sends of a broker, `count_max` at most; more are refused before they are stored.
+    """Waiting sends of a broker, `count_max` at most; further ones are rejected before they are stored.
 
-    `on_answer`, where there is one, gets those that are being answered."""
+    `on_answer`, if given, gets those that are being answered."""
 
     def __init__(
         self,
@@ -163,12 +163,12 @@ class PendingSends:
 
     @property
     def first_end(self) -> int:
-        """Where the first one ends; above every offset when none waits."""
+        """End of the first one; above every offset when none waits."""
         return self._sends[0].first_end if self._sends else NONE_WAITS
 
     @property
     def last_end(self) -> int:
-        """Where the last one ends; 0 when none waits."""
+        """End of the last one; 0 when none waits."""
         return self._sends[-1].end_offset if self._sends else 0
 
     def add(self, send: Waiting) -> None:
@@ -177,7 +177,7 @@ class PendingSends:
         self._count += send.count
 
     def acknowledged(self, end: int, stored_end: Callable[[], int] = lambda: 0) -> None:
-        """All that was stored below `end` is held by every member, and what is below `stored_end` is stored here: answer it."""
+        """Answer sends below `end`, which every member holds, or, if alone, below `stored_end`, which is stored here."""
         sends = self._sends
         answered: list[Waiting] = []
         while sends and (part := sends[0].up_to(end, stored_end)) is not None:
@@ -190,7 +190,7 @@ class PendingSends:
             self._answer(answered)
 
     def expire(self, now_ms: int, replicated_end: int) -> None:
-        """Answer those whose time is over; what ends at or below `replicated_end` the other members hold."""
+        """Answer sends after their deadline; the other members hold those up to `replicated_end`."""
         sends = self._sends
         expired: list[PendingSend] = []
         while sends and sends[0].deadline_ms <= now_ms:
@@ -201,7 +201,7 @@ class PendingSends:
         self._answer_unknown(expired[len(unflushed) :], ResponseCode.FLUSH_SLAVE_TIMEOUT, UNKNOWN_REMARK)
 
     def give_up(self) -> None:
-        """The broker is master no more: nobody will ever know here."""
+        """Answer all as unknown: the broker is not master any more."""
         given_up = [send for waiting in self._sends for send in waiting.each()]
         self._sends.clear()
         self._count = 0

@@ -1,7 +1,8 @@
-"""Sends: checks them, stores all that one receive brought with one append, and answers when the replicas have them.
+"""Processor of sends: checks them, stores all of one receive with one append, and answers when the replicas have them.
+Upstream: SendMessageProcessor.
 
-Invariant: a send is answered OK only after the acknowledged end covered it; one that was refused was not stored. What need not
-wait is answered in the order of the requests, behind what waited before. No task, timer or future belongs to a single
+Invariant: a send is answered OK only after the acknowledged end covered it; a rejected one was not stored. Sends that need not
+wait are answered in the order of the requests, after those that waited before. No task, timer or future belongs to a single
 message."""
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class SendProcessor:
         latencies: Latencies | None = None,
         requesters: Requesters | None = None,
     ) -> None:
-        """`half_stored` is told of each half message."""
+        """`half_stored` is called with each half message."""
         self._half_stored = half_stored
         self._log = log
         self._admission = admission
@@ -59,12 +60,12 @@ class SendProcessor:
         self._reply_parts = _reply_parts()
 
     def handle_plain(self, peer: Peer, sends: PlainSends) -> None:
-        """As `handle`, of a receive that was read as plain sends."""
+        """As `handle`, for a receive that was parsed as plain sends."""
         if not self._stored_plain(peer, sends):
             self.handle(peer, commands_of(sends))
 
     def _stored_plain(self, peer: Peer, sends: PlainSends) -> bool:
-        """Whether all of them could be stored in one go; else nothing was done."""
+        """Store all of them in one go. False: they cannot be, and nothing was done."""
         if self._gate.refusal() is not None:
             return False
         if not sends.queues_within([self._admission.plain_queues(topic.decode()) for topic in sends.topics]):
@@ -96,8 +97,8 @@ class SendProcessor:
         return True
 
     def handle(self, peer: Peer, commands: list[RemotingCommand]) -> None:
-        """Answers all of `commands`, at once or when their replication ends."""
-        answers: list[RemotingCommand | None] = [None] * len(commands)  # where None stays, it waits
+        """Answer all of `commands`, at once or when they are replicated."""
+        answers: list[RemotingCommand | None] = [None] * len(commands)  # None: still waits
         accepted: list[tuple[int, SendRequest, str]] = []
         messages: list[MessageToStore] = []
         born_host = packed_address(peer)
@@ -137,7 +138,7 @@ class SendProcessor:
         messages: list[MessageToStore],
         answers: list[RemotingCommand | None],
     ) -> None:
-        """Appends `messages` of the `accepted` among `commands`, and puts the replies that need not wait among `answers`."""
+        """Append `messages` of the `accepted` among `commands`, and set replies that need not wait in `answers`."""
         deadline_ms = self._gate.deadline_ms()
         pending = self._gate.pending
         stored, stored_bytes = self.stored, 0
@@ -148,7 +149,7 @@ class SendProcessor:
             if appended.error is not None:
                 code, remark = put_refusal(appended)
                 if code == ResponseCode.MESSAGE_ILLEGAL and request.batch and request.sys_flag & COMPRESSED:
-                    remark = BATCH_COMPRESSED  # what the C++ client makes of batches of 4 KiB and more
+                    remark = BATCH_COMPRESSED  # as the C++ client sends batches of 4 KiB and more
                 answers[number] = command.reply(code, remark)
                 continue
             if message.topic == HALF_TOPIC:
@@ -171,7 +172,7 @@ class SendProcessor:
                 answers[number] = reply
         if self._totals is not None:
             self._totals.sends_stored(messages, results, self.stored - stored, stored_bytes)
-        self._gate.settle()  # who waits for no slave, for none is there
+        self._gate.settle()  # answers sends that wait for no slave, because there is none
 
     def _reply_fields(self, queue_id: int, appended: Appended, uniq_key: str) -> dict[str, str]:
         host = self._log.store_host
@@ -197,7 +198,7 @@ def _reply(opaque: int, fields: dict[str, str]) -> RemotingCommand:
 
 
 def _reply_parts() -> tuple[bytes, ...]:
-    """The header of a reply, cut at what differs from send to send: ids, offset, key and opaque."""
+    """The header of a reply, split at the fields that differ between sends: ids, offset, key and opaque."""
     marks = "@1", "@2", "@3", "@4"
     mark = 1_234_567_890
     (frame,) = encode(_reply(mark, _reply_fields(*marks)))

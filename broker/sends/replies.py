@@ -1,8 +1,8 @@
-"""Replies to the requests of clients (324, 325): each is pushed (326) over the connection of the client that asked, and its
-sender hears whether that client took it.
+"""Replies to requests of clients (324, 325): each is pushed (326) over the connection of the requesting client. The sender's
+answer reports whether that client took it. Upstream: ReplyMessageProcessor.
 
-Invariant: a reply is pushed to one client, once; what is stored of it, after that, changes nothing about the answer. A client
-that is connected to a former master of this set is reached over that one."""
+Invariant: a reply is pushed to one client, once; storing it afterwards does not change the answer. A client
+that is connected to a former master of this set is reached through that one."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ NOBODY_NAMED = "reply message properties[REPLY_TO_CLIENT] is null"
 PUSH_TIMEOUT_MS = 10_000
 PUSHES_MAX = 10_000
 PUSHING_BYTES_MAX = 64 << 20
-"""That may wait for their clients at one time, and how much they hold: one client that does not read is enough."""
+"""Limits of replies that wait for their clients: one client that does not read is enough to fill them."""
 
 
 class Replies:
-    """Their handlers. `stores` asks whether replies are stored, in the topic that they name."""
+    """Handlers of 324 and 325. `stores` returns whether replies are stored, in the topic that they name."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Replies:
         router.add(RequestCode.SEND_REPLY_MESSAGE_V2, self.handle)
 
     async def handle(self, peer: Peer, command: RemotingCommand) -> RemotingCommand | None:
-        """Answers when the client that asked has taken the reply, or cannot be reached; where it is stored, when the
+        """Answer when the requesting client has taken the reply, or cannot be reached; if it is stored, when the
         replicas have it, too."""
         if (refusal := self._gate.role_refusal()) is not None:
             return refusal.reply_to(command)
@@ -90,7 +90,7 @@ class Replies:
         return self._store(peer, command, request, message, answer)
 
     async def passed_back(self, command: RemotingCommand) -> RemotingCommand:
-        """The answer to a reply that the successor pushes here, for a client that is connected here."""
+        """The answer to a reply that the successor pushes here, for a client connected here."""
         properties = command.ext.get("properties", "")
         client_id = last_value(properties.encode(), REPLY_TO_CLIENT.encode()).decode()
         peer = self._requesters.find(client_id, own=True)
@@ -100,7 +100,7 @@ class Replies:
         return command.reply(ResponseCode.SUCCESS if why is None else ResponseCode.SYSTEM_ERROR, why)
 
     def passed_on(self, peer: Peer, commands: Sequence[RemotingCommand]) -> None:
-        """The successor got these requests of a client, and will send replies to them back."""
+        """Note requests that the successor got through here: it returns replies to them over this broker."""
         for command in commands:
             if command.code in SEND_CODES and any(
                 "REPLY_TO_CLIENT\x01" in value for value in command.ext.values()
@@ -108,11 +108,11 @@ class Replies:
                 try:
                     client_id = read_send_request(command.code, command.ext).asks_reply_for
                 except HeaderError:
-                    continue  # the successor will say so
+                    continue  # the successor will reject it
                 if client_id:
                     self._requesters.asked(client_id, peer)
 
-    # -- the client that asked
+    # -- the requesting client
 
     def _question(self, peer: Peer, command: RemotingCommand, header: SendMessageHeader) -> RemotingCommand:
         now_ms = self._clock.now_ms()
@@ -139,7 +139,7 @@ class Replies:
         return _question(pushed.to_ext(), command.body)
 
     async def _push(self, client_id: str, question: RemotingCommand) -> str | None:
-        """Why the client did not take it; None when it did."""
+        """Push the reply. Returns why the client did not take it; None when it did."""
         size = len(question.body or b"") + len(question.ext.get("properties", ""))
         self._pushing += 1
         self._pushing_bytes += size
@@ -172,7 +172,7 @@ class Replies:
         message: MessageToStore,
         answer: RemotingCommand,
     ) -> RemotingCommand | None:
-        properties = request.properties.encode()  # a reply is no half, and waits for no time
+        properties = request.properties.encode()  # a reply is no half and has no delay
         message = replace(message, topic=request.topic, queue_id=request.queue_id, properties=properties)
         (appended,) = self._log.append([message])
         if appended.error is not None:

@@ -1,4 +1,4 @@
-"""What a send asks for, read from the header of codes 10, 310 and 320 in one pass; and a reply, of 324 and 325.
+"""Send requests, read from the header of codes 10, 310 and 320 in one pass; and replies, of 324 and 325.
 
 Invariant: a SendRequest has numbers where the protocol has numbers; its properties are in stored form and end with a
 separator. A message is a batch when its header says so, whatever the code."""
@@ -33,7 +33,7 @@ READ: dict[str, int | None] = {
     "reconsume_times": I32_MAX,
     "batch": None,
 }
-"""The fields that a send needs, in the order they are read; for numbers the greatest."""
+"""The fields of a send in reading order; for numbers the maximum."""
 
 FIELDS = {field.attribute: field for field in wire_fields(SendMessageHeader)}
 LONG_NAMES = tuple(FIELDS[name].wire_name for name in READ)
@@ -42,7 +42,7 @@ WIDTHS = tuple(READ.values())
 QUEUE_ID = list(READ).index("queue_id")
 TRUE = ("true", "1", "True", "TRUE")  # the old C++ library of the Python wheel writes "1"
 JAVA_INTEGER = re.compile(r"[+-]?\d{1,64}")
-"""What Java's Integer.parseInt reads, where the value fits."""
+"""Numbers that Java's Integer.parseInt accepts, where the value fits."""
 REPLY_TO_CLIENT = "REPLY_TO_CLIENT"
 TIMERS = ("TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC")
 
@@ -69,39 +69,39 @@ class SendRequest:
 
     @property
     def asks_reply_for(self) -> str:
-        """The client that sends this and waits for a reply to it; "" for none. Replies, and requests that their consumers
-        send back, name it, too."""
+        """The client that sends this and waits for a reply; "" for none. Replies, and requests that consumers send
+        back, name it, too."""
         if "REPLY_TO_CLIENT\x01" not in self.properties or self.topic.startswith(RETRY_PREFIX):
             return ""
         return "" if self.value_of("MSG_TYPE") == "reply" else self.value_of(REPLY_TO_CLIENT)
 
     @property
     def waits_for_replicas(self) -> bool:
-        """WAIT absent or true; anything else is false, as Boolean.parseBoolean has it."""
+        """Whether WAIT is absent or true; other values are false, as in Boolean.parseBoolean."""
         properties = self.properties
         if "WAIT\x01" not in properties or "WAIT\x01true\x02" in properties:
-            return True  # what nearly all sends say; in doubt one waits
+            return True  # nearly all sends have exactly this
         return self.value_of("WAIT").lower() in ("", "true")
 
     @property
     def delay_level(self) -> int:
-        """The delay level it asks for; 0 for none. Raises Refused."""
+        """The requested delay level; 0 for none. Raises Refused."""
         return delay_level(self.properties)
 
     @property
     def timed(self) -> bool:
-        """Asks for a timer."""
+        """Whether it requests a timer."""
         return asks_for_timer(self.properties)
 
     @property
     def is_half(self) -> bool:
-        """It waits for its transaction's end. A committed message that its consumer sends back says the same, and does not.
+        """Whether it is a half. A committed message that a consumer sends back has the property, too, but is none.
         Raises Refused."""
         return says_half(self.properties) and not (self.reconsume_times > 0 and self.delay_level > 0)
 
     @property
     def ends_by_itself(self) -> bool:
-        """Its flags say that it is a half, or the end of one."""
+        """Whether its flags claim a half, or the end of one."""
         return bool(self.sys_flag & TRANSACTION_MASK)
 
 
@@ -113,14 +113,14 @@ def value_of(properties: str, name: str) -> str:
 
 
 def has_pair(properties: str, name: str) -> bool:
-    """Whether the property is there, also with an empty value."""
+    """Whether the property is there, even with an empty value."""
     named = name + "\x01"
     return named in properties and (properties.startswith(named) or "\x02" + named in properties)
 
 
 def delay_level(properties: str) -> int:
-    """The delay level that a message with `properties` asks for; 0 for none, which a negative one is, too (DLQs have -1).
-    Raises Refused for what is no integer: its sender wants a delay, and would not get it."""
+    """The requested delay level; 0 for none or a negative one (DLQs have -1).
+    Raises Refused for text that is no integer: the message would not be delayed, against its sender's wish."""
     if not has_pair(properties, "DELAY"):
         return 0
     level = value_of(properties, "DELAY")
@@ -138,7 +138,7 @@ def says_half(properties: str) -> bool:
 
 
 def read_send_request(code: int, ext: dict[str, str]) -> SendRequest:
-    """The request of a command with `code` and `ext`. Raises HeaderError (answered code 1)."""
+    """Parse a command with `code` and `ext`. Raises HeaderError (answered code 1)."""
     names = LONG_NAMES if code in LONG_NAMED else SHORT_NAMES
     group, topic, default_topic, queue_nums, queue_id, sys_flag, born, flag, properties, times, batch = map(
         ext.get, names
@@ -175,7 +175,7 @@ def read_send_request(code: int, ext: dict[str, str]) -> SendRequest:
 
 
 def asked_retries_max(code: int, ext: dict[str, str]) -> int | None:
-    """How often the sender of a retried message wants it tried again; None when it does not say. Raises HeaderError."""
+    """The sender's limit of tries for a retried message; None without one. Raises HeaderError."""
     field = FIELDS["max_reconsume_times"]
     name = field.wire_name if code in LONG_NAMED else field.short_name or ""
     value = ext.get(name)

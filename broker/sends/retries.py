@@ -1,6 +1,6 @@
-"""What becomes of a message that a consumer could not consume: another try, or the dead letter topic of its group.
+"""Retry or dead letter topic for a message that a consumer could not consume.
 
-Invariant: a group's tries are bounded, by its configuration or by what a client of 3.4.9 or later asks for."""
+Invariant: a group's tries are bounded, by its configuration or by the limit of a client of 3.4.9 or later."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from messagestore.systemtopics import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from remoting.bodies.groups import SubscriptionGroupConfig
 
 DLQ_QUEUES = 1
-V3_4_9 = 121  # the version number on the wire from which a client's own limit counts
+V3_4_9 = 121  # the version number on the wire from which on a client's own limit counts
 FIRST_RETRY_LEVEL = 3  # the delay level of the first retry: 10 s by default
 NO_DELAY = "-1"
 
@@ -19,8 +19,8 @@ ORIGIN_MESSAGE_ID = "ORIGIN_MESSAGE_ID"
 
 
 def is_named(message: Message, name: str | None) -> bool:
-    """Whether clients call `message` by this name: the producer's id, or where it is stored if it has none. Who says none
-    (upstream asks for none) gets what stands at the offset."""
+    """Whether clients name `message` so: the producer's id, or its storage id if it has none. Without a name, which
+    upstream does not require, the message at the offset is taken."""
     return not name or name == message.property_map.get(UNIQ_KEY) or name.upper() == message.message_id
 
 
@@ -37,10 +37,10 @@ def group_of_retry_topic(topic: str) -> str:
 
 
 def retries_max(group: SubscriptionGroupConfig, asked: int | None, client_version: int) -> int:
-    """How often a message of `group` is tried again."""
+    """Maximum number of retries of a message of `group`."""
     return asked if asked is not None and client_version >= V3_4_9 else group.retry_max_times
 
 
 def retry_level(asked_level: int, reconsume_times: int) -> int:
-    """The delay level of the next try; a client that asks for none lets it grow from try to try."""
+    """The delay level of the next try; without a requested one it grows from try to try."""
     return asked_level or FIRST_RETRY_LEVEL + reconsume_times

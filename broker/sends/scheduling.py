@@ -1,6 +1,6 @@
-"""How a delayed message stands in the log: in the schedule topic, with the place it is meant for among its properties.
+"""Storage of delayed messages: in the schedule topic, with their real topic and queue as properties.
 
-Invariant: what is stored can be delivered, by whoever is master then. `delivered(scheduled(m))` has the topic, queue, body,
+Invariant: every later master can deliver a stored message. `delivered(scheduled(m))` has the topic, queue, body,
 flags and born data of m. The stored properties keep DELAY, REAL_TOPIC and REAL_QID after the delivery, as upstream's do."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ I32_MAX = 2**31 - 1
 
 
 def scheduled(message: MessageToStore, level: int, level_max: int) -> MessageToStore:
-    """`message` as it waits for delay level `level` (1 is the first; higher ones than there are count as the last)."""
+    """`message` as stored for delay level `level` (1 is the first; levels above the last count as the last)."""
     assert level > 0 and not message.batch
     level = min(level, level_max)
     pairs = parse_properties(message.properties) | {
@@ -35,7 +35,7 @@ def scheduled(message: MessageToStore, level: int, level_max: int) -> MessageToS
 
 
 def delivered(waiting: Message) -> MessageToStore | None:
-    """The message that `waiting`, a record of the schedule topic, holds back; None when it does not say which."""
+    """The message to deliver for `waiting`, a record of the schedule topic; None when it does not name its topic and queue."""
     pairs = waiting.property_map
     topic, queue_id = pairs.get(REAL_TOPIC, ""), pairs.get(REAL_QUEUE_ID, "")
     known_queue = queue_id.isascii() and queue_id.isdigit() and len(queue_id) <= len(str(I32_MAX))

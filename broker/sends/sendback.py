@@ -1,9 +1,9 @@
-"""CONSUMER_SEND_MSG_BACK (36): a consumer hands back what it could not consume.
+"""CONSUMER_SEND_MSG_BACK (36): a consumer sends back a message that it could not consume.
 
 Invariant: code 0 means that every replica that counts holds the message, in its group's retry topic (after a delay) or
-dead letter topic; the consumer moves on after it, so nothing else may be lost here than where sends are lost. Any other
-code means: not known to be stored, and clients send it themselves. So it is where an election that lost messages has put
-another one into the place of the one that is handed back. What comes together is stored with one append."""
+dead letter topic; the consumer then moves on, so it may be lost only where sends may be lost. Any other
+code means: not known to be stored, and clients send it themselves. That includes a message that an election lost and another
+one replaced at its offset. Requests that come together are stored with one append."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ from remoting.headers.messages import ConsumerSendMsgBackHeader
 from remoting.peer import Peer
 
 RUNNING_MAX = 1_000
-"""Receives that may be read for at one time."""
+"""Limit of receives that read records at a time."""
 logger = logging.getLogger("broker.sendback")
 
 NO_CONSUMER_HAS = (HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC)
 
-NOT_ENOUGH = "IN_SYNC_REPLICAS_NOT_ENOUGH"  # upstream gives the status by name here
+NOT_ENOUGH = "IN_SYNC_REPLICAS_NOT_ENOUGH"  # upstream uses the status name here
 
 
 @dataclass(slots=True)
 class HandedBack:
-    """A message that goes back to its group."""
+    """A message on its way back to its group."""
 
     message: Message
     header: ConsumerSendMsgBackHeader
@@ -68,13 +68,13 @@ class HandedBack:
 
 
 class Records(Log, Protocol):
-    """The part of the message store that is read and written here."""
+    """The part of the message store for send-back."""
 
     async def message_at(self, physical_offset: int) -> memoryview | None: ...
 
 
 class SendBack:
-    """Serves code 36 of all connections; `tasks` run what reads."""
+    """Serves code 36 of all connections; `tasks` run those that read records."""
 
     def __init__(
         self,
@@ -103,8 +103,8 @@ class SendBack:
         self._running = 0
 
     def handle(self, peer: Peer, commands: list[RemotingCommand]) -> None:
-        """Answers all of `commands`, which came together: at once what is refused or dropped, the rest when the replicas have
-        it. Their contents may have to be read first."""
+        """Answer all of `commands`, which came together: rejected or dropped ones at once, the rest when the replicas have
+        them. Their records may have to be read first."""
         refusal = self._gate.refusal(NOT_ENOUGH)
         if refusal is None and self._running >= RUNNING_MAX:
             refusal = Refused(ResponseCode.SYSTEM_BUSY, REJECTED)
@@ -121,7 +121,7 @@ class SendBack:
             replies = self._stored_or_answered(peer, commands, handed)
         except AssertionError:
             raise
-        except Exception as error:  # noqa: BLE001 - as in remoting.dispatch: the client is told and the broker lives
+        except Exception as error:  # noqa: BLE001 - as in remoting.dispatch: the client gets an answer and the broker lives
             logger.error("messages not handed back", exc_info=error)
             why = f"{type(error).__name__}: {error}"
             replies = [each.reply(ResponseCode.SYSTEM_ERROR, why) for each in commands]
@@ -132,7 +132,7 @@ class SendBack:
     def _stored_or_answered(
         self, peer: Peer, commands: list[RemotingCommand], handed: list[RemotingCommand | HandedBack]
     ) -> list[RemotingCommand]:
-        """Stores what can be stored; the answers that need not wait."""
+        """Store the accepted ones. Returns the answers that need not wait."""
         accepted: list[tuple[RemotingCommand, MessageToStore]] = []
         replies: list[RemotingCommand] = []
         refusal = self._gate.refusal(NOT_ENOUGH)  # the role may have changed meanwhile
@@ -156,7 +156,7 @@ class SendBack:
             peer.send(wanted)
 
     async def _handed_back(self, command: RemotingCommand) -> RemotingCommand | HandedBack:
-        """What one is about, or its answer."""
+        """The record that one names, or its answer."""
         try:
             header = ConsumerSendMsgBackHeader.from_ext(command.ext)
             return await self._checked(command, header)
@@ -177,7 +177,7 @@ class SendBack:
         if not self._permission() & PERM_WRITE:
             return command.reply(ResponseCode.NO_PERMISSION, "the broker sending message is forbidden")
         if group.retry_queue_nums <= 0:
-            return command.reply()  # this group does not want retries
+            return command.reply()  # this group has no retries
         topic = self._topics.ensure(retry_topic(header.group), group.retry_queue_nums)
         if not topic.perm & PERM_WRITE:
             return command.reply(
@@ -188,7 +188,7 @@ class SendBack:
             return command.reply(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {header.offset}")
         failed = decode(content, verify_body=False)
         if failed.topic in NO_CONSUMER_HAS:
-            remark = f"look message by offset failed, {header.offset}: it stands in {failed.topic}"
+            remark = f"look message by offset failed, {header.offset}: it is in {failed.topic}"
             return command.reply(ResponseCode.SYSTEM_ERROR, remark)
         if not is_named(failed, header.origin_msg_id):
             remark = f"look message by offset failed, {header.offset}: {header.origin_msg_id} is not there any more"
@@ -233,7 +233,7 @@ class SendBack:
     def _put(
         self, peer: Peer, accepted: list[tuple[RemotingCommand, MessageToStore]]
     ) -> list[RemotingCommand]:
-        """Stores them with one append; the answers to those that were not stored."""
+        """Store them with one append. Returns the answers to those that were not stored."""
         refused: list[RemotingCommand] = []
         gate, deadline_ms = self._gate, self._gate.deadline_ms()
         results = self._store.append([message for _, message in accepted])

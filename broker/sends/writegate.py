@@ -1,7 +1,7 @@
-"""What all messages of clients pass, before the store and behind it.
+"""Checks of all client messages before the store, and their wait after it.
 
-Invariant: a message is answered OK only after `replication.acked_end()` covered it. Nothing is stored while this broker takes
-no sends, too many of them wait, or too few replicas are in sync."""
+Invariant: a message is answered OK only after `replication.acked_end()` covered it. Nothing is stored while this broker
+accepts no sends, too many of them wait, or too few replicas are in sync."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from remoting.codes import ResponseCode
 
 
 class Standing(Protocol):
-    """What is asked about the broker's role."""
+    """View of the broker's role."""
 
     @property
     def accepts_sends(self) -> bool: ...
@@ -26,7 +26,7 @@ class Standing(Protocol):
 
 
 class Replicated(Protocol):
-    """What is asked about the broker's replicas; see broker.sends.acknowledgement."""
+    """View of the broker's replicas; see broker.sends.acknowledgement."""
 
     def enough_in_sync(self) -> bool: ...
 
@@ -34,7 +34,7 @@ class Replicated(Protocol):
 
 
 class Answering(Replicated, Protocol):
-    """The same for sends, which wait."""
+    """View of the replicas for sends, which wait."""
 
     def replicated_end(self) -> int: ...
 
@@ -46,7 +46,7 @@ class Answering(Replicated, Protocol):
 
 
 class Log(Protocol):
-    """The part of the message store that messages go to."""
+    """The part of the message store for messages of clients."""
 
     store_host: bytes
 
@@ -58,7 +58,7 @@ class Log(Protocol):
 
 
 class WriteGate:
-    """`pending` holds what is stored and waits for the replicas, `wait_ms` at most."""
+    """`pending` has stored messages that wait for the replicas, `wait_ms` at most."""
 
     def __init__(
         self, role: Standing, replication: Answering, pending: PendingSends, clock: Clock, *, wait_ms: int
@@ -70,7 +70,7 @@ class WriteGate:
         self._wait_ms = wait_ms
 
     def refusal(self, not_enough: str = NOT_ENOUGH) -> Refused | None:
-        """Why nothing is taken at all now; `not_enough` is the remark where too few replicas are in sync."""
+        """Why no message is accepted now; `not_enough` is the remark where too few replicas are in sync."""
         if (refusal := self.role_refusal()) is not None:
             return refusal
         if self.pending.full:
@@ -84,7 +84,7 @@ class WriteGate:
         return self._role.is_slave
 
     def role_refusal(self) -> Refused | None:
-        """Why this broker serves no producers now."""
+        """Why this broker serves no producers in its role."""
         if self._role.accepts_sends:
             return None
         if self._role.is_slave:
@@ -92,20 +92,20 @@ class WriteGate:
         return Refused(ResponseCode.SERVICE_NOT_AVAILABLE, NO_ROLE)
 
     def deadline_ms(self) -> int:
-        """Until when (monotonic) what is stored now may wait."""
+        """Deadline (monotonic) of messages stored now."""
         return self._clock.monotonic_ms() + self._wait_ms
 
     def settle(self) -> None:
-        """Answer what all members hold already."""
+        """Answer messages that all members hold already."""
         if self.pending:
             self.settled_end()
 
     def settled_end(self) -> int:
-        """The same; what is stored and ends here or below need not wait."""
+        """Settle. Returns the end below which stored messages need not wait."""
         end = self._replication.acked_end()
         self.pending.acknowledged(end, self._replication.stored_end)
         return end
 
     def reachable(self, end: int) -> bool:
-        """Whether a slave may have in time what ends at `end`."""
+        """Whether a slave may have the log up to `end` in time."""
         return self._replication.reachable(end)

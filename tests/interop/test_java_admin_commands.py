@@ -343,7 +343,7 @@ def test_messages_and_groups_come_and_go_with_upstreams_tool(both: Both) -> None
         ("getColdDataFlowCtrInfo", "control of cold reads"),
         ("setCommitLogReadAheadMode -m 0", "control of cold reads"),
         ("cleanUnusedTopic", "cleaning of unused topics"),
-        ("resetMasterFlushOffset -o 0", "flush offsets told by hand"),
+        ("resetMasterFlushOffset -o 0", "flush offsets set by hand"),
     ],
 )
 def test_what_is_not_built_is_said_in_upstreams_tool(both: Both, line: str, feature: str) -> None:

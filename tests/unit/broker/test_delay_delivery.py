@@ -237,7 +237,7 @@ def passed_over(caplog: pytest.LogCaptureFixture) -> list[dict[str, object]]:
     return [
         getattr(record, "fields", {})
         for record in caplog.records
-        if "can never be delivered and is passed over" in record.getMessage() and record.levelname == "ERROR"
+        if "can never be delivered and is skipped" in record.getMessage() and record.levelname == "ERROR"
     ]
 
 
@@ -252,7 +252,7 @@ def test_what_can_never_be_delivered_is_passed_over_and_named(caplog: pytest.Log
     assert bench.offsets.next_offset(2) == 3
     queue = {"topic": "SCHEDULE_TOPIC_XXXX", "queue": 1}
     assert passed_over(caplog) == [
-        queue | {"queue_offset": 0, "offset": 0, "why": "no delayed message stands there", "passed_over": 1},
+        queue | {"queue_offset": 0, "offset": 0, "why": "no delayed message found", "passed_over": 1},
         queue
         | {
             "queue_offset": 1,

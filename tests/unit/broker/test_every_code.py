@@ -55,7 +55,7 @@ def test_a_code_of_upstreams_is_answered_or_refused_by_name_and_warned_of_once(
     remark = f" request type {code} not supported; not built here: {REFUSED[code]}"
     assert [(reply.code, reply.remark) for reply in replies] == [(3, remark)] * 2
     [warned] = told
-    assert warned.getMessage() == f"a client asks for what is not built: {REFUSED[code]}"
+    assert warned.getMessage() == f"unsupported request: {REFUSED[code]}"
     about = getattr(warned, "fields", {})
     assert (about["code"], about["group"]) == (code, "CG")
     assert about["client"].rpartition(":")[0]

@@ -146,7 +146,7 @@ def test_a_half_is_shown_to_no_group(bench: Bench) -> None:
     bench.hand_back([back(1, HALF), back(2)])
     assert [len(batch) for batch in bench.log.batches] == [1]
     code, remark = bench.answers[1]
-    assert (code, remark) == (1, f"look message by offset failed, {HALF}: it stands in {HALF_TOPIC}")
+    assert (code, remark) == (1, f"look message by offset failed, {HALF}: it is in {HALF_TOPIC}")
 
 
 def test_who_asks_for_no_answer_gets_none(bench: Bench) -> None:

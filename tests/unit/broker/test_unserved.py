@@ -59,7 +59,7 @@ def test_what_is_not_built_ends_with_a_code_and_is_told_once_with_its_group(
     for _ in range(2):
         assert broker.ask(code, ext, body).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
     [(sentence, group)] = warnings(caplog)
-    assert sentence.startswith(f"a client asks for what is not built: {feature}")
+    assert sentence.startswith(f"unsupported request: {feature}")
     assert group == "CG"
 
 
@@ -77,7 +77,7 @@ def test_of_who_asks_for_no_answer_an_operator_hears_once(
             return await client.remoting.call(broker.master.address, behind)
 
     assert broker.cluster.run(told_and_forgotten()).code == ResponseCode.SUCCESS
-    assert warnings(caplog) == [("a client asks for what is not built: POP consumption", "CG")]
+    assert warnings(caplog) == [("unsupported request: POP consumption", "CG")]
 
 
 def test_a_consumer_whose_pulls_are_refused_for_good_is_told_of_once(
@@ -94,7 +94,7 @@ def test_a_consumer_whose_pulls_are_refused_for_good_is_told_of_once(
         assert broker.ask(RequestCode.PULL_MESSAGE, pull).code == ResponseCode.NO_PERMISSION
     broker.master.settings.lite_pull_message_enable = False
     assert broker.ask(RequestCode.LITE_PULL_MESSAGE, pull).code == ResponseCode.NO_PERMISSION
-    sentence = "a consumer waits for what it is refused: "
+    sentence = "pull rejected permanently: "
     assert warnings(caplog) == [
         (sentence + "subscription group no permission, Stopped", "Stopped"),
         (sentence + "lite pull is disabled on this broker", "Stopped"),

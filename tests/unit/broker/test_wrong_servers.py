@@ -75,7 +75,7 @@ def test_an_operator_hears_who_asks_a_broker_for_what_others_answer(
     for _ in range(2):
         refusal(broker, broker.master.address, RequestCode.GET_ROUTEINFO_BY_TOPIC)
     told = [record.getMessage() for record in caplog.records if record.name == "broker.unserved"]
-    assert told == ["a client asks a broker for what name servers answer"]
+    assert told == ["request for name servers sent to a broker"]
 
 
 @pytest.mark.parametrize("server", [Server.NAME_SERVER, Server.CONTROLLER])
