@@ -1,8 +1,8 @@
 """One broker process: wires its parts, starts them in the order they need each other, and stops them in reverse.
 
-Invariant: the ports are open before any controller hears of this broker, and nothing is accepted before a role was
-taken. A stopping master first hands over, or else answers everybody, then lets the controllers see it go, and only then
-leaves the name servers, so that its successor is elected while clients still look for it."""
+Invariant: the ports are open before any controller knows this broker, and nothing is accepted before a role was
+taken. A stopping master first transfers its role, or else answers all waiting requests, then leaves the controllers, and only
+then the name servers, so that its successor is elected while clients still look for it."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("broker")
 
 SWEEP_MS = 200
-LAST_WORD_S = 1.0  # for a note on a disk that has just failed, and may hang
+LAST_WORD_S = 1.0  # for a mark on a disk that has just failed, and may hang
 
 
 class BrokerApp:
@@ -114,7 +114,7 @@ class BrokerApp:
         )
         self._start_number = KeptStartNumber(runtime.files)
         self._level_epoch: int | None = (
-            None  # in which the log was level with a master's, which is not noted yet
+            None  # in which the log had caught up with a master's, which is not noted yet
         )
         self._fitness = Fitness(settings.yield_after)
         self.acknowledgement, delivered = acknowledgements(membership, settings, store, ha)
@@ -262,13 +262,13 @@ class BrokerApp:
 
     @property
     def address(self) -> str:
-        """What clients and controllers call us, once the ports are open."""
+        """The address that clients and controllers call, once the ports are open."""
         return self._ports.address
 
     # -- life
 
     async def start(self) -> None:
-        """Serves, still without a role. Raises typed errors of the store, the ports, the identity and the tables."""
+        """Serve, still without a role. Raises typed errors of the store, the ports, the identity and the tables."""
         self._failed = asyncio.get_running_loop().create_future()
         check(self.settings, self._runtime.segments)
         await self._aside.open()
@@ -308,8 +308,8 @@ class BrokerApp:
         )
 
     async def stop(self) -> None:
-        """Graceful end within five seconds, also after a `start` that failed or was cut short. One that was master and has a
-        successor stays to forward after that; it is on disk by then."""
+        """End gracefully within five seconds, also after a `start` that failed or was cut short. A former master with a
+        successor forwards after that; its data is on disk by then."""
         self._neighbours.finder.retire()
         forwards = await self._farewell.step_down()
         self._switch.stop_serving()
@@ -341,7 +341,7 @@ class BrokerApp:
         await self._neighbours.client.close()
 
     def _resign(self) -> None:
-        """Whoever elects is to elect another broker."""
+        """Ask the controllers, or the group, to elect another broker."""
         if self._group_roles is not None:
             self._tasks.start(self._group_roles.hand_over(), name="hand over")
             return
@@ -349,8 +349,8 @@ class BrokerApp:
         self._manager.beat_now()
 
     async def wait_failed(self) -> BaseException:
-        """Resolves with the first fatal error, or RestartWanted."""
-        assert self._failed is not None, "start comes first"
+        """Return the first fatal error, or RestartWanted."""
+        assert self._failed is not None, "the broker was started"
         failure = await self._failed
         await self._note_failed_sync()
         return failure
@@ -363,7 +363,7 @@ class BrokerApp:
                 await self.memory_mark.sync_failed()
         except (OSError, TimeoutError) as error:
             logger.error(
-                "a sync of the log failed, and the disk takes no note of it: before this broker starts again, and "
+                "a sync of the log failed, and it cannot be noted on the disk: before this broker starts again, and "
                 "another replica runs, empty its store",
                 extra=fields(why=str(error) or "timeout"),
             )
@@ -385,7 +385,7 @@ class BrokerApp:
         self._note_level()
 
     def _note_level(self) -> None:
-        """A disk that was set back needs its master's tables, too."""
+        """Note that the log has caught up. A disk that was set back needs its master's tables, too."""
         if not self.memory_mark.may_lack or self._level_epoch != self.ha.epoch:
             return
         if (
@@ -397,7 +397,7 @@ class BrokerApp:
         self._level_epoch = None
         self._tasks.start(self.memory_mark.caught_up(), name="memory mark")
 
-    # -- what a start consists of
+    # -- parts of a start
 
     async def _learn_who_we_are(self) -> None:
         if appointed(self.settings, self.membership):
@@ -416,14 +416,14 @@ class BrokerApp:
                 start_number=number,
                 known=known,
                 log_end=self.store.max_offset(),
-                hint="controllers heard a later start number of this broker: its disk is an earlier image of itself, or a "
+                hint="controllers know a later start number of this broker: its disk is an earlier image of itself, or a "
                 "copy; it is not elected by itself before it has caught up with a master. If its newest disk is at hand, "
                 "stop it and start it with that one",
             ),
         )
 
     async def _who_we_are(self) -> Identity | TemporaryIdentity | None:
-        """The epochs of a log that is gone are forgotten, unless its id is still held."""
+        """The identity. The epochs of a log that is gone are removed, unless its id is still held."""
         assert self._links is not None, "under controllers a log is copied"
         found = LogFound(self.store.has_segments(), self.ha.history)
         identity = await self._identity_files.load(found)
@@ -446,7 +446,7 @@ class BrokerApp:
             tasks.start(self._repair.run(), name="record repair")
 
     async def _sweep(self) -> None:
-        """The one timer of waiting sends, held pulls and rates, and of what keeps this broker from leading."""
+        """The one timer of waiting sends, held pulls, rates, and problems that keep this broker from leading."""
         while True:
             await asyncio.sleep(SWEEP_MS / 1000)
             now_ms = self._clock.monotonic_ms()

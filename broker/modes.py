@@ -1,7 +1,7 @@
-"""What replicates a broker's log: replicas that copy it, under controllers or in a pair, or a Raft group.
+"""Replication mode of a broker's log: replicas that copy it, under controllers or in a pair, or a Raft group.
 
-Invariant: the settings name one of them. What follows from that for a broker is made here; who else asks which it is stands in
-tests/architecture/test_modes.py, with the reason."""
+Invariant: the settings name one of them. The parts of a broker that depend on it are made here; other places that ask for it
+are listed in tests/architecture/test_modes.py, with the reason."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from raftstore.member import Member
     from raftstore.replication import GroupReplication
 
-RAFT_MODE = "dledger-"  # and a member's id: where Raft mode keeps the log
+RAFT_MODE = "dledger-"  # and a member's id: the folder of Raft mode's log
 Fatal = Callable[[BaseException], None]
 
 
@@ -66,7 +66,7 @@ class GroupLog:
 def replicated_log(
     settings: BrokerSettings, runtime: Runtime, *, restart: Callable[[], None], on_fatal: Fatal
 ) -> CopiedLog | GroupLog:
-    """`restart()` asks for another process in the place of this one."""
+    """The replicated log of the settings' mode. `restart()` asks for another process instead of this one."""
     if settings.raft_group is not None:
         return _group_log(settings, runtime, restart, on_fatal)
     store = MessageStore(runtime, settings, on_fatal=on_fatal)
@@ -120,7 +120,7 @@ def _group_log(
 def acknowledgements(
     membership: Membership, settings: BrokerSettings, store: BrokerStore, ha: Replication
 ) -> tuple[Answering, Replicated]:
-    """What sends wait for, and what delayed messages that were delivered do."""
+    """Acknowledgement of sends, and that of delayed messages that were delivered."""
     if settings.raft_group is not None:
         in_group = GroupAcknowledgement(membership, ha)
         return in_group, in_group
@@ -133,8 +133,8 @@ def acknowledgements(
 
 
 def appointed(settings: BrokerSettings, membership: Membership) -> bool:
-    """Whether the configuration says who this broker is, as in a pair and in a Raft group; no controller asks then what the
-    memory lost."""
+    """Whether the configuration names this broker's id, as in a pair and in a Raft group; no controller asks then for
+    lost memory."""
     if settings.raft_group is not None:
         membership.member_of_group(settings.raft_group.broker_id)
     elif not settings.under_controllers:
@@ -151,14 +151,14 @@ def group_roles(
     fitness: Fitness,
     clock: Clock,
 ) -> GroupRoles:
-    """Who tells the membership what its group decides."""
+    """The part that passes the group's leader on to the membership."""
     from broker.role.grouproles import GroupRoles
 
     return GroupRoles(membership, log.member, log.store, manager, switch, forwarding, fitness, clock)
 
 
 def group_tables(log: CopiedLog | GroupLog, tables: Tables, clock: Clock) -> GroupTables | None:
-    """Who asks, and tells, the group's members of `tables`; other modes do without."""
+    """The part that reads and answers `tables` of the group's members; None in other modes."""
     if isinstance(log, CopiedLog):
         return None
     from broker.neighbours.grouptables import GroupTables
@@ -169,7 +169,7 @@ def group_tables(log: CopiedLog | GroupLog, tables: Tables, clock: Clock) -> Gro
 
 
 def group_figures(log: CopiedLog | GroupLog, settings: BrokerSettings) -> list[Collector]:
-    """Behind those of every broker; asked for only where metrics are wanted."""
+    """Metrics after those of every broker; imported only where metrics are on."""
     if isinstance(log, CopiedLog):
         return []
     from broker.metrics.groupcollector import GroupCollector
@@ -178,8 +178,8 @@ def group_figures(log: CopiedLog | GroupLog, settings: BrokerSettings) -> list[C
 
 
 def check(settings: BrokerSettings, segments: SegmentDirectory) -> None:
-    """Raises RaftModeStore where the store of Raft mode is another mode's to start on; Raft mode goes on from a plain log.
-    Raises SettingsError where no controllers are named that are to say who leads."""
+    """Raises RaftModeStore where the store is of Raft mode and this mode cannot start on it; Raft mode continues a plain log.
+    Raises SettingsError where controllers are needed and not named."""
     if settings.under_controllers and not settings.controllers:
         why = "must name controllers: host:port;host:port"
         raise SettingsError("controllerAddr", "", settings.place, None, why)

@@ -1,4 +1,4 @@
-"""The ports that clients, other brokers and controllers call: the one that is told to everybody, and the fast one.
+"""Ports of a broker for clients, other brokers and controllers: the main one, and the fast one.
 
 Invariant: one router serves both."""
 
@@ -16,7 +16,7 @@ from remoting.server import RemotingServer
 
 
 class Ports:
-    """`on_disconnect` gets every connection that has ended."""
+    """`on_disconnect` is called with every connection that has ended."""
 
     def __init__(
         self, settings: BrokerSettings, router: Router, clock: Clock, on_disconnect: Callable[[Peer], None]
@@ -36,7 +36,7 @@ class Ports:
         )
 
     async def open(self) -> None:
-        """Raises AddressInUse, CannotListen."""
+        """Open the ports. Raises AddressInUse, CannotListen."""
         await self._main.start()
         await self._fast.start()
 
@@ -46,10 +46,10 @@ class Ports:
 
     @property
     def address(self) -> str:
-        """HOST:PORT of the main one, as others reach it."""
+        """HOST:PORT of the main one, as clients reach it."""
         return f"{self._ip}:{self._main.port}"
 
     @property
     def packed_address(self) -> bytes:
-        """The same as records hold it."""
+        """The address as in records."""
         return pack_host(self._ip, self._main.port)

@@ -1,4 +1,4 @@
-"""Every request that one broker answers: who answers it, and what waits for its answer.
+"""Handlers of all requests of one broker, and the waits for their answers.
 
 Invariant: one router serves all ports. A send waits in `pending` and a pull in `held`, both bounded, until it is
 answered; latencies exist only while metrics are on."""
@@ -62,11 +62,11 @@ CLIENTS_THEMSELVES = (
     RequestCode.GET_CONSUMER_LIST_BY_GROUP,
     RequestCode.QUERY_ASSIGNMENT,
 )
-"""What a broker that only forwards answers by itself: consumers tell every broker of their set who they are."""
+"""Answered by a broker that only forwards, too: consumers send heartbeats to every broker of their set."""
 
 
 class TakingWrites:
-    """Whether this broker may store something now, asked by what stores without being asked."""
+    """Whether this broker may store something now, for parts that store without a request."""
 
     def __init__(self, membership: Membership, forwarding: Forwarding) -> None:
         self._membership = membership
@@ -87,8 +87,8 @@ def _newest_epoch_start(ha: Replication) -> int:
 
 
 class Requests:
-    """The handlers, in `router`; `delivery` is to be run by a task. `tasks` run what a handler leaves behind, and transactions
-    once there are any; `delivered` says up to where delayed messages are delivered."""
+    """The handlers, in `router`; `delivery` is run by a task. `tasks` run the rest of handlers, and transactions
+    once there are any; `delivered` is the acknowledged end for delayed messages."""
 
     def __init__(
         self,
@@ -296,12 +296,12 @@ class Requests:
         self._tasks.start(self.check_back.run(), name="check back")
 
     def all_added(self) -> None:
-        """Every handler is in the router: from now on they are observed, where metrics are on."""
+        """Observe latencies, where metrics are on: every handler is in the router."""
         if self.latencies is not None:
             self.latencies.watch(self.router)
 
     def confirmed(self) -> None:
-        """The confirm offset or what may be answered has moved."""
+        """The confirm offset or the acknowledged end has moved."""
         self._gate.settle()
         self.delivery.acknowledged()
         self.transactions.acknowledged()
@@ -311,7 +311,7 @@ class Requests:
         self._hand_over.moved()
 
     def role_taken(self, *, became_master: bool, grant: Grant | None) -> None:
-        """A role begins, or goes on under another epoch: of the sends that wait some may be answered. `grant` names the
+        """Start a role, or continue it under another epoch: some waiting sends may be answered. `grant` names the
         master of a slave."""
         self._gate.settle()
         if grant is None:
@@ -330,12 +330,12 @@ class Requests:
             self.clients.share_anew()
 
     def only_forward(self) -> None:
-        """This broker stops, and stays for its clients: nothing is answered from its store and tables any more."""
+        """Only forward for clients: this broker stops, and answers nothing from its store and tables any more."""
         self.forwarding.guards_all(self.router, but=(*SEND_CODES, *CLIENTS_THEMSELVES))
 
     def leave_mastership(self, *, stopping: bool) -> None:
-        """Nothing that waits will be known here; who reads is answered until there is another role, unless the broker
-        stops."""
+        """Answer waiting sends as unknown: their outcome will not be known here. Readers are served until the next role,
+        unless the broker stops."""
         self.pending.give_up()
         if stopping:
             if not self.forwarding.passes_on:
@@ -347,9 +347,9 @@ class Requests:
         self.clients.disconnected(peer)
 
     def sweep(self, now_ms: int) -> None:
-        """Answer what has waited long enough at `now_ms` (monotonic), and take the rates."""
+        """Answer requests that have waited long enough at `now_ms` (monotonic), and take the rates."""
         self.pending.expire(now_ms, self._acknowledgement.replicated_end())
-        self._gate.settle()  # of a pair, what waited for those that were first
+        self._gate.settle()  # in a pair, sends that waited for earlier ones
         self.forwarding.expire(now_ms)
         self.pulls.expire(now_ms)
         self._status.sample()

@@ -1,1 +1,1 @@
-"""SQL92 expressions over message properties, as upstream's `rocketmq-filter` reads and evaluates them."""
+"""SQL92 expressions over message properties, parsed and evaluated as in upstream's `rocketmq-filter`."""

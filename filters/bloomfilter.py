@@ -1,4 +1,4 @@
-"""Where a group's filter stands in the bit maps of upstream's brokers, which do not take its record without that.
+"""Bit positions of a group's filter in upstream's bloom filters; upstream's brokers reject a record without them.
 
 Invariant: positions are upstream's for its own settings: an error rate of 20 in 100 and 32 consumers. Pure."""
 
@@ -15,7 +15,7 @@ BLOCK = Struct("<QQ")
 
 
 def bit_positions(group: str, topic: str) -> list[int]:
-    """Of one group's filter of one topic."""
+    """Positions of one group's filter of one topic."""
     hashed = murmur3(f"{group}#{topic}".encode())
     first, second = _signed(hashed), _signed(hashed >> 32)
     combined = (_signed(first + number * second) for number in range(1, HASHES + 1))
@@ -53,6 +53,6 @@ def _finished(k: int) -> int:
 
 
 def _signed(value: int) -> int:
-    """An int of Java: the low 32 bits."""
+    """A Java int: the low 32 bits."""
     value &= M32
     return value - (1 << 32) if value >> 31 else value

@@ -1,9 +1,9 @@
-"""From nodes to a function of a message's properties, made of source text of this module's own: names and literals of an
-expression are constants that the function is given.
+"""Compiler from nodes to a function of a message's properties. Its source text is of this module only: names and literals of
+an expression are constants of the function.
 
-Invariant: a condition evaluates as upstream's does: to true, false, or None where it lacks a property, its parts in the same
-order and no others. Where a property is none of the kind that it is compared with, the message does not match, whatever another
-part would say. Numbers stand in expressions alone, so how a property is read is known when the function is made. Pure."""
+Invariant: a condition evaluates as upstream's does: to true, false, or None where a property is missing, its parts in the same
+order and no others. Where a property is not of the kind that it is compared with, the message does not match, whatever the
+other parts are. Numbers occur in expressions only, so how a property is parsed is known when the function is made. Pure."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from filters.syntax import (
 from filters.values import double_of, int_of, long_of, order
 
 PropertyFilter: TypeAlias = Callable[[bytes], bool]
-"""Of the properties as they are stored."""
+"""Separator of the stored properties."""
 Source: TypeAlias = str
 
 CONDITIONS_MAX = 256
-"""To make the function costs some 80 us for each, once."""
+"""Limit of conditions: each costs about 80 us once, when the function is made."""
 LISTED_MAX = 4
-"""So many values are looked through faster than hashed."""
+"""Up to so many values a list is faster than a hash."""
 READERS: dict[NumberKind, Callable[[str], int | float]] = {
     NumberKind.INT: int_of,
     NumberKind.LONG: long_of,
@@ -50,12 +50,12 @@ SEARCHES: dict[str, Callable[[str, str], bool]] = {
 
 
 def compile_filter(node: Node) -> PropertyFilter:
-    """Whether the condition `node` is true of a message. FilterError where it has too many parts."""
+    """A function that returns whether the condition `node` is true of a message. Raises FilterError for too many parts."""
     return _Maker().function(node)
 
 
 def value_of(properties: str, led: str) -> str | None:
-    """The value that counts behind `led`, a name between its separators; `properties` begin and end with the pairs' one."""
+    """The value after `led`, a name between its separators, that counts; `properties` begin and end with a separator."""
     at = properties.rfind(led)
     while at >= 0:
         start = at + len(led)
@@ -80,7 +80,7 @@ class _Maker:
         self._temporaries = 0
 
     def function(self, node: Node) -> PropertyFilter:
-        """Of parts that are all to be true, what follows one that is not does not count."""
+        """The function. If several parts must all be true, those after a false one are not evaluated."""
         for part in _parts_of_and(node):
             self._lines += [*self._reads(part), f"if not ({self._truth(part)}): return False"]
         body = "".join(f"        {line}\n" for line in self._lines)
@@ -96,7 +96,7 @@ class _Maker:
         return judged
 
     def _reads(self, part: Node) -> Iterable[Source]:
-        """The lines that read what `part` names and no part before it did."""
+        """Lines that read the properties of `part` that no part before it has read."""
         for name in _names_in(part):
             if name not in self._read:
                 self._read[name] = variable = f"v{len(self._read)}"
@@ -117,7 +117,7 @@ class _Maker:
         return f"t{self._temporaries}"
 
     def _truth(self, node: Node) -> Source:
-        """True where the condition is; else anything that is not."""
+        """Source that is True where the condition is, else any other value."""
         match node:
             case Present():
                 self._count()
@@ -133,7 +133,7 @@ class _Maker:
         return self._exactly(node)
 
     def _exactly(self, node: Node) -> Source:
-        """True, False or None."""
+        """Source of True, False or None."""
         match node:
             case Truth():
                 return str(node.value)
@@ -156,7 +156,7 @@ class _Maker:
         raise AssertionError(f"{node} is no condition")
 
     def _exactly_present(self, node: Node) -> Source:
-        """Of a condition about one property, which the message has: True or False."""
+        """Source of True or False for a condition on one property, which the message has."""
         self._count()
         match node:
             case OneOf():
@@ -174,7 +174,7 @@ class _Maker:
         raise AssertionError(f"{node} is about no property alone")
 
     def _chained(self, node: Chained) -> Source:
-        """AND ends where one is false, OR where one is true."""
+        """AND ends at the first false, OR at the first true."""
         values = [self._temporary() for _ in node.operands]
         parts = [
             f"({value} := {self._exactly(operand)})"
@@ -201,7 +201,7 @@ class _Maker:
         return f"{value} is not None and {'not ' if node.negated else ''}({found})"
 
     def _compared(self, node: Compared) -> Source:
-        """Both sides are evaluated where they are to be equal; else the right one only where the left one is something."""
+        """For equality both sides are evaluated, else the right one only if the left one has a value."""
         self._count()
         read = self._constant(_reader(node.left, node.right))
         left, right = self._value(node.left), self._value(node.right)
@@ -215,7 +215,7 @@ class _Maker:
         )
 
     def _value(self, node: Node) -> Source:
-        """What a node of any kind evaluates to."""
+        """Source of the value of a node of any kind."""
         match node:
             case Property():
                 return self._read[node.name]
@@ -228,7 +228,9 @@ class _Maker:
     def _count(self) -> None:
         self._conditions += 1
         if self._conditions > CONDITIONS_MAX:
-            raise FilterError(f"the expression has more than the {CONDITIONS_MAX} conditions that are taken")
+            raise FilterError(
+                f"the expression has more than the {CONDITIONS_MAX} conditions that are accepted"
+            )
 
 
 def _parts_of_and(node: Node) -> Iterable[Node]:
@@ -254,7 +256,7 @@ def _names_in(node: Node) -> Iterable[str]:
 
 
 def _reader(left: Node, right: Node) -> Callable[[Any], Any]:
-    """How both sides become numbers: as a constant's kind says, and two properties as Doubles."""
+    """The parser of both sides as numbers: by a constant's kind; two properties are Doubles."""
     kinds = [side.kind for side in (left, right) if isinstance(side, Number)]
     if not kinds or NumberKind.DOUBLE in kinds:
         return lambda value: double_of(value) if isinstance(value, str) else float(value)
@@ -263,7 +265,7 @@ def _reader(left: Node, right: Node) -> Callable[[Any], Any]:
 
 
 def _nothing(value: object) -> None:
-    """A sign makes nothing of what is no number."""
+    """A sign before a value that is no number has no value."""
 
 
 def _searched(value: object, wanted: str, looks: Callable[[str, str], bool], negated: bool) -> bool:
@@ -275,7 +277,8 @@ def _ordered(one: Any, other: Any, read: Callable[[Any], Any]) -> int | None:
 
 
 def _equal(one: Any, other: Any, read: Callable[[Any], Any]) -> bool | None:
-    """A string is taken for a truth where it is compared with one, but upstream fails where that stands to its left."""
+    """A string on the left is read as a boolean where it is compared with one; upstream fails where the string is on the
+    right."""
     if one is None:
         return True if other is None else None
     if other is None:

@@ -1,16 +1,16 @@
-"""Why an expression is refused.
+"""Errors of expressions.
 
-Invariant: whatever text comes in, nothing but these leaves this package. Pure."""
+Invariant: for any text this package raises only these. Pure."""
 
 from __future__ import annotations
 
 
 class FilterError(ValueError):
-    """An expression that no message can be judged by."""
+    """The expression cannot be evaluated for any message."""
 
 
 class SyntaxFault(FilterError):
-    """The text is no expression; `line` and `column` count from 1, as upstream's parser counts them."""
+    """The text is no expression; `line` and `column` count from 1, as in upstream's parser."""
 
     def __init__(self, message: str, line: int, column: int) -> None:
         super().__init__(message)
@@ -19,9 +19,9 @@ class SyntaxFault(FilterError):
 
 
 class UnexpectedToken(SyntaxFault):
-    """Made of tokens, but not in an order that the grammar knows."""
+    """The text consists of tokens, but not in an order of the grammar."""
 
 
 class NotComparable(Exception):
-    """A property's value is none of the kind that the expression compares it with: the message does not match, whatever else
-    the expression says, as upstream has it."""
+    """A property's value is not of the kind that the expression compares it with: the message does not match, whatever else
+    the expression contains, as in upstream."""

@@ -1,6 +1,6 @@
-"""Expressions that were compiled, kept for whoever names them again: to compile one may take 10 ms and keep 250 KB.
+"""Cache of compiled expressions: to compile one may take 10 ms and keep 250 KB.
 
-Invariant: those named last are kept, `count_max` at most that take `bytes_max` together; what is no expression is known as
+Invariant: those used last are kept, at most `count_max` with a total of `bytes_max`; invalid expressions are kept as
 such, too. Pure."""
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from filters.parser import parse
 COUNT_MAX = 16_384
 BYTES_MAX = 64 << 20
 ENTRY_BYTES, BYTES_A_CHARACTER, BYTES_A_CODE = 2_000, 12, 3
-"""A function takes about so many: in all, for its text and the constants made of it, and for each byte of its code."""
+"""Estimated bytes of a function: in all, for its text and constants, and for each byte of its code."""
 
 
 class Kept(NamedTuple):
-    """What became of an expression."""
+    """The result of compiling an expression."""
 
     found: PropertyFilter | FilterError
     bytes: int
 
 
 class KeptFilters:
-    """By the expressions' texts."""
+    """Results by the expressions' texts."""
 
     def __init__(self, count_max: int = COUNT_MAX, bytes_max: int = BYTES_MAX) -> None:
         self._count_max = count_max
         self._bytes_max = bytes_max
-        self._kept: OrderedDict[str, Kept] = OrderedDict()  # the one named last comes last
+        self._kept: OrderedDict[str, Kept] = OrderedDict()  # in the order of their last use
         self.bytes = 0
 
     def __len__(self) -> int:
         return len(self._kept)
 
     def compiled(self, expression: str) -> PropertyFilter:
-        """Raises FilterError for what is no expression, SyntaxFault where a place in it can be named."""
+        """The compiled expression. Raises FilterError for an invalid one, SyntaxFault where a place in it can be named."""
         kept = self._kept.get(expression)
         if kept is None:
             kept = self._make(expression)
@@ -70,7 +70,7 @@ def _made(expression: str) -> Kept:
 
 
 def _anew(error: FilterError) -> FilterError:
-    """The same without a traceback, which would keep whoever asked."""
+    """A copy without a traceback, which would keep its frames alive."""
     made = type(error).__new__(type(error), *error.args)
     made.__dict__.update(error.__dict__)
     return made

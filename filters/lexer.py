@@ -1,8 +1,8 @@
-"""From the text of an expression to its tokens.
+"""Lexer of expressions.
 
 Invariant: tokens are the longest that fit, and of two equally long ones a keyword wins over a name. Letters of keywords and
-names are ASCII. A text is looked at only as far as it is asked for: what stands behind the end of an expression need not be
-made of tokens. Pure."""
+names are ASCII. The text is read only as far as tokens are requested, so the text after an expression need not
+consist of tokens. Pure."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from filters.errors import FilterError, SyntaxFault, UnexpectedToken
 
 EXPRESSION_CHARS_MAX = 65_536
 TOKENS_MAX = 8_192
-"""Upstream has no bounds; here one expression may cost its broker some ms of the event loop."""
+"""Upstream has no limits; here one expression may cost its broker some ms of the event loop."""
 TAB = 8
 
 
 class Kind(Enum):
-    """Of tokens; the value is what upstream calls them in errors."""
+    """Kinds of tokens; the value is upstream's name in errors."""
 
     EOF = "<EOF>"
     NOT = '"NOT"'
@@ -72,7 +72,7 @@ BLANKS, LINE_COMMENT, BLOCK_COMMENT = (
 )
 SKIPPED = re.compile(f"(?:{BLANKS}|{LINE_COMMENT}|{BLOCK_COMMENT})*")
 SKIPPED_IN_LAST_LINE = re.compile(f"(?:{BLANKS}|{BLOCK_COMMENT})*")
-"""A comment that its line does not end is two signs; nobody looks for its end again and again."""
+"""A comment without an end is two signs; its end is not searched again and again."""
 TOKEN = re.compile(
     r"(?P<FLOAT>[0-9]+\.[0-9]*(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+)"
     r"|(?P<DECIMAL>[1-9][0-9]*[lL]?|0)"
@@ -83,7 +83,7 @@ TOKEN = re.compile(
 
 
 class Token(NamedTuple):
-    """`at` is its first character's place."""
+    """`at` is the index of its first character."""
 
     kind: Kind
     image: str
@@ -91,12 +91,12 @@ class Token(NamedTuple):
 
 
 class Lexer:
-    """The tokens of one text, one by one; behind the last there is EOF without end."""
+    """The tokens of one text, one by one; after the last one always EOF."""
 
     def __init__(self, text: str) -> None:
         if len(text) > EXPRESSION_CHARS_MAX:
             raise FilterError(
-                f"the expression has {len(text)} characters, more than the {EXPRESSION_CHARS_MAX} that are taken"
+                f"the expression has {len(text)} characters, more than the {EXPRESSION_CHARS_MAX} that are accepted"
             )
         self._text = text
         self._lines_end = max(text.rfind("\n"), text.rfind("\r"))
@@ -104,19 +104,19 @@ class Lexer:
         self._count = 0
 
     def next(self) -> Token:
-        """SyntaxFault where no token begins; FilterError where there are too many."""
+        """The next token. Raises SyntaxFault where none begins; FilterError for too many."""
         text = self._text
         skips = SKIPPED if self._at <= self._lines_end else SKIPPED_IN_LAST_LINE
         skipped = skips.match(text, self._at)
         at = skipped.end() if skipped else self._at
         if at == len(text):
-            return Token(Kind.EOF, "", max(at - 1, 0))  # where upstream's reader stands by then
+            return Token(Kind.EOF, "", max(at - 1, 0))  # the position of upstream's reader
         found = TOKEN.match(text, at)
         if found is None:
             raise self._no_token(at)
         self._count += 1
         if self._count > TOKENS_MAX:
-            raise FilterError(f"the expression has more than the {TOKENS_MAX} words that are taken")
+            raise FilterError(f"the expression has more than the {TOKENS_MAX} words that are accepted")
         self._at = found.end()
         image = found.group()
         group = found.lastgroup or ""
@@ -125,7 +125,7 @@ class Lexer:
         return Token(KEYWORDS.get(image.upper(), Kind.ID) if group == "ID" else Kind[group], image, at)
 
     def unexpected(self, token: Token, wanted: str) -> UnexpectedToken:
-        """`token` stands where `wanted` should."""
+        """The error for `token` in place of `wanted`."""
         line, column = position(self._text, token.at) if self._text else (0, 0)
         seen = (
             token.kind.value if token.kind is Kind.EOF else f' {token.kind.value} "{escaped(token.image)} "'
@@ -135,7 +135,7 @@ class Lexer:
         )
 
     def _no_token(self, at: int) -> SyntaxFault:
-        """Told is the first character that no token which begins at `at` can go on with."""
+        """The error names the first character that no token from `at` on can contain there."""
         text = self._text
         if text[at] == "'" or text.startswith("/*", at):
             at = len(text)
@@ -153,8 +153,8 @@ class Lexer:
 
 
 def position(text: str, at: int) -> tuple[int, int]:
-    """(line, column) of a character, both from 1: lines end as in upstream's reader, columns count UTF-16 units, and a tab goes
-    to the next multiple of eight."""
+    """(line, column) of a character, both from 1: lines end as in upstream's reader, columns count UTF-16 units, and a tab
+    moves to the next multiple of eight."""
     line, column, last = 1, 0, ""
     for character in text[: at + 1]:
         column += _units(last)
@@ -171,7 +171,7 @@ def _units(character: str) -> int:
 
 
 def escaped(image: str) -> str:
-    """As it can stand in a remark, not without end."""
+    """Escape and shorten an image for a remark."""
     shown = image if len(image) <= 64 else image[:64] + "..."
     return "".join(
         "\\" + each if each in "\"'\\" else each if " " <= each <= "~" else f"\\u{ord(each):04x}"

@@ -1,7 +1,7 @@
-"""From an expression's text to its nodes, by upstream's grammar.
+"""Parser of expressions, by upstream's grammar.
 
-Invariant: what is taken has a value that is true, false or nothing, and no part of it compares what upstream refuses to
-compare. As upstream does, the parser ends where the expression does: what stands behind it is not read, but for one token.
+Invariant: an accepted expression evaluates to true, false or nothing, and no part of it is a comparison that upstream
+rejects. As in upstream, the parser stops at the end of the expression: after it only one token is read.
 Pure."""
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ SHOWN_MAX = 100
 
 
 def parse(text: str) -> Node:
-    """The expression that `text` begins with. Raises FilterError, which is a SyntaxFault where the text is none."""
+    """Parse the expression at the start of `text`. Raises FilterError, a SyntaxFault where there is none."""
     return _Parser(Lexer(text)).expression()
 
 
 class _Parser:
-    """One method a rule of the grammar; each begins at `self._token` and leaves the first token that is not its own there."""
+    """One method a rule of the grammar; each starts at `self._token` and stops at the first token that is not its own."""
 
     def __init__(self, lexer: Lexer) -> None:
         self._lexer = lexer
@@ -102,7 +102,7 @@ class _Parser:
         self._advance()
         kind = self._token.kind
         if kind not in SEARCHES and kind not in (Kind.BETWEEN, Kind.IN):
-            raise self._lexer.unexpected(token, "BETWEEN, IN, CONTAINS, STARTSWITH or ENDSWITH behind it")
+            raise self._lexer.unexpected(token, "BETWEEN, IN, CONTAINS, STARTSWITH or ENDSWITH after it")
         return kind
 
     def _worded(self, left: Node, kind: Kind, *, negated: bool) -> Node:
@@ -137,11 +137,11 @@ class _Parser:
         return Negated(operand)
 
     def _behind_plus(self, plus: Token) -> Node:
-        """Upstream looks whether a plus sign has an operand before it takes the sign."""
+        """Upstream checks that a plus sign has an operand before it consumes the sign."""
         try:
             return self._nested(self._unary)
         except UnexpectedToken as fault:
-            raise self._lexer.unexpected(plus, f"what a sign stands in front of; {fault}") from None
+            raise self._lexer.unexpected(plus, f"the operand of a sign; {fault}") from None
 
     def _primary(self) -> Node:
         token = self._token
@@ -159,10 +159,12 @@ class _Parser:
         return makes(token.image)
 
     def _nested(self, rule: Callable[[], Node]) -> Node:
-        """What stands behind a sign or in parentheses, which cost the stack of whoever reads them."""
+        """The operand of a sign, or an expression in parentheses; its depth is limited by the stack of later readers."""
         self._open += 1
         if self._open > DEPTH_MAX:
-            raise FilterError(f"the expression is nested deeper than the {DEPTH_MAX} levels that are taken")
+            raise FilterError(
+                f"the expression is nested deeper than the {DEPTH_MAX} levels that are accepted"
+            )
         inside = rule()
         self._open -= 1
         return inside
@@ -185,7 +187,7 @@ class _Parser:
 
     @property
     def _token(self) -> Token:
-        """Looked at no sooner than it is wanted: what comes before may be refused first."""
+        """The current token, read on demand: an error before it comes first."""
         if self._seen is None:
             self._seen = self._lexer.next()
         return self._seen
@@ -246,7 +248,7 @@ def _ordered(sign: str, left: Node, right: Node) -> Node:
 
 
 def _between(value: Node, low: Node, high: Node, *, negated: bool) -> Node:
-    """Bounds that no number lies between are refused, but not where NOT stands in front of them."""
+    """Reject bounds that no number lies between, but not after NOT."""
     if negated:
         return Chained("OR", [_ordered("<", value, low), _ordered(">", value, high)])
     if _is_constant(low) and _is_constant(high):

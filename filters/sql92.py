@@ -1,7 +1,7 @@
-"""An expression as what messages are judged by.
+"""Compiled SQL92 expressions.
 
 Invariant: an expression is compiled once as long as it is in use and there is room for it, and a message matches where
-upstream's evaluator says true. Pure."""
+upstream's evaluator returns true. Pure."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from filters.kept import KeptFilters
 
 SQL92 = "SQL92"
 KEPT = KeptFilters()
-"""Of all subscriptions, and of pulls that bring their own expressions."""
+"""Shared by all subscriptions, and by pulls with their own expressions."""
 
 
 def compiled(expression: str) -> PropertyFilter:
-    """Raises FilterError for what is no expression, SyntaxFault where a place in it can be named."""
+    """The compiled expression. Raises FilterError for an invalid one, SyntaxFault where a place in it can be named."""
     return KEPT.compiled(expression)

@@ -1,7 +1,7 @@
-"""What an expression is made of.
+"""Nodes of expressions.
 
 Invariant: `depth` counts the nodes from here down to the deepest one, chains of AND and of OR as one; no node is deeper than
-DEPTH_MAX. What a node shows as is for errors alone. Pure."""
+DEPTH_MAX. The text of a node is for errors only. Pure."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from enum import Enum, auto
 from filters.errors import FilterError
 
 DEPTH_MAX = 64
-"""Upstream goes as deep as the stack of a thread."""
+"""Upstream's limit is the stack of a thread."""
 
 
 class NumberKind(Enum):
-    """Upstream's Integer, Long and Double: what a property is read as when it is compared with one."""
+    """Upstream's Integer, Long and Double: how a property is parsed when it is compared with one."""
 
     INT = auto()
     LONG = auto()
@@ -27,10 +27,12 @@ class Node:
     depth: int = field(default=1, repr=False)
 
     def above(self, *children: Node) -> None:
-        """`children` stand below this node. FilterError where that is too deep."""
+        """Put `children` below this node. Raises FilterError where that is too deep."""
         self.depth = 1 + max(child.depth for child in children)
         if self.depth > DEPTH_MAX:
-            raise FilterError(f"the expression is nested deeper than the {DEPTH_MAX} levels that are taken")
+            raise FilterError(
+                f"the expression is nested deeper than the {DEPTH_MAX} levels that are accepted"
+            )
 
 
 @dataclass(slots=True)
@@ -43,7 +45,7 @@ class Property(Node):
 
 @dataclass(slots=True)
 class Number(Node):
-    """A literal, or what a sign in front of it makes of it, which upstream does not take for a constant (`signed`)."""
+    """A literal, or one after a sign (`signed`), which upstream does not treat as a constant."""
 
     kind: NumberKind
     value: int | float
@@ -73,7 +75,7 @@ class Truth(Node):
 
 @dataclass(slots=True)
 class Negated(Node):
-    """A sign in front of what is no number: nothing, once that was evaluated."""
+    """A sign before an operand that is no number: it evaluates to nothing."""
 
     operand: Node
 
@@ -132,7 +134,7 @@ class Not(BooleanNode):
 
 @dataclass(slots=True)
 class Present(BooleanNode):
-    """A property where a condition should stand: false where the message has it, and nothing where not."""
+    """A property in place of a condition: false where the message has it, and nothing where not."""
 
     operand: Property
 

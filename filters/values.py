@@ -1,7 +1,7 @@
-"""Properties' values as the numbers that they are compared with: what Java's `Integer.valueOf`, `Long.valueOf` and
-`Double.valueOf` make of a string.
+"""Property values parsed as numbers for comparisons, as by Java's `Integer.valueOf`, `Long.valueOf` and
+`Double.valueOf`.
 
-Invariant: what those refuse raises NotComparable, and nothing else is raised. Pure."""
+Invariant: strings that those reject raise NotComparable, and nothing else is raised. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from math import copysign
 from filters.errors import NotComparable
 
 SURE_DIGITS = 9  # any number of so many is an Integer
-DIGITS_MAX = 4_000  # more make no number of 64 bits, unless most are zeros of another script
+DIGITS_MAX = 4_000  # more cannot be a number of 64 bits, unless most are zeros of another script
 DOUBLE = re.compile(
     r"[+-]?(?:NaN|Infinity"
     r"|(?P<decimal>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?"

@@ -1,1 +1,1 @@
-"""The name server: which brokers live, and which topics they serve."""
+"""The name server: live brokers, and the topics that they serve."""

@@ -1,6 +1,6 @@
 """The command `mqnamesrv`: `mqnamesrv [-c FILE] [-p] [KEY=VALUE ...]`.
 
-With `enableControllerInNamesrv=true` its process carries a controller too, which takes its settings from the same file: the
+With `enableControllerInNamesrv=true` its process also runs a controller, which takes its settings from the same file: the
 name server starts first and ends last, and neither outlives the other."""
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ KEY = "enableControllerInNamesrv"
 
 
 def store_root(settings: NamesrvSettings) -> Path:
-    """The folder of the key-value file, the only thing a name server stores."""
+    """The folder of the key-value file, the only stored data of a name server."""
     return settings.kv_config_path.parent
 
 
 def planned(file: Path | None, overrides: list[str], *, strict: bool) -> serve.Plan:
-    """The process that `file` asks for. Raises SettingsError."""
+    """The process with the settings of `file`. Raises SettingsError."""
     if NamesrvSettings.load(file, overrides).enable_controller_in_namesrv:
         return with_controller(file, overrides, strict=strict)
     return serve.alone(NamesrvSettings.load(file, overrides, strict=strict), NamesrvApp, store_root)
@@ -34,7 +34,7 @@ def planned(file: Path | None, overrides: list[str], *, strict: bool) -> serve.P
 
 def with_controller(file: Path | None, overrides: list[str], *, strict: bool) -> serve.Plan:
     """A name server and a controller. Raises SettingsError."""
-    # only now: a name server alone needs none of it
+    # imported only here: a name server alone needs none of it
     from controller.adoption import store_root as controllers_root
     from controller.server import ControllerApp
     from controller.settings import ControllerSettings
@@ -56,8 +56,8 @@ def with_controller(file: Path | None, overrides: list[str], *, strict: bool) ->
 
 
 def share_folder(settings: NamesrvSettings, folder: Path) -> None:
-    """The key-value file goes into `folder`, the controller's, unless the settings say where: upstream's samples run three such
-    processes on one machine and name no folder, and two name servers with one file would undo each other's changes."""
+    """Put the key-value file into `folder`, the controller's, unless the settings name one: upstream's samples run three such
+    processes on one machine without, and two name servers with one file would undo each other's changes."""
     if "kv_config_path" in settings.model_fields_set:
         return
     left = settings.kv_config_path

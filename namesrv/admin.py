@@ -1,6 +1,6 @@
-"""The name server's answers to administrators: key-value store, lists, permissions, settings.
+"""Requests of administrators to the name server: key-value store, lists, permissions, settings.
 
-Invariant: a change of settings is taken as a whole or not at all, and never moves a file.
+Invariant: a change of settings is applied as a whole or not at all, and never moves a file.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ CHANGEABLE = frozenset(
         "scanNotActiveBrokerInterval",
     }
 )  # fmt: skip
-"""They are read anew whenever they count."""
+"""Settings that are read whenever they are used."""
 
 
 def add_handlers(router: Router, settings: NamesrvSettings, table: RouteTable, kv: KVConfig) -> None:
-    """Routes every administrative code."""
+    """Add handlers of all administrative codes."""
     handlers = AdminHandlers(settings, table, kv)
     lists: dict[RequestCode, Callable[[RouteTable], Steps[bytes]]] = {
         RequestCode.GET_BROKER_CLUSTER_INFO: views.cluster_info,
@@ -87,7 +87,7 @@ class AdminHandlers:
         self._bulk = BulkAnswers()
 
     def shown(self, view: Callable[[RouteTable], Steps[bytes]]) -> Handler:
-        """What answers with the whole of that."""
+        """A handler that answers with the whole of `view`."""
 
         async def show(peer: Peer, request: RemotingCommand) -> None:
             await self._bulk.answer(peer, request, request.code, lambda: _alone(view(self._table)))
@@ -173,7 +173,7 @@ class AdminHandlers:
         return request.reply(body=self._settings.effective().encode())
 
     def update_settings(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
-        """318: takes `CHANGEABLE` keys, for the life of the process; unknown ones are ignored, as upstream does."""
+        """318: change `CHANGEABLE` keys, for the life of the process; unknown ones are ignored, as in upstream."""
         try:
             change(self._settings, request.body, CHANGEABLE, black_list=FIXED_KEYS)
         except ChangeRefused as refused:
@@ -183,6 +183,6 @@ class AdminHandlers:
 
 
 def _alone(steps: Steps[bytes]) -> Steps[tuple[bytes, None]]:
-    """The body that they make, without a header."""
+    """The body that `steps` make, without a header."""
     body = yield from steps
     return body, None

@@ -1,4 +1,4 @@
-"""The figures of a name server, declared in the order in which they are shown; upstream has none."""
+"""Definitions of a name server's metrics, in the order in which they are shown; upstream has none."""
 
 from __future__ import annotations
 

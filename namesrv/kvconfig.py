@@ -1,7 +1,7 @@
-"""The name server's key-value store: namespaces of text, kept in one small file.
+"""The name server's key-value store: namespaces of text, kept in one small file. Upstream: KVConfigManager.
 
-Invariant: what `get` shows is on disk; changes run one after the other. The file is upstream's kvConfig.json, which each change
-writes anew, so it has `BYTES_MAX` at most.
+Invariant: what `get` returns is on disk; changes do not overlap. The file is upstream's kvConfig.json, which each change
+writes as a whole, so it has `BYTES_MAX` at most.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class KVConfigFile(Body):
 
 
 class KVConfigUnreadable(Exception):
-    """The file is damaged, or is none of a name server's."""
+    """The file is corrupt, or not a name server's."""
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(
@@ -34,7 +34,7 @@ class KVConfigUnreadable(Exception):
 
 
 class KVConfigFull(Exception):
-    """A value is not taken."""
+    """The file has no room for a value."""
 
 
 class KVConfig:
@@ -47,7 +47,7 @@ class KVConfig:
         self._changing = asyncio.Lock()
 
     async def load(self) -> None:
-        """Reads the file, if there is one. Raises KVConfigUnreadable or OSError."""
+        """Read the file, if there is one. Raises KVConfigUnreadable, OSError."""
         data = await self._files.read(self._name)
         if data:
             try:
@@ -64,11 +64,11 @@ class KVConfig:
         return dict(self._table.get(namespace, {}))
 
     async def put(self, namespace: str, key: str, value: str) -> None:
-        """Sets one value; durable on return. Raises OSError, KVConfigFull and then changes nothing."""
+        """Set one value; durable on return. Raises OSError, KVConfigFull, with nothing changed."""
         await self._change(namespace, key, value)
 
     async def delete(self, namespace: str, key: str) -> None:
-        """Removes one value, if it is there; durable on return. Raises OSError and then changes nothing."""
+        """Remove one value, if it is there; durable on return. Raises OSError, with nothing changed."""
         await self._change(namespace, key, None)
 
     async def _change(self, namespace: str, key: str, value: str | None) -> None:
@@ -84,7 +84,7 @@ class KVConfig:
             data = KVConfigFile(changed).encode()
             if value is not None and len(data) > BYTES_MAX:
                 raise KVConfigFull(
-                    f"the configuration would have {len(data)} bytes, {BYTES_MAX} are kept; delete what nobody uses"
+                    f"the configuration would have {len(data)} bytes, {BYTES_MAX} are kept; delete unused keys"
                 )
             await self._files.replace(self._name, data)
             self._table = changed

@@ -1,4 +1,4 @@
-"""A name server's figures for Prometheus; upstream has none.
+"""Metrics of a name server for Prometheus; upstream has none.
 
 Invariant: everything is read when it is scraped."""
 

@@ -1,11 +1,11 @@
-"""The route table: broker groups, their live members and their topics, as brokers register them.
+"""The route table: broker groups, their live members and their topics, as brokers register them. Upstream: RouteInfoManager.
 
-Invariant: a topic is listed only for a group that has an address; an address is under one id of its group;
-id 0 of a group is never taken by an address whose state version (the master epoch) is lower than the live
-holder's; there are no more brokers, and rows of topics, than the limits say, whoever makes them up.
+Invariant: a topic is listed only for a group that has an address. An address is under one id of its group.
+Id 0 of a group is never given to an address whose state version (the master epoch) is lower than the live
+holder's. Brokers, and rows of topics, are limited against made-up registrations.
 
-Times are monotonic milliseconds, given by the caller. `channel` is any token for the connection that a
-registration came over. Pure.
+Times are monotonic milliseconds, given by the caller. `channel` is any token for the connection of a
+registration. Pure.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from remoting.bodies.routes import BrokerData, QueueData
 from remoting.bodies.topics import PERM_READ, PERM_WRITE, TopicConfig
 
 MASTER_ID = 0
-LIVE_MS_DEFAULT = 120_000  # of a registration that does not say how long it is good for
+LIVE_MS_DEFAULT = 120_000  # of a registration without a heartbeat timeout
 BROKERS_MAX = 10_000
 ROWS_MAX = 1_000_000
 """Topics of groups: a topic counts once for each group that has it."""
@@ -26,7 +26,7 @@ ROWS_MAX = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """What one broker says of itself. `acting_master` is None when it did not say."""
+    """Registration data of one broker. `acting_master` is None when it is missing."""
 
     cluster: str
     broker_name: str
@@ -43,7 +43,7 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """The answer to an accepted, or silently ignored, registration: where a slave's master is."""
+    """The answer to an accepted, or silently ignored, registration: the address of a slave's master."""
 
     master_addr: str | None = None
     ha_server_addr: str | None = None
@@ -54,7 +54,7 @@ class OneTopicRefused(Exception):
 
 
 class TableFull(Exception):
-    """There is no room for so many more; the text says of what."""
+    """The table has no room for more; the text says which."""
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ class LiveBroker:
 
 @dataclass(slots=True)
 class RouteTable:
-    """All that a name server knows; every method is one atomic change or question."""
+    """All routes of a name server; every method is one atomic change or query."""
 
     groups: dict[str, BrokerData] = field(default_factory=dict)
     clusters: dict[str, dict[str, None]] = field(default_factory=dict)  # cluster -> group names, ordered
@@ -80,7 +80,7 @@ class RouteTable:
     _rows: int = 0
 
     def register(self, new: Registration, now_ms: int, *, only_these_topics: bool = False) -> Registered:
-        """Takes over what a broker says; with `only_these_topics`, a master's others go. Raises OneTopicRefused, TableFull."""
+        """Register a broker; with `only_these_topics`, a master's others are removed. Raises OneTopicRefused, TableFull."""
         group = self.groups.get(new.broker_name)
         if self._is_stale(group, new):
             self._forget_address(new.broker_name, new.broker_addr, except_id=None)
@@ -100,7 +100,7 @@ class RouteTable:
         return self._answer(group, new)
 
     def unregister(self, cluster: str, broker_name: str, broker_addr: str) -> None:
-        """Forgets an address; with the last one of a group, the group and its topics."""
+        """Remove an address; with the last one of a group, the group and its topics."""
         self.live.pop((cluster, broker_addr), None)
         group = self.groups.get(broker_name)
         if group is None:
@@ -113,31 +113,29 @@ class RouteTable:
             self.set_write_permission(broker_name, allowed=False)
 
     def refresh(self, cluster: str, broker_addr: str, now_ms: int) -> None:
-        """A heartbeat: extends the life of a known address, and means nothing for an unknown one."""
+        """Extend the life of a known address by a heartbeat; ignore an unknown one."""
         live = self.live.get((cluster, broker_addr))
         if live is not None:
             live.updated_ms = now_ms
 
     def version_of(self, cluster: str, broker_addr: str) -> DataVersion | None:
-        """The version of the topics last registered by an address."""
+        """The version of the topics that an address last registered."""
         live = self.live.get((cluster, broker_addr))
         return live.data_version if live is not None else None
 
     def close_channel(self, channel: object) -> list[str]:
-        """The connection is gone: its brokers are unregistered at once. Returns their addresses."""
+        """Unregister the brokers of a closed connection at once. Returns their addresses."""
         return self._drop(key for key, live in self.live.items() if live.channel is channel)
 
     def expire(self, now_ms: int) -> list[object]:
-        """Unregisters the brokers not heard of for too long. Returns their channels, which are to be
-        closed.
-        """
+        """Unregister brokers without a timely heartbeat. Returns their channels, which the caller closes."""
         silent = [key for key, live in self.live.items() if now_ms - live.updated_ms > live.live_ms]
         channels = [self.live[key].channel for key in silent]
         self._drop(silent)
         return channels
 
     def set_write_permission(self, broker_name: str, *, allowed: bool) -> int:
-        """Gives or takes the write permission of every topic of a group; how many topics it has."""
+        """Set or remove the write permission of every topic of a group. Returns their number."""
         count = 0
         for queues in self.topics.values():
             data = queues.get(broker_name)
@@ -147,9 +145,7 @@ class RouteTable:
         return count
 
     def delete_topic(self, topic: str, cluster: str | None) -> None:
-        """Forgets a topic, everywhere or on the groups of one cluster; their next registration may restore
-        it.
-        """
+        """Remove a topic, everywhere or from the groups of one cluster; their next registration may restore it."""
         queues = self.topics.get(topic, {})
         for name in list(queues):
             if cluster is None or name in self.clusters.get(cluster, {}):
@@ -159,7 +155,7 @@ class RouteTable:
             self.topics.pop(topic, None)
 
     def add_topic(self, topic: str, queue_datas: Iterable[QueueData]) -> None:
-        """Adds a topic's queues on those groups that are known. Raises TableFull."""
+        """Add a topic's queues on those groups that are known. Raises TableFull."""
         for data in queue_datas:
             if data.broker_name in self.groups:
                 if self._rows >= ROWS_MAX:
@@ -198,9 +194,7 @@ class RouteTable:
         return group
 
     def _take_topics(self, group: BrokerData, new: Registration, *, first: bool, only_these: bool) -> None:
-        """Topics count from the master, or without one from the member of least id if its kind can act for
-        it.
-        """
+        """Topics come from the master, or without one from the member with the lowest id if it can act for it."""
         is_prime_slave = (
             new.broker_id != MASTER_ID
             and new.acting_master is not None

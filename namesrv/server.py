@@ -1,7 +1,7 @@
-"""A name server process: the route table behind a port.
+"""A name server process: the route table on a port.
 
-Invariant: a broker is registered only as long as the connection it registered over is open and it is heard
-of in time; each request is answered from one state of the table.
+Invariant: a broker is registered only as long as its registering connection is open and its heartbeats
+are in time; each request is answered from one state of the table.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def host_of(peer: Peer) -> str:
 
 
 class NamesrvApp:
-    """One name server; `port` is the one it listens on once it has started. One with `shown_elsewhere` opens no port for its
-    figures: a server beside it in the process shows them with its own."""
+    """One name server; `port` is its listening port once it has started. One with `shown_elsewhere` opens no port for its
+    metrics: another server in the process shows them with its own."""
 
     def __init__(self, settings: NamesrvSettings, runtime: Runtime, *, shown_elsewhere: bool = False) -> None:
         self.settings = settings
@@ -83,25 +83,25 @@ class NamesrvApp:
         return self._server.port
 
     async def start(self) -> None:
-        """Serves. Raises AddressInUse, OSError, KVConfigUnreadable."""
+        """Open the port and serve. Raises AddressInUse, OSError, KVConfigUnreadable."""
         await self._kv.load()
         await self._server.start()
         self._arm_scan()
         if self.settings.serves_metrics and not self._shown_elsewhere:
-            from mqruntime.probes import serve_probes  # only then: it brings the Prometheus library
+            from mqruntime.probes import serve_probes  # only here: it imports the Prometheus library
 
             facts = {"port": self.port}
             self.probes = await serve_probes(self.settings, [self.collector()], lambda: facts, {})
         logger.info("name server started", extra=fields(address=self.settings.bind_address, port=self.port))
 
     def collector(self) -> Collector:
-        """Of its figures. Brings the Prometheus library."""
+        """Its metrics. Imports the Prometheus library."""
         from namesrv.metrics import NamesrvCollector
 
         return NamesrvCollector(self.table)
 
     async def stop(self) -> None:
-        """Closes every connection."""
+        """Close every connection."""
         if self._scan_timer is not None:
             self._scan_timer.cancel()
         if self.probes is not None:
@@ -109,7 +109,7 @@ class NamesrvApp:
         await self._server.stop()
 
     async def wait_failed(self) -> BaseException:
-        """Never resolves: nothing that a name server meets is fatal to it."""
+        """Never returns: nothing is fatal to a name server."""
         never: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         return await never
 
@@ -166,13 +166,13 @@ class NamesrvApp:
         if not self._speaks_for(peer, header.cluster_name, header.broker_addr):
             if self._refused.failed("104", self._clock.monotonic_ms()):
                 said = fields(broker=header.broker_addr, sender=peer.remote_address, hint=UNREGISTERS_ITSELF)
-                logger.warning("unregistration refused", extra=said)
+                logger.warning("unregistration rejected", extra=said)
             return request.reply(ResponseCode.NO_PERMISSION, UNREGISTERS_ITSELF)
         self.table.unregister(header.cluster_name, header.broker_name, header.broker_addr)
         return request.reply()
 
     def _speaks_for(self, peer: Peer, cluster: str, broker_addr: str) -> bool:
-        """Whether the broker of this address may be at the other end: over its connection, or from where that comes."""
+        """Whether `peer` may be the broker of this address: by its connection, or by its host."""
         live = self.table.live.get((cluster, broker_addr))
         if live is None or live.channel is peer:
             return True

@@ -1,6 +1,6 @@
 """The name server's settings, under upstream's keys.
 
-Invariant: a setting that asks for what this name server does not have is refused, not ignored.
+Invariant: a setting that asks for an unsupported feature is rejected, not ignored.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mqruntime.settings import OURS
 
 
 class NamesrvSettings(MetricsSettings):
-    """What a name server can be told."""
+    """Settings of a name server."""
 
     IGNORED: ClassVar[frozenset[str]] = NETTY_SERVER_KEYS | frozenset(
         {
@@ -76,7 +76,7 @@ class NamesrvSettings(MetricsSettings):
         description="a connection on which nothing moves for so long is closed",
     )
     order_message_enable: bool = Field(
-        False, alias="orderMessageEnable", description="routes tell the order configuration of their topic"
+        False, alias="orderMessageEnable", description="routes include the order configuration of their topic"
     )
     return_order_topic_config_to_broker: bool = Field(
         True,

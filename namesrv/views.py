@@ -1,7 +1,7 @@
-"""What clients ask of the route table, as the bodies they read.
+"""Answers of the route table to clients, as encoded bodies.
 
-Invariant: nothing here changes the table, and a body shares no mutable part with it beyond its own encoding. What is made in
-steps has all that was there in each of them. Pure.
+Invariant: nothing here changes the table, and a body shares no mutable part with it beyond its own encoding. A body made in
+steps has all rows that exist during all of them. Pure.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FLAG_UNIT_SUB = 2
 
 
 def route_of(table: RouteTable, topic: str, order_conf: str | None) -> TopicRouteData | None:
-    """Where a topic's queues are and who serves them; None when nobody does."""
+    """The queues of a topic and the brokers that serve them; None without any."""
     queues = table.topics.get(topic)
     if not queues:
         return None
@@ -41,19 +41,19 @@ def route_of(table: RouteTable, topic: str, order_conf: str | None) -> TopicRout
 
 
 def cluster_info(table: RouteTable) -> Steps[bytes]:
-    """A ClusterInfo as it is written: every group and cluster."""
+    """An encoded ClusterInfo: every group and cluster."""
     groups, parts = list(table.groups), list[bytes]()
     for at in range(0, len(groups), GROUPS_A_STEP):
         step = {name: table.groups[name] for name in groups[at : at + GROUPS_A_STEP] if name in table.groups}
         parts.append(ClusterInfo(step, {}).encode().removeprefix(GROUPS_BEGIN).removesuffix(GROUPS_END))
         yield
     clusters = ClusterInfo({}, {cluster: list(names) for cluster, names in table.clusters.items()}).encode()
-    assert clusters.startswith(GROUPS_BEGIN), "brokerAddrTable is the first of its members"
+    assert clusters.startswith(GROUPS_BEGIN), "brokerAddrTable is its first member"
     return GROUPS_BEGIN + b",".join(filter(None, parts)) + clusters.removeprefix(GROUPS_BEGIN)
 
 
 def member_group(table: RouteTable, cluster: str, broker_name: str) -> GetBrokerMemberGroupBody:
-    """The members of one group; of an unknown one, none."""
+    """The members of one group; none of an unknown one."""
     group = table.groups.get(broker_name)
     if group is None:
         return GetBrokerMemberGroupBody(BrokerMemberGroup(cluster, broker_name))
@@ -72,7 +72,7 @@ def topics_of_cluster(table: RouteTable, cluster: str) -> Steps[bytes]:
 
 
 def system_topics(table: RouteTable) -> TopicList:
-    """The topics named after clusters and groups, and the address of some broker to ask for more."""
+    """The topics named after clusters and groups, and the address of some broker for further requests."""
     address = next((addr for group in table.groups.values() for addr in group.broker_addrs.values()), None)
     return TopicList([*table.clusters, *table.groups], address)
 
@@ -97,7 +97,7 @@ def _by_flag(table: RouteTable, wanted: Callable[[int], bool]) -> Steps[bytes]:
 
 
 def _topic_list(table: RouteTable, wanted: Callable[[dict[str, QueueData]], bool]) -> Steps[bytes]:
-    """A TopicList as it is written, of those that are there and `wanted` in their step."""
+    """An encoded TopicList of the topics that exist and are `wanted` in their step."""
     names, parts = list(table.topics), list[bytes]()
     for at in range(0, len(names), TOPICS_A_STEP):
         step = names[at : at + TOPICS_A_STEP]

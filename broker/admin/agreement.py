@@ -1,10 +1,10 @@
-"""What administrators are told about a change of topics and groups, and how slaves get it (COPY_TABLES).
+"""Replication of metadata: changes of topics and groups by administrators, and their copies to slaves (COPY_TABLES).
 
 Invariant: a change is answered with success only when it is on this broker's disk and every member of the SyncStateSet,
-applied or proposed, has said that it stored it; who enters the set later stores it before, and while the set is too small to
-acknowledge a message, so that others may be elected, nothing is. In Raft mode it is a majority of those that vote, in this
-leader's term. Otherwise the answer says what is known. A slave's request waits until there is something that it lacks; it
-counts for the broker that it names only where a replication link of that broker would be let in."""
+applied or proposed, has reported it as stored. A replica stores it before it enters the set, and while the set is too small to
+acknowledge a message, so that others may be elected, no change succeeds. In Raft mode it is a majority of the voters, in this
+leader's term. Otherwise the answer has the known state. A slave's request waits for a version that it is missing. It
+counts for the broker that it names only where a replication link of that broker would be accepted."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from remoting.peer import Peer
 from remoting.router import Router
 
 ANSWER_MS_MAX = 2_000
-"""Administrators wait 3 s or 5 s, and shall hear what is known."""
+"""Administrators wait 3 s or 5 s, and should get the known state."""
 COPY_WAIT_MS_MAX = 10_000
 PREPARE_MS_MAX = 1_000
-"""Of a change of who votes, whose operator waits 3 s in all."""
+"""For a change of voters, whose operator waits 3 s in all."""
 LOOK_MS = 200
-"""The set may have shrunk meanwhile."""
+"""Interval of looks at the set, which may have shrunk meanwhile."""
 
 
 class Agreement:
@@ -56,7 +56,7 @@ class Agreement:
     # -- administrators
 
     async def change(self, command: RemotingCommand, what: str, make: Callable[[], None]) -> RemotingCommand:
-        """The answer to a request that `make` carries out; `what` names it in sentences."""
+        """Carry a request out by `make`, and answer it once replicas have the change; `what` names the change in sentences."""
         role = self._role
         if not role.accepts_sends:
             master = f": ask {role.master_address}" if role.master_address else ""
@@ -69,23 +69,23 @@ class Agreement:
             async with asyncio.timeout(wait_ms / 1000):
                 await self._tables.save_facts()
         except TimeoutError:  # an OSError, too
-            why = f"{what} is not on this broker's disk after {wait_ms} ms; ask again"
+            why = f"{what} is not on this broker's disk after {wait_ms} ms; try again"
             return command.reply(ResponseCode.SYSTEM_ERROR, why)
         except OSError as error:
-            why = f"{what} is not on this broker's disk: {error}{cure(error)}; then ask again"
+            why = f"{what} is not on this broker's disk: {error}{cure(error)}; then try again"
             return command.reply(ResponseCode.SYSTEM_ERROR, why)
         agreed, lacking = await self._agreed_at_the_end(self._ha.counted_members, wanted, deadline_ms)
         if not role.accepts_sends or not (agreed or lacking):
-            why = f"this broker is not the master any more; whether the next one knows of it is open: {what}"
+            why = f"this broker is not the master any more; the next one may not know the change: {what}"
             return command.reply(ResponseCode.SYSTEM_ERROR, why)
         if not agreed:
             ids = ", ".join(map(str, lacking))
-            why = f"{what} is stored here, not yet on broker {ids} after {wait_ms} ms; ask again"
+            why = f"{what} is stored here, not yet on broker {ids} after {wait_ms} ms; try again"
             return command.reply(ResponseCode.FLUSH_SLAVE_TIMEOUT, why)
         while not self._ha.may_confirm():
             left_ms = deadline_ms - self._clock.monotonic_ms()
             if left_ms <= 0 or not role.accepts_sends:
-                why = f"{what} is stored here; too few replicas are in sync, and one that is not may be elected; ask again"
+                why = f"{what} is stored here; too few replicas are in sync, and one that is not may be elected; try again"
                 return command.reply(ResponseCode.FLUSH_SLAVE_TIMEOUT, why)
             await woken(self._news, min(left_ms, LOOK_MS))
         return command.reply()
@@ -93,7 +93,7 @@ class Agreement:
     async def change_in_steps(
         self, command: RemotingCommand, what: str, steps: Sequence[Callable[[], None]]
     ) -> RemotingCommand:
-        """As `change` of all `steps`, one at least; others have their turns between two of them."""
+        """As `change`, for one or more `steps`; other tasks run between them."""
         for step in steps[:-1]:
             if not self._role.accepts_sends:
                 break
@@ -102,13 +102,13 @@ class Agreement:
         return await self.change(command, what, steps[-1])
 
     async def held_by(self, members: frozenset[int]) -> bool:
-        """Whether these brokers hold all that administrators were answered until now, or do within the time."""
+        """Whether these brokers hold all changes acknowledged until now, or do within the time."""
         deadline_ms = self._clock.monotonic_ms() + self._wait_ms()
         wanted = self._tables.version
         return (await self._agreed_at_the_end(lambda: members, wanted, deadline_ms))[0]
 
     async def why_not_held(self) -> str | None:
-        """None once a Raft group's majority has all that this leader has; else what is to be told."""
+        """Why no majority of a Raft group has all of this leader's tables; None when one has."""
         deadline_ms = self._clock.monotonic_ms() + PREPARE_MS_MAX
         while not self._role.accepts_sends:
             if (left_ms := deadline_ms - self._clock.monotonic_ms()) <= 0:
@@ -126,13 +126,13 @@ class Agreement:
         if agreed:
             return None
         ids = ", ".join(map(str, lacking))
-        return f"a majority must have the leader's tables first, broker {ids} lacks them; try again"
+        return f"a majority must have the leader's tables first, broker {ids} is missing them; try again"
 
     async def _agreed_at_the_end(
         self, members: Callable[[], Iterable[int]], wanted: TablesVersion, deadline_ms: int
     ) -> tuple[bool, list[int]]:
-        """Whether enough of the members, as they are then, have version `wanted`, and which do not, when enough do, the time is
-        over or this broker is no master any more."""
+        """Wait until enough of the members, as they are then, have version `wanted`, the time is over, or this broker is not
+        master any more. Returns whether enough have it, and the members that do not."""
         while True:
             others = [member for member in members() if member != self._role.broker_id]
             epoch = self._tables.version.epoch
@@ -147,7 +147,7 @@ class Agreement:
         return min(self._settings.slave_timeout, ANSWER_MS_MAX)
 
     def _hosts(self) -> dict[int, str]:
-        """Where connected slaves are."""
+        """Hosts of connected slaves."""
         mastership = self._ha.mastership
         connections = mastership.connections if mastership is not None else []
         return {link.slave_broker_id: host_of(link.address) for link in connections}
@@ -155,16 +155,16 @@ class Agreement:
     # -- slaves
 
     def asked_as_java(self, peer: Peer, command: RemotingCommand) -> None:
-        """A slave asks for delay offsets, which nobody else does: without its id, it is none of ours."""
+        """Note a slave that requests delay offsets without its id: only a Java slave does."""
         if SlaveHeader.from_ext(command.ext).broker_id is None:
             self._holders.polled_as_java(host_of(peer.remote_address), self._tables.version)
 
     def is_java(self, broker_id: int, host: str) -> bool:
-        """As Holders has it."""
+        """As in Holders."""
         return self._holders.is_java(broker_id, host)
 
     def version_header(self, rests_on: int | None = None) -> TablesVersionHeader:
-        """What a slave is told with its master's tables, or that this is none."""
+        """The version sent to a slave with its master's tables; none if this broker is not the master."""
         leads = self._role.role is Role.MASTER
         return TablesVersionHeader(str(self._tables.version if leads else NO_MASTER), rests_on)
 
@@ -191,11 +191,11 @@ class Agreement:
         return command.reply(header=said, body=body)
 
     def _tell(self) -> None:
-        """Whoever waits looks again."""
+        """Wake all waiting requests."""
         self._news.set()
         self._news = asyncio.Event()
 
 
 def host_of(address: str) -> str:
-    """Of host:port."""
+    """The host of host:port."""
     return address.rpartition(":")[0]

@@ -1,7 +1,7 @@
-"""Attributes of topics and groups, as requests change them: `+key` sets one, `-key` drops it. In a body, where they are a map,
-a bare key stands for what is to be there (upstream refuses it). What a request does not name stays.
+"""Changes of attributes of topics and groups: `+key` sets one, `-key` drops it. In a body, where they are a map,
+a key without sign sets it (upstream rejects that). Attributes that a request does not name stay.
 
-Invariant: a change is understood whole or refused. Pure."""
+Invariant: a change is applied as a whole or rejected. Pure."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ FORM = "write +key=value to set and -key to drop, each key once, separated by co
 
 
 class AttributesRefused(ValueError):
-    """What is no change of attributes."""
+    """The text is no change of attributes."""
 
 
 def changes_in(text: str | None) -> dict[str, str]:
-    """Of `+key=value,-key2`, the form of 17, by key with its sign. Raises AttributesRefused."""
+    """Parse `+key=value,-key2`, the form of 17, by key with its sign. Raises AttributesRefused."""
     changes: dict[str, str] = {}
     for part in text.removesuffix(",").split(",") if text else ():
         key, separator, value = part.partition("=")
@@ -35,7 +35,7 @@ def changes_in(text: str | None) -> dict[str, str]:
 
 
 def changed(before: Mapping[str, str], changes: Mapping[str, str]) -> dict[str, str]:
-    """`before` after the changes. One that is to be dropped may have been dropped by the same request, sent before. Raises
+    """`before` after the changes. A key to drop may be missing, because the same request may have been sent before. Raises
     AttributesRefused."""
     after, named = dict(before), set()
     for key, value in changes.items():
@@ -51,7 +51,7 @@ def changed(before: Mapping[str, str], changes: Mapping[str, str]) -> dict[str, 
 
 
 def with_changes(asked: T, known: T | None) -> T:
-    """What is `asked`, whose attributes are changes, with what these make of the attributes of `known`. Raises
+    """`asked` with its attributes, which are changes, applied to those of `known`. Raises
     AttributesRefused."""
     before = {} if known is None else known.attributes
     return replace(asked, attributes=changed(before, asked.attributes))

@@ -1,4 +1,4 @@
-"""The handler of 315: how much came lately to a topic, or went to a group."""
+"""The handler of 315: recent amounts of a topic, or of a group."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from remoting.router import Router
 
 
 class BrokerStatsRequests:
-    """Of one broker."""
+    """Statistics of one broker."""
 
     def __init__(self, recent: RecentTotals, clock: Clock) -> None:
         self._recent = recent

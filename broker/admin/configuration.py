@@ -1,7 +1,7 @@
 """Settings that a request (25) changes while the broker runs.
 
-Invariant: a change is taken whole or not at all, and only keys in `CHANGEABLE` change: they are read anew whenever they
-count. It lasts until the process ends; the properties file belongs to its operator."""
+Invariant: a change is applied as a whole or not at all, and only keys in `CHANGEABLE` change: they are read whenever they
+are used. It lasts until the process ends; the properties file belongs to its operator."""
 
 from __future__ import annotations
 
@@ -53,16 +53,16 @@ REASONS = {
     ),
     **dict.fromkeys(
         ("allAckInSyncStateSet", "allFlushInSyncStateSet", "flushDiskType", "enableControllerMode", "brokerRole"),
-        "what a send that was answered is worth depends on it",
+        "the guarantee for an acknowledged send depends on it",
     ),
     **dict.fromkeys(("namesrvAddr", "controllerAddr"), "its connections are made"),
     "messageDelayLevel": "messages wait in a queue for each level",
 }  # fmt: skip
-"""Why a key waits for a restart, where more is to be said than that it is read at the start."""
+"""Reasons why a key needs a restart, for keys that need more than being read at the start."""
 
 
 class Configuration:
-    """The handler of 25. Some keys change tables of a broker whose role is `role`."""
+    """The handler of 25. Some keys change tables, depending on the broker's `role`."""
 
     def __init__(self, settings: BrokerSettings, tables: Tables, role: Membership) -> None:
         self._settings = settings
@@ -75,8 +75,8 @@ class Configuration:
     def _update(
         self, peer: Peer, command: RemotingCommand
     ) -> RemotingCommand | Coroutine[Any, Any, RemotingCommand]:
-        """Code 16 names a key that cannot change, code 1 a value that does not fit, code 29 a key that would change nothing in
-        this mode; keys that no broker of ours has are passed over, as upstream does."""
+        """Answers 16 for a key that cannot change, 1 for an invalid value, 29 for a key that would change nothing in
+        this mode; unknown keys are skipped, as in upstream."""
         try:
             changed = asked_for(self._settings, command.body, CHANGEABLE, trimmed=True, reasons=REASONS)
         except ChangeRefused as refused:
@@ -92,7 +92,7 @@ class Configuration:
     async def _begin_filters(
         self, peer: Peer, command: RemotingCommand, changed: Mapping[str, Any]
     ) -> RemotingCommand:
-        """What the file says of expressions is read before any is taken."""
+        """Read the file of filters before filters are taken."""
         try:
             await self._tables.keep_filters()
         except (TableUnreadable, OSError) as error:
@@ -107,7 +107,7 @@ class Configuration:
         return command.reply()
 
     def _apply(self, changed: Mapping[str, Any]) -> None:
-        """What is not read from the settings itself. Slaves have topics from their master, and register none."""
+        """Apply keys that are not read from the settings. Slaves have topics from their master, and register none."""
         settings, tables = self._settings, self._tables
         tables.groups.auto_create = settings.auto_create_subscription_group
         tables.topics.auto_create = settings.auto_create_topic_enable

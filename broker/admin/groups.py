@@ -28,12 +28,12 @@ from remoting.peer import Peer
 from remoting.router import Router
 
 CONFIGURATION_BYTES_MAX = 8 << 10
-"""Of one group, attributes and all, as slaves copy it in one frame with all others."""
-NOT_FOLLOWED = "this master has just begun to lead, and no slave is known to hold its log: keep what you have, and ask again"
+"""Limit of one group with attributes: slaves copy it in one frame with all others."""
+NOT_FOLLOWED = "this master has just begun to lead, and no slave is known to hold its log: keep your offsets, and ask again"
 
 
 class GroupRequests:
-    """Their handlers. A change of a group is held by the members of the set before it is answered."""
+    """Their handlers. A change of a group is on the members of the set before it is answered."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class GroupRequests:
         )
 
     async def _put(self, asked: list[SubscriptionGroupConfig], command: RemotingCommand) -> RemotingCommand:
-        """The attributes of those that are `asked` for are changes of what is there."""
+        """Create or change groups; attributes in `asked` are changes."""
         try:
             groups = [with_changes(group, self._groups.find(group.group_name)) for group in asked]
         except AttributesRefused as refused:
@@ -114,7 +114,7 @@ class GroupRequests:
         return await self._agreement.change_in_steps(command, f"the deletion of group {named(names)}", steps)
 
     async def _offsets_of_all(self, peer: Peer, command: RemotingCommand) -> None:
-        """Under the epoch in which it was begun: a slave of another master passes over it."""
+        """Offsets with the epoch at the start: a slave of another master skips them."""
         await self._bulk.answer(peer, command, command.code, self._offsets_and_version)
 
     def _offsets_and_version(self) -> Steps[tuple[bytes, Header | None]]:

@@ -1,4 +1,4 @@
-"""Requests about single stored messages: by key or tag (12) and by place in the log (33).
+"""Requests about single stored messages: by key or tag (12) and by offset in the log (33).
 
 Invariant: only confirmed messages are shown, and only by a broker that serves readers."""
 
@@ -15,7 +15,7 @@ from remoting.router import Router
 
 MESSAGES_MAX = 64
 TAGS, KINDS = "T", ("K", "U", "T")
-"""Of `index_type`. K and U, words of the keys and producers' ids, are found by what they are."""
+"""Values of `index_type`. K and U, keys and producers' ids, need no index of their own."""
 UNIQUE_KEY_MESSAGES_MAX = 32
 NOT_FOUND = "can not find message, maybe time range not correct"
 NOT_FOUND_YET = f"{NOT_FOUND}; index files are being rebuilt, ask again later"
@@ -46,7 +46,7 @@ class LookupRequests:
         by_tag = header.index_type == TAGS and not header.unique_key_query
         count_max = min(max(header.max_num, 1), MESSAGES_MAX)
         if header.unique_key_query:
-            count_max = UNIQUE_KEY_MESSAGES_MAX  # what a client asks for is not meant for this
+            count_max = UNIQUE_KEY_MESSAGES_MAX  # the request's limit is not meant for this
         records = await self._store.find_by_key(
             header.topic, header.key, count_max, header.begin_timestamp, header.end_timestamp, by_tag=by_tag
         )

@@ -1,6 +1,6 @@
-"""What a broker without controllers, in Raft mode or in a pair, answers to requests that only make sense with them: why not.
+"""Rejections, in Raft mode and in a pair, of requests that need controllers.
 
-Invariant: nothing is done, and the remark says what to use instead."""
+Invariant: nothing is done, and the remark names the alternative."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ REMARKS = {
 
 
 def refuse_controllers_requests(router: Router) -> None:
-    """Adds the handlers of a Raft-mode broker."""
+    """Add the handlers of a Raft-mode broker."""
     for code in REMARKS:
         router.handlers[code] = _refused
 
 
 def refuse_role_changes(router: Router) -> None:
-    """Adds the handlers of a broker of a pair, whose role nobody changes."""
+    """Add the handlers of a broker of a pair, whose role cannot be changed."""
     for code in (RequestCode.NOTIFY_BROKER_ROLE_CHANGED, RequestCode.HAND_OVER):
         router.handlers[code] = _appointed
 

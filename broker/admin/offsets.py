@@ -26,7 +26,7 @@ UPPER = "UPPER"
 
 
 class OffsetRequests:
-    """Their handlers. How far a group says that it is, is its own affair, but not which names and queues there are."""
+    """Their handlers. A group may commit any offset, but only for existing names and queues."""
 
     def __init__(self, store: BrokerStore, topics: Topics, offsets: ConsumerOffsets) -> None:
         self._store = store
@@ -63,7 +63,7 @@ class OffsetRequests:
             return command.reply(ResponseCode.INVALID_PARAMETER, NAME_RULE)
         is_queue = 0 <= queue_id < max(topic.read_queue_nums, topic.write_queue_nums)
         if not is_queue and self._offsets.find(group, header.topic, queue_id) is None:
-            why = f"queueId[{queue_id}] is none of topic {header.topic}"
+            why = f"queueId[{queue_id}] is not of topic {header.topic}"
             return command.reply(ResponseCode.INVALID_PARAMETER, why)
         place, passed_on = (group, header.topic, queue_id), is_passed_on(peer)
         if not self._offsets.commit(*place, header.commit_offset, is_passed_on=passed_on):

@@ -1,7 +1,7 @@
-"""How far consumer groups are behind, by queue: of one group (208), of all (317), and in time (303).
+"""Lag of consumer groups, by queue: of one group (208), of all (317), and in time (303).
 
-Invariant: a queue's end is that of what may be read; where a group has committed nothing it counts from 0, as
-upstream has it."""
+Invariant: a queue ends at its last readable message; without committed offsets a group counts from 0, as
+in upstream."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class ProgressRequests:
         return command.reply(body=(await self._stats(header.consumer_group, wanted)).encode())
 
     async def _of_all(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
-        """Of every group, in the topics that it has offsets in and still subscribes to."""
+        """Lag of every group, in the topics that it has offsets in and still subscribes to."""
         ordered_only = ConsumeStatsInBrokerHeader.from_ext(command.ext).is_order
         found = ConsumeStatsList()
         topics_by_group = await self._bulk.get(command.code, self._offsets.topics_by_group)

@@ -1,5 +1,5 @@
-"""Requests that look at queues as administrators do: who consumes a topic (300), what a group consumes (343) and what a queue
-lists (321).
+"""Requests about queues: groups that consume a topic (300), topics that a group consumes (343) and entries of a queue
+(321).
 
 Invariant: they change nothing."""
 

@@ -1,8 +1,8 @@
-"""Moving a consumer group to other offsets (222), also to where another group is (314).
+"""Moves of a consumer group to other offsets (222), also to those of another group (314).
 
-Invariant: an administrator hears of success once the move is on this broker's disk and every member of the SyncStateSet
-knows of it; from then on nothing but the group's going on from there ends it. Consumers take their offsets from masters, so
-only these move them."""
+Invariant: an administrator gets success once the move is on this broker's disk and every member of the SyncStateSet
+has it; from then on only the group's continuing from there ends it. Consumers take their offsets from masters, so
+only those move them."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from remoting.router import Router
 OnMoved = Callable[[str, str, Iterable[int]], None]
 """Group, topic, queue ids."""
 RESETS_SINCE = 28
-"""3.0.7, the version of clients from which these understand 220."""
+"""3.0.7, the first version of clients that know 220."""
 BROKERS_OWN = f"{TRANSACTIONS_GROUP} is the broker's own: halves below its offset would count as ended"
-TOO_MANY = "too many groups that were moved have not gone on since; delete groups that are not used any more"
+TOO_MANY = "too many groups that were moved have not continued since; delete unused groups"
 
 
 class ResetRequests:
-    """Their handlers; `on_moved` hears of what was moved."""
+    """Their handlers; `on_moved` is called with each move."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class ResetRequests:
         if refusal is not None:
             return refusal
         topic = self._tables.topics.find(header.topic)
-        assert topic is not None, "a topic that is not there is refused"
+        assert topic is not None, "a missing topic is rejected before"
         queues = [header.queue_id] if header.queue_id >= 0 else range(topic.read_queue_nums)
         wanted = {queue_id: await self._target(header, queue_id) for queue_id in queues}
         for queue_id, offset in wanted.items():
@@ -101,7 +101,7 @@ class ResetRequests:
         return command.reply(body=ResetOffsetBody(table).encode())
 
     async def _clone(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
-        """A topic that the source group reads no more is left out, unless it is said to be offline."""
+        """Copy offsets of a group. Topics that the source group does not read any more are left out, unless it is offline."""
         header = CloneGroupOffsetHeader.from_ext(command.ext)
         if not self._role.accepts_sends:
             return command.reply(ResponseCode.SYSTEM_ERROR, "Can not clone offsets in slave broker")
@@ -124,7 +124,7 @@ class ResetRequests:
                     moves[group, name, queue_id] = offset
         if (no_room := self._no_room(command, moves)) is not None:
             return no_room
-        what = f"group {group} was moved to where {header.src_group} is, in {len(moves)} queues"
+        what = f"group {group} was moved to the offsets of {header.src_group}, in {len(moves)} queues"
         answer = await self._agreement.change(command, what, lambda: offsets.reset(moves))
         if answer.code in (ResponseCode.SUCCESS, ResponseCode.FLUSH_SLAVE_TIMEOUT):
             for _, name, queue_id in moves:
@@ -132,7 +132,7 @@ class ResetRequests:
         return answer
 
     def _no_room(self, command: RemotingCommand, moves: Mapping[Key, int]) -> RemotingCommand | None:
-        """What is moved is copied by slaves, as what is committed is."""
+        """Reject a move without room: slaves copy moves as well as commits."""
         if not self._tables.resets.takes(len(moves)):
             return command.reply(ResponseCode.SYSTEM_ERROR, TOO_MANY)
         if not self._tables.offsets.has_room_for(moves):
@@ -154,12 +154,12 @@ class ResetRequests:
         if header.queue_id >= topic.read_queue_nums:
             return command.reply(
                 ResponseCode.SYSTEM_ERROR,
-                f"queue {header.queue_id} is none of the {topic.read_queue_nums} of {header.topic}",
+                f"queue {header.queue_id} is not one of the {topic.read_queue_nums} of {header.topic}",
             )
         return None
 
     async def _target(self, header: ResetOffsetHeader, queue_id: int) -> int:
-        """Where a queue goes on: the given offset, the end, or the first message stored at or after a time."""
+        """New offset of a queue: the given one, the end, or that of the first message stored at or after a time."""
         if header.queue_id >= 0 and header.offset is not None and header.offset >= 0:
             return header.offset
         if header.timestamp < 0:
@@ -167,7 +167,7 @@ class ResetRequests:
         return await self._store.offset_by_time(header.topic, queue_id, header.timestamp)
 
     def _backwards_only(self, header: ResetOffsetHeader, wanted: Mapping[int, int]) -> dict[int, int]:
-        """Without force nobody skips messages."""
+        """The moves without those that skip messages, which need force."""
         committed = {
             queue_id: self._tables.offsets.find(header.group, header.topic, queue_id) for queue_id in wanted
         }
@@ -180,7 +180,7 @@ class ResetRequests:
 def _cannot_be_told(
     command: RemotingCommand, header: ResetOffsetHeader, group: ConsumerGroup | None
 ) -> RemotingCommand | None:
-    """Why the consumers of a group cannot be told where to go on, if they cannot."""
+    """Why the consumers of a group cannot be sent their new offsets; None where they can."""
     if group is None:
         return command.reply(
             ResponseCode.CONSUMER_NOT_ONLINE,
@@ -196,7 +196,7 @@ def _cannot_be_told(
 
 
 def _news(client: Client, header: ResetOffsetHeader, table: dict[MessageQueue, int]) -> RemotingCommand:
-    """What a consumer is told; those of the C++ library read a list."""
+    """The notification of a consumer; those of the C++ library read a list."""
     told = ResetOffsetHeader(header.topic, header.group, header.timestamp)
     if client.language == "CPP":
         rows = [QueueOffset(each.topic, each.broker_name, each.queue_id, at) for each, at in table.items()]

@@ -1,6 +1,6 @@
-"""Requests that make room on disk: delete segments that are old enough (329), and files of queues that lead to nothing (306).
+"""Requests that free disk space: delete old segments (329), and files of queues without messages (306).
 
-Invariant: an operator's word moves the hour at which old segments go, nothing else: their age and the holds count as ever."""
+Invariant: an operator's request replaces only the hour of deletion: the age of segments and holds count as always."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class RetentionRequests:
         router.add(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE, self._clean_queues)
 
     def _delete(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
-        """Answered at once, as upstream does: the next rounds do it."""
+        """Answer at once, as upstream does: the next rounds delete."""
         self._cleaner.ask()
         return command.reply()
 

@@ -38,7 +38,7 @@ ALWAYS_ZERO = (
     "ackThreadPoolQueueHeadWaitTimeMills", "pageCacheLockTimeMills",
     "timerReadBehind", "timerOffsetBehind", "timerCongestNum", "timerEnqueueTps", "timerDequeueTps",
 )  # fmt: skip
-"""What `mqadmin clusterList` parses as numbers and this broker has no such thing for."""
+"""Numbers that `mqadmin clusterList` parses and that this broker does not have."""
 
 
 class Counters(Protocol):
@@ -108,7 +108,7 @@ class StatusRequests:
         router.add(RequestCode.GET_BROKER_EPOCH_CACHE, self._epochs)
 
     def sample(self) -> None:
-        """Once a second: what the rates are computed from, and since when the role is what it is."""
+        """Sample the rates and the start of the role; called once a second."""
         self._look_at_role()
         now_ms = self._clock.monotonic_ms()
         self._put_rates.sample(self._counters.messages_put, now_ms)
@@ -168,7 +168,7 @@ class StatusRequests:
         return command.reply(body=KVTable(table).encode())
 
     async def _earliest_ms(self) -> int:
-        """When the first message that is kept was stored; the start of this process when there is none."""
+        """Store time of the first message that is kept; the start of this process when there is none."""
         first = self._store.first_message_offset()
         try:
             record = None if first is None else await self._store.message_at(first)

@@ -1,7 +1,7 @@
-"""All requests that are answered from tables and store, or by one consumer: those of clients that look up and of
+"""All requests that are answered from tables and store, or by one consumer: lookups of clients and requests of
 administrators.
 
-Invariant: none of them waits for the log's replication; a change of topics and groups waits until the replicas hold it."""
+Invariant: none of them waits for the log's replication; a change of topics and groups waits until the replicas have it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def add_table_requests(
     recent: RecentTotals,
     clock: Clock,
 ) -> None:
-    """Their handlers go into `router`."""
+    """Add their handlers to `router`."""
     name, topics, offsets = settings.broker_name, tables.topics, tables.offsets
     agreement.add_to(router)
     TopicRequests(name, tables, agreement, store, recent, clock).add_to(router)

@@ -24,17 +24,17 @@ from remoting.peer import Peer
 from remoting.router import Router
 
 CONFIGURATION_BYTES_MAX = 8 << 10
-"""Of one topic, attributes and all, as name servers and slaves are told of it in one frame with all others."""
+"""Limit of one topic with attributes: name servers and slaves get it in one frame with all others."""
 BUILT = {
     "cleanup.policy": ("DELETE", "compacted topics"),
     "queue.type": ("SimpleCQ", "queues of batches"),
     "reserve.time": ("-1", "retention by topic"),
 }
-"""Of attributes that say what a topic is to be: the one value that is built, and what another one would ask for."""
+"""Attributes of a topic's kind: the one supported value, and the feature of the others."""
 
 
 class TopicRequests:
-    """Their handlers. A change is held by the members of the set before it is answered."""
+    """Their handlers. A change is on the members of the set before it is answered."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class TopicRequests:
         )
 
     async def _put(self, asked: list[TopicConfig], command: RemotingCommand) -> RemotingCommand:
-        """The attributes of those that are `asked` for are changes of what is there."""
+        """Create or change topics; attributes in `asked` are changes."""
         try:
             topics = [with_changes(topic, self._topics.find(topic.topic_name)) for topic in asked]
         except AttributesRefused as refused:
@@ -123,7 +123,7 @@ class TopicRequests:
         return None
 
     def _unbuilt(self, topic: TopicConfig) -> str | None:
-        """Which attribute would change nothing but its text; one that was there before, as from a Java broker, may stay."""
+        """The attribute that would have no effect; one that was there before, as from a Java broker, may stay."""
         known = self._topics.find(topic.topic_name)
         before = known.attributes if known is not None else {}
         for key, (value, what) in BUILT.items():

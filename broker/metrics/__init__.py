@@ -1,1 +1,1 @@
-"""A broker's figures."""
+"""Metrics of a broker."""

@@ -1,6 +1,6 @@
-"""A broker's figures for Prometheus.
+"""Metrics of a broker for Prometheus.
 
-Invariant: everything is read when it is scraped, but for the totals by topic, which a batch adds to once."""
+Invariant: everything is read when it is scraped, except the totals by topic, which a batch increases once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ON_DISK = ("local", "disk")
 
 
 class BrokerCollector(Collector):
-    """`clock` tells how old the oldest message is."""
+    """`clock` is for the age of the oldest message."""
 
     def __init__(
         self,
@@ -168,7 +168,7 @@ class BrokerCollector(Collector):
         return self._families.each(figures.LAG, lags)
 
     def _behind(self, topic: str, group: str) -> int:
-        """How many messages of all queues are not committed."""
+        """Number of uncommitted messages in all queues."""
         tables, store = self._tables, self._store
         config = tables.topics.find(topic)
         return sum(
@@ -198,7 +198,7 @@ class BrokerCollector(Collector):
             yield self._families.each(figure, [(ON_DISK, value)])
 
     def _oldest_age_ms(self) -> int:
-        """Reads the first record's head when it is another one than at the last scrape."""
+        """Age of the first record, read only when it has changed since the last scrape."""
         store = self._store
         start = store.min_offset()
         if self._oldest is None or self._oldest[0] != start:
@@ -229,7 +229,7 @@ class BrokerCollector(Collector):
         yield one(figures.REFUSED_LINKS, counters.refused_links)
 
     def _system(self, topic: str, group: str = "") -> str:
-        """The label is_system."""
+        """Value of the label is_system."""
         return _truth(self._tables.topics.is_system(topic) or is_system_group(group))
 
 

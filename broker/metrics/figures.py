@@ -1,5 +1,5 @@
-"""The figures of a broker, declared: upstream's names and types, and `rocketmq_ha_*` for what upstream does not show. They
-are shown in the order in which they stand here."""
+"""Definitions of a broker's metrics: upstream's names and types, and `rocketmq_ha_*` for those without one upstream. They
+are shown in this order."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ GROUP_CREATION = Figure(
 )
 DEAD_LETTERS = Figure(
     "rocketmq_send_to_dlq_messages_total",
-    "messages given up; `topic` is the dead letter topic",
+    "messages whose retries are used up; `topic` is the dead letter topic",
     ("consumer_group", "topic", "is_system"),
 )
 PRODUCERS = Figure(
@@ -102,7 +102,7 @@ UNCHECKED = Figure(
 )
 DAMAGED = Figure(
     "rocketmq_storage_damaged_records",
-    "records that rotted on disk and are neither served nor sent; alarm above 0",
+    "corrupt records on disk, which are neither served nor sent; alarm above 0",
     OF_DISK,
     ours=True,
 )

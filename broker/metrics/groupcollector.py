@@ -1,6 +1,6 @@
-"""A Raft-mode broker's figures of its group for Prometheus.
+"""Metrics of a Raft-mode broker about its group for Prometheus.
 
-Invariant: everything is read when it is scraped; what is told of other members, their leader tells."""
+Invariant: everything is read when it is scraped; figures of other members come from their leader only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROLE_NUMBERS = {"CANDIDATE": 1, "FOLLOWER": 2, "LEADER": 3}
 
 
 class GroupCollector(Collector):
-    """Of `member`."""
+    """Metrics of `member`."""
 
     def __init__(self, settings: BrokerSettings, member: Member) -> None:
         self._member = member

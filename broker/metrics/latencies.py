@@ -1,8 +1,8 @@
-"""How long clients waited for answers, and administrators for what they created; kept only while metrics are on.
+"""Latencies of answers to clients, and of topics and groups that administrators create; kept only while metrics are on.
 
-Invariant: an answer is observed once, in whole milliseconds from the arrival of its request: what a handler returns by
-`watch`, what is said later or in a batch by who says it. Sends that came together and are answered together are one
-observation. Nobody waits for a one-way request, so it is not there."""
+Invariant: an answer is observed once, in whole milliseconds from the arrival of its request: a handler's result by
+`watch`, later and batched answers by their sender. Sends that came together and are answered together are one
+observation. A one-way request has no answer, so it is not counted."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ BATCH = attrgetter("request_code", "response_code", "deadline_ms")
 
 
 class Call(NamedTuple):
-    """What tells one kind of answer from another: codes on the wire, and upstream's word for the result."""
+    """Labels of an answer: codes on the wire, and upstream's word for the result."""
 
     request_code: int
     response_code: int
@@ -45,7 +45,7 @@ class Call(NamedTuple):
 
 
 class Creation(NamedTuple):
-    """`request_code` says of what, topic or group; `status` is upstream's word."""
+    """`request_code` is that of topic or group; `status` is upstream's word."""
 
     request_code: int
     status: str
@@ -63,7 +63,7 @@ class Latencies:
         self._send_wait_ms = send_wait_ms
 
     def watch(self, router: Router) -> None:
-        """Observe from now on what the handlers of `router` return."""
+        """From now on observe the results of the handlers of `router`."""
         for code in list(router.handlers):
             router.watch(code, self._begun)
 
@@ -75,7 +75,7 @@ class Latencies:
         histogram.observe(self._clock.monotonic_ms() - arrived_ms, count)
 
     def sends_settled(self, sends: Sequence[Answered]) -> None:
-        """These are being answered: those that were stored together, with the same code, are one observation."""
+        """Observe answered sends: those that were stored together, with the same code, are one observation."""
         counts: Counter[tuple[int, int, int]] = Counter()
         for send in sends:
             counts[BATCH(send)] += send.count
@@ -85,7 +85,7 @@ class Latencies:
     def answered_at_once(
         self, requests: Sequence[RemotingCommand], replies: Sequence[RemotingCommand], arrived_ms: int
     ) -> None:
-        """`replies` to some of `requests`, which arrived together."""
+        """Observe `replies` to some of `requests`, which arrived together."""
         codes = {request.opaque: request.code for request in requests}
         for (request_code, response_code), count in Counter(
             (codes[reply.opaque], reply.code) for reply in replies
@@ -119,7 +119,7 @@ class Latencies:
 
 
 def name_of(code: int, kind: type[RequestCode] | type[ResponseCode]) -> str:
-    """Upstream's label for a code: its constant in lower case, or the number of one that is not known."""
+    """Upstream's label for a code: its constant in lower case, or the number of an unknown one."""
     return kind(code).name.lower() if code in kind._value2member_map_ else str(code)
 
 

@@ -1,4 +1,4 @@
-"""What a broker says over HTTP: its figures, its health, and which role it has."""
+"""HTTP pages of a broker: metrics, health, and role."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def serve_broker_probes(
     ha: Replication,
     collectors: Sequence[Collector],
 ) -> HttpPages:
-    """/metrics, /health, /master (200 on the broker that takes sends) and /slave. Raises PagesCannotListen."""
+    """Serve /metrics, /health, /master (200 on the broker that accepts sends) and /slave. Raises PagesCannotListen."""
     return await serve_probes(
         settings,
         collectors,

@@ -1,4 +1,4 @@
-"""How many a second, over the last ten seconds, minute and ten minutes, from samples of a growing count. Pure."""
+"""Rates per second over the last ten seconds, minute and ten minutes, from samples of a growing count. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ SAMPLE_MS = 1_000
 
 
 class Rates:
-    """One counter's recent past; it is sampled by whoever asks or counts, at most once a second."""
+    """One counter's recent past; its caller samples it, at most once a second."""
 
     def __init__(self) -> None:
         self._samples: deque[tuple[int, int]] = deque()
@@ -23,7 +23,7 @@ class Rates:
             self._samples.popleft()
 
     def per_second(self, count: int, now_ms: int) -> str:
-        """Three numbers separated by blanks, as upstream's runtime information has them."""
+        """Three numbers separated by blanks, as in upstream's runtime information."""
         return " ".join(f"{self._rate(count, now_ms, window_ms):.2f}" for window_ms in WINDOWS_MS)
 
     def _rate(self, count: int, now_ms: int, window_ms: int) -> float:

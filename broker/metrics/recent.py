@@ -1,7 +1,7 @@
-"""How much came and went lately, by topic and by topic and group: what VIEW_BROKER_STATS_DATA (315) shows.
+"""Recent amounts by topic and by topic and group, for VIEW_BROKER_STATS_DATA (315). Upstream: BrokerStatsManager.
 
 Invariant: a message and a batch cost nothing here: every ten seconds the totals are read, and one that has not changed costs a
-comparison. A topic or a group that is gone is forgotten, so nothing outlives the tables. Pure."""
+comparison. Deleted topics and groups are dropped, so nothing outlives the tables. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAMES = (
 
 
 class Window(NamedTuple):
-    """How far back it reaches, and how far its samples are apart, ms."""
+    """Its length, and the interval of its samples, ms."""
 
     span_ms: int
     period_ms: int
@@ -30,7 +30,7 @@ WINDOWS = Window(60_000, SAMPLE_MS), Window(3_600_000, 600_000), Window(86_400_0
 
 
 class Grown(NamedTuple):
-    """By how much something grew within a window, and in which time, ms."""
+    """Growth within a window, and in which time, ms."""
 
     messages: int
     bytes: int
@@ -39,7 +39,7 @@ class Grown(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """What the totals were."""
+    """The totals at one time."""
 
     at_ms: int
     messages: int
@@ -48,7 +48,7 @@ class Sample(NamedTuple):
 
 
 class History:
-    """The past of one amount: a few samples for each window."""
+    """Samples of one amount: a few for each window."""
 
     __slots__ = ("_rings",)
 
@@ -56,7 +56,7 @@ class History:
         self._rings = tuple(deque([Sample(now_ms - SAMPLE_MS, 0, 0, 0)]) for _ in WINDOWS)
 
     def sample(self, amount: Amount, now_ms: int) -> None:
-        """What has not changed need not be remembered twice."""
+        """Add a sample unless nothing has changed."""
         for ring, window in zip(self._rings, WINDOWS, strict=True):
             last = ring[-1]
             if last.calls != amount.calls and now_ms - last.at_ms >= window.period_ms:
@@ -65,7 +65,7 @@ class History:
                 ring.popleft()
 
     def grown(self, amount: Amount, now_ms: int) -> tuple[Grown, ...]:
-        """Within each window until now."""
+        """Growth within each window until now."""
         return tuple(
             _since(ring, amount, now_ms, window.span_ms)
             for ring, window in zip(self._rings, WINDOWS, strict=True)
@@ -87,7 +87,7 @@ def _since(ring: deque[Sample], amount: Amount, now_ms: int, span_ms: int) -> Gr
 
 
 class RecentTotals:
-    """`totals` of one broker, and what they were; `cluster` is the key of what is told of the broker as a whole."""
+    """History of the `totals` of one broker; `cluster` is the key of those of the broker as a whole."""
 
     def __init__(self, totals: Totals, cluster: str) -> None:
         self._totals = totals
@@ -98,7 +98,7 @@ class RecentTotals:
     def sample(
         self, now_ms: int, knows_topic: Callable[[str], bool], knows_group: Callable[[str], bool]
     ) -> None:
-        """To be called once a second."""
+        """Take a sample; called once a second."""
         if self._sampled_ms is not None and now_ms - self._sampled_ms < SAMPLE_MS:
             return
         self._sampled_ms = now_ms
@@ -109,13 +109,13 @@ class RecentTotals:
             self._history(key, now_ms).sample(amount, now_ms)
 
     def grown(self, name: str, key: str, now_ms: int) -> tuple[Grown, ...] | None:
-        """Within the last minute, hour and day; None where nothing of the kind was ever counted."""
+        """Growth within the last minute, hour and day; None where nothing of the kind was ever counted."""
         kind = name.removesuffix("_NUMS").removesuffix("_SIZE")
         amount = self._amount(kind, key) if name in NAMES else None
         return None if amount is None else self._history((kind, key), now_ms).grown(amount, now_ms)
 
     def per_second(self, name: str, key: str, now_ms: int) -> float:
-        """Messages in the last minute."""
+        """Messages per second in the last minute."""
         found = self.grown(name, key, now_ms)
         return 0.0 if found is None else found[0].messages * 1000 / found[0].ms
 
@@ -136,7 +136,7 @@ class RecentTotals:
         return (totals.found if kind == "GROUP_GET" else totals.sent_back).get((topic, group))
 
     def _all(self) -> Iterator[tuple[tuple[str, str], Amount]]:
-        """(what of, key), and how much since the start."""
+        """(kind, key) and the amount since the start."""
         totals = self._totals
         yield ("BROKER_PUT", self._cluster), totals.put
         yield ("BROKER_GET", self._cluster), totals.got

@@ -1,7 +1,7 @@
 """Messages, bytes and calls by topic, and by topic and group, since the start; sizes of records only while metrics are on.
 
-Invariant: what one receive brought costs one addition for each of its topics, and, where sizes are kept, one observation for
-each size that its records have."""
+Invariant: one receive costs one addition for each of its topics, and, where sizes are kept, one observation for
+each size of its records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SIZE_BOUNDS = (KIB, 4 * KIB, 512 * KIB, KIB * KIB, 2 * KIB * KIB, 4 * KIB * KIB)
 
 @dataclass(slots=True)
 class Amount:
-    """How many, how long their records are, and in how many sends or pulls they came."""
+    """Number of messages, size of their records, and number of sends or pulls."""
 
     messages: int = 0
     bytes: int = 0
@@ -49,7 +49,7 @@ class Totals:
     def sends_stored(
         self, messages: Sequence[MessageToStore], appended: Sequence[Appended], count: int, size: int
     ) -> None:
-        """One append stored `count` messages in `size` bytes."""
+        """Count one append of `count` messages in `size` bytes."""
         if len({message.topic for message in messages}) == 1:
             self._add(messages[0].topic, count, size, self._kinds(appended), len(messages))
             return
@@ -63,7 +63,7 @@ class Totals:
             self._add(topic, count, size, self._kinds(results), len(stored_ones))
 
     def plain_sends_stored(self, amounts: Mapping[tuple[bytes, int, int], int]) -> None:
-        """The same of plain sends: (topic, bytes of records, records) of a send -> how many sends."""
+        """Count plain sends: (topic, bytes of records, records) of a send -> number of sends."""
         if not self._with_sizes:
             for (name, size, records), times in amounts.items():
                 self._add(name.decode(), records * times, size * times, {}, times)
@@ -77,7 +77,7 @@ class Totals:
             self._add(name.decode(), count, size, kinds, sum(kinds.values()))
 
     def pull_found(self, topic: str, group: str, count: int, size: int) -> None:
-        """One pull of `group` was answered with messages."""
+        """Count one answer to a pull of `group` with messages."""
         amount = self.found.get((topic, group))
         if amount is None:
             amount = self.found[topic, group] = Amount()
@@ -85,11 +85,11 @@ class Totals:
         self.got.add(count, size, 1)
 
     def message_sent_back(self, topic: str, group: str) -> None:
-        """A consumer of `group` gave back a message that was sent to `topic`."""
+        """Count a message to `topic` that a consumer of `group` sent back."""
         self.sent_back.setdefault((topic, group), Amount()).add(1, 0, 1)
 
     def forget(self, knows_topic: Callable[[str], bool], knows_group: Callable[[str], bool]) -> None:
-        """What belongs to a topic or a group that is not there any more."""
+        """Drop the totals of deleted topics and groups."""
         for topic in [topic for topic in self.stored if not knows_topic(topic)]:
             del self.stored[topic]
             self.sizes.pop(topic, None)
@@ -98,7 +98,7 @@ class Totals:
                 del table[pair]
 
     def dead_letter(self, topic: str, count: int = 1) -> None:
-        """Stored in `topic`, if that is a dead letter topic."""
+        """Count messages stored in `topic`, if that is a dead letter topic."""
         if topic.startswith(DEAD_LETTER_PREFIX):
             self.dead_letters[topic.removeprefix(DEAD_LETTER_PREFIX)] += count
 
@@ -122,7 +122,7 @@ class Totals:
             sizes.observe(records_size / records, records * times)
 
     def _kinds(self, appended: Iterable[Appended]) -> Mapping[tuple[int, int], int]:
-        """(bytes of its records, their count) of what was stored -> how many there are; empty where nobody asks for sizes."""
+        """(bytes of its records, their count) of stored sends -> number of sends; empty where sizes are not kept."""
         if not self._with_sizes:
             return {}
         return Counter([(stored.record_bytes, stored.count) for stored in appended if stored.count])

@@ -1,4 +1,4 @@
-"""How many transactions ended since the start, by topic, and how long they took.
+"""Ended transactions since the start, by topic, and their durations.
 
 Invariant: an end counts once, at the master that stored it. Pure."""
 

@@ -1,1 +1,1 @@
-"""What is kept of the log, and for how long."""
+"""Retention of the log."""

@@ -1,9 +1,9 @@
-"""The clean-up of old segments: looks every so often what may go, and lets it go.
+"""Deletion of old segments in rounds.
 
-Invariant: nothing goes at or above what the checkpoint on disk vouches for, what a connected slave still reads (within
-slaveCatchupReserveBytes of the log's end), the first delayed message that is not delivered yet, the first half message
-that is open, or what a lease in force holds. Nothing here stops a broker: what the disk refuses
-is tried again in the next round."""
+Invariant: nothing is deleted at or above the confirmed end of the checkpoint on disk, data that a connected slave still reads
+(within slaveCatchupReserveBytes of the log's end), the first undelivered delayed message, the first open half message,
+or data that a lease in force holds. Nothing here stops a broker: failed deletions
+are repeated in the next round."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from mqruntime.repeatedfailure import RepeatedFailure
 
 logger = logging.getLogger("broker.retention")
 
-FIRST_INTERVALS = 6  # a store that has just started has other things to do
+FIRST_INTERVALS = 6  # a store that has just started has more urgent work
 FULL_LOOK_MS = 1_000  # while sends are refused
 HELD_REMIND_MS = 600_000
 
 
 class Cleaner:
-    """`local_hour(wall ms)` is the hour of the local day; `undelivered()` where the first delayed message stands that is not
-    delivered yet, None without any; `open_half()` the same of the first half message that is open."""
+    """`local_hour(wall ms)` is the hour of the local day; `undelivered()` the place of the first delayed message that is not
+    delivered yet, None without any; `open_half()` that of the first open half message."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Cleaner:
         self._failure = RepeatedFailure()
         self._held = RepeatedFailure(HELD_REMIND_MS)
         self.held: Hold | None = None
-        """What kept the oldest segment in the last round, which would have gone otherwise."""
+        """The reason that kept the oldest segment in the last round, which was due otherwise."""
 
     async def run(self) -> None:
         await asyncio.sleep(FIRST_INTERVALS * self._settings.clean_resource_interval / 1000)
@@ -70,7 +70,7 @@ class Cleaner:
             await asyncio.sleep(interval_ms / 1000)
 
     def ask(self) -> None:
-        """An operator wants what is old enough to go now, whatever the hour."""
+        """Delete old segments with the next round, whatever the hour, for an operator."""
         self._rounds_asked = MANUAL_ROUNDS
 
     async def clean(self) -> None:
@@ -79,12 +79,12 @@ class Cleaner:
             await self._clean()
         except OSError as error:
             if self._failure.failed(error.errno, self._clock.monotonic_ms()):
-                logger.warning("old segments cannot be deleted, trying on", extra=fields(why=error))
+                logger.warning("old segments cannot be deleted, retrying", extra=fields(why=error))
         else:
             self._failure.recovered(self._clock.monotonic_ms())
 
     async def follow(self) -> None:
-        """Queues and index give up what leads to nothing any more. OSError."""
+        """Trim queues and index to the log's begin. Raises OSError."""
         trimmed = await self._store.follow_log()
         logger.info("queues cleaned", extra=fields(**trimmed._asdict()))
 
@@ -106,10 +106,10 @@ class Cleaner:
             decision.end, lambda: decision.end <= min(hold.offset for hold in self._holds())
         )
         await self._ha.truncate_epoch_prefix(self._store.min_offset())
-        self._tell(trimmed, decision, moment)
+        self._log_trimmed(trimmed, decision, moment)
 
     def _holds(self) -> list[Hold]:
-        """Those that may change at any moment."""
+        """The holds; they may change at any moment."""
         holds = [Hold(self._store.vouched_offset(), "not confirmed, or not yet known to be after a crash")]
         read_from = self._ha.read_from()
         if read_from is not None:
@@ -126,11 +126,11 @@ class Cleaner:
     def _look_at_disk(self, too_full: bool, used: float) -> None:
         if too_full and not self._store.disk_too_full:
             logger.error(
-                "the disk is too full for sends, which are refused: make room, or let retention do it (fileReservedTime)",
+                "the disk is too full, sends are rejected: make room, or let retention do it (fileReservedTime)",
                 extra=fields(used=f"{used:.2f}", limit=self._settings.disk_space_warning_level_ratio),
             )
         elif self._store.disk_too_full and not too_full:
-            logger.info("the disk has room again, sends are taken", extra=fields(used=f"{used:.2f}"))
+            logger.info("the disk has room again, sends are accepted", extra=fields(used=f"{used:.2f}"))
         self._store.disk_too_full = too_full
 
     def _look_at_hold(self, held: Hold | None) -> None:
@@ -138,9 +138,11 @@ class Cleaner:
         if held is None:
             self._held.recovered(self._clock.monotonic_ms())
         elif self._held.failed(held.why, self._clock.monotonic_ms()):
-            logger.info("an old segment stays", extra=fields(at=self._store.min_offset(), why=held.why))
+            logger.info(
+                "segment kept past retention", extra=fields(at=self._store.min_offset(), why=held.why)
+            )
 
-    def _tell(self, trimmed: Trimmed, decision: Decision, moment: Moment) -> None:
+    def _log_trimmed(self, trimmed: Trimmed, decision: Decision, moment: Moment) -> None:
         if not any(trimmed):
             return
         self._on_trimmed()

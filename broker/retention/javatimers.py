@@ -1,8 +1,8 @@
-"""Timer messages of a Java broker that were not delivered when it stopped: nothing here delivers them, so its store is refused.
+"""Timer messages that a Java broker left undelivered: nothing here delivers them, so the start with such a store is refused.
 
-Upstream (TimerMessageStore, 5.3.3): a timer message is stored in queue 0 of the topic rmq_sys_wheel_timer, a unit of the files
-`timerlog` says in which second it is due, and `config/timercheck` up to which second, and up to which queue offset, that was
-done. Invariant: nothing is written. What cannot be told counts as not delivered."""
+Upstream (TimerMessageStore, 5.3.3): a timer message is stored in queue 0 of the topic rmq_sys_wheel_timer. A unit of the files
+`timerlog` has the second in which it is due. `config/timercheck` has the second, and the queue offset, up to which that was
+done. Invariant: nothing is written, and undecidable cases count as not delivered."""
 
 from __future__ import annotations
 
@@ -51,21 +51,21 @@ class TimersUndelivered(StoreError):
     def __init__(self, why: str) -> None:
         super().__init__(
             f"this store has timer messages of a Java broker that are not delivered: {why}. Timers are not built here. Start "
-            "the Java broker on it again, let nobody send timer messages and wait until these are delivered, or give them up "
+            "the Java broker on it again, let nobody send timer messages and wait until these are delivered, or abandon them "
             f"with abandonTimers=true; mqreplay reads them in the topic {TIMER_TOPIC}"
         )
         self.why = why
 
 
 class Check(NamedTuple):
-    """Zeros without the file: then nothing says that anything was delivered."""
+    """Content of timercheck; zeros without the file: then nothing counts as delivered."""
 
     read_time_ms: int = 0
     queue_offset: int = 0
 
 
 async def refuse_timers(runtime: Runtime) -> None:
-    """To be asked before anything of the store is changed. Raises TimersUndelivered, OSError."""
+    """Check before anything of the store is changed. Raises TimersUndelivered, OSError."""
     check = decode_check(await runtime.files.read(CHECK_FILE))
     due = await _due(runtime.segments, check)
     if due is not None:
@@ -82,7 +82,7 @@ async def refuse_timers(runtime: Runtime) -> None:
 
 
 def decode_check(data: bytes | None) -> Check:
-    """Of a file that is too short nothing is believed."""
+    """Decode timercheck; a file that is too short counts as none."""
     if data is None or len(data) < CHECK.size:
         return Check()
     read_time_ms, _, queue_offset, master_queue_offset = CHECK.unpack_from(data)
@@ -90,7 +90,7 @@ def decode_check(data: bytes | None) -> Check:
 
 
 async def _due(segments: SegmentDirectory, check: Check) -> tuple[int, int] | None:
-    """When the newest unit that is not delivered is due, ms, and where its message is."""
+    """Due time, ms, of the newest undelivered unit, and the offset of its message."""
     folder = segments.subdirectory(TIMER_LOG)
     for name, size in reversed(folder.names()):
         newest_ms, found = 0, None
@@ -104,7 +104,7 @@ async def _due(segments: SegmentDirectory, check: Check) -> tuple[int, int] | No
 
 
 async def _units(folder: SegmentDirectory, name: str, size: int) -> AsyncIterator[tuple[int, int, int, int]]:
-    """(magic, write time, due time, place of the message) of each unit of one file."""
+    """(magic, write time, due time, offset of the message) of each unit of one file."""
     file = folder.open(name)
     try:
         for start in range(0, size - UNIT.size + 1, STEP_UNITS * UNIT.size):

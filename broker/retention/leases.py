@@ -1,6 +1,6 @@
-"""The leases of a store: what its readers outside the broker ask it to keep.
+"""Leases of a store: requests of readers outside the broker to keep parts of the log.
 
-Invariant: a lease that is over is removed, and one that cannot be read holds nothing; both are no reason to stop."""
+Invariant: an expired lease is removed, and an unreadable one holds nothing; neither stops the broker."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mqruntime.smallfiles import SmallFiles
 logger = logging.getLogger("broker.retention")
 
 LEASES_MAX = 1_000
-KEPT_AFTER_MS = 60_000  # what is over stays so long, for people to see
+KEPT_AFTER_MS = 60_000  # expired leases stay so long, for people to see
 
 
 class Leases:
@@ -24,7 +24,7 @@ class Leases:
         self._damaged = RepeatedFailures()
 
     async def holds(self, now_ms: int) -> list[Hold]:
-        """Of the leases in force at `now_ms`, wall time. OSError."""
+        """Holds of the leases in force at `now_ms`, wall time. Raises OSError."""
         found: list[Hold] = []
         for name in (await self._files.names(FOLDER))[:LEASES_MAX]:
             data = await self._files.read(name)
@@ -42,5 +42,5 @@ class Leases:
             return decode(data)
         except LeaseDamaged as error:
             if self._damaged.failed(name, now_ms):
-                logger.warning("lease not understood, it holds nothing", extra=fields(file=name, why=error))
+                logger.warning("lease not readable, it holds nothing", extra=fields(file=name, why=error))
             return None

@@ -1,1 +1,1 @@
-"""What a broker can be told, under upstream's keys."""
+"""Settings of a broker, under upstream's keys."""

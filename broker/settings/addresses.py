@@ -1,7 +1,7 @@
-"""Where a broker is found, and whom it finds: addresses and ports.
+"""Addresses and ports of a broker, and addresses of servers that it calls.
 
-Invariant: records and message ids can hold the address that is told to clients; every port that follows from another one is a
-port."""
+Invariant: records and message ids can hold the address that clients get; every port that is derived from another one is a
+valid port."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mqruntime.settings import OURS, Settings
 
 
 class AddressSettings(Settings):
-    """The part of a broker's settings that the network notices."""
+    """The part of a broker's settings about the network."""
 
     UPSTREAM: ClassVar[dict[str, str]] = {
         "bindAddress": "every address",
@@ -26,11 +26,9 @@ class AddressSettings(Settings):
     }
 
     broker_ip1: str = Field(
-        "127.0.0.1", alias="brokerIP1", description="IP address told to clients and controllers"
+        "127.0.0.1", alias="brokerIP1", description="IP address for clients and controllers"
     )
-    broker_ip2: str = Field(
-        "", alias="brokerIP2", description="IP address told to slaves; empty: `brokerIP1`"
-    )
+    broker_ip2: str = Field("", alias="brokerIP2", description="IP address for slaves; empty: `brokerIP1`")
     bind_address: str = Field(
         "",
         alias="bindAddress",
@@ -96,12 +94,12 @@ class AddressSettings(Settings):
 
     @property
     def address(self) -> str:
-        """What clients and controllers call us."""
+        """The address that clients and controllers call."""
         return f"{self.broker_ip1}:{self.listen_port}"
 
     @property
     def listens_on(self) -> str:
-        """The host that all ports are opened on."""
+        """The host of all ports."""
         return self.bind_address or self.broker_ip1
 
     @property
@@ -110,7 +108,7 @@ class AddressSettings(Settings):
 
     @property
     def ha_host(self) -> str:
-        """The host part of the address told to slaves."""
+        """The host part of the address for slaves."""
         return self.broker_ip2 or self.broker_ip1
 
     @property

@@ -1,7 +1,7 @@
 """The broker's settings, under upstream's keys; those of its parts come with them.
 
-Invariant: what cannot be honoured (acting masters, folders elsewhere) is refused, what has no effect and
-would be counted on is warned of."""
+Invariant: settings that cannot be honoured (acting masters, folders elsewhere) are rejected; those without effect that
+an operator may rely on cause a warning."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ UNDER_CONTROLLERS = frozenset(
         "haFlowControlEnable", "maxHaTransferByteInSecond", "minInSyncReplicas", "syncControllerMetadataPeriod",
     }
 )  # fmt: skip
-"""Of keys that count while a broker runs, those that count in no other mode."""
+"""Keys that count while a broker runs, by the mode that they count in."""
 
 
 class BrokerSettings(
@@ -37,7 +37,7 @@ class BrokerSettings(
     TransactionSettings,
     MetricsSettings,
 ):
-    """What a broker can be told; ms and bytes unless a key says otherwise."""
+    """Settings of a broker; ms and bytes unless a key says otherwise."""
 
     IGNORED: ClassVar[frozenset[str]] = MetricsSettings.IGNORED | NETTY_SERVER_KEYS | frozenset(
         {
@@ -81,7 +81,7 @@ class BrokerSettings(
         alias="brokerName",
         min_length=1,
         pattern=r"^[^#]+$",
-        description="name of the broker set; its replicas share it, controllers tell them apart by id",
+        description="name of the broker set; its replicas share it and differ by id",
     )
     # files
     store_path_root_dir: Path = Field(
@@ -92,12 +92,12 @@ class BrokerSettings(
     store_path_commit_log: str = Field(
         "",
         alias="storePathCommitLog",
-        description="taken when it names the folder `commitlog` below the root",
+        description="accepted when it names the folder `commitlog` below the root",
     )
     store_path_consume_queue: str = Field(
         "",
         alias="storePathConsumeQueue",
-        description="taken when it names the folder `consumequeue` below the root",
+        description="accepted when it names the folder `consumequeue` below the root",
     )
     store_path_broker_identity: str = Field(
         "",
@@ -155,7 +155,7 @@ class BrokerSettings(
         description="how long a name server may take to answer one",
     )
 
-    # what upstream has and controller mode here has not
+    # upstream's, not in controller mode here
     enable_slave_acting_master: bool = Field(
         False,
         alias="enableSlaveActingMaster",
@@ -182,7 +182,7 @@ class BrokerSettings(
     def _open_to_all(cls, value: bool) -> bool:
         if value:
             raise ValueError(
-                "must be false: there is no access control yet, whoever reaches the ports may do anything"
+                "must be false: there is no access control yet, any client that reaches the ports may do anything"
             )
         return value
 
@@ -261,17 +261,17 @@ class BrokerSettings(
 
     @property
     def under_controllers(self) -> bool:
-        """Whether controllers say who leads."""
+        """Whether controllers elect the master."""
         return self.pair is None and self.raft_group is None
 
     @property
     def idle_keys(self) -> frozenset[str]:
-        """What nobody looks at in this mode."""
+        """Keys that have no effect in this mode."""
         return frozenset() if self.under_controllers else UNDER_CONTROLLERS
 
     @property
     def send_wait_ms(self) -> int:
-        """How long a send may wait to be answered."""
+        """How long a send may wait for its answer."""
         return self.sync_flush_timeout if self.pair is not None else self.slave_timeout
 
     @property

@@ -1,6 +1,6 @@
-"""What clients may do and get: topics made for them, pulls that wait, the size of an answer.
+"""Settings for clients: topics created for them, pulls that wait, the size of an answer.
 
-Invariant: every limit is positive, so nothing here can stop a broker that is otherwise well configured."""
+Invariant: every limit is positive, so nothing here can stop a broker with otherwise valid settings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOPIC_QUEUES_MAX = 1 << 16
 
 
 class ClientSettings(Settings):
-    """The part of a broker's settings that clients notice; ms and bytes unless a key says otherwise."""
+    """The part of a broker's settings about clients; ms and bytes unless a key says otherwise."""
 
     UPSTREAM: ClassVar[dict[str, str]] = {"maxPullRequestHeld": OURS, "shutdownForwardSeconds": OURS}
 
@@ -41,7 +41,7 @@ class ClientSettings(Settings):
     enable_property_filter: bool = Field(
         False,
         alias="enablePropertyFilter",
-        description="take SQL92 expressions, by which messages are chosen for their properties",
+        description="accept SQL92 expressions, which select messages by their properties",
     )
     slave_read_enable: bool = Field(False, alias="slaveReadEnable", description="slaves serve pulls")
     access_message_in_memory_max_ratio: int = Field(
@@ -49,8 +49,8 @@ class ClientSettings(Settings):
         alias="accessMessageInMemoryMaxRatio",
         ge=0,
         le=100,
-        description="with `slaveReadEnable`: who reads further below the log's end than this part of the machine's memory, in "
-        "percent, is sent to a slave, which keeps who reads further than 10 percent less",
+        description="with `slaveReadEnable`: a consumer that reads further below the log's end than this part of the machine's "
+        "memory, in percent, is sent to a slave, which keeps consumers down to 10 percent less",
     )
     long_polling_enable: bool = Field(
         True,
@@ -61,7 +61,7 @@ class ClientSettings(Settings):
         1_000, alias="shortPollingTimeMills", ge=1, description="how long it waits when long polling is off"
     )
     lite_pull_message_enable: bool = Field(
-        True, alias="litePullMessageEnable", description="take lite pull requests (361)"
+        True, alias="litePullMessageEnable", description="accept lite pull requests (361)"
     )
     max_transfer_bytes: int = Field(
         256 * 1024,
@@ -86,8 +86,8 @@ class ClientSettings(Settings):
         alias="shutdownForwardSeconds",
         ge=0,
         le=3600,
-        description="a master that is stopped hands its role over first, and stays so long (seconds) to pass on what clients "
-        "send it; 0: it stops at once",
+        description="a master that is stopped transfers its role first, and forwards requests of clients for so long "
+        "(seconds); 0: it stops at once",
     )
     store_reply_message_enable: bool = Field(
         True,
@@ -97,19 +97,19 @@ class ClientSettings(Settings):
     trace_topic_enable: bool = Field(
         False,
         alias="traceTopicEnable",
-        description="make the topic in which clients that trace say what became of messages",
+        description="create the topic for message traces of clients",
     )
     msg_trace_topic_name: str = Field(
         TRACE_TOPIC,
         alias="msgTraceTopicName",
         pattern=r"^[%|a-zA-Z0-9_-]{1,127}$",
-        description="its name; clients are told another one by their own setting",
+        description="its name; clients use another one by their own setting",
     )
     use_server_side_reset_offset: bool = Field(
         True,
         alias="useServerSideResetOffset",
-        description="a consumer group that an administrator moves hears of it with its next pull; else its consumers, which "
-        "must be connected, are told (220), too",
+        description="a consumer group that an administrator moves is notified with its next pull; else also its consumers, "
+        "which must be connected, by a request (220)",
     )
     flush_consumer_offset_interval: int = Field(
         5_000,

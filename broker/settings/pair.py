@@ -1,6 +1,6 @@
-"""The role of a broker without controllers, and what a pair of master and slave promises.
+"""Role of a broker without controllers, and guarantees of a pair of master and slave.
 
-Invariant: a slave has an id of its own, a master id 0; upstream makes a second master of a slave whose role was forgotten."""
+Invariant: a slave has an id of its own, a master id 0; in upstream a slave without configured role becomes a second master."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class PairKeys(RaftKeys):
     UPSTREAM: ClassVar[dict[str, str]] = {"enableControllerMode": "false"}
 
     WITHOUT_EFFECT: ClassVar[dict[str, str]] = {
-        "haMaxGapNotInSync": "has no effect: it is called haSlaveFallbehindMax here"
+        "haMaxGapNotInSync": "has no effect: use haSlaveFallbehindMax",
     }
 
     enable_controller_mode: bool = Field(
@@ -37,19 +37,19 @@ class PairKeys(RaftKeys):
     broker_role: BrokerRole = Field(
         BrokerRole.ASYNC_MASTER,
         alias="brokerRole",
-        description="of a pair: `ASYNC_MASTER`, `SYNC_MASTER` (a send waits for one slave) or `SLAVE`; under controllers not "
-        "looked at",
+        description="of a pair: `ASYNC_MASTER`, `SYNC_MASTER` (a send waits for one slave) or `SLAVE`; ignored under "
+        "controllers",
     )
     broker_id: int = Field(
         0,
         alias="brokerId",
         ge=-1,
-        description="of a pair: 0 is the master, each slave has a number of its own above it; under controllers not looked at",
+        description="of a pair: 0 is the master, each slave has a number of its own above it; ignored under controllers",
     )
     ha_master_address: str = Field(
         "",
         alias="haMasterAddress",
-        description="of a pair: where its slave gets the log, `host:port`; empty: as the name servers say",
+        description="of a pair: HA address of the slave's master, `host:port`; empty: from the name servers",
     )
     sync_flush_timeout: int = Field(
         5_000,
@@ -61,7 +61,7 @@ class PairKeys(RaftKeys):
         256 * 1024 * 1024,
         alias="haSlaveFallbehindMax",
         ge=1,
-        description="of a pair: a slave that is further behind is not waited for",
+        description="of a pair: sends do not wait for a slave that is further behind",
     )
 
     @field_validator("ha_master_address")
@@ -73,7 +73,7 @@ class PairKeys(RaftKeys):
 
     @property
     def pair(self) -> PairSettings | None:
-        """What the HA service is told of a pair; None under controllers."""
+        """Settings of the HA service for a pair; None under controllers."""
         if self.enable_controller_mode or self.enable_d_leger_commit_log:
             return None
         return PairSettings(
@@ -87,7 +87,7 @@ class PairKeys(RaftKeys):
         return self.pair is not None and self.broker_role is BrokerRole.SLAVE
 
     def why_no_pair(self) -> str | None:
-        """What is wrong with role and id together; None when nothing is."""
+        """The error of role and id together; None without one."""
         if self.pair is None:
             return None
         if self.broker_role is BrokerRole.SLAVE and self.broker_id < 1:

@@ -1,6 +1,6 @@
 """The keys of upstream's Raft mode (DLedgerCommitLog): a broker set that elects its leader itself.
 
-Invariant: the members' list names this broker, and each member has an id of which upstream can make a broker's."""
+Invariant: the members' list names this broker, and each member has an id from which upstream can derive a broker's."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MEMBER = re.compile(r"([A-Za-z])(\d+)-([^;\s]+):(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class RaftGroup:
-    """`peers`: member id -> host:port, where members talk to each other."""
+    """`peers`: member id -> host:port, where members call each other."""
 
     name: str
     self_id: str
@@ -30,12 +30,12 @@ class RaftGroup:
 
     @property
     def broker_id(self) -> int:
-        """Of this member while it follows; a leader is broker 0."""
+        """Id of this member while it follows; a leader is broker 0."""
         return broker_id_of(self.self_id)
 
 
 def why_no_members(ids: Collection[str]) -> str | None:
-    """What keeps members of a broker set from having these ids; None where nothing does."""
+    """Why members of a broker set cannot have these ids; None where they can."""
     for each in ids:
         if not MEMBER_ID.fullmatch(each):
             return (
@@ -49,7 +49,7 @@ def why_no_members(ids: Collection[str]) -> str | None:
 
 
 def broker_id_of(member_id: str) -> int:
-    """Upstream's: the number behind the letter, and one."""
+    """Upstream's: the number after the letter, plus one."""
     return int(member_id[1:]) + 1
 
 
@@ -73,35 +73,35 @@ class RaftKeys(Settings):
         description="of Raft mode: all members, `n0-HOST:PORT;n1-HOST:PORT;n2-HOST:PORT`",
     )
     d_leger_self_id: str = Field(
-        "", alias="dLegerSelfId", description="of Raft mode: which of them this broker is, as `n0`"
+        "", alias="dLegerSelfId", description="of Raft mode: this broker's member id, as `n0`"
     )
     preferred_leader_ids: str = Field(
         "",
         alias="preferredLeaderIds",
-        description="of Raft mode: members that lead when they can, as `n0;n1`; whoever else leads hands over to one that is "
-        "level",
+        description="of Raft mode: members that lead when they can, as `n0;n1`; another leader transfers leadership to one "
+        "that is caught up",
     )
     preferred_leader_id: str = Field(
         "",
         alias="preferredLeaderId",
-        description="of Raft mode: the same, by the name that upstream's brokers have for it",
+        description="of Raft mode: the same, by the name in upstream's brokers",
     )
     store_path_d_ledger_commit_log: str = Field(
         "",
         alias="storePathDLedgerCommitLog",
-        description="of Raft mode: taken when it names the folder `dledger-ID/data` below the root",
+        description="of Raft mode: accepted when it names the folder `dledger-ID/data` below the root",
     )
 
     @property
     def raft_group(self) -> RaftGroup | None:
-        """None unless in Raft mode."""
+        """The group; None unless in Raft mode."""
         if not self.enable_d_leger_commit_log:
             return None
         preferred = tuple(dict.fromkeys(each for _, each in self._preferred()))
         return RaftGroup(self.d_leger_group, self.d_leger_self_id, self._peers(), preferred)
 
     def _preferred(self) -> list[tuple[str, str]]:
-        """Each with the key that names it."""
+        """Preferred leaders, each with the key that names it."""
         named = (
             ("preferredLeaderIds", self.preferred_leader_ids),
             ("preferredLeaderId", self.preferred_leader_id),
@@ -113,7 +113,7 @@ class RaftKeys(Settings):
         return {f"{each[1]}{each[2]}": f"{each[3]}:{each[4]}" for each in found if each is not None}
 
     def why_no_group(self) -> str | None:
-        """What is wrong with these keys together; None when nothing is."""
+        """The error of these keys together; None without one."""
         group = self.raft_group
         if group is None:
             return None
@@ -133,7 +133,7 @@ class RaftKeys(Settings):
         return None
 
     def why_no_ledger(self, root: Path) -> str | None:
-        """What keeps the files of the ledger from where the keys want them; None when nothing does."""
+        """Why the files of the ledger cannot be where the keys want them; None where they can."""
         if self.raft_group is None or not self.store_path_d_ledger_commit_log:
             return None
         place = root / f"dledger-{self.d_leger_self_id}" / "data"

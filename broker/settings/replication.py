@@ -1,6 +1,6 @@
-"""How a broker's log is replicated, and what an acknowledgement waits for.
+"""Replication of a broker's log, and the wait before an acknowledgement.
 
-Invariant: what these settings promise together is one of the contracts of `broker.role.contract`."""
+Invariant: together these settings give one of the contracts of `broker.role.contract`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mqruntime.settings import OURS, Settings
 
 
 class ReplicationSettings(Settings):
-    """The part of a broker's settings that its replicas notice; ms and bytes."""
+    """The part of a broker's settings about its replicas; ms and bytes."""
 
     UPSTREAM: ClassVar[dict[str, str]] = {
         "allAckInSyncStateSet": "false",
@@ -41,13 +41,13 @@ class ReplicationSettings(Settings):
         1,
         alias="minInSyncReplicas",
         ge=1,
-        description="with fewer members in the SyncStateSet, sends are refused",
+        description="with fewer members in the SyncStateSet, sends are rejected",
     )
     yield_after: int = Field(
         5_000,
         alias="yieldAfterMillis",
         ge=100,
-        description="a broker that could not lead for so long says so to the controllers, and a fit replica takes over",
+        description="a broker that could not lead for so long reports that to the controllers, and a fit replica takes over",
     )
     slave_timeout: int = Field(
         3_000, alias="slaveTimeout", ge=1, description="how long a send waits for its replicas"
@@ -62,7 +62,7 @@ class ReplicationSettings(Settings):
         None,
         alias="allowTruncationTo",
         ge=0,
-        description="an operator's word, once: this replica may cut its log to this offset even where it is confirmed",
+        description="once, by an operator: this replica may cut its log to this offset even where it is confirmed",
     )
     async_learner: bool = Field(
         False, alias="asyncLearner", description="this replica never joins the SyncStateSet"
@@ -70,13 +70,13 @@ class ReplicationSettings(Settings):
     sync_from_last_file: bool = Field(
         False,
         alias="syncFromLastFile",
-        description="an empty replica begins with its master's newest segment",
+        description="an empty replica starts with its master's newest segment",
     )
     ha_send_heartbeat_interval: int = Field(
         5_000,
         alias="haSendHeartbeatInterval",
         ge=10,
-        description="a quiet replication link is told that it lives so often",
+        description="interval of keep-alives on a quiet replication link",
     )
     ha_housekeeping_interval: int = Field(
         20_000,
@@ -100,8 +100,8 @@ class ReplicationSettings(Settings):
         100 << 20,
         alias="maxHaTransferByteInSecond",
         ge=1,
-        description="log that goes to one slave in a second while it is not in the SyncStateSet; above what producers send, or "
-        "it never catches up. Not in pairs",
+        description="log that is sent to one slave in a second while it is not in the SyncStateSet; above the rate of "
+        "producers, or it never catches up. Not in pairs",
     )
     ha_max_time_slave_not_catchup: int = Field(
         15_000,
@@ -112,16 +112,16 @@ class ReplicationSettings(Settings):
     ha_slave_host_check: bool = Field(
         True,
         alias="haSlaveHostCheck",
-        description="a slave is let in only from the host of the address that it registered at the controllers; false where "
-        "replication takes another network, as with `brokerIP2`, or passes address translation. So it is with the hosts of "
-        "`controllerAddr`, from which alone a master is asked to hand over",
+        description="a slave's link is accepted only from the host of the address that it registered at the controllers, and a "
+        "hand-over only from the hosts of `controllerAddr`; false where replication takes another network, as with "
+        "`brokerIP2`, or passes address translation",
     )
     slave_catchup_reserve: int = Field(
         16 << 30,
         alias="slaveCatchupReserveBytes",
         ge=0,
-        description="retention spares what a connected slave has still to read, as far as so much log from the end; what is "
-        "behind may be deleted under it, and it must begin anew",
+        description="retention keeps data that a connected slave has still to read, up to so much log from the end; older data "
+        "may be deleted under it, and it must resync",
     )
     slave_sync_interval: int = Field(
         1_000,
@@ -132,12 +132,12 @@ class ReplicationSettings(Settings):
 
     @property
     def catch_up_limit(self) -> int | None:
-        """Bytes a second to one slave that catches up; None: as fast as it takes them."""
+        """Bytes a second to one slave that catches up; None: no limit."""
         return self.max_ha_transfer_byte_in_second if self.ha_flow_control_enable else None
 
     @property
     def replication(self) -> HASettings:
-        """What the HA service is told."""
+        """Settings of the HA service."""
         return HASettings(
             heartbeat_interval_ms=self.ha_send_heartbeat_interval,
             housekeeping_interval_ms=self.ha_housekeeping_interval,

@@ -1,4 +1,4 @@
-"""When producers are asked for what they did not end, and whether messages in transactions are taken at all."""
+"""Settings of transactions: checks of open ones, and whether they are accepted at all."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from mqruntime.settings import Settings
 
 
 class TransactionSettings(Settings):
-    """The part of a broker's settings that transactions follow; ms unless a key says otherwise."""
+    """The part of a broker's settings about transactions; ms unless a key says otherwise."""
 
     reject_transaction_message: bool = Field(
-        False, alias="rejectTransactionMessage", description="refuse messages in transactions"
+        False, alias="rejectTransactionMessage", description="reject messages in transactions"
     )
     transaction_open_max: int = Field(
         500_000,
         alias="transactionOpenMax",
         ge=1,
-        description="so many transactions may be open, 170 bytes of memory each; beyond that new ones are refused",
+        description="so many transactions may be open, 170 bytes of memory each; beyond that new ones are rejected",
     )
     transaction_time_out: int = Field(
         6_000,
@@ -43,5 +43,5 @@ class TransactionSettings(Settings):
         3_000,
         alias="transactionOpBatchInterval",
         ge=0,
-        description="how long it may take until the record of an end is written, which others may share",
+        description="how long an end waits for others that share its op record",
     )
