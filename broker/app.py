@@ -39,8 +39,8 @@ from broker.role.contractmark import KeptContractMark
 from broker.role.controllercalls import ControllerCalls
 from broker.role.controllerclient import ControllerClient
 from broker.role.controllerhosts import ControllerHosts
-from broker.role.farewell import Farewell
-from broker.role.fitness import Fitness, Trouble
+from broker.role.farewell import GracefulShutdown
+from broker.role.fitness import HealthProblem, LeaderHealth
 from broker.role.identity import IDENTITY_FILE, Identity, TemporaryIdentity
 from broker.role.identityfiles import IdentityFiles, LogFound
 from broker.role.manager import ReplicasManager
@@ -48,7 +48,7 @@ from broker.role.membership import Membership
 from broker.role.memorymark import KeptMemoryMark
 from broker.role.replicatable import ReplicaTable
 from broker.role.resync import Resync
-from broker.role.roomforboth import RoomForBoth
+from broker.role.roomforboth import ResyncSpaceCheck
 from broker.role.startnumber import KeptStartNumber
 from broker.role.storeaside import StoreAside, entries
 from broker.role.switch import RoleSwitch
@@ -116,7 +116,7 @@ class BrokerApp:
         self._level_epoch: int | None = (
             None  # in which the log had caught up with a master's, which is not noted yet
         )
-        self._fitness = Fitness(settings.yield_after)
+        self._fitness = LeaderHealth(settings.yield_after)
         self.acknowledgement, delivered = acknowledgements(membership, settings, store, ha)
         self.requests = requests = Requests(
             membership,
@@ -144,7 +144,7 @@ class BrokerApp:
         )
         self._switch = switch = RoleSwitch(
             membership, store=store, ha=ha, tables=tables, requests=requests, neighbours=neighbours,
-            may_lack=lambda: self.memory_mark.may_lack,
+            may_have_lost_data=lambda: self.memory_mark.may_have_lost_data,
         )  # fmt: skip
         self._identity_files = IdentityFiles(
             runtime.files,
@@ -194,7 +194,7 @@ class BrokerApp:
         self._resync = Resync(
             membership,
             aside=self._aside,
-            room=RoomForBoth(membership, neighbours.client, store, settings),
+            room=ResyncSpaceCheck(membership, neighbours.client, store, settings),
             store=store,
             ha=ha,
             manager=manager,
@@ -215,7 +215,7 @@ class BrokerApp:
             hosts.guard(requests.router)
         elif settings.pair is not None:
             refuse_role_changes(requests.router)
-        self._farewell = Farewell(
+        self._farewell = GracefulShutdown(
             membership,
             ha,
             self._resign,
@@ -227,7 +227,7 @@ class BrokerApp:
         )
         requests.all_added()
         ha.on_confirm(requests.confirmed)
-        ha.on_level(self._is_level)
+        ha.on_level(self._is_caught_up)
         self._group_roles: GroupRoles | None = None
         self._repair: RecordRepair | None = None
         self._links: HAService | None = None
@@ -250,8 +250,8 @@ class BrokerApp:
             self._group_roles = group_roles(
                 log, membership, manager, switch, requests.forwarding, self._fitness, clock
             )
-            log.member.before_change(requests.agreement.why_not_held)
-        neighbours.registration.silent_while(lambda: requests.forwarding.stands_in)
+            log.member.before_change(requests.agreement.why_not_replicated)
+        neighbours.registration.silent_while(lambda: requests.forwarding.listed_as_master)
         requests.forwarding.on_release(neighbours.successor_serves)
         tables.on_topics_changed(neighbours.registration.topics_changed)
         if settings.flush_disk_type is FlushDiskType.SYNC_FLUSH:
@@ -319,7 +319,7 @@ class BrokerApp:
             await self._probes.stop()
         await self._manager.stop()
         await self._neighbours.leave()
-        await self.requests.pulls.all_told()
+        await self.requests.pulls.drained()
         await self._tasks.stop()
         if not forwards:
             await self.requests.forwarding.stop()
@@ -380,13 +380,13 @@ class BrokerApp:
         if self.membership.accepts_sends:
             self.tables.log_trimmed()
 
-    def _is_level(self) -> None:
+    def _is_caught_up(self) -> None:
         self._level_epoch = self.ha.epoch
-        self._note_level()
+        self._note_caught_up()
 
-    def _note_level(self) -> None:
+    def _note_caught_up(self) -> None:
         """Note that the log has caught up. A disk that was set back needs its master's tables, too."""
-        if not self.memory_mark.may_lack or self._level_epoch != self.ha.epoch:
+        if not self.memory_mark.may_have_lost_data or self._level_epoch != self.ha.epoch:
             return
         if (
             self.memory_mark.was_set_back
@@ -451,11 +451,11 @@ class BrokerApp:
             await asyncio.sleep(SWEEP_MS / 1000)
             now_ms = self._clock.monotonic_ms()
             self.requests.sweep(now_ms)
-            self._note_level()
-            self._fitness.note(Trouble.DISK, not self.store.takes_messages(), now_ms)
-            self._fitness.note(Trouble.ROT, bool(self.store.soundness.damages), now_ms)
-            self._fitness.note(Trouble.READ, self.store.dispatch_waits, now_ms)
-            self._fitness.note(Trouble.SYNC, self.store.sync_lasts_ms() > SWEEP_MS, now_ms)
+            self._note_caught_up()
+            self._fitness.note(HealthProblem.DISK, not self.store.takes_messages(), now_ms)
+            self._fitness.note(HealthProblem.ROT, bool(self.store.soundness.damages), now_ms)
+            self._fitness.note(HealthProblem.READ, self.store.dispatch_waits, now_ms)
+            self._fitness.note(HealthProblem.SYNC, self.store.sync_lasts_ms() > SWEEP_MS, now_ms)
 
     async def _serve_probes(self) -> HttpPages:
         from broker.metrics.collector import BrokerCollector  # only here: it brings the Prometheus library

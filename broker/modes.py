@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from broker.neighbours.forwarding import Forwarding
-from broker.role.fitness import Fitness
+from broker.role.fitness import LeaderHealth
 from broker.role.manager import ReplicasManager
 from broker.role.membership import Membership
 from broker.role.switch import RoleSwitch
 from broker.sends.acknowledgement import Acknowledgement
 from broker.sends.groupacknowledgement import GroupAcknowledgement
 from broker.sends.pairacknowledgement import PairAcknowledgement, StoredHere
-from broker.sends.writegate import Answering, Replicated
+from broker.sends.writegate import ReplicationView, SendReplicationView
 from broker.settings.broker import BrokerSettings
 from broker.tables.tables import Tables
 from epochfile.file import DEFAULT_NAME as EPOCH_FILE
@@ -119,7 +119,7 @@ def _group_log(
 
 def acknowledgements(
     membership: Membership, settings: BrokerSettings, store: BrokerStore, ha: Replication
-) -> tuple[Answering, Replicated]:
+) -> tuple[SendReplicationView, ReplicationView]:
     """Acknowledgement of sends, and that of delayed messages that were delivered."""
     if settings.raft_group is not None:
         in_group = GroupAcknowledgement(membership, ha)
@@ -148,7 +148,7 @@ def group_roles(
     manager: ReplicasManager,
     switch: RoleSwitch,
     forwarding: Forwarding,
-    fitness: Fitness,
+    fitness: LeaderHealth,
     clock: Clock,
 ) -> GroupRoles:
     """The part that passes the group's leader on to the membership."""

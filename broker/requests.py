@@ -8,24 +8,24 @@ from __future__ import annotations
 from functools import partial
 from random import Random
 
-from broker.admin.agreement import Agreement
+from broker.admin.agreement import MetadataReplication
 from broker.admin.status import StatusRequests
 from broker.admin.tables import add_table_requests
-from broker.clients.early import EarlySubscriptions
+from broker.clients.early import ProvisionalSubscriptions
 from broker.clients.groups import ConsumerGroups
 from broker.clients.lockrequests import LockRequests
-from broker.clients.passedpulls import say_what_they_want
+from broker.clients.passedpulls import attach_subscriptions
 from broker.clients.renewal import SubscriptionRenewal
 from broker.clients.requesters import Requesters
 from broker.clients.requests import ClientRequests
-from broker.clients.unserved import Unserved
+from broker.clients.unserved import UnsupportedRequests
 from broker.metrics.latencies import Latencies
 from broker.metrics.recent import RecentTotals
 from broker.metrics.totals import Totals
 from broker.metrics.transactiontotals import TransactionTotals
 from broker.neighbours.forwarding import Forwarding
 from broker.pulls.admission import PullAdmission
-from broker.pulls.direction import Direction
+from broker.pulls.direction import PullRouting
 from broker.pulls.held import HeldPulls
 from broker.pulls.processor import PullProcessor
 from broker.pulls.readgate import ReadGate
@@ -40,7 +40,7 @@ from broker.sends.pending import PendingSends
 from broker.sends.processor import SEND_CODES, SendProcessor
 from broker.sends.replies import Replies
 from broker.sends.sendback import SendBack
-from broker.sends.writegate import Answering, Replicated, WriteGate
+from broker.sends.writegate import ReplicationView, SendReplicationView, WriteGate
 from broker.settings.broker import BrokerSettings
 from broker.tables.tables import Tables
 from broker.transactions.checkback import CheckBack
@@ -65,7 +65,7 @@ CLIENTS_THEMSELVES = (
 """Answered by a broker that only forwards, too: consumers send heartbeats to every broker of their set."""
 
 
-class TakingWrites:
+class WriteView:
     """Whether this broker may store something now, for parts that store without a request."""
 
     def __init__(self, membership: Membership, forwarding: Forwarding) -> None:
@@ -98,8 +98,8 @@ class Requests:
         store: BrokerStore,
         ha: Replication,
         tables: Tables,
-        acknowledgement: Answering,
-        delivered: Replicated,
+        acknowledgement: SendReplicationView,
+        delivered: ReplicationView,
         contract_mark: KeptContractMark,
         clock: Clock,
         random: Random,
@@ -131,9 +131,9 @@ class Requests:
         self._gate = gate = WriteGate(
             membership, acknowledgement, self.pending, clock, wait_ms=settings.send_wait_ms
         )
-        writing = TakingWrites(membership, forwarding)
+        writing = WriteView(membership, forwarding)
         self.consumers = ConsumerGroups(tables.filters)
-        early = EarlySubscriptions(self.consumers)
+        early = ProvisionalSubscriptions(self.consumers)
         requesters = Requesters(self.consumers)
         self.transactions = Transactions(
             store=store,
@@ -189,7 +189,7 @@ class Requests:
 
         def passing(peer: Peer, commands: list[RemotingCommand]) -> None:
             replies.passed_on(peer, commands)
-            say_what_they_want(commands, partial(early.subscribed, peer))
+            attach_subscriptions(commands, partial(early.subscribed, peer))
 
         forwarding.on_passing = passing
         send_back = SendBack(
@@ -218,7 +218,7 @@ class Requests:
         self.clients = ClientRequests(
             self.consumers, tables.groups, tables.topics, membership, settings, clock, tasks
         )
-        self.unserved = unserved = Unserved()
+        self.unserved = unserved = UnsupportedRequests()
         self._held = HeldPulls(settings.held_pulls_max)
         self.pulls = PullProcessor(
             store=store,
@@ -230,7 +230,7 @@ class Requests:
                 early=early,
                 limits=settings,
             ),
-            direction=Direction(
+            direction=PullRouting(
                 membership,
                 settings,
                 tables.groups,
@@ -259,7 +259,7 @@ class Requests:
             counters=self,
             clock=clock,
         )
-        self.agreement = Agreement(tables, membership, ha, settings, clock)
+        self.agreement = MetadataReplication(tables, membership, ha, settings, clock)
         self._hand_over = HandOverRequests(
             membership, acknowledgement, store, ha, forwarding, requesters, clock
         )
@@ -327,7 +327,7 @@ class Requests:
         self.check_back.role_taken()
         self._hand_over.moved()
         if became_master:
-            self.clients.share_anew()
+            self.clients.notify_all_groups()
 
     def only_forward(self) -> None:
         """Only forward for clients: this broker stops, and answers nothing from its store and tables any more."""

@@ -35,7 +35,7 @@ LOOK_MS = 200
 """Interval of looks at the set, which may have shrunk meanwhile."""
 
 
-class Agreement:
+class MetadataReplication:
     """`settings.slave_timeout` bounds every wait for slaves; it may change while the broker runs."""
 
     def __init__(
@@ -48,7 +48,7 @@ class Agreement:
         self._clock = clock
         self._holders = Holders()
         self._news = asyncio.Event()  # a new one each time that it was set
-        tables.on_facts_changed(self._tell)
+        tables.on_facts_changed(self._wake_all)
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.COPY_TABLES, self._copy)
@@ -101,13 +101,13 @@ class Agreement:
             await asyncio.sleep(0)
         return await self.change(command, what, steps[-1])
 
-    async def held_by(self, members: frozenset[int]) -> bool:
+    async def replicated_to(self, members: frozenset[int]) -> bool:
         """Whether these brokers hold all changes acknowledged until now, or do within the time."""
         deadline_ms = self._clock.monotonic_ms() + self._wait_ms()
         wanted = self._tables.version
         return (await self._agreed_at_the_end(lambda: members, wanted, deadline_ms))[0]
 
-    async def why_not_held(self) -> str | None:
+    async def why_not_replicated(self) -> str | None:
         """Why no majority of a Raft group has all of this leader's tables; None when one has."""
         deadline_ms = self._clock.monotonic_ms() + PREPARE_MS_MAX
         while not self._role.accepts_sends:
@@ -179,7 +179,7 @@ class Agreement:
         deadline_ms = self._clock.monotonic_ms() + min(max(header.wait_ms, 0), COPY_WAIT_MS_MAX)
         if self._role.accepts_sends:
             self._holders.reported(header.broker_id, held, tables.version)
-            self._tell()
+            self._wake_all()
         while self._role.accepts_sends and held == tables.version and header.place is None:
             left_ms = deadline_ms - self._clock.monotonic_ms()
             if left_ms <= 0:
@@ -190,7 +190,7 @@ class Agreement:
         said, body = tables.slice_for(header)
         return command.reply(header=said, body=body)
 
-    def _tell(self) -> None:
+    def _wake_all(self) -> None:
         """Wake all waiting requests."""
         self._news.set()
         self._news = asyncio.Event()

@@ -115,4 +115,4 @@ class Configuration:
             queues = settings.default_topic_queue_nums
             tables.topics.offer_auto_creation(queues, tell=self._role.accepts_sends)
         elif "brokerPermission" in changed and self._role.accepts_sends:
-            tables.topics.tell_again()
+            tables.topics.renew_version()

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from broker.admin.agreement import Agreement
+from broker.admin.agreement import MetadataReplication
 from broker.admin.attributes import AttributesRefused, with_changes
 from broker.admin.lists import named, why_not_deleted
 from broker.tables.subscriptiongroups import NAME_LENGTH_MAX, NAME_RULE, NEW_LENGTH_MAX, is_group_name
@@ -38,7 +38,7 @@ class GroupRequests:
     def __init__(
         self,
         tables: Tables,
-        agreement: Agreement,
+        agreement: MetadataReplication,
         bulk: BulkAnswers,
     ) -> None:
         self._bulk = bulk

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from broker.admin.agreement import Agreement
+from broker.admin.agreement import MetadataReplication
 from broker.clients.groups import Client, ConsumerGroup, ConsumerGroups
 from broker.role.membership import Membership
 from broker.settings.broker import BrokerSettings
@@ -45,7 +45,7 @@ class ResetRequests:
         store: BrokerStore,
         tables: Tables,
         consumers: ConsumerGroups,
-        agreement: Agreement,
+        agreement: MetadataReplication,
         on_moved: OnMoved,
     ) -> None:
         self._settings = settings

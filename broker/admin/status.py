@@ -28,7 +28,7 @@ from remoting.peer import Peer
 from remoting.router import Router
 
 LAST_EPOCH_END = 2**63 - 1
-DAMAGES_TOLD_MAX = 100
+DAMAGES_LOGGED_MAX = 100
 VERSION_NAME = "V5_3_3"
 
 ALWAYS_ZERO = (
@@ -130,7 +130,7 @@ class StatusRequests:
         up_seconds = (now_ms - self._started_ms) // 1000
         days, hours, minutes = up_seconds // 86_400, up_seconds // 3_600 % 24, up_seconds // 60 % 60
         disk_used = f"{store.disk_space().used:.2f}"
-        damages = list(store.soundness.damages.values())[:DAMAGES_TOLD_MAX]
+        damages = list(store.soundness.damages.values())[:DAMAGES_LOGGED_MAX]
         table = dict.fromkeys(ALWAYS_ZERO, "0") | {
             "bootTimestamp": str(self._booted_ms),
             "brokerActive": "true" if self._role.role_id is not None else "false",

@@ -5,7 +5,7 @@ Invariant: none of them waits for the log's replication; a change of topics and 
 
 from __future__ import annotations
 
-from broker.admin.agreement import Agreement
+from broker.admin.agreement import MetadataReplication
 from broker.admin.brokerstats import BrokerStatsRequests
 from broker.admin.configuration import Configuration
 from broker.admin.groups import GroupRequests
@@ -37,7 +37,7 @@ def add_table_requests(
     store: BrokerStore,
     tables: Tables,
     consumers: ConsumerGroups,
-    agreement: Agreement,
+    agreement: MetadataReplication,
     on_moved: OnMoved,
     recent: RecentTotals,
     clock: Clock,

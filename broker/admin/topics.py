@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from broker.admin.agreement import Agreement
+from broker.admin.agreement import MetadataReplication
 from broker.admin.attributes import AttributesRefused, changes_in, with_changes
 from broker.admin.lists import named, why_not_deleted
 from broker.clients.refusals import Refused, check_topic_name
@@ -40,7 +40,7 @@ class TopicRequests:
         self,
         broker_name: str,
         tables: Tables,
-        agreement: Agreement,
+        agreement: MetadataReplication,
         store: BrokerStore,
         recent: RecentTotals,
         clock: Clock,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from broker.clients.allocation import STRATEGIES, allocated
 from broker.clients.groups import ConsumerGroups
 from broker.clients.refusals import TOPIC_LENGTH_MAX, Refused
-from broker.clients.unserved import Unserved
+from broker.clients.unserved import UnsupportedRequests
 from mqruntime.clock import Clock
 from remoting.bodies.queues import (
     MessageQueue,
@@ -40,7 +40,7 @@ class Assignments:
     def __init__(
         self,
         consumers: ConsumerGroups,
-        unserved: Unserved,
+        unserved: UnsupportedRequests,
         *,
         client: RemotingClient,
         name_servers: Sequence[str],

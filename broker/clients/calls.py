@@ -59,10 +59,10 @@ class ClientCalls:
             return command.reply(ResponseCode.SYSTEM_ERROR, remark)
         wanted = header.client_addr or ""
         clients = [client for client in found.clients.values() if wanted in ("", client.client_id)]
-        told = await asyncio.gather(*(_status_of(client, header) for client in clients))
+        offsets_by_client = await asyncio.gather(*(_status_of(client, header) for client in clients))
         table = {
             client.client_id: offsets
-            for client, offsets in zip(clients, told, strict=True)
+            for client, offsets in zip(clients, offsets_by_client, strict=True)
             if offsets is not None
         }
         return command.reply(body=ConsumerStatusBody(consumer_table=table).encode())

@@ -16,12 +16,12 @@ KEPT_CHARACTERS_MAX = 8 << 20
 """In addition to subscriptions of heartbeats."""
 
 
-class EarlySubscriptions:
+class ProvisionalSubscriptions:
     """Subscriptions of connections without a heartbeat of a group yet."""
 
     def __init__(self, consumers: ConsumerGroups) -> None:
         self._consumers = consumers
-        self._told: dict[Peer, dict[str, dict[str, Subscription]]] = {}
+        self._known: dict[Peer, dict[str, dict[str, Subscription]]] = {}
         self._characters = 0
 
     def said(self, peer: Peer, group: str, data: list[SubscriptionData]) -> None:
@@ -30,19 +30,19 @@ class EarlySubscriptions:
         wanted = _characters(group, data)
         if peer.closed or self._characters + wanted > KEPT_CHARACTERS_MAX:
             return
-        told = {each.topic: subscription_of(each) for each in data}
-        if peer not in self._told:
-            self._told[peer] = {}
+        known = {each.topic: subscription_of(each) for each in data}
+        if peer not in self._known:
+            self._known[peer] = {}
             peer.on_close(self._closed)
-        self._told[peer][group] = told
-        self._characters += _characters(group, [each.data for each in told.values()])
+        self._known[peer][group] = known
+        self._characters += _characters(group, [each.data for each in known.values()])
 
     def find(self, peer: Peer, group: str, topic: str) -> Subscription | None:
         """The subscription of the client behind `peer` to `topic` for `group`."""
         if self.is_known(peer, group):
             self._forget(peer, group)
             return None
-        return self._told.get(peer, {}).get(group, {}).get(topic)
+        return self._known.get(peer, {}).get(group, {}).get(topic)
 
     def subscribed(self, peer: Peer, group: str, topic: str) -> SubscriptionData | None:
         """The newer of that and the whole group's, from heartbeats."""
@@ -55,14 +55,14 @@ class EarlySubscriptions:
         return self._consumers.client_id_of(peer, group) is not None
 
     def _forget(self, peer: Peer, group: str) -> None:
-        told = self._told.get(peer, {}).pop(group, None)
-        if told is not None:
-            self._characters -= _characters(group, [each.data for each in told.values()])
+        known = self._known.get(peer, {}).pop(group, None)
+        if known is not None:
+            self._characters -= _characters(group, [each.data for each in known.values()])
 
     def _closed(self, peer: Peer) -> None:
-        for group in list(self._told.get(peer, {})):
+        for group in list(self._known.get(peer, {})):
             self._forget(peer, group)
-        self._told.pop(peer, None)
+        self._known.pop(peer, None)
 
 
 def _characters(group: str, data: list[SubscriptionData]) -> int:

@@ -7,7 +7,7 @@ possible successors must have been slaves of this master a moment ago; in Raft m
 
 from __future__ import annotations
 
-from broker.admin.agreement import Agreement
+from broker.admin.agreement import MetadataReplication
 from broker.clients.requesters import is_passed_on
 from broker.role.membership import VOUCHED_MS, Membership
 from broker.tables.queuelocks import Queue
@@ -30,7 +30,7 @@ class LockRequests:
         broker_name: str,
         tables: Tables,
         role: Membership,
-        agreement: Agreement,
+        agreement: MetadataReplication,
         ha: Replication,
         clock: Clock,
     ) -> None:
@@ -65,7 +65,7 @@ class LockRequests:
         doubtful = self._role.may_have_a_successor(now_ms) and not self._is_witnessed(epoch, now_ms)
         if held and (doubtful or not self._locks.agreed(group, held, client_id)):
             what = f"{client_id} holds {len(held)} queues for {group}"
-            make = self._tables.copied_anew if doubtful else lambda: None
+            make = self._tables.renew_version if doubtful else lambda: None
             answer = await self._agreement.change(command, what, make)
             if answer.code != ResponseCode.SUCCESS:
                 return answer

@@ -28,9 +28,9 @@ class GroupNotices:
     def __init__(self, members: Callable[[str], Sequence[Peer]], clock: Clock, tasks: Tasks) -> None:
         self._members = members
         self._clock = clock
-        self._timer = CoreTimer(clock, tasks, self._tell)
+        self._timer = CoreTimer(clock, tasks, self._notify)
         self._due: OrderedDict[str, None] = OrderedDict()
-        self._untold: Sequence[Peer] = ()
+        self._waiting: Sequence[Peer] = ()
         """Remaining ones of the group that is being notified."""
         self._frame = b""
         self._left, self._renewed_at_ms = 0, 0
@@ -38,21 +38,21 @@ class GroupNotices:
     def changed(self, groups: Iterable[str]) -> None:
         """Notify groups: members came or went, or read one more topic."""
         self._due.update(dict.fromkeys(groups))
-        self._tell()
+        self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         now_ms = self._clock.monotonic_ms()
         if now_ms >= self._renewed_at_ms:
             self._left, self._renewed_at_ms = SLICE, now_ms + PAUSE_MS
-        while self._left and (self._untold or self._due):
-            if not self._untold:
+        while self._left and (self._waiting or self._due):
+            if not self._waiting:
                 group, _ = self._due.popitem(last=False)
-                self._untold, self._frame = self._members(group), frame_of(group)
-            told, self._untold = self._untold[: self._left], self._untold[self._left :]
-            for peer in told:
+                self._waiting, self._frame = self._members(group), frame_of(group)
+            notified, self._waiting = self._waiting[: self._left], self._waiting[self._left :]
+            for peer in notified:
                 peer.write([self._frame])
-            self._left -= len(told)
-        if self._untold or self._due:
+            self._left -= len(notified)
+        if self._waiting or self._due:
             self._timer.due_at(self._renewed_at_ms)
 
 

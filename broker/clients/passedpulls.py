@@ -23,7 +23,7 @@ Subscribed = Callable[[str, str], SubscriptionData | None]
 """The subscription of a group to a topic that this broker knows."""
 
 
-def say_what_they_want(commands: Iterable[RemotingCommand], subscribed: Subscribed) -> None:
+def attach_subscriptions(commands: Iterable[RemotingCommand], subscribed: Subscribed) -> None:
     """Add the known subscription to pulls among `commands` that have none."""
     for command in commands:
         if command.code not in PULLS:

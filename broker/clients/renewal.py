@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from broker.clients.early import EarlySubscriptions
+from broker.clients.early import ProvisionalSubscriptions
 from broker.clients.groups import ConsumerGroups
 from mqruntime.log import fields
 from mqruntime.tasks import Tasks
@@ -42,7 +42,7 @@ class SubscriptionRenewal:
     def __init__(
         self,
         consumers: ConsumerGroups,
-        early: EarlySubscriptions,
+        early: ProvisionalSubscriptions,
         tasks: Tasks,
         is_former: Callable[[Peer], bool],
     ) -> None:

@@ -57,7 +57,7 @@ class ClientRequests:
         self._consumers = consumers
         self._groups = groups
         self._topics = topics
-        self._notices = GroupNotices(self._told, clock, tasks)
+        self._notices = GroupNotices(self._listeners, clock, tasks)
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.HEART_BEAT, self._heartbeat)
@@ -73,7 +73,7 @@ class ClientRequests:
         """Remove the clients of a connection that ended."""
         self._notices.changed(self._consumers.disconnected(peer))
 
-    def share_anew(self) -> None:
+    def notify_all_groups(self) -> None:
         """Notify all groups: this broker has become master. A member whose last sharing of queues failed at a dead one would
         wait for its next, 20 s with upstream's clients."""
         self._notices.changed(self._consumers.groups())
@@ -159,7 +159,7 @@ class ClientRequests:
             return command.reply(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error))
         return command.reply()
 
-    def _told(self, name: str) -> list[Peer]:
+    def _listeners(self, name: str) -> list[Peer]:
         """The members of a group, if it wants notifications of changes."""
         group, config = self._consumers.find(name), self._groups.find(name)
         if group is None or (config is not None and not config.notify_consumer_ids_changed_enable):

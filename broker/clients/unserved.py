@@ -2,7 +2,7 @@
 built or another server's, and pulls that are rejected permanently. For both Java's consumers log
 the answer and repeat the request for ever, without notice to their applications.
 
-Invariant: there is one warning for one client host, its group and one feature; after `TOLD_MAX` of them no more."""
+Invariant: there is one warning for one client host, its group and one feature; after `LOGGED_MAX` of them no more."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from remoting.servers import Server, directions, who_else
 
 logger = logging.getLogger("broker.unserved")
 
-TOLD_MAX = 1_000
+LOGGED_MAX = 1_000
 UNKNOWN = "request {}"
 FEATURES = {
     RequestCode.RECALL_MESSAGE: "timer messages",
@@ -57,34 +57,34 @@ LASTING = (
 """Codes that the next pull gets, too. The others are temporary: no role, no heartbeat yet."""
 
 
-class Unserved:
+class UnsupportedRequests:
     """The log of unsupported requests of one broker."""
 
     def __init__(self) -> None:
-        self._told: set[tuple[str, str, str]] = set()
+        self._logged: set[tuple[str, str, str]] = set()
 
     def asked(self, peer: Peer, command: RemotingCommand) -> str:
         """Log a request that is answered with code 3. Returns the end of its remark."""
         if others := who_else(command.code, Server.BROKER):
-            self._tell("request for %s sent to a broker", others, peer, command)
+            self._log_once("request for %s sent to a broker", others, peer, command)
             return directions(command.code, Server.BROKER)
         what = feature_of(command.code)
-        self._tell("unsupported request: %s", what, peer, command)
+        self._log_once("unsupported request: %s", what, peer, command)
         return "" if what == UNKNOWN.format(command.code) else f"; not built here: {what}"
 
     def refused(self, peer: Peer, command: RemotingCommand, refusal: Refused) -> None:
         """Log this pull if it is rejected permanently."""
         if refusal.code in LASTING:
-            self._tell("pull rejected permanently: %s", refusal.remark, peer, command)
+            self._log_once("pull rejected permanently: %s", refusal.remark, peer, command)
 
-    def _tell(self, sentence: str, what: str, peer: Peer, command: RemotingCommand) -> None:
+    def _log_once(self, event: str, what: str, peer: Peer, command: RemotingCommand) -> None:
         group = group_of(command)
-        told = peer.remote_address.rpartition(":")[0], group, what
-        if told in self._told or len(self._told) >= TOLD_MAX:
+        key = peer.remote_address.rpartition(":")[0], group, what
+        if key in self._logged or len(self._logged) >= LOGGED_MAX:
             return
-        self._told.add(told)
+        self._logged.add(key)
         about = fields(client=peer.remote_address, code=command.code, **({"group": group} if group else {}))
-        logger.warning(sentence, what, extra=about)
+        logger.warning(event, what, extra=about)
 
 
 def feature_of(code: int) -> str:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from broker.clients.refusals import REJECTED
 from broker.neighbours.forwardlink import Carried, ForwardLink
 from broker.neighbours.naps import LOOK_MS, Naps
-from broker.role.passage import HERE, Action, Leave, Passage, Reach, Release, Stage, Successor
+from broker.role.passage import HERE, Action, ForwardingState, Leave, Reach, Release, Stage, Successor
 from mqruntime.clock import Clock
 from mqruntime.coretimer import CoreTimer
 from mqruntime.log import fields
@@ -83,11 +83,11 @@ class Waiting:
 
 
 class Forwarding:
-    """`carried_max` limits requests that wait for answers here, and the same at the successor; `forward_ms` as of Passage;
-    `tasks` run the connections."""
+    """`carried_max` limits requests that wait for answers here, and the same at the successor; `forward_ms` as of
+    ForwardingState; `tasks` run the connections."""
 
     def __init__(self, clock: Clock, tasks: Tasks, *, carried_max: int, forward_ms: int) -> None:
-        self.passage = Passage(forward_ms)
+        self.passage = ForwardingState(forward_ms)
         self.clients: dict[Peer, None] = {}
         """Open connections with requests that may be passed on."""
         self.on_reply: PassBack | None = None
@@ -191,7 +191,7 @@ class Forwarding:
         return self.passage.stage in (Stage.AWAITING, Stage.OPEN)
 
     @property
-    def stands_in(self) -> bool:
+    def listed_as_master(self) -> bool:
         """Whether name servers should still list this broker as master, until its successor has registered."""
         return self.passage.stage is Stage.AWAITING
 

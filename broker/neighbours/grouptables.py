@@ -36,7 +36,7 @@ TIMEOUT_MS = 5_000
 """Large tables take long; with a majority the leader does not wait for it."""
 AGAIN_MS = 50
 LOOK_MS = 50
-TOLD_MS = 3_000
+WARN_MS = 3_000
 """Time without a majority after which the leader logs it."""
 
 
@@ -66,7 +66,7 @@ class GroupTables:
         self._member = member
         self._tables = tables
         self._clock = clock
-        member.router.add(RequestCode.READ_TABLES, self._told)
+        member.router.add(RequestCode.READ_TABLES, self._read_tables)
         member.on_forgetful(tables.stamp.lost)
 
     @property
@@ -82,15 +82,15 @@ class GroupTables:
 
     # -- copies of a member, and its answers
 
-    def takes(self, version: TablesVersion) -> bool:
+    def may_take(self, version: TablesVersion) -> bool:
         """Whether a copy of this version may be taken: no leader of a later term was given an older one."""
         return self._member.term <= version.epoch and self._stamp.may_take(version)
 
-    def tells(self, version: TablesVersion) -> bool:
+    def may_report(self, version: TablesVersion) -> bool:
         """Whether the leader that made this version may count this member for it."""
         return self._member.is_bound_to(version.epoch)
 
-    def _told(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+    def _read_tables(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         header = ReadTablesHeader.from_ext(command.ext)
         if header.group is not None and (header.group, header.member) != (
             self._member.group,
@@ -104,10 +104,10 @@ class GroupTables:
         version, known = self._stamp.version, TablesVersion.parse(header.holds)
         is_news = version is not None and (known is None or version > known)
         exact = self._tables.changes.exact
-        told = TablesVersionHeader(
+        answer = TablesVersionHeader(
             None if version is None else str(version), named=None if exact is None else str(exact)
         )
-        return command.reply(header=told, body=self._tables.copy().encode() if is_news else None)
+        return command.reply(header=answer, body=self._tables.copy().encode() if is_news else None)
 
     # -- requests of a leader
 
@@ -115,7 +115,7 @@ class GroupTables:
         """Copy the newest tables of a majority. Raises EpochFenced where this member does not lead `term` any more."""
         answers = Answers()
         asking: dict[str, asyncio.Task[None]] = {}
-        warn_ms = self._clock.monotonic_ms() + TOLD_MS
+        warn_ms = self._clock.monotonic_ms() + WARN_MS
         try:
             while not self._is_enough(answers):
                 if not self._leads(term):
@@ -127,7 +127,7 @@ class GroupTables:
                 answers.news.clear()
                 await woken(answers.news, LOOK_MS)
                 if warn_ms <= self._clock.monotonic_ms():
-                    warn_ms = self._clock.monotonic_ms() + 10 * TOLD_MS
+                    warn_ms = self._clock.monotonic_ms() + 10 * WARN_MS
                     self._warn(term, answers)
         finally:
             for task in asking.values():

@@ -57,7 +57,7 @@ class MasterFinder:
         """Stop asking for good, for any later master too."""
         self._retired = True
 
-    def told_by_name_server(self, master_address: str, ha_address: str) -> None:
+    def offered_by_name_server(self, master_address: str, ha_address: str) -> None:
         """Take an address from a registration reply if it names this master, which has not answered itself."""
         if self._master is not None and self._master[0] == master_address and self._known is None:
             self._on_found(ha_address, self._master[1])

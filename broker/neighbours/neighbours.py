@@ -58,7 +58,7 @@ class Neighbours:
             timeout_ms=settings.register_broker_timeout_mills,
             topics=tables.topics,
             permission=lambda: settings.broker_permission,
-            on_master=self._master_told,
+            on_master=self._master_registered,
             needs_master=lambda: self._in_pair and membership.is_slave and membership.master_address is None,
         )
         self.facts = TableCopy(
@@ -117,10 +117,10 @@ class Neighbours:
         if address in self._settings.name_servers:
             self.registration.soon()
 
-    def _master_told(self, address: str, ha_address: str) -> None:
+    def _master_registered(self, address: str, ha_address: str) -> None:
         """Take the master's address from a name server."""
         if not self._in_pair:
-            self.finder.told_by_name_server(address, ha_address)
+            self.finder.offered_by_name_server(address, ha_address)
             return
         if self._membership.pair_led_at(address):
             logger.info("master of the pair", extra=fields(address=address, ha_address=ha_address))

@@ -100,7 +100,7 @@ class Registration:
         self._permission = permission
         self._on_master = on_master
         self._needs_master = needs_master
-        self._stands_in: Callable[[], bool] = lambda: False
+        self._listed_as_master: Callable[[], bool] = lambda: False
         self._wakes = {name_server: asyncio.Event() for name_server in name_servers}
         self._news = {name_server: News() for name_server in name_servers}
         self._failures = {name_server: RepeatedFailure() for name_server in name_servers}
@@ -109,10 +109,10 @@ class Registration:
         for name_server in self._name_servers:
             tasks.start(self._run(name_server), name=f"registration at {name_server}")
 
-    def silent_while(self, stands_in: Callable[[], bool]) -> None:
+    def silent_while(self, listed_as_master: Callable[[], bool]) -> None:
         """Send nothing while this broker is listed for a master that has yet to register: a set without a master has no
         routes."""
-        self._stands_in = stands_in
+        self._listed_as_master = listed_as_master
 
     def soon(self) -> None:
         """Register soon: something that name servers know has changed."""
@@ -152,13 +152,13 @@ class Registration:
             wake.clear()
             wait_ms = self._period_ms
             role_id = self._membership.role_id
-            if role_id is not None and not self._stands_in():
-                done = await self._tell(name_server, role_id, news)
+            if role_id is not None and not self._listed_as_master():
+                done = await self._send_changes(name_server, role_id, news)
                 again = not done or self._needs_master()
                 wait_ms = RETRY_MS if again else max(news.due_ms - self._clock.monotonic_ms(), 0)
             await woken(wake, wait_ms)
 
-    async def _tell(self, name_server: str, role_id: int, news: News) -> bool:
+    async def _send_changes(self, name_server: str, role_id: int, news: News) -> bool:
         """Send pending changes; False where that has to be repeated."""
         if self._needs_master() or self._clock.monotonic_ms() >= news.due_ms:
             news.all = True
@@ -189,8 +189,8 @@ class Registration:
                 continue
             perm = topic.perm & (self._permission() | PERM_INHERIT)
             queues = topic.read_queue_nums, topic.write_queue_nums
-            told = QueueData(self._membership.broker_name, *queues, perm, topic.topic_sys_flag)
-            body = TopicRouteData([told]).encode()
+            queue_data = QueueData(self._membership.broker_name, *queues, perm, topic.topic_sys_flag)
+            body = TopicRouteData([queue_data]).encode()
             request = RemotingCommand.request(RequestCode.REGISTER_TOPIC_IN_NAMESRV, TopicHeader(name), body)
             try:
                 reply = await self._client.call(name_server, request, self._timeout_ms)
@@ -200,7 +200,7 @@ class Registration:
                 return False
         return True
 
-    def _told(self) -> TopicConfigWrapper:
+    def _topic_table(self) -> TopicConfigWrapper:
         """The topics with the permissions that clients have here."""
         table, allowed = self._topics.wrapper(), self._permission() | PERM_INHERIT
         if allowed & PERM_READ_WRITE != PERM_READ_WRITE:
@@ -211,7 +211,7 @@ class Registration:
         return table
 
     async def _register(self, name_server: str, role_id: int) -> bool:
-        us, body = self._membership, RegisterBrokerBody(self._told()).encode()
+        us, body = self._membership, RegisterBrokerBody(self._topic_table()).encode()
         header = RegisterBrokerHeader(
             us.broker_name,
             us.address,

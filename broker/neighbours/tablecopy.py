@@ -39,9 +39,9 @@ that does not lead."""
 class Fence(Protocol):
     """The versions that a Raft group's member may take and be counted for; see broker.neighbours.grouptables."""
 
-    def takes(self, version: TablesVersion) -> bool: ...
+    def may_take(self, version: TablesVersion) -> bool: ...
 
-    def tells(self, version: TablesVersion) -> bool: ...
+    def may_report(self, version: TablesVersion) -> bool: ...
 
 
 class Slices:
@@ -177,7 +177,9 @@ class TableCopy:
         broker_id = self._membership.broker_id
         assert broker_id is not None, "a slave has an id"
         held = (
-            self._held if self._fence is None or self._held is None or self._fence.tells(self._held) else None
+            self._held
+            if self._fence is None or self._held is None or self._fence.may_report(self._held)
+            else None
         )
         header = CopyTablesHeader(broker_id, str(held) if held else None, WAIT_MS)
         self._slices.ask(header, self._tables.changes.exact)
@@ -227,7 +229,7 @@ class TableCopy:
         return True
 
     def _may_take(self, version: TablesVersion) -> bool:
-        return self._fence is None or self._fence.takes(version)
+        return self._fence is None or self._fence.may_take(version)
 
     def _differs(self) -> None:
         """Request everything next time: a group was created here, or a role taken, and the master's tables replace these."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from broker.clients.early import EarlySubscriptions
+from broker.clients.early import ProvisionalSubscriptions
 from broker.clients.groups import ConsumerGroups, Subscription
 from broker.clients.refusals import REJECTED, Refused, no_lite_topic
 from broker.clients.subscription import is_tag_type, not_supported, property_filter, tag_filter
@@ -55,7 +55,7 @@ class PullAdmission:
         topics: Topics,
         groups: SubscriptionGroups,
         consumers: ConsumerGroups,
-        early: EarlySubscriptions,
+        early: ProvisionalSubscriptions,
         limits: PullLimits,
     ) -> None:
         self._reading = reading

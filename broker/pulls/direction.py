@@ -31,7 +31,7 @@ MOVED = frozenset(
 BEYOND = MOVED - {GetStatus.OFFSET_TOO_SMALL}
 
 
-class Standing(Protocol):
+class ReaderRole(Protocol):
     """View of the broker's role."""
 
     @property
@@ -54,14 +54,14 @@ class Answer:
     broker_id: int
 
 
-class Direction:
+class PullRouting:
     """`memory_bytes` of the machine, 0 where that is not known; `log_end()` of this log; `master_is_there()`: a slave is
     connected to its master; `lists_former_epochs()`: all former masters' records that this master has are confirmed, and in
     its queues."""
 
     def __init__(
         self,
-        role: Standing,
+        role: ReaderRole,
         keys: Keys,
         groups: SubscriptionGroups,
         *,

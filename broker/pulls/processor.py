@@ -16,12 +16,12 @@ from typing import Any, Protocol
 from broker.clients.refusals import REJECTED, Refused
 from broker.clients.renewal import SubscriptionRenewal
 from broker.clients.requesters import is_passed_on
-from broker.clients.unserved import Unserved
+from broker.clients.unserved import UnsupportedRequests
 from broker.metrics.latencies import Call, Latencies
 from broker.metrics.totals import Totals
 from broker.pulls.admission import PullAdmission
 from broker.pulls.arrivals import Arrivals, Listed
-from broker.pulls.direction import MASTER_ID, Answer, Direction
+from broker.pulls.direction import MASTER_ID, Answer, PullRouting
 from broker.pulls.foundframe import frame_of
 from broker.pulls.held import PER_CONNECTION_MAX, HeldPull, HeldPulls
 from broker.pulls.request import PullRequest
@@ -109,14 +109,14 @@ class PullProcessor:
         *,
         store: Queues,
         admission: PullAdmission,
-        direction: Direction,
+        direction: PullRouting,
         offsets: ConsumerOffsets,
         renewal: SubscriptionRenewal,
         held: HeldPulls,
         clock: Clock,
         polling: Polling,
         tasks: Tasks,
-        unserved: Unserved,
+        unserved: UnsupportedRequests,
         totals: Totals | None = None,
         latencies: Latencies | None = None,
         elsewhere: Callable[[Peer, RemotingCommand], Handled] | None = None,
@@ -156,7 +156,7 @@ class PullProcessor:
             if not asked and refused.code in UNKNOWN_SUBSCRIPTION:
                 asking = self._renewal.ask_first(peer, header.consumer_group)
                 if asking is not None:
-                    return self._once_told(peer, command, arrived_ms, asking)
+                    return self._after_asking(peer, command, arrived_ms, asking)
             if refused.code == ResponseCode.SUBSCRIPTION_NOT_LATEST:
                 self._renewal.ask(peer, header.consumer_group)
             self._unserved.refused(peer, command, refused)
@@ -196,7 +196,7 @@ class PullProcessor:
             return None
         return self._answer(peer, request, result)
 
-    async def _once_told(
+    async def _after_asking(
         self, peer: Peer, command: RemotingCommand, arrived_ms: int, asking: asyncio.Task[None]
     ) -> RemotingCommand | None:
         """Answer a pull after its client was asked for its subscriptions. Meanwhile the role may have changed."""
@@ -218,7 +218,7 @@ class PullProcessor:
 
     def moved(self, group: str, topic: str, queue_ids: Iterable[int]) -> None:
         """Answer pulls that wait in queues in which an administrator moved `group`, many of them in slices."""
-        self._in_slices.do(self._told_of_move(group, topic, list(queue_ids)))
+        self._in_slices.do(self._moved_pulls(group, topic, list(queue_ids)))
 
     def arrived(self, grown: list[QueueGrew]) -> None:
         """Answer the pulls that waited for queues that grew, many of them in slices. Messages that come to a queue before all
@@ -242,12 +242,12 @@ class PullProcessor:
         again before the last one's turn comes."""
         self._in_slices.do(self._sent_away(self._held.release_all()))
 
-    async def all_told(self) -> None:
+    async def drained(self) -> None:
         """Wait until all pulls that are answered in slices are answered."""
         await self._in_slices.ended()
         await self._waking.ended()
 
-    def _told_of_move(self, group: str, topic: str, queue_ids: list[int]) -> Iterator[HeldPull]:
+    def _moved_pulls(self, group: str, topic: str, queue_ids: list[int]) -> Iterator[HeldPull]:
         for queue_id in queue_ids:
             for pull in self._held.waiting((topic, queue_id), ALL_OFFSETS):
                 request = pull.request

@@ -15,7 +15,7 @@ from broker.role.actions import (
     RegisterCall,
     Reply,
 )
-from broker.role.fitness import Fitness
+from broker.role.fitness import LeaderHealth
 from broker.role.membership import Membership
 from broker.role.memorymark import KeptMemoryMark
 from broker.role.startnumber import KeptStartNumber
@@ -82,7 +82,7 @@ class ControllerCalls:
         log: Log,
         ha: Replication,
         memory: KeptMemoryMark,
-        fitness: Fitness,
+        fitness: LeaderHealth,
         clock: Clock,
         start: KeptStartNumber,
         incarnation: int,
@@ -111,7 +111,7 @@ class ControllerCalls:
             self._settings.controller_heart_beat_timeout_mills,
             self._settings.broker_election_priority,
             self._settings.min_in_sync_replicas,
-            self._memory.may_lack,
+            self._memory.may_have_lost_data,
             self._fitness.why_unfit(now_ms),
             self._settings.async_learner,
             self._incarnation,

@@ -29,7 +29,7 @@ LOOK_MS = 20
 FORWARD_LOOK_MS = 200
 
 
-class Farewell:
+class GracefulShutdown:
     """`resign()` asks for a successor. `forward_ms` limits how long this broker forwards for clients; 0: it stops like a
     slave."""
 

@@ -10,7 +10,7 @@ from enum import Enum
 STOPS = "it is being stopped"
 
 
-class Trouble(Enum):
+class HealthProblem(Enum):
     """What can keep a broker from leading."""
 
     ROLE = "it could not take the role"
@@ -22,15 +22,15 @@ class Trouble(Enum):
     READ = "its disk does not give its log"
 
 
-class Fitness:
+class LeaderHealth:
     """The problems of one broker, noted again and again. All times are monotonic ms."""
 
     def __init__(self, yield_after_ms: int) -> None:
         self._yield_after_ms = yield_after_ms
-        self._since_ms: dict[Trouble, int] = {}
+        self._since_ms: dict[HealthProblem, int] = {}
         self._stops = False
 
-    def note(self, trouble: Trouble, is_there: bool, now_ms: int) -> None:
+    def note(self, trouble: HealthProblem, is_there: bool, now_ms: int) -> None:
         if is_there:
             self._since_ms.setdefault(trouble, now_ms)
         else:
@@ -49,8 +49,8 @@ class Fitness:
         """Whether an unfit broker could lead if there is none better. A broker that cannot serve a few records still takes
         messages, and one that failed to become master once may succeed."""
         lasting = set(self._lasting(now_ms))
-        return not self._stops and bool(lasting) and lasting <= {Trouble.ROT, Trouble.LEAD}
+        return not self._stops and bool(lasting) and lasting <= {HealthProblem.ROT, HealthProblem.LEAD}
 
-    def _lasting(self, now_ms: int) -> list[Trouble]:
+    def _lasting(self, now_ms: int) -> list[HealthProblem]:
         since_ms = self._since_ms
         return [trouble for trouble in since_ms if now_ms - since_ms[trouble] >= self._yield_after_ms]

@@ -10,7 +10,7 @@ import logging
 
 from broker.neighbours.forwarding import Forwarding
 from broker.role.actions import Grant
-from broker.role.fitness import Fitness
+from broker.role.fitness import LeaderHealth
 from broker.role.manager import ReplicasManager
 from broker.role.membership import Membership
 from broker.role.switch import RoleSwitch
@@ -42,7 +42,7 @@ class GroupRoles:
         manager: ReplicasManager,
         switch: RoleSwitch,
         forwarding: Forwarding,
-        fitness: Fitness,
+        fitness: LeaderHealth,
         clock: Clock,
     ) -> None:
         self._membership = membership

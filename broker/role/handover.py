@@ -13,7 +13,7 @@ from broker.admin.agreement import host_of
 from broker.clients.requesters import Requesters, note_passes_on
 from broker.neighbours.forwarding import Forwarding
 from broker.role.membership import Membership
-from broker.sends.writegate import Answering
+from broker.sends.writegate import SendReplicationView
 from ha.master.gate import Asker
 from ha.replication import Replication
 from messagestore.brokerstore import BrokerStore
@@ -39,7 +39,7 @@ class HandOverRequests:
     def __init__(
         self,
         membership: Membership,
-        acknowledgement: Answering,
+        acknowledgement: SendReplicationView,
         store: BrokerStore,
         ha: Replication,
         forwarding: Forwarding,
@@ -75,14 +75,14 @@ class HandOverRequests:
         if not us.accepts_sends or header.successor_id not in self._ha.applied_members():
             return command.reply(ResponseCode.SYSTEM_ERROR, "no master that could hand over to this broker")
         self._forwarding.hand_over(header.hold_ms)
-        if await self._until(self._is_level, header.wait_ms):
+        if await self._until(self._is_caught_up, header.wait_ms):
             logger.info("handing over", extra=said)
             return command.reply(header=HandOverResponseHeader(self._store.max_offset()))
         self._forwarding.called_off()
         logger.warning("hand-over failed: the successor did not catch up in time", extra=said)
         return command.reply(ResponseCode.SYSTEM_ERROR, "the successor is not caught up")
 
-    def _is_level(self) -> bool:
+    def _is_caught_up(self) -> bool:
         """Whether the confirmed end covers the whole log: then all members hold it, including the successor."""
         end = self._store.max_offset()
         return self._store.confirm_offset() >= end and self._acknowledgement.acked_end() >= end

@@ -32,7 +32,7 @@ from broker.role.actions import (
 )
 from broker.role.controllercalls import ControllerCalls, said_grant
 from broker.role.controllerclient import ControllerClient
-from broker.role.fitness import Fitness, Trouble
+from broker.role.fitness import HealthProblem, LeaderHealth
 from broker.role.identityfiles import IdentityFiles
 from broker.role.membership import Membership, Role
 from broker.role.switch import RoleChangeFailed, RoleRefused, RoleSwitch
@@ -86,7 +86,7 @@ class ReplicasManager:
         ha: Replication,
         *,
         identity_files: IdentityFiles,
-        fitness: Fitness,
+        fitness: LeaderHealth,
         timers: Timers,
         calls: ControllerCalls,
         controllers: ControllerClient,
@@ -152,7 +152,7 @@ class ReplicasManager:
 
     def granted(self, grant: Grant) -> None:
         """Take a Raft group's grant instead of a controller's."""
-        self._perform(self._membership.decided(grant, self._now_ms()))
+        self._perform(self._membership.granted_by_group(grant, self._now_ms()))
 
     # -- the membership's side
 
@@ -263,7 +263,9 @@ class ReplicasManager:
     async def _alter(self, alter: Alter) -> None:
         await self._no_change.wait()
         us = self._membership
-        held = alter.again or await self._roles.tables_held_by(alter.members - self._ha.applied_members())
+        held = alter.again or await self._roles.tables_replicated_to(
+            alter.members - self._ha.applied_members()
+        )
         if not (held and us.accepts_sends and us.registered and us.master_epoch == alter.master_epoch):
             self._alter_ended(alter, NotSent())
             return
@@ -341,15 +343,15 @@ class ReplicasManager:
         except RoleChangeFailed as failure:
             if self._role_failure.failed((grant, str(failure)), self._now_ms()):
                 logger.error("role change failed and will be repeated: %s", failure, extra=said)
-            self._fitness.note(Trouble.ROLE, True, self._now_ms())
+            self._fitness.note(HealthProblem.ROLE, True, self._now_ms())
             if isinstance(change, Lead):
-                self._fitness.note(Trouble.LEAD, True, self._now_ms())
+                self._fitness.note(HealthProblem.LEAD, True, self._now_ms())
             actions = membership.role_failed(self._now_ms())
         else:
             self._role_failure.recovered(self._now_ms())
-            self._fitness.note(Trouble.ROLE, False, self._now_ms())
+            self._fitness.note(HealthProblem.ROLE, False, self._now_ms())
             if isinstance(change, Lead):
-                self._fitness.note(Trouble.LEAD, False, self._now_ms())
+                self._fitness.note(HealthProblem.LEAD, False, self._now_ms())
             former = membership.role
             actions = membership.role_taken(grant, self._now_ms())
             logger.info("role taken", extra=said)

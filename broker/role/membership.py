@@ -351,7 +351,7 @@ class Membership:
         actions: list[Action] = []
         match call:
             case PollCall() if self._stage is Stage.FORGOTTEN:
-                self._told_of_set(reply, now_ms, wall_ms)
+                self._take_set_reply(reply, now_ms, wall_ms)
             case PollCall():
                 actions = self._polled(reply, now_ms, wall_ms)
             case NextIdCall() if reply.code == ResponseCode.SUCCESS and reply.next_broker_id > 0:
@@ -452,7 +452,7 @@ class Membership:
         """Take that no controller that was asked leads: the next poll looks for the leader."""
         return self.poll_soon(now_ms)
 
-    def decided(self, grant: Grant, now_ms: int) -> list[Action]:
+    def granted_by_group(self, grant: Grant, now_ms: int) -> list[Action]:
         """Take the leader that this broker's own member of a Raft group reports."""
         return [*self._granted(grant, now_ms), *self.tick(now_ms)]
 
@@ -479,7 +479,7 @@ class Membership:
             self.cluster_name, self.broker_name, self._temporary.broker_id, self._temporary.check_code
         )
 
-    def _told_of_set(self, reply: Reply, now_ms: int, wall_ms: int) -> None:
+    def _take_set_reply(self, reply: Reply, now_ms: int, wall_ms: int) -> None:
         """Apply for the own id again only in a set that lives. A set that was cleaned starts with the first broker that comes,
         and this log may be no copy of that one's. Upstream's controllers, which answer any broker, cannot distinguish them."""
         if reply.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED:

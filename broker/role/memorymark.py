@@ -47,7 +47,7 @@ class KeptMemoryMark:
         self._write = RetriedWrite(logger, f"{FILE} cannot be written, retrying")
 
     @property
-    def may_lack(self) -> bool:
+    def may_have_lost_data(self) -> bool:
         """Whether the log may be missing data that this broker had in memory and was counted for."""
         return self._lost
 

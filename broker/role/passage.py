@@ -69,7 +69,7 @@ class Release:
 Action = Reach | Leave | Release
 
 
-class Passage:
+class ForwardingState:
     """The state machine of forwarding. All times are monotonic ms."""
 
     def __init__(self, forward_ms: int = FORWARD_MS) -> None:

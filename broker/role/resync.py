@@ -14,7 +14,7 @@ from broker.role.controllercalls import ControllerCalls
 from broker.role.controllerclient import ControllerClient
 from broker.role.manager import ReplicasManager
 from broker.role.membership import Membership, Role
-from broker.role.roomforboth import NoRoomForBoth, RoomForBoth
+from broker.role.roomforboth import InsufficientSpace, ResyncSpaceCheck
 from broker.role.storeaside import StoreAside
 from ha.errors import MasterUnread
 from ha.replication import Replication
@@ -46,7 +46,7 @@ class Resync:
         membership: Membership,
         *,
         aside: StoreAside,
-        room: RoomForBoth,
+        room: ResyncSpaceCheck,
         store: BrokerStore,
         ha: Replication,
         manager: ReplicasManager,
@@ -70,7 +70,7 @@ class Resync:
         self._tasks = tasks
         self._restart = restart
         self._level = False
-        ha.on_level(self._is_level)
+        ha.on_level(self._is_caught_up)
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.RESYNC_BROKER, self._resync)
@@ -120,7 +120,7 @@ class Resync:
             except MasterUnread as error:
                 why = f"the master to copy did not answer ({error}); nothing was changed"
                 return command.reply(ResponseCode.SERVICE_NOT_AVAILABLE, why)
-            except NoRoomForBoth as error:
+            except InsufficientSpace as error:
                 why = str(error)
         why = why or self._why_not()  # it may have become master, or another request came, meanwhile
         return None if why is None else command.reply(ResponseCode.NO_PERMISSION, why)
@@ -185,7 +185,7 @@ class Resync:
 
     # -- after the restart
 
-    def _is_level(self) -> None:
+    def _is_caught_up(self) -> None:
         self._level = True
 
     async def run(self) -> None:

@@ -23,7 +23,7 @@ MADE_AHEAD = 1
 """Segments beyond the one in which a log ends."""
 
 
-class NoRoomForBoth(Exception):
+class InsufficientSpace(Exception):
     """The disk cannot hold two stores; the text says what to do."""
 
     def __init__(self, needed_bytes: int, room_bytes: int, rules: Rules) -> None:
@@ -38,7 +38,7 @@ class NoRoomForBoth(Exception):
         )
 
 
-class RoomForBoth:
+class ResyncSpaceCheck:
     """Compares this disk with the log of the master that `membership` names."""
 
     def __init__(
@@ -50,12 +50,12 @@ class RoomForBoth:
         self._settings = settings
 
     async def check(self) -> None:
-        """Raises NoRoomForBoth, MasterUnread, and OSError of the disk."""
+        """Raises InsufficientSpace, MasterUnread, and OSError of the disk."""
         needed = copy_bytes(await self._master_log(), self._store.segment_size_bytes)
         rules = self._settings.retention
         room = room_bytes(self._store.disk_space(), rules)
         if needed > room:
-            raise NoRoomForBoth(needed, room, rules)
+            raise InsufficientSpace(needed, room, rules)
 
     async def _master_log(self) -> LogSpan:
         master = self._membership.master_address

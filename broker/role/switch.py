@@ -42,17 +42,17 @@ class RoleSwitch:
         tables: Tables,
         requests: Requests,
         neighbours: Neighbours,
-        may_lack: Callable[[], bool],
+        may_have_lost_data: Callable[[], bool],
     ) -> None:
-        """`may_lack()`: this log may be missing data that it once held."""
+        """`may_have_lost_data()`: this log may be missing data that it once held."""
         self._membership = membership
         self._store = store
         self._ha = ha
         self._tables = tables
         self._requests = requests
         self._neighbours = neighbours
-        self._may_lack = may_lack
-        self._lacks = False
+        self._may_have_lost_data = may_have_lost_data
+        self._has_lost_data = False
         """Whether it may have been when it was elected."""
 
     # -- roles
@@ -60,13 +60,14 @@ class RoleSwitch:
     async def become_master(self, grant: Grant) -> None:
         """Take the role. Raises RoleRefused, RoleChangeFailed."""
         self._neighbours.finder.forget()
-        self._lacks = self._lacks or self._may_lack()  # once it leads its log is complete by definition
+        # before it leads: then its log is complete by definition
+        self._has_lost_data = self._has_lost_data or self._may_have_lost_data()
         with _told_as_role_errors():
             await self._ha.become_master(
                 grant.master_epoch, grant.master_id, grant.sync_state_set, grant.sync_state_set_epoch
             )
             await self._store.become_master()  # harmless again: nothing is accepted during a change of role
-            await self._tables.log_lost(self._store, surely=self._lacks)
+            await self._tables.on_log_tail_lost(self._store, certain=self._has_lost_data)
 
     async def become_slave(self, grant: Grant, broker_id: int) -> None:
         """Take the role. Raises RoleRefused, RoleChangeFailed."""
@@ -76,7 +77,7 @@ class RoleSwitch:
 
     def role_taken(self, former: Role, role: Role, grant: Grant) -> None:
         """Notify the other parts: `role` was accepted, `former` was the one before."""
-        self._lacks = False
+        self._has_lost_data = False
         if role is Role.SLAVE:
             self._neighbours.follow(grant.master_address, grant.master_epoch)
         else:
@@ -118,9 +119,9 @@ class RoleSwitch:
         """Note that another role will be taken."""
         self._requests.forwarding.announced()
 
-    async def tables_held_by(self, members: frozenset[int]) -> bool:
+    async def tables_replicated_to(self, members: frozenset[int]) -> bool:
         """Whether `members` hold the acknowledged changes of administrators; a replica must before it enters the set."""
-        return await self._requests.agreement.held_by(members)
+        return await self._requests.agreement.replicated_to(members)
 
     # -- the log
 

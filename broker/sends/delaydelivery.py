@@ -19,7 +19,7 @@ from typing import Protocol
 
 from broker.metrics.totals import Totals
 from broker.sends.scheduling import delivered
-from broker.sends.writegate import Replicated, Standing
+from broker.sends.writegate import ReplicationView, RoleView
 from broker.tables.copiedoffsets import CopiedOffsets
 from broker.tables.delayoffsets import DelayOffsets
 from messagestore.errors import QueueDamaged, RecordDamaged
@@ -106,8 +106,8 @@ class DelayDelivery:
         self,
         *,
         store: Log,
-        role: Standing,
-        replication: Replicated,
+        role: RoleView,
+        replication: ReplicationView,
         offsets: DelayOffsets,
         clock: Clock,
         levels_ms: list[int],

@@ -15,7 +15,7 @@ from mqruntime.clock import Clock
 from remoting.codes import ResponseCode
 
 
-class Standing(Protocol):
+class RoleView(Protocol):
     """View of the broker's role."""
 
     @property
@@ -25,7 +25,7 @@ class Standing(Protocol):
     def is_slave(self) -> bool: ...
 
 
-class Replicated(Protocol):
+class ReplicationView(Protocol):
     """View of the broker's replicas; see broker.sends.acknowledgement."""
 
     def enough_in_sync(self) -> bool: ...
@@ -33,7 +33,7 @@ class Replicated(Protocol):
     def acked_end(self) -> int: ...
 
 
-class Answering(Replicated, Protocol):
+class SendReplicationView(ReplicationView, Protocol):
     """View of the replicas for sends, which wait."""
 
     def replicated_end(self) -> int: ...
@@ -61,7 +61,13 @@ class WriteGate:
     """`pending` has stored messages that wait for the replicas, `wait_ms` at most."""
 
     def __init__(
-        self, role: Standing, replication: Answering, pending: PendingSends, clock: Clock, *, wait_ms: int
+        self,
+        role: RoleView,
+        replication: SendReplicationView,
+        pending: PendingSends,
+        clock: Clock,
+        *,
+        wait_ms: int,
     ) -> None:
         self.pending = pending
         self._role = role

@@ -22,14 +22,14 @@ class AutoCreation:
         self._command = command
         self._bytes_each = bytes_each
         self._bytes = 0
-        self._told = False
+        self._is_logged = False
 
     def takes(self, name: str) -> bool:
         """Whether a client may create `name`; the first rejection is logged."""
         if self._bytes + self._cost(name) <= BYTES_MAX:
             return True
-        if not self._told:
-            self._told = True
+        if not self._is_logged:
+            self._is_logged = True
             logger.warning(
                 "%s are not created for clients any more: there are so many that replicas could not copy more; delete unused "
                 "ones, and create with %s what is needed",
@@ -47,7 +47,7 @@ class AutoCreation:
 
     def removed(self, name: str) -> None:
         self._bytes -= self._cost(name)
-        self._told = False
+        self._is_logged = False
 
     def _cost(self, name: str) -> int:
         return self._bytes_each + 2 * len(name.encode())

@@ -277,13 +277,13 @@ class ConsumerOffsets:
         return body, rests_on
 
     def _written(
-        self, table: OwnOffsets, stands: Callable[[str], bool], besides: OwnOffsets | None = None
+        self, table: OwnOffsets, wanted_key: Callable[[str], bool], besides: OwnOffsets | None = None
     ) -> Steps[bytes]:
-        """Encode as ConsumerOffsetWrapper the rows for which `stands` is true now, and `besides`."""
+        """Encode as ConsumerOffsetWrapper the rows for which `wanted_key` is true now, and `besides`."""
         empty = replace(self._wrapper, offset_table={}, offset_resets=self.resets.wrapper()).encode()
         assert empty.endswith(b"{}}"), "offsetTable is its last member"
         parts: list[bytes] = []
-        for source, wanted in ((table, stands), (besides or {}, lambda key: True)):
+        for source, wanted in ((table, wanted_key), (besides or {}, lambda key: True)):
             part, count = dict[str, dict[int, int]](), 0
             for key in list(source):
                 queues = source.get(key)

@@ -60,7 +60,7 @@ class Deletions:
         """Log end at the deletion of each topic, for slaves that poll as upstream's do."""
         return {each.name: each.log_end for each in self._table.values() if each.kind == TOPIC}
 
-    def heard(self, topic_ends: Mapping[str, int]) -> bool:
+    def adopt_topic_ends(self, topic_ends: Mapping[str, int]) -> bool:
         """Take over the log ends of a master that is polled like upstream's; False when nothing changed."""
         news = [
             (name, end)

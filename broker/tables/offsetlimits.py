@@ -23,7 +23,7 @@ class OffsetLimits:
 
     def __init__(self) -> None:
         self._limits: dict[Key, int] = {}
-        self._told: dict[Key, int] = {}
+        self._answers: dict[Key, int] = {}
         self.on_row: Callable[[Key], None] = lambda key: None
         """Runs with each changed limit."""
 
@@ -32,7 +32,7 @@ class OffsetLimits:
         wanted = {**self._limits, **limits}
         if len(wanted) > LIMITS_MAX:
             raise ValueError(f"{len(wanted)} limits of offsets, {LIMITS_MAX} are kept at most")
-        self._limits, self._told = wanted, {}
+        self._limits, self._answers = wanted, {}
         for key in limits:
             self.on_row(key)
 
@@ -50,11 +50,11 @@ class OffsetLimits:
         limit = self._limits.get(key) if self._limits else None
         if limit is None:
             return None
-        told = self._told.get(key, 0)
-        if offset <= limit or told >= TELLINGS_MAX:
+        answers = self._answers.get(key, 0)
+        if offset <= limit or answers >= TELLINGS_MAX:
             self.lift(key)
             return None
-        self._told[key] = told + 1
+        self._answers[key] = answers + 1
         return limit
 
     def instead(self, key: Key, offset: int) -> int | None:
@@ -65,7 +65,7 @@ class OffsetLimits:
         """Remove the limit: the group continued below it."""
         if self._limits.pop(key, None) is not None:
             self.on_row(key)
-        self._told.pop(key, None)
+        self._answers.pop(key, None)
 
     def keep(self, stays: Callable[[Key], bool]) -> None:
         for key in [key for key in self._limits if not stays(key)]:
@@ -76,7 +76,7 @@ class OffsetLimits:
         news = {key: limit for key, limit in changed.items() if self._limits.get(key) != limit}
         self._limits |= news
         for key in (*news, *gone):
-            self._told.pop(key, None)
+            self._answers.pop(key, None)
         for key in gone:
             self._limits.pop(key, None)
         return news
@@ -91,5 +91,5 @@ class OffsetLimits:
         limits = {(row.group, row.topic, row.queue_id): row.offset for row in rows}
         news = {key: limit for key, limit in limits.items() if self._limits.get(key) != limit}
         self._limits = limits
-        self._told = {key: told for key, told in self._told.items() if key in limits and key not in news}
+        self._answers = {key: n for key, n in self._answers.items() if key in limits and key not in news}
         return news

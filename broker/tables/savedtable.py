@@ -121,7 +121,7 @@ class SavedTable:
         return self._version != self._saved_version or (self.mark or 0) < self._journal_record
 
     @property
-    def stands(self) -> bool:
+    def has_file(self) -> bool:
         """Whether the disk has a file of it, no older one's backup, or will with the next `save_facts`."""
         return self._stands or self._has_news
 

@@ -33,7 +33,7 @@ class CopyStamp:
         self._files = files
         self._leads = False
         self.version: TablesVersion | None = None
-        self.stood_on: list[str] = []
+        self.covered_files: list[str] = []
         """The files that it covered when it was read."""
 
     def may_take(self, version: TablesVersion) -> bool:
@@ -69,7 +69,7 @@ class CopyStamp:
     def decode(self, data: bytes) -> None:
         """Decode the stamp. Raises BodyError."""
         stamp = Stamp.decode(data)
-        self.version, self.stood_on = TablesVersion.parse(stamp.tables_version), stamp.files.split(";")
+        self.version, self.covered_files = TablesVersion.parse(stamp.tables_version), stamp.files.split(";")
 
     def lost(self) -> None:
         """Tables that it covered are gone: the rest has no version."""

@@ -183,7 +183,7 @@ class Tables:
         self.keeps_filters = settings.enable_property_filter
         """Otherwise the file stays as it was while filters were kept."""
         self.stamp = CopyStamp(
-            self._stamped, lambda: [table.name for table in self._of_version if table.stands]
+            self._stamped, lambda: [table.name for table in self._of_version if table.has_file]
         )
         """The version of a Raft group's tables, where it is kept."""
         self._saved_stamp = saved(STAMP_FILE, self.stamp.encode, self.stamp.decode)
@@ -282,17 +282,17 @@ class Tables:
                 return
         self.topics.cover(topic, queue_id)
 
-    async def log_lost(self, log: Log, *, surely: bool) -> None:
-        """Limit groups to the `log` of this new master, which has lost its end, `surely` or, in a pair, if a group is beyond
+    async def on_log_tail_lost(self, log: Log, *, certain: bool) -> None:
+        """Limit groups to the `log` of this new master, which has lost its end, `certain` or, in a pair, if a group is beyond
         it: no group has read the records that replace the lost ones. On disk on return. Raises OSError."""
         from_file, self.offsets.from_file = self.offsets.from_file, False
-        if not (surely or self._in_pair):
+        if not (certain or self._in_pair):
             if from_file:
                 await self._distrust_offsets(log)
             return
         ends = self.offsets.ends(log.next_queue_offset)
         beyond = self.offsets.beyond(ends)
-        wanted = ends if surely and len(ends) <= LIMITS_MAX else beyond
+        wanted = ends if certain and len(ends) <= LIMITS_MAX else beyond
         limits = {key: end for key, end in wanted.items() if self.groups.find(key[0]) is not None}
         if not beyond and not limits:
             return
@@ -343,15 +343,15 @@ class Tables:
             self.resets.wrapper(),
         )
 
-    def copied_anew(self) -> None:
+    def renew_version(self) -> None:
         """Make a new version: a slave that holds it was a slave of this master after the call."""
         self._next_version()
-        self._tell(self._facts_callbacks)
+        self._notify(self._facts_callbacks)
 
     def log_trimmed(self) -> None:
         """Make a new version: retention moved the log's begin, and slaves with an earlier one may miss ends of queues."""
         if self._look_at_ends():
-            self.copied_anew()
+            self.renew_version()
 
     def _look_at_ends(self) -> bool:
         """Note emptied queues. Returns whether there are new ones."""
@@ -464,7 +464,7 @@ class Tables:
 
     def topics_deleted(self, topic_ends: Mapping[str, int]) -> None:
         """Take over log ends at deletions of topics, from a master that is polled like upstream's; kept with the next save."""
-        if self.deletions.heard(topic_ends):
+        if self.deletions.adopt_topic_ends(topic_ends):
             self._saved_deletions.changed()
             self._wake.set()
 
@@ -521,7 +521,7 @@ class Tables:
         missing = [table for table in tables if not await table.load()]
         self._refuse_missing(missing)
         await self._replay()
-        if lost := [table.name for table in self._of_version if self._stood(table) and not table.stands]:
+        if lost := [table.name for table in self._of_version if self._had_file(table) and not table.has_file]:
             logger.warning("tables are missing, copying the group's", extra=fields(files=";".join(lost)))
             self.stamp.lost()
             await self._saved_stamp.save()
@@ -546,7 +546,7 @@ class Tables:
             raise TableUnreadable(FOLDER, why, begins_empty=TOPICS_FILE)
         named = frozenset[str]().union(*(table.names_tables for table in tables))
         for table in missing:
-            if table.name in named and not self._stood(table):
+            if table.name in named and not self._had_file(table):
                 raise TableUnreadable(
                     table.name, "the file is missing, and other tables were written after it"
                 )
@@ -605,8 +605,8 @@ class Tables:
         self._saved_stamp.changed()
         await self._saved_stamp.save()
 
-    def _stood(self, table: SavedTable) -> bool:
-        return self._is_stamped and table.name in self.stamp.stood_on
+    def _had_file(self, table: SavedTable) -> bool:
+        return self._is_stamped and table.name in self.stamp.covered_files
 
     async def run(self) -> None:
         """Write each change to the journal, and the files each interval."""
@@ -659,14 +659,14 @@ class Tables:
 
     def _topics_changed(self) -> None:
         self._row_changed(self.saved_topics)
-        self._tell_of_topics()
+        self._notify_topics()
 
     def _led(self) -> None:
         self.locks.led()
         self.saved_topics.changed(fact=False)
         self._changed()
         self._changed_topics.clear()
-        self._tell_of_topics()
+        self._notify_topics()
 
     def _groups_changed(self) -> None:
         self._row_changed(self.saved_groups)
@@ -691,7 +691,7 @@ class Tables:
     def _changed(self) -> None:
         self._next_version()
         self._wake.set()
-        self._tell(self._facts_callbacks)
+        self._notify(self._facts_callbacks)
 
     def _next_version(self) -> None:
         self._revision += 1
@@ -703,12 +703,12 @@ class Tables:
     def _named(self) -> Named:
         return Named(self.version, self._life)
 
-    def _tell_of_topics(self) -> None:
+    def _notify_topics(self) -> None:
         names, self._changed_topics = [*self._changed_topics], {}
         for callback in self._topics_callbacks:
             callback(names)
 
-    def _tell(self, callbacks: list[Callable[[], None]]) -> None:
+    def _notify(self, callbacks: list[Callable[[], None]]) -> None:
         for callback in callbacks:
             callback()
 

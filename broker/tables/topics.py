@@ -137,7 +137,7 @@ class Topics:
         if tell:
             self._changed()
 
-    def tell_again(self) -> None:
+    def renew_version(self) -> None:
         """Make a new version: registration data of the topics has changed, though none of them has."""
         self._changed()
 

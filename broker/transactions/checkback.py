@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from broker.clients.groups import Client
-from broker.sends.writegate import Replicated, Standing
+from broker.sends.writegate import ReplicationView, RoleView
 from broker.settings.broker import BrokerSettings
 from broker.tables.topics import Topics
 from broker.transactions.openhalves import Half
@@ -41,7 +41,7 @@ LOOKS_A_TURN = 1_000
 READ_A_TURN = 32
 IN_FLIGHT_MAX = 1_024
 IN_FLIGHT_BYTES_MAX = 64 << 20
-DAMAGES_TOLD_MAX = 1_000
+DAMAGES_LOGGED_MAX = 1_000
 IN_PLACE_MAX = 1_000
 """Most halves that are checked in place at a time."""
 RETRY_MS = 100
@@ -71,8 +71,8 @@ class CheckBack:
         transactions: Transactions,
         *,
         store: Log,
-        role: Standing,
-        replication: Replicated,
+        role: RoleView,
+        replication: ReplicationView,
         topics: Topics,
         producers: Callable[[str], Sequence[Client]],
         clock: Clock,
@@ -219,7 +219,7 @@ class CheckBack:
         return True
 
     def _note_damaged(self, place: int, why: str) -> None:
-        if place in self._damaged or len(self._damaged) >= DAMAGES_TOLD_MAX:
+        if place in self._damaged or len(self._damaged) >= DAMAGES_LOGGED_MAX:
             return
         self._damaged.add(place)
         logger.error(
@@ -243,16 +243,16 @@ class CheckBack:
             self._note_refused(appended.error)
             return
         facts = facts_of(found.properties)
-        told = {"group": facts.group, "key": facts.key, "checks": facts.check_times}
+        about = {"group": facts.group, "key": facts.key, "checks": facts.check_times}
         if appended.error is None:
-            told["topic"] = CHECKED_TOO_OFTEN_TOPIC
-            logger.error("half abandoned, no producer ended it", extra=fields(**told))
+            about["topic"] = CHECKED_TOO_OFTEN_TOPIC
+            logger.error("half abandoned, no producer ended it", extra=fields(**about))
         else:  # otherwise it would keep the log from retention for good
-            told |= {"topic": HALF_TOPIC, "queue_offset": half.queue_offset, "offset": half.place}
+            about |= {"topic": HALF_TOPIC, "queue_offset": half.queue_offset, "offset": half.place}
             logger.error(
                 "half abandoned without a copy, no producer ended it and no record has room for one; kept until retention "
                 "deletes it",
-                extra=fields(**told, why=appended.error.name),
+                extra=fields(**about, why=appended.error.name),
             )
         self._transactions.ended(half, None, 0 if appended.error else appended.end_offset)
 
@@ -270,7 +270,7 @@ class CheckBack:
             return
         due_ms = self._clock.monotonic_ms() if asks else half.due_ms
         self._transactions.half_stored(message, appended, due_ms)
-        self._transactions.done_with(half.queue_offset)
+        self._transactions.mark_done(half.queue_offset)
         if client is not None:
             again = replace(
                 found,
@@ -289,8 +289,8 @@ class CheckBack:
             if not self._room_in_place():
                 return  # retried when another one ended
             times = facts_of(found.properties).check_times
-            told = fields(offset=half.place, group=group, key=facts_of(found.properties).key, why=why.name)
-            logger.error("half cannot be stored again, checked in place", extra=told)
+            about = fields(offset=half.place, group=group, key=facts_of(found.properties).key, why=why.name)
+            logger.error("half cannot be stored again, checked in place", extra=about)
         if times >= self._settings.transaction_check_max:
             self._give_up(half, found)
             return

@@ -48,10 +48,10 @@ class DoneQueue:
         """The lowest half that waits; None without any."""
         return min(self._waiting, default=None)
 
-    def told(self, count: int) -> None:
+    def written(self, count: int) -> None:
         """Remove the first `count` waiting halves: they are in the log."""
-        told, self._waiting = self._waiting[:count], self._waiting[count:]
-        self._bytes -= sum(len(str(queue_offset)) + 1 for queue_offset in told)
+        written, self._waiting = self._waiting[:count], self._waiting[count:]
+        self._bytes -= sum(len(str(queue_offset)) + 1 for queue_offset in written)
         self._urgent = self._urgent and bool(self._waiting)
 
     def recorded(self, record_offset: int, halves: list[int]) -> None:

@@ -117,7 +117,7 @@ class EndTransaction:
         transactions.ended(half, outcome, end or 0)
         transactions.totals.ended(message.topic, committed=outcome is Outcome.COMMIT)
         if outcome is Outcome.ROLLBACK and not command.is_oneway:
-            end = transactions.tell()
+            end = transactions.write_ops()
             if end is None:
                 raise Refused(ResponseCode.SYSTEM_ERROR, "the end could not be stored; it is checked again")
         return self._answered_at(end, peer, command)
@@ -127,7 +127,7 @@ class EndTransaction:
     ) -> RemotingCommand | None:
         before = self._transactions.outcomes.of(root)
         if before is outcome:
-            self._transactions.tell()
+            self._transactions.write_ops()
             end = max(self._transactions.stored_end, self._gate.pending.last_end)
             return self._answered_at(end, peer, command)
         code = ResponseCode.SYSTEM_ERROR if before is None else SAYS[before]

@@ -22,7 +22,7 @@ from messagestore.systemtopics import HALF_TOPIC, OP_HALF_TOPIC
 
 ENTRIES_MAX = 256
 RECORDS_A_TURN = 64
-TOLD_LATE_MS = 10_000
+OP_DELAY_MS = 10_000
 """Upstream writes the op record of a half seconds after its commit, and never if it dies meanwhile. So commits without one are
 looked for from the last op record that is this much older than the newest one."""
 
@@ -71,8 +71,9 @@ class Rebuild:
         self._due_ms = due_ms
         self._now_ms = now_ms
         self._goes_on = goes_on
-        self._told = bytearray(max(span.half_end - span.half_from, 0))  # by half: 1 if an op record names it
-        self._tellers: list[tuple[int, int]] = []
+        self._done_marks = bytearray(max(span.half_end - span.half_from, 0))
+        """By half: 1 if an op record names it."""
+        self._op_records: list[tuple[int, int]] = []
         """(store time, place) of the newest op record, and of one before it."""
         self._committed: set[int] = set()
         self._old: dict[tuple[str, str], list[tuple[int, int]]] = {}
@@ -82,7 +83,7 @@ class Rebuild:
     async def run(self) -> bool:
         """Read everything. Returns whether it was completed. Raises StoreError, OSError."""
         return (
-            await self._read_told()
+            await self._read_op_records()
             and await self._read_commits()
             and await self._read_halves()
             and await self._read_put_back()
@@ -95,7 +96,7 @@ class Rebuild:
             await asyncio.sleep(0)
         return self._goes_on()
 
-    async def _read_told(self) -> bool:
+    async def _read_op_records(self) -> bool:
         span = self._span
         at = span.done_from
         while at < span.done_end:
@@ -107,31 +108,31 @@ class Rebuild:
                 if not await self._turn():
                     return False
                 if record is not None:
-                    self._note_told(at, record)
+                    self._note_op_record(at, record)
                 at += 1
         return True
 
-    def _note_told(self, queue_offset: int, record: Message) -> None:
+    def _note_op_record(self, queue_offset: int, record: Message) -> None:
         first = self._span.half_from
         halves = done_offsets(record.body)
         self._done.recorded(queue_offset, halves or [self._span.half_end - 1])
         for half in halves:
-            if 0 <= half - first < len(self._told):
-                self._told[half - first] = 1
-        told_ms = record.store_timestamp
+            if 0 <= half - first < len(self._done_marks):
+                self._done_marks[half - first] = 1
+        stored_ms = record.store_timestamp
         if len(record.body) >= DONE_BYTES_MAX:
             return  # a full record may miss halves whose commits precede it: the one after it may not have been stored
-        self._tellers.append((told_ms, record.physical_offset))
-        while len(self._tellers) > 1 and self._tellers[1][0] <= told_ms - TOLD_LATE_MS:
-            del self._tellers[0]
+        self._op_records.append((stored_ms, record.physical_offset))
+        while len(self._op_records) > 1 and self._op_records[1][0] <= stored_ms - OP_DELAY_MS:
+            del self._op_records[0]
 
     async def _read_commits(self) -> bool:
         """Find commits without an op record: they follow the last op record, or precede it shortly."""
-        entry = self._first_untold()
+        entry = self._first_not_done()
         if entry is None:
             return True
-        told_ms = self._tellers[-1][0] if self._tellers else 0
-        old = [place for time_ms, place in self._tellers if time_ms <= told_ms - TOLD_LATE_MS]
+        stored_ms = self._op_records[-1][0] if self._op_records else 0
+        old = [place for time_ms, place in self._op_records if time_ms <= stored_ms - OP_DELAY_MS]
         position = self._log.begin_of(max(entry.physical_offset, *old, 0))
         while position < self._span.log_end:
             found = await self._log.commits_from(position, self._span.log_end)
@@ -144,18 +145,18 @@ class Rebuild:
                 return False
         return True
 
-    def _first_untold(self) -> QueueEntry | None:
+    def _first_not_done(self) -> QueueEntry | None:
         """The first half without an op record that is still in the store."""
-        at = self._told.find(0)
+        at = self._done_marks.find(0)
         while at >= 0:
             for entry in self._log.entries(HALF_TOPIC, QUEUE_ID, self._span.half_from + at, 1):
                 if not is_filler(entry):
                     return entry
-            at = self._told.find(0, at + 1)
+            at = self._done_marks.find(0, at + 1)
         return None
 
     async def _read_halves(self) -> bool:
-        at = self._told.find(0)
+        at = self._done_marks.find(0)
         while at >= 0:
             queue_offset = self._span.half_from + at
             for entry in self._log.entries(HALF_TOPIC, QUEUE_ID, queue_offset, 1):
@@ -164,7 +165,7 @@ class Rebuild:
                     self._note_half(queue_offset, half)
             if not await self._turn():
                 return False
-            at = self._told.find(0, at + 1)
+            at = self._done_marks.find(0, at + 1)
         return True
 
     def _note_half(self, queue_offset: int, half: Message) -> None:

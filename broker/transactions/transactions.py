@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from broker.metrics.transactiontotals import TransactionTotals
-from broker.sends.writegate import Replicated, Standing
+from broker.sends.writegate import ReplicationView, RoleView
 from broker.settings.transactions import TransactionSettings
 from broker.tables.consumeroffsets import TRANSACTIONS_GROUP, ConsumerOffsets
 from broker.tables.copiedoffsets import CopiedOffsets
@@ -78,8 +78,8 @@ class Transactions:
         self,
         *,
         store: Log,
-        role: Standing,
-        replication: Replicated,
+        role: RoleView,
+        replication: ReplicationView,
         followed: Callable[[], int] | None = None,
         offsets: ConsumerOffsets,
         clock: Clock,
@@ -103,7 +103,7 @@ class Transactions:
         self._fresh = OpenHalves()  # stored in this role, before `open` is read
         self._span: Span | None = None
         self._done = DoneQueue(settings.transaction_op_batch_interval)
-        self._told_end = 0  # of the last op record
+        self._ops_end = 0  # of the last op record
         self._stored_end = 0  # of the last record stored here
         self._reached: Reached | None = None
         self._waiting: deque[tuple[int | None, asyncio.Future[None]]] = deque()
@@ -126,7 +126,7 @@ class Transactions:
             self._copied.role_taken(self._store.max_offset() if leads else None)
         self._release(None)
         if self._span is not None and self._span.half_from == self._span.half_end:
-            self.open, self._told_end = OpenHalves(), self._span.log_end
+            self.open, self._ops_end = OpenHalves(), self._span.log_end
             self._reached = Reached(self._span.half_end, self._span.log_end)
         elif self._span is not None:
             self._needed()
@@ -155,7 +155,7 @@ class Transactions:
             self._copied.acknowledged()
         if self._waiting:
             self._release(end)
-        if self.open is None or (len(self.open) and self._store.max_offset() - self._told_end > MARK_BYTES):
+        if self.open is None or (len(self.open) and self._store.max_offset() - self._ops_end > MARK_BYTES):
             self._wake.set()
 
     def arrived(self, grown: list[QueueGrew]) -> None:
@@ -189,33 +189,33 @@ class Transactions:
         return False
 
     def ended(self, half: Half, outcome: Outcome | None, end: int = 0) -> None:
-        """Close a half. Its end was stored up to `end`, or `tell` stores it next. Outcome None: abandoned."""
+        """Close a half. Its end was stored up to `end`, or `write_ops` stores it next. Outcome None: abandoned."""
         assert self.open is not None
         self._stored_end = max(end, self._stored_end)
         if outcome is not None:
             self.outcomes.note(half.root, outcome)
         self.open.close(half.root)
-        self.done_with(half.queue_offset, at_once=outcome is not Outcome.COMMIT)
+        self.mark_done(half.queue_offset, at_once=outcome is not Outcome.COMMIT)
 
-    def done_with(self, queue_offset: int, *, at_once: bool = False) -> None:
+    def mark_done(self, queue_offset: int, *, at_once: bool = False) -> None:
         """Queue the op record of a half that is done; `at_once` if no other record in the log says so."""
         before = self._done.due_ms
         self._done.add(queue_offset, self._clock.monotonic_ms(), at_once=at_once)
         if self._done.due_ms != before:
             self._wake.set()
 
-    def tell(self) -> int | None:
+    def write_ops(self) -> int | None:
         """Write the pending op records now. Returns their end in the log; None if there were none or storing failed."""
-        return self._tell(self._done.waiting)
+        return self._write_ops(self._done.waiting)
 
     def note_progress(self) -> None:
         """Advance the progress offsets to the present state once all of it is confirmed."""
         if self.open is None or self._reached is not None:
             return
         end = self._store.next_queue_offset(HALF_TOPIC, QUEUE_ID)
-        first, untold = self.open.first(), self._done.first_waiting()
+        first, waiting = self.open.first(), self._done.first_waiting()
         first_open = end if first is None else first.queue_offset
-        self._reached = Reached(first_open if untold is None else min(untold, first_open), self.stored_end)
+        self._reached = Reached(first_open if waiting is None else min(waiting, first_open), self.stored_end)
         self.acknowledged()
 
     # -- status
@@ -250,9 +250,9 @@ class Transactions:
         if due_ms is not None:
             if due_ms > now_ms:
                 return due_ms - now_ms
-            return None if self.tell() is not None else RETRY_MS
-        if len(self.open) and self._store.max_offset() - self._told_end > MARK_BYTES:
-            self._tell([NOBODY])
+            return None if self.write_ops() is not None else RETRY_MS
+        if len(self.open) and self._store.max_offset() - self._ops_end > MARK_BYTES:
+            self._write_ops([NOBODY])
         return None
 
     async def _rebuild(self, span: Span) -> int | None:
@@ -286,13 +286,13 @@ class Transactions:
                 return 0
         reading.open.take(self._fresh, MOVED_A_TURN)
         self.open, self._fresh, self._done = reading.open, OpenHalves(), done
-        self._told_end = span.log_end
+        self._ops_end = span.log_end
         for half in reading.late:
             done.add(half, begun_ms)
         if span.half_end > span.half_from:
             took_ms = self._clock.monotonic_ms() - begun_ms
-            told = fields(open=len(self.open), read=span.half_end - span.half_from, ms=took_ms)
-            logger.info("open transactions read", extra=told)
+            about = fields(open=len(self.open), read=span.half_end - span.half_from, ms=took_ms)
+            logger.info("open transactions read", extra=about)
         self._release(self.confirmed_end())
         self.note_progress()
         return 0
@@ -319,7 +319,7 @@ class Transactions:
         kept = self._offsets.find(TRANSACTIONS_GROUP, topic, QUEUE_ID) or 0
         return max(min(kept, end), self._store.min_queue_offset(topic, QUEUE_ID))
 
-    def _tell(self, halves: list[int]) -> int | None:
+    def _write_ops(self, halves: list[int]) -> int | None:
         if not halves or not self._role.accepts_sends:
             return None
         for record in done_records(halves, self._store.store_host, self._clock.now_ms()):
@@ -328,11 +328,11 @@ class Transactions:
                 return None  # the records written are not written again: they would fill a full disk
             named = done_offsets(bytes(record.body))
             if halves != [NOBODY]:
-                self._done.told(len(named))
+                self._done.written(len(named))
             self._done.recorded(stored.queue_offset, self._mark() if halves == [NOBODY] else named)
-            self._told_end = self._stored_end = stored.end_offset
+            self._ops_end = self._stored_end = stored.end_offset
         self.note_progress()
-        return self._told_end
+        return self._ops_end
 
     def _mark(self) -> list[int]:
         """The newest half: while a half up to it is open, commits are looked for from this record on."""
@@ -341,7 +341,7 @@ class Transactions:
     def _advance(self, reached: Reached) -> None:
         end = self._store.next_queue_offset(OP_HALF_TOPIC, QUEUE_ID)
         needed_from = self._done.needed_from(reached.half_offset, end)
-        rests_on = max(reached.log_end, self._told_end)
+        rests_on = max(reached.log_end, self._ops_end)
         moved = [
             self._keep(HALF_TOPIC, reached.half_offset, rests_on),
             self._keep(OP_HALF_TOPIC, needed_from, rests_on),

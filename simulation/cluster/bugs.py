@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from broker.admin.agreement import Agreement
+from broker.admin.agreement import MetadataReplication
 from broker.neighbours.tablecopy import Slices
 from broker.role.actions import Action as RoleAction
 from broker.role.actions import Reply
 from broker.role.controllercalls import ControllerCalls
-from broker.role.fitness import Fitness
+from broker.role.fitness import LeaderHealth
 from broker.role.identityfiles import LogFound
 from broker.role.membership import Membership, Stage
 from broker.role.memorymark import KeptMemoryMark
@@ -379,16 +379,16 @@ def whoever_knows_the_id(
     return None
 
 
-@bug("facts-answered-early", Agreement, "_agreed_at_the_end")
+@bug("facts-answered-early", MetadataReplication, "_agreed_at_the_end")
 async def nobody_is_waited_for(
-    self: Agreement, members: Callable[[], Iterable[int]], wanted: TablesVersion, deadline_ms: int
+    self: MetadataReplication, members: Callable[[], Iterable[int]], wanted: TablesVersion, deadline_ms: int
 ) -> tuple[bool, list[int]]:
     """Upstream: a topic is answered as created when the master alone knows it."""
     return True, []
 
 
-@bug("enters-without-tables", Agreement, "held_by")
-async def lets_everybody_in(self: Agreement, members: frozenset[int]) -> bool:
+@bug("enters-without-tables", MetadataReplication, "replicated_to")
+async def lets_everybody_in(self: MetadataReplication, members: frozenset[int]) -> bool:
     """Upstream: who has the log enters the set, whatever it knows of topics and groups."""
     return True
 
@@ -549,8 +549,8 @@ def answered_and_not_done(state: ReplicasState, live: Liveness, **asked: Any) ->
     return replace(cleaned(state, live, **asked), events=())
 
 
-@bug("never-yields", Fitness, "why_unfit", plays=("disk stall",))
-def always_fit(self: Fitness, now_ms: int) -> str:
+@bug("never-yields", LeaderHealth, "why_unfit", plays=("disk stall",))
+def always_fit(self: LeaderHealth, now_ms: int) -> str:
     """Upstream: a master whose disk hangs leads on while its process lives."""
     return ""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.role.membership import Membership
 from broker.role.resync import Resync
-from broker.role.roomforboth import RoomForBoth
+from broker.role.roomforboth import ResyncSpaceCheck
 from controller import givingup
 from controller.decision import Decision
 from controller.events import AlterSyncStateSet, CleanBrokerData
@@ -51,8 +51,8 @@ async def whatever_controllers_say(
     return None
 
 
-@bug("no-room-for-both", RoomForBoth, "check", plays=("resync",))
-async def room_enough(self: RoomForBoth) -> None:
+@bug("no-room-for-both", ResyncSpaceCheck, "check", plays=("resync",))
+async def room_enough(self: ResyncSpaceCheck) -> None:
     """A replica gives its store up and cannot make the copy: it is one replica less until somebody makes room."""
 
 

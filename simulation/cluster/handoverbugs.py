@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from broker.neighbours.forwardlink import ForwardLink
-from broker.role.passage import Action, Passage, Successor
+from broker.role.passage import Action, ForwardingState, Successor
 from remoting.command import RemotingCommand
 from remoting.peer import Peer
 from simulation.cluster.bugs import BUGS, bug, planted
@@ -25,8 +25,8 @@ def asks_again_for_whatever_is_unanswered(
     passed_on(self, peer, commands, reads=True)
 
 
-@bug("forwards-nothing", Passage, "follows")
-def cares_for_nobody(self: Passage, successor: Successor, now_ms: int) -> list[Action]:
+@bug("forwards-nothing", ForwardingState, "follows")
+def cares_for_nobody(self: ForwardingState, successor: Successor, now_ms: int) -> list[Action]:
     """Upstream: a former master refuses what clients send it until they have asked for routes."""
     return self.called_off()
 

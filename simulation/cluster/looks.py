@@ -91,7 +91,7 @@ def broker_on(node: Node) -> BrokerLook | None:
         accepts_sends=membership.accepts_sends,
         is_learner=app.settings.async_learner,
         stays_out=app.ha.stays_out,
-        may_lack=app.memory_mark.may_lack,
+        may_lack=app.memory_mark.may_have_lost_data,
     )
 
 

@@ -40,8 +40,8 @@ def offsets_alone(self: ConsumerOffsets, data: bytes) -> None:
     self._wrapper = ConsumerOffsetWrapper.decode(data)
 
 
-@bug("groups-stay-beyond-a-lost-end", Tables, "log_lost")
-async def as_ever(self: Tables, log: Any, *, surely: bool) -> None:
+@bug("groups-stay-beyond-a-lost-end", Tables, "on_log_tail_lost")
+async def as_ever(self: Tables, log: Any, *, certain: bool) -> None:
     """As upstream's: who had read what is lost passes over what takes its place."""
 
 

@@ -60,9 +60,9 @@ async def drawn_at_each_start(self: KeptStartNumber) -> None:
     await self.draw()
 
 
-@bug("old-tables-count", BrokerApp, "_note_level")
+@bug("old-tables-count", BrokerApp, "_note_caught_up")
 def with_its_log(self: BrokerApp) -> None:
     """A disk that was set back is whole with its log, whatever tables it has."""
-    if self.memory_mark.may_lack and self._level_epoch is not None:
+    if self.memory_mark.may_have_lost_data and self._level_epoch is not None:
         self._level_epoch = None
         self._tasks.start(self.memory_mark.caught_up(), name="memory mark")

@@ -38,7 +38,7 @@ async def whoever_it_is(
 @bug("notification-believed", Membership, "notified", plays=("forger",))
 def as_the_controllers_do(self: Membership, grant: Grant, now_ms: int) -> list[Action]:
     """Upstream: whatever a 1008 says of master and set is taken, whoever sent it."""
-    return self.decided(grant, now_ms) if self._is_current else []
+    return self.granted_by_group(grant, now_ms) if self._is_current else []
 
 
 @bug("anybody-hands-over", ControllerHosts, "_is_one")

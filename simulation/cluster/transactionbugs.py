@@ -46,13 +46,13 @@ def silent(self: CheckBack, asked: Asked) -> None:
     """Halves are put back, and no producer hears of it."""
 
 
-@bug("told-in-part", Rebuild, "_note_told")
+@bug("told-in-part", Rebuild, "_note_op_record")
 def first_alone(self: Rebuild, queue_offset: int, record: Message) -> None:
     """Of a record that tells what is done the first half counts."""
     for half in done_offsets(record.body)[:1]:
-        if 0 <= half - self._span.half_from < len(self._told):
-            self._told[half - self._span.half_from] = 1
-    self._tellers.append((record.store_timestamp, record.physical_offset))
+        if 0 <= half - self._span.half_from < len(self._done_marks):
+            self._done_marks[half - self._span.half_from] = 1
+    self._op_records.append((record.store_timestamp, record.physical_offset))
 
 
 @bug("second-end-answered", EndTransaction, "_ended_before")

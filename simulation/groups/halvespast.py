@@ -35,14 +35,14 @@ class HalvesPast:
         kept = look.app.tables.offsets.find(TRANSACTIONS_GROUP, HALF_TOPIC, 0) or 0
         if kept <= self.past:
             return
-        self._read_told()
+        self._read_op_records()
         while self.past in self.told:
             self.past += 1
         if kept > self.past:
             what = f"{look.name} is done with the halves below {kept}, and nothing tells that {self.past} is"
             raise Violation("E6", what)
 
-    def _read_told(self) -> None:
+    def _read_op_records(self) -> None:
         tellers = self.decided.queues.get((OP_HALF_TOPIC, 0), [])
         for place, _ in tellers[self.read :]:
             for message in decode_messages(self.decided.records[place][1]):

@@ -20,4 +20,4 @@ async def hears_notifications(self: BrokerApp) -> None:
 
 def takes_what_is_notified(self: Membership, grant: Grant, now_ms: int) -> list[Action]:
     """All that a 1008 says of the master is taken, from any sender."""
-    return self.decided(grant, now_ms)
+    return self.granted_by_group(grant, now_ms)

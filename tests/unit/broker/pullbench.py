@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from broker.clients.early import EarlySubscriptions
+from broker.clients.early import ProvisionalSubscriptions
 from broker.clients.groups import ConsumerGroups
-from broker.clients.unserved import Unserved
+from broker.clients.unserved import UnsupportedRequests
 from broker.pulls.admission import PullAdmission
-from broker.pulls.direction import Direction
+from broker.pulls.direction import PullRouting
 from broker.pulls.held import HeldPulls
 from broker.pulls.processor import PullProcessor
 from broker.tables.consumeroffsets import ConsumerOffsets
@@ -109,7 +109,9 @@ class Bench:
     consumers: ConsumerGroups = field(default_factory=ConsumerGroups)
     offsets: ConsumerOffsets = field(default_factory=ConsumerOffsets)
     renewal: Any = field(default_factory=RecordingRenewal)
-    early: EarlySubscriptions = field(default_factory=lambda: EarlySubscriptions(ConsumerGroups()))
+    early: ProvisionalSubscriptions = field(
+        default_factory=lambda: ProvisionalSubscriptions(ConsumerGroups())
+    )
     peer: RecordingPeer = field(default_factory=RecordingPeer)
     auto_create_groups: bool = True
     lists_former_epochs: bool = True
@@ -132,7 +134,7 @@ class Bench:
                 early=self.early,
                 limits=self.limits,
             ),
-            direction=Direction(
+            direction=PullRouting(
                 self.role,
                 self.limits,
                 self.groups,
@@ -147,7 +149,7 @@ class Bench:
             polling=self.limits,
             renewal=self.renewal,
             tasks=Tasks(self.fatal.append),
-            unserved=Unserved(),
+            unserved=UnsupportedRequests(),
         )
 
     def pull(self, **fields: Any) -> RemotingCommand | None:

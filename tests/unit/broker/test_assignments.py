@@ -13,7 +13,7 @@ from broker.clients import assignments
 from broker.clients.allocation import STRATEGIES, allocated
 from broker.clients.assignments import Assignments
 from broker.clients.groups import ConsumerGroups
-from broker.clients.unserved import Unserved
+from broker.clients.unserved import UnsupportedRequests
 from remoting.bodies.heartbeats import ConsumerData, HeartbeatData, SubscriptionData
 from remoting.bodies.queues import MessageQueue, QueryAssignmentBody
 from remoting.bodies.routes import QueueData, TopicRouteData
@@ -126,7 +126,7 @@ def test_what_is_kept_of_topics_is_bounded_by_their_queues(monkeypatch: pytest.M
     routes, router = Routes(), Router()
     handler = Assignments(
         ConsumerGroups(),
-        Unserved(),
+        UnsupportedRequests(),
         client=cast(RemotingClient, routes),
         name_servers=["ns:1"],
         clock=ManualClock(),

@@ -241,7 +241,7 @@ def test_a_half_that_no_record_has_room_for_elsewhere_is_given_up_where_it_is_an
     asker.rounds(20)
     assert asker.asked_for() == 15 * [b"java's"]
     assert asker.bench.open == [] and given_up(asker) == []
-    asker.bench.transactions.tell()
+    asker.bench.transactions.write_ops()
     assert asker.bench.lead() == [], "the next master does not begin anew"
     (told,) = [record for record in caplog.records if "abandoned without a copy" in record.getMessage()]
     assert getattr(told, "fields", {}) == {

@@ -58,7 +58,7 @@ def test_whoever_lost_power_is_elected_as_if_it_had_not() -> None:
         others = [node for node in cluster.brokers if node is not master]
         cluster.start(others[0])
         world.run_until(lambda: bool(cluster.masters), 60_000)
-        assert not cluster.app(others[0]).memory_mark.may_lack
+        assert not cluster.app(others[0]).memory_mark.may_have_lost_data
 
 
 def test_a_slow_disk_of_a_slave_holds_acknowledgements_back_and_nothing_else() -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from broker.pulls.direction import MASTER_ID, Answer, Direction
+from broker.pulls.direction import MASTER_ID, Answer, PullRouting
 from broker.tables.subscriptiongroups import SubscriptionGroups
 from messagestore.messages import GetResult, GetStatus
 from remoting.bodies.groups import SubscriptionGroupConfig
@@ -42,7 +42,7 @@ def answered(
     """To a pull at queue offset 7 whose messages stand at `at` of a log that ends at 10000."""
     groups = SubscriptionGroups(ManualClock(), auto_create=False, on_change=lambda: None)
     groups.put(SubscriptionGroupConfig("group", broker_id=0, which_broker_when_consume_slowly=1))
-    direction = Direction(
+    direction = PullRouting(
         Standing(is_slave),
         keys or Keys(),
         groups,

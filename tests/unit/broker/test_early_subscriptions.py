@@ -11,7 +11,7 @@ import pytest
 
 from broker.clients import early as early_module
 from broker.clients import renewal as renewal_module
-from broker.clients.early import EarlySubscriptions
+from broker.clients.early import ProvisionalSubscriptions
 from broker.clients.groups import ConsumerGroups
 from broker.clients.renewal import SubscriptionRenewal
 from mqruntime.tasks import Tasks
@@ -51,7 +51,7 @@ class NewMaster:
 
     def __init__(self, *, former: bool = False) -> None:
         consumers = ConsumerGroups()
-        self.early = EarlySubscriptions(consumers)
+        self.early = ProvisionalSubscriptions(consumers)
         renewal = SubscriptionRenewal(consumers, self.early, Tasks(self._fails), lambda peer: former)
         self.bench = Bench(consumers=consumers, early=self.early, renewal=renewal)
         self.bench.topics.ensure(TOPIC, 4)
@@ -215,13 +215,13 @@ def test_what_is_passed_on_is_the_newest_that_the_group_or_the_client_said() -> 
 
 def test_groups_that_subscribe_to_nothing_are_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
     async def said() -> None:
-        early, client = EarlySubscriptions(ConsumerGroups()), AskedClient(java)
+        early, client = ProvisionalSubscriptions(ConsumerGroups()), AskedClient(java)
         monkeypatch.setattr(early_module, "KEPT_CHARACTERS_MAX", 1_000)
         for number in range(50):
             early.said(cast(Any, client), f"G{number}", [])
-        assert len(early._told[cast(Any, client)]) == 4
+        assert len(early._known[cast(Any, client)]) == 4
         for closed in client.close_callbacks:
             closed(client)
-        assert not early._told and early._characters == 0
+        assert not early._known and early._characters == 0
 
     asyncio.run(said())

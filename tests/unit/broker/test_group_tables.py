@@ -199,10 +199,10 @@ def test_a_member_whose_disk_lost_tables_is_no_witness_of_them(is_set_back: bool
 class Nothing:
     """Takes no copy over, as where a disk is full."""
 
-    def takes(self, version: TablesVersion) -> bool:
+    def may_take(self, version: TablesVersion) -> bool:
         return False
 
-    def tells(self, version: TablesVersion) -> bool:
+    def may_report(self, version: TablesVersion) -> bool:
         return False
 
 
@@ -212,18 +212,18 @@ def test_a_copy_of_an_older_leader_is_refused_when_it_comes_late(world: World) -
     app = group.app(others(group)[0])
     version, fence, core = app.tables.stamp.version, app._neighbours.facts._fence, app.store._member.node.core
     assert version is not None and isinstance(fence, GroupTables)
-    assert fence.takes(version) and fence.tells(version)
-    assert not fence.takes(version._replace(revision=version.revision - 1))  # it never goes back
+    assert fence.may_take(version) and fence.may_report(version)
+    assert not fence.may_take(version._replace(revision=version.revision - 1))  # it never goes back
     later = version._replace(revision=version.revision + 1)
     core.term += 1  # its vote was asked for
-    assert not fence.takes(later) and not fence.tells(version)
+    assert not fence.may_take(later) and not fence.may_report(version)
     core.term -= 1
-    assert fence.takes(later)
+    assert fence.may_take(later)
     term_file = app.store._member.node.store.term_file
     term_file.term -= 1  # a power cut now, and the member follows, and takes copies of, the leader before
-    assert not fence.tells(version)
+    assert not fence.may_report(version)
     term_file.term += 1
-    assert fence.tells(version)
+    assert fence.may_report(version)
 
 
 def test_a_stranger_speaks_for_no_member(world: World) -> None:

@@ -59,7 +59,7 @@ async def to_the_end(bench: Bench) -> list[int]:
         assert len(counts) < 1_000, f"{len(bench.held)} are held for good"
         await asyncio.sleep(0)
         counts.append(len(bench.peer.replies))
-    await bench.processor.all_told()
+    await bench.processor.drained()
     return counts
 
 
@@ -92,7 +92,7 @@ def test_a_connection_that_ends_in_between_is_told_no_more(end: End, code: int) 
         second.closed = True
         (closed,) = second.close_callbacks
         closed(second)
-        await bench.processor.all_told()
+        await bench.processor.drained()
         assert len(bench.held) == 0
 
     asyncio.run(scenario())
@@ -142,7 +142,7 @@ def test_a_pull_that_comes_in_between_waits_for_its_own_message() -> None:
         bench = crowd(250)
         bench.processor.release_all()
         hold(bench, range(250, 252))
-        await bench.processor.all_told()
+        await bench.processor.drained()
         assert told(bench.peer) == [(opaque, BUSY) for opaque in range(250)] and len(bench.held) == 2
         bench.queues.messages = [("A", b"one")]
         bench.processor.arrived([QueueGrew("orders", 0, 1)])
@@ -173,7 +173,7 @@ def test_those_whose_turn_has_not_come_take_the_room_of_others() -> None:
         hold(bench, range(250, 350))
         refused = bench.pull(**HOLD)
         assert refused is not None and refused.code == NOT_FOUND, "held pulls are bounded"
-        await bench.processor.all_told()
+        await bench.processor.drained()
         assert len(bench.held) == 100
 
     asyncio.run(scenario())

@@ -501,13 +501,13 @@ def test_a_member_of_a_pair_takes_the_role_of_its_configuration_and_calls_no_con
 def test_a_member_of_a_raft_group_takes_roles_from_its_group_alone() -> None:
     us = Membership(cluster_name="c", broker_name="b", poll_ms=1_000, nonce=NONCE)
     us.member_of_group(1)
-    assert us.decided(grant(3), 0) == [RoleAnnounced(grant(3)), Lead(grant(3))]
+    assert us.granted_by_group(grant(3), 0) == [RoleAnnounced(grant(3)), Lead(grant(3))]
     us.role_taken(grant(3), 0)
     for epoch in (3, 4, FAR):
         assert us.notified(grant(epoch, master_id=2), 1) == [] and us.accepts_sends
     us.deposed()
     assert not us.accepts_sends
-    assert us.decided(grant(4, master_id=2), 2) == [
+    assert us.granted_by_group(grant(4, master_id=2), 2) == [
         RoleAnnounced(grant(4, master_id=2)),
         Follow(grant(4, master_id=2), 1),
     ]

@@ -99,7 +99,7 @@ def test_done_halves_are_told_together() -> None:
     for offset in range(1_000_000, 1_000_600):
         done.add(offset, 2_500)
     assert done.due_ms == 0, "a record's worth of them does not wait"
-    done.told(602)
+    done.written(602)
     assert (done.due_ms, done.waiting) == (None, [])
     done.add(8, 5_000)
     done.add(9, 6_000, at_once=True)
@@ -339,7 +339,7 @@ def test_progress_is_kept_only_of_what_is_confirmed() -> None:
     bench.log.confirmed = len(bench.log.bytes)
     bench.log.commit(half)
     bench.transactions.ended(replace_half(bench, 0), Outcome.COMMIT)
-    bench.transactions.tell()
+    bench.transactions.write_ops()
     bench.transactions.acknowledged()
     assert bench.kept(HALF_TOPIC) is None
     bench.log.confirmed = None
@@ -355,7 +355,7 @@ def test_no_half_is_past_before_it_is_told_done() -> None:
     bench.lead()
     again = bench.log._append(put_back(bench.log.at(second.physical_offset), root=1, asks=True))
     bench.transactions.half_stored(half_message(bench, again), again)
-    bench.transactions.done_with(second.queue_offset)
+    bench.transactions.mark_done(second.queue_offset)
     bench.log.commit(first)
     bench.transactions.ended(replace_half(bench, 0), Outcome.COMMIT)
     bench.transactions.note_progress()
@@ -364,7 +364,7 @@ def test_no_half_is_past_before_it_is_told_done() -> None:
     assert bench.lead() == [1]
     bench.log.commit(again)
     bench.transactions.ended(replace_half(bench, 1), Outcome.COMMIT)
-    bench.transactions.tell()
+    bench.transactions.write_ops()
     assert [
         done_offsets(bench.log.at(entry.physical_offset).body) for entry in bench.log.queues[OP_HALF_TOPIC]
     ] == [[0, 1, 2]]
@@ -382,7 +382,7 @@ def test_who_leads_no_more_has_its_table_written_behind_what_it_rests_on_all_the
     bench.lead()
     bench.log.commit(half)
     bench.transactions.ended(replace_half(bench, 0), Outcome.COMMIT)
-    bench.transactions.tell()
+    bench.transactions.write_ops()
     bench.transactions.acknowledged()
     told = bench.offsets.rests_on
     assert bench.kept(HALF_TOPIC) == 1 and told > half.physical_offset
@@ -398,7 +398,7 @@ def test_a_pairs_slaves_get_its_progress_when_one_has_the_log_and_retention_wait
     bench.offsets.commit("CG", "orders", 0, 9)
     bench.log.commit(half)
     bench.transactions.ended(replace_half(bench, 0), Outcome.COMMIT)
-    bench.transactions.tell()
+    bench.transactions.write_ops()
     bench.transactions.acknowledged()
     assert (bench.kept(HALF_TOPIC), bench.kept(OP_HALF_TOPIC), bench.transactions.first_open()) == (
         1,
@@ -427,7 +427,7 @@ def test_the_kept_offsets_rest_on_the_last_record_that_tells() -> None:
     assert bench.copied() == ({}, 0), "nothing of the broker's own is there"
     bench.log.commit(halves[0])
     bench.transactions.ended(replace_half(bench, 0), Outcome.COMMIT)
-    end = bench.transactions.tell()
+    end = bench.transactions.write_ops()
     assert bench.copied()[1] == bench.offsets.rests_on == end == len(bench.log.bytes)
 
 
@@ -438,7 +438,7 @@ def test_a_table_that_tells_of_ends_beyond_the_log_is_not_believed(topic: str) -
     bench.lead()
     bench.log.commit(halves[1])
     bench.transactions.ended(replace_half(bench, 1), Outcome.COMMIT)
-    bench.transactions.tell()
+    bench.transactions.write_ops()
     bench.offsets.keep(HALF_TOPIC, 0, 2)
     bench.offsets.keep(topic, 0, 9)
     assert bench.lead() == [0, 2]

@@ -7,8 +7,8 @@ from broker.role.passage import (
     FORWARD_MS,
     HOLD_MS_MAX,
     PATIENCE_MS,
+    ForwardingState,
     Leave,
-    Passage,
     Reach,
     Release,
     Stage,
@@ -18,13 +18,13 @@ from broker.role.passage import (
 NEXT = Successor("10.0.0.2:10911", 8)
 
 
-def of_a_master() -> Passage:
-    passage = Passage()
+def of_a_master() -> ForwardingState:
+    passage = ForwardingState()
     passage.leads(0, is_formed=True)
     return passage
 
 
-def after_hand_over() -> Passage:
+def after_hand_over() -> ForwardingState:
     passage = of_a_master()
     passage.hand_over(1_000, 0)
     passage.follows(NEXT, 100)
@@ -89,7 +89,7 @@ def test_a_master_that_is_elected_again_serves_what_waited() -> None:
 
 
 def test_a_new_master_waits_a_moment_for_its_followers() -> None:
-    passage = Passage()
+    passage = ForwardingState()
     assert passage.leads(0, is_formed=False) == []
     assert passage.forms and passage.reads_here and not passage.writes_here
     assert passage.formed() == [Release()]
@@ -97,14 +97,14 @@ def test_a_new_master_waits_a_moment_for_its_followers() -> None:
 
 
 def test_a_new_master_that_nobody_follows_says_so_soon() -> None:
-    passage = Passage()
+    passage = ForwardingState()
     passage.leads(0, is_formed=False)
     assert passage.tick(FORM_MS) == [Release()]
     assert passage.writes_here and not passage.forms
 
 
 def test_who_never_led_holds_and_forwards_nothing() -> None:
-    passage = Passage()
+    passage = ForwardingState()
     assert passage.announced(0) == [] and passage.follows(NEXT, 0) == []
     assert passage.stage is Stage.HERE
 

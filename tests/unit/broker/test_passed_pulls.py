@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.clients.passedpulls import say_what_they_want
+from broker.clients.passedpulls import attach_subscriptions
 from remoting.bodies.heartbeats import SubscriptionData
 from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
@@ -30,7 +30,7 @@ def long_one(group: str, topic: str) -> SubscriptionData:
 
 def test_what_the_heartbeats_said_goes_along() -> None:
     command = pull("3")
-    say_what_they_want([command], known)
+    attach_subscriptions([command], known)
     assert command.ext == {
         "consumerGroup": "G", "topic": "orders", "sysFlag": "7", "subVersion": "7", "subscription": "a > 5",
         "expressionType": "SQL92",
@@ -50,11 +50,11 @@ def test_what_the_heartbeats_said_goes_along() -> None:
 )
 def test_what_says_it_itself_or_of_whom_nothing_is_known_stays_as_it_is(command: RemotingCommand) -> None:
     before = dict(command.ext)
-    say_what_they_want([command], known)
+    attach_subscriptions([command], known)
     assert command.ext == before
 
 
 def test_an_expression_that_no_header_has_room_for_stays_away() -> None:
     command = pull("3")
-    say_what_they_want([command], long_one)
+    attach_subscriptions([command], long_one)
     assert "subscription" not in command.ext

@@ -61,7 +61,7 @@ class Scene:
         """One round; what the name server was asked in it."""
         del self.asked[:]
         news = self.registration._news[NAME_SERVER]
-        asyncio.run(self.registration._tell(NAME_SERVER, self.role.role_id, news))
+        asyncio.run(self.registration._send_changes(NAME_SERVER, self.role.role_id, news))
         return [RequestCode(request.code) for request in self.asked]
 
     def put(self, name: str, queues: int = 8) -> None:
@@ -110,7 +110,7 @@ def test_all_is_sent_in_a_new_role_and_of_what_is_not_one_topic() -> None:
     scene.role.master_epoch = 4
     scene.put("orders")
     assert scene.tell() == [ALL]
-    scene.tables.topics.tell_again()
+    scene.tables.topics.renew_version()
     assert scene.tell() == [ALL]
     for number in range(SINGLE_MAX + 1):
         scene.put(f"topic-{number}")

@@ -260,7 +260,7 @@ def test_an_offsets_file_of_another_log_lets_no_group_skip_messages(
     async def start() -> Tables:
         tables = tables_over(files, mode)
         await tables.load()
-        await tables.log_lost(Queues(), surely=False)
+        await tables.on_log_tail_lost(Queues(), certain=False)
         return tables
 
     tables = asyncio.run(start())
@@ -268,7 +268,7 @@ def test_an_offsets_file_of_another_log_lets_no_group_skip_messages(
     assert (tables.offsets.find("CG", "orders", 1), tables.offsets.find("CG", "gone", 0)) == (4, 0)
     assert len([record for record in caplog.records if record.levelno == logging.WARNING]) == 1
     tables.offsets.commit("CG", "orders", 0, 100)
-    asyncio.run(tables.log_lost(Queues(), surely=False))
+    asyncio.run(tables.on_log_tail_lost(Queues(), certain=False))
     assert mode == "pair" or tables.offsets.find("CG", "orders", 0) == 100, (
         "what was committed here is no file's"
     )
@@ -280,5 +280,5 @@ def test_offsets_that_a_slave_copied_since_are_no_files() -> None:
     tables = tables_over(files)
     asyncio.run(tables.load())
     tables.offsets.adopt(ConsumerOffsetWrapper({"orders@CG": {0: 100}}))
-    asyncio.run(tables.log_lost(Queues(), surely=False))
+    asyncio.run(tables.on_log_tail_lost(Queues(), certain=False))
     assert tables.offsets.find("CG", "orders", 0) == 100

@@ -141,7 +141,7 @@ def test_a_disk_that_was_set_back_catches_up_with_a_master_and_is_whole_again(
         cluster.start(slave)
         cluster.run(cluster.send_all(SECOND))
         assert any(record.getMessage() == "disk set back" for record in caplog.records)
-        world.run_until(lambda: not cluster.app(slave).memory_mark.may_lack, 10_000)
+        world.run_until(lambda: not cluster.app(slave).memory_mark.may_have_lost_data, 10_000)
         caplog.clear()
         world.run(slave.stop())
         cluster.start(slave)
@@ -182,7 +182,7 @@ def test_a_disk_that_was_set_back_is_not_whole_without_its_masters_tables() -> N
             app = cluster.app(slave)
             assert app.store.max_offset() == cluster.app(cluster.master).store.max_offset()
             assert app.memory_mark.was_set_back, "a topic that was made since may be missing here"
-        world.run_until(lambda: not app.memory_mark.may_lack, 15_000)
+        world.run_until(lambda: not app.memory_mark.may_have_lost_data, 15_000)
 
 
 def test_an_old_disk_that_waits_for_controllers_and_is_started_again_stays_old() -> None:

@@ -98,7 +98,7 @@ def test_a_full_disk_in_the_middle_of_what_is_told_hides_no_commit(monkeypatch: 
 
     monkeypatch.setattr(bench.log, "_append", until_full)
     for _ in range(15):
-        assert bench.transactions.tell() is None
+        assert bench.transactions.write_ops() is None
         bench.clock.ms += 1_000
     monkeypatch.undo()
     assert len(bench.log.queues[OP_HALF_TOPIC]) == 1

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from broker.clients.early import EarlySubscriptions
+from broker.clients.early import ProvisionalSubscriptions
 from broker.clients.groups import ConsumerGroups
 from broker.clients.renewal import SubscriptionRenewal
 from mqruntime.tasks import Tasks
@@ -49,7 +49,7 @@ def asked(
     async def ask() -> None:
         failures: list[BaseException] = []
         tasks = Tasks(failures.append)
-        early = EarlySubscriptions(consumers)
+        early = ProvisionalSubscriptions(consumers)
         renewal = SubscriptionRenewal(consumers, early, tasks, lambda peer: False)
         for _ in range(times):
             renewal.ask(cast(Any, peer), GROUP)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.clients.unserved import SMALL_BODY, TOLD_MAX, Unserved
+from broker.clients.unserved import SMALL_BODY, TOLD_MAX, UnsupportedRequests
 from remoting.bodies.groups import SubscriptionGroupConfig
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
@@ -55,7 +55,7 @@ def test_what_is_not_built_ends_with_a_code_and_is_told_once_with_its_group(
     body: bytes | None,
     feature: str,
 ) -> None:
-    broker.master.requests.router.on_unserved = Unserved().asked
+    broker.master.requests.router.on_unserved = UnsupportedRequests().asked
     for _ in range(2):
         assert broker.ask(code, ext, body).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
     [(sentence, group)] = warnings(caplog)
@@ -66,7 +66,7 @@ def test_what_is_not_built_ends_with_a_code_and_is_told_once_with_its_group(
 def test_of_who_asks_for_no_answer_an_operator_hears_once(
     broker: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
-    broker.master.requests.router.on_unserved = Unserved().asked
+    broker.master.requests.router.on_unserved = UnsupportedRequests().asked
 
     async def told_and_forgotten() -> RemotingCommand:
         async with broker.cluster.client() as client:
@@ -119,13 +119,13 @@ def test_pulls_that_may_be_served_next_time_are_not_told_of(
 def test_a_body_that_names_no_group_is_told_of_without_one(
     caplog: pytest.LogCaptureFixture, body: bytes | None
 ) -> None:
-    Unserved().asked(RecordingPeer(), RemotingCommand(RequestCode.QUERY_ASSIGNMENT, body=body))  # type: ignore[arg-type]
+    UnsupportedRequests().asked(RecordingPeer(), RemotingCommand(RequestCode.QUERY_ASSIGNMENT, body=body))  # type: ignore[arg-type]
     [(_, group)] = warnings(caplog)
     assert group is None
 
 
 def test_a_broker_does_not_warn_without_end(caplog: pytest.LogCaptureFixture) -> None:
-    unserved, peer = Unserved(), RecordingPeer()
+    unserved, peer = UnsupportedRequests(), RecordingPeer()
     for number in range(TOLD_MAX + 5):
         unserved.asked(peer, RemotingCommand(200_050, ext={"consumerGroup": f"CG{number}"}))  # type: ignore[arg-type]
     assert len(warnings(caplog)) == TOLD_MAX

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.clients.unserved import Unserved
+from broker.clients.unserved import UnsupportedRequests
 from controller.server import ControllerApp
 from namesrv.server import NamesrvApp
 from remoting.codes import RequestCode
@@ -71,7 +71,7 @@ def test_what_no_server_is_known_to_answer_is_refused_as_ever(broker: Served, co
 def test_an_operator_hears_who_asks_a_broker_for_what_others_answer(
     broker: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
-    broker.master.requests.router.on_unserved = Unserved().asked
+    broker.master.requests.router.on_unserved = UnsupportedRequests().asked
     for _ in range(2):
         refusal(broker, broker.master.address, RequestCode.GET_ROUTEINFO_BY_TOPIC)
     told = [record.getMessage() for record in caplog.records if record.name == "broker.unserved"]
