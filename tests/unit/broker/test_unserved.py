@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.clients.unserved import SMALL_BODY, TOLD_MAX, UnsupportedRequests
+from broker.clients.unserved import LOGGED_MAX, SMALL_BODY, UnsupportedRequests
 from remoting.bodies.groups import SubscriptionGroupConfig
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
@@ -126,6 +126,6 @@ def test_a_body_that_names_no_group_is_told_of_without_one(
 
 def test_a_broker_does_not_warn_without_end(caplog: pytest.LogCaptureFixture) -> None:
     unserved, peer = UnsupportedRequests(), RecordingPeer()
-    for number in range(TOLD_MAX + 5):
+    for number in range(LOGGED_MAX + 5):
         unserved.asked(peer, RemotingCommand(200_050, ext={"consumerGroup": f"CG{number}"}))  # type: ignore[arg-type]
-    assert len(warnings(caplog)) == TOLD_MAX
+    assert len(warnings(caplog)) == LOGGED_MAX
