@@ -242,7 +242,7 @@ class BrokerApp:
             links.knows_java_by(requests.agreement.is_java)
             links.answers_first(lambda: requests.pending.first_end)
             links.on_link_ended(manager.read_sync_state_set)
-            if settings.under_controllers:  # epochs tell whether the master's record is ours
+            if settings.under_controllers:  # epochs show whether the master's record is ours
                 self._repair = RecordRepair(
                     membership, store=log.store, ha=links, client=neighbours.client, clock=clock
                 )

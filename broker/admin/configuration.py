@@ -113,6 +113,6 @@ class Configuration:
         tables.topics.auto_create = settings.auto_create_topic_enable
         if settings.auto_create_topic_enable and changed.keys() & AUTO_CREATION:
             queues = settings.default_topic_queue_nums
-            tables.topics.offer_auto_creation(queues, tell=self._role.accepts_sends)
+            tables.topics.offer_auto_creation(queues, notify=self._role.accepts_sends)
         elif "brokerPermission" in changed and self._role.accepts_sends:
             tables.topics.renew_version()

@@ -13,13 +13,13 @@ ELECTS_ITSELF = (
     "in Raft mode a set elects its master itself and has no controllers; python -m dledger status, members and transfer ask "
     "its members, getBrokerEpoch and haStatus its brokers"
 )
-BEGINS_ANEW = "in Raft mode stop a member whose store is to be made anew, empty it, and start it: its group gives it the log"
+RESYNC = "in Raft mode stop a member that needs a resync, empty its store, and start it: its group gives it the log"
 APPOINTED = (
     "a broker of a pair has the role that its configuration says (brokerRole, brokerId) and asks no controllers; for a master "
     "that is elected set enableControllerMode=true and controllerAddr"
 )
 REMARKS = {
-    RequestCode.RESYNC_BROKER: BEGINS_ANEW,
+    RequestCode.RESYNC_BROKER: RESYNC,
     **dict.fromkeys(
         (
             RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET,

@@ -77,12 +77,12 @@ class ResetRequests:
                     ResponseCode.SYSTEM_ERROR,
                     f"Target offset {offset} not in consume queue range [{first}-{end}]",
                 )
-        told: Collection[Client] = ()
+        notified: Collection[Client] = ()
         if not self._settings.use_server_side_reset_offset:
             group = self._consumers.find(header.group)
             if (why := _cannot_be_told(command, header, group)) is not None:
                 return why
-            told = group.clients.values() if group is not None else ()
+            notified = group.clients.values() if group is not None else ()
             if not header.is_force:
                 wanted = self._backwards_only(header, wanted)
         moves = {(header.group, header.topic, queue_id): offset for queue_id, offset in wanted.items()}
@@ -96,7 +96,7 @@ class ResetRequests:
             return answer
         name = self._settings.broker_name
         table = {MessageQueue(header.topic, name, queue_id): offset for queue_id, offset in wanted.items()}
-        for client in told:
+        for client in notified:
             client.peer.one_way(_news(client, header, table))
         return command.reply(body=ResetOffsetBody(table).encode())
 
@@ -197,10 +197,10 @@ def _cannot_be_told(
 
 def _news(client: Client, header: ResetOffsetHeader, table: dict[MessageQueue, int]) -> RemotingCommand:
     """The notification of a consumer; those of the C++ library read a list."""
-    told = ResetOffsetHeader(header.topic, header.group, header.timestamp)
+    moved = ResetOffsetHeader(header.topic, header.group, header.timestamp)
     if client.language == "CPP":
         rows = [QueueOffset(each.topic, each.broker_name, each.queue_id, at) for each, at in table.items()]
         body = ResetOffsetListBody(rows).encode()
     else:
         body = ResetOffsetBody(table).encode()
-    return RemotingCommand.request(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, told, body)
+    return RemotingCommand.request(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, moved, body)

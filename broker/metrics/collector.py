@@ -216,7 +216,7 @@ class BrokerCollector(Collector):
         yield one(figures.MAX_OFFSET, end)
         yield one(figures.CONFIRM_OFFSET, store.confirm_offset())
         yield one(figures.SET_SIZE, ha.in_sync_count())
-        slaves = [((str(slave_id),), *told) for slave_id, told in sorted(ha.slaves().items())]
+        slaves = [((str(slave_id),), *values) for slave_id, values in sorted(ha.slaves().items())]
         yield each(figures.ACK_OFFSET, ((labels, ack_offset) for labels, ack_offset, _ in slaves))
         yield each(figures.LAG_BYTES, ((labels, end - ack_offset) for labels, ack_offset, _ in slaves))
         yield each(figures.IN_SYNC, ((labels, member) for labels, _, member in slaves))

@@ -327,7 +327,7 @@ class Forwarding:
             return
         try:
             turn.set_result(self._released(waiting, handler, writes))
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is for whoever waits for the turn
+        except Exception as error:  # noqa: BLE001 - any error belongs to the task that waits for the turn
             turn.set_exception(error)
 
     def _release_sends(self, waiting: Waiting, serve: BatchHandler) -> None:

@@ -103,11 +103,11 @@ class SlaveSync:
             return self._tables.topics.adopt(topics)
         if code == RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG:
             return self._tables.groups.adopt(SubscriptionGroupWrapper.decode(reply.body))
-        told = TablesVersionHeader.from_ext(reply.ext)
-        if not self._counts(code, told.tables_version):
+        header = TablesVersionHeader.from_ext(reply.ext)
+        if not self._counts(code, header.tables_version):
             return False  # it may contain deleted rows, or count messages as delivered that this log has differently
-        rests_on = ALL_THAT_IS_HERE if told.rests_on is None else told.rests_on
-        holds = told.rests_on is None or rests_on == 0 or self._holds(rests_on)
+        rests_on = ALL_THAT_IS_HERE if header.rests_on is None else header.rests_on
+        holds = header.rests_on is None or rests_on == 0 or self._holds(rests_on)
         if code == RequestCode.GET_ALL_DELAY_OFFSET:
             return holds and self._tables.delays.adopt(DelayOffsetWrapper.decode(reply.body), rests_on)
         wrapper = ConsumerOffsetWrapper.decode(reply.body)

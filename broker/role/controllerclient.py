@@ -47,16 +47,16 @@ class ControllerClient:
         return reply
 
     async def ask_all(
-        self, request: Callable[[], RemotingCommand], heard: Callable[[RemotingCommand], None]
+        self, request: Callable[[], RemotingCommand], on_answer: Callable[[RemotingCommand], None]
     ) -> bool:
-        """Send a `request()` to each controller at once, and to the leader if it is not among them. `heard` gets each answer
-        as it arrives, except "not leader". Returns whether there was one."""
+        """Send a `request()` to each controller, and to the leader if it is not among them, at once. `on_answer` gets
+        each answer as it arrives, except "not leader". Returns whether there was one."""
         addresses = dict.fromkeys([*self.addresses, *([self.leader] if self.leader else [])])
-        asked = [self._ask_one(address, request(), heard) for address in addresses]
+        asked = [self._ask_one(address, request(), on_answer) for address in addresses]
         return any(await asyncio.gather(*asked))
 
     async def _ask_one(
-        self, address: str, request: RemotingCommand, heard: Callable[[RemotingCommand], None]
+        self, address: str, request: RemotingCommand, on_answer: Callable[[RemotingCommand], None]
     ) -> bool:
         try:
             reply = await self._client.call(address, request, DISCOVERY_TIMEOUT_MS)
@@ -65,7 +65,7 @@ class ControllerClient:
             return False
         if reply.code == ResponseCode.CONTROLLER_NOT_LEADER:
             return False
-        heard(reply)
+        on_answer(reply)
         return True
 
     async def discover(self) -> None:

@@ -60,7 +60,7 @@ TRYING_ON = (
 
 
 UNTRUE = {
-    "notification": "stop whoever sends 1008 with such epochs; no controller does, and nothing was changed",
+    "notification": "stop the sender of 1008 with such epochs; no controller does, and nothing was changed",
     "answer": (
         "check that controllerAddr names the controllers of this cluster and nobody else; if they did hold so many elections, "
         "resync with an empty store: mqadmin resyncBroker"
@@ -240,7 +240,7 @@ class ReplicasManager:
     async def _ask_all(self) -> None:
         poll = PollCall()
 
-        def heard(answer: RemotingCommand) -> None:
+        def on_answer(answer: RemotingCommand) -> None:
             try:
                 reply = self._calls.reply(poll, answer)
             except (HeaderError, BodyError) as error:
@@ -249,7 +249,7 @@ class ReplicasManager:
             self._perform(self._membership.answered(reply, self._now_ms()))
 
         if not await self._controllers.ask_all(
-            lambda: self._calls.request(poll, self._clock.now_ms()), heard
+            lambda: self._calls.request(poll, self._clock.now_ms()), on_answer
         ):
             self._perform(self._membership.unanswered(self._now_ms()))
 

@@ -33,7 +33,7 @@ class InsufficientSpace(Exception):
             else ""
         )
         super().__init__(
-            f"a copy of the master's log needs {needed_bytes} bytes beside this store, and its disk has room for {room_bytes}"
+            f"a copy of the master's log needs {needed_bytes} bytes next to this store, and its disk has room for {room_bytes}"
             f"{limit}: make room, or, where getSyncStateSet shows enough other members, stop this broker and empty its store"
         )
 

@@ -3,7 +3,7 @@
 A group that reads beyond its limit has the offset of a lost log: it would skip messages that were sent since.
 
 Invariant: until a group pulls at or below its limit no commit beyond it counts, and a pull beyond it is answered with the
-limit, `TELLINGS_MAX` times at most. That this ended is not copied to slaves, which see it by later commits. Pure."""
+limit, `ANSWERS_MAX` times at most. That this ended is not copied to slaves, which see it by later commits. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from remoting.bodies.offsets import OffsetReset, OffsetResetTable
 
-TELLINGS_MAX = 3
+ANSWERS_MAX = 3
 LIMITS_MAX = 20_000
 
 Key = tuple[str, str, int]
@@ -51,7 +51,7 @@ class OffsetLimits:
         if limit is None:
             return None
         answers = self._answers.get(key, 0)
-        if offset <= limit or answers >= TELLINGS_MAX:
+        if offset <= limit or answers >= ANSWERS_MAX:
             self.lift(key)
             return None
         self._answers[key] = answers + 1

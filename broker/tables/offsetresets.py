@@ -1,7 +1,7 @@
 """Moves of consumer groups by administrators (222), until the groups continue there.
 
 Invariant: a move ends once a consumer of the group pulls at the new offset after a pull was answered with it, or after
-`TELLINGS_MAX` such answers; until then no commit of another offset counts. Clients commit old offsets for some seconds
+`ANSWERS_MAX` such answers; until then no commit of another offset counts. Clients commit old offsets for some seconds
 after that answer. Slaves copy the open moves, but not the number of answers: a new master starts with none.
 Upstream: ConsumerOffsetManager.resetOffsetTable, of one process. Pure."""
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from broker.tables.offsetlimits import TELLINGS_MAX, Key, OffsetLimits
+from broker.tables.offsetlimits import ANSWERS_MAX, Key, OffsetLimits
 from remoting.bodies.offsets import OffsetReset, OffsetResetTable
 
 RESETS_MAX = 20_000
@@ -19,7 +19,7 @@ RESETS_MAX = 20_000
 @dataclass(slots=True)
 class Reset:
     offset: int
-    told: int = 0
+    answers: int = 0
 
 
 class OffsetResets:
@@ -72,12 +72,12 @@ class OffsetResets:
         reset = self._resets.get((group, topic, queue_id)) if self._resets else None
         if reset is None:
             return self.limits.pulled((group, topic, queue_id), offset)
-        if reset.told and (offset == reset.offset or reset.told >= TELLINGS_MAX):
+        if reset.answers and (offset == reset.offset or reset.answers >= ANSWERS_MAX):
             del self._resets[group, topic, queue_id]
             self.on_row((group, topic, queue_id))
             self._on_change()
             return None
-        reset.told += 1
+        reset.answers += 1
         return reset.offset
 
     def instead(self, group: str, topic: str, queue_id: int, offset: int) -> int | None:

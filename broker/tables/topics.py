@@ -126,15 +126,15 @@ class Topics:
         self.put(topic)
         return topic
 
-    def offer_auto_creation(self, queue_nums: int, *, tell: bool) -> None:
-        """Set the queues of the template of auto-created topics; name servers and slaves get it if `tell`."""
+    def offer_auto_creation(self, queue_nums: int, *, notify: bool) -> None:
+        """Set the queues of the template of auto-created topics; name servers and slaves get it if `notify`."""
         model = TopicConfig(AUTO_CREATE_TOPIC, queue_nums, queue_nums, PERM_ALL)
         self._system = [each for each in self._system if each.topic_name != AUTO_CREATE_TOPIC] + [model]
         self.system_names = frozenset(each.topic_name for each in self._system)
         self._table[AUTO_CREATE_TOPIC] = model
         self._room.are(self._table)
         self.on_row(AUTO_CREATE_TOPIC)
-        if tell:
+        if notify:
             self._changed()
 
     def renew_version(self) -> None:

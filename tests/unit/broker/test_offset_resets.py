@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from broker.tables.consumeroffsets import TRANSACTIONS_GROUP, ConsumerOffsets
-from broker.tables.offsetlimits import TELLINGS_MAX
+from broker.tables.offsetlimits import ANSWERS_MAX
 from broker.tables.offsetresets import RESETS_MAX, OffsetResets
 from messagestore.systemtopics import HALF_TOPIC
 from mqclient.client import Client
@@ -162,8 +162,8 @@ def test_who_waits_for_messages_hears_of_the_move_at_once(cluster: Cluster) -> N
 def test_a_consumer_that_goes_elsewhere_is_told_so_often_and_no_more() -> None:
     offsets = ConsumerOffsets()
     offsets.reset({("CG", "orders", 1): 7})
-    told = [offsets.pulled("CG", "orders", 1, 100) for _ in range(TELLINGS_MAX + 2)]
-    assert told == [7] * TELLINGS_MAX + [None, None]
+    told = [offsets.pulled("CG", "orders", 1, 100) for _ in range(ANSWERS_MAX + 2)]
+    assert told == [7] * ANSWERS_MAX + [None, None]
     offsets.commit("CG", "orders", 1, 101)
     assert offsets.find("CG", "orders", 1) == 101
 
