@@ -46,7 +46,7 @@ class KeptFilters:
         else:
             self._kept.move_to_end(expression)
         if isinstance(kept.found, FilterError):
-            raise _anew(kept.found)
+            raise _without_traceback(kept.found)
         return kept.found
 
     def _make(self, expression: str) -> Kept:
@@ -64,12 +64,12 @@ def _made(expression: str) -> Kept:
     try:
         judged = compile_filter(parse(expression))
     except FilterError as error:
-        return Kept(_anew(error), size)
+        return Kept(_without_traceback(error), size)
     assert isinstance(judged, FunctionType)
     return Kept(judged, size + BYTES_A_CODE * len(judged.__code__.co_code))
 
 
-def _anew(error: FilterError) -> FilterError:
+def _without_traceback(error: FilterError) -> FilterError:
     """A copy without a traceback, which would keep its frames alive."""
     made = type(error).__new__(type(error), *error.args)
     made.__dict__.update(error.__dict__)

@@ -80,7 +80,7 @@ class ResetRequests:
         notified: Collection[Client] = ()
         if not self._settings.use_server_side_reset_offset:
             group = self._consumers.find(header.group)
-            if (why := _cannot_be_told(command, header, group)) is not None:
+            if (why := _cannot_be_notified(command, header, group)) is not None:
                 return why
             notified = group.clients.values() if group is not None else ()
             if not header.is_force:
@@ -177,7 +177,7 @@ class ResetRequests:
         }
 
 
-def _cannot_be_told(
+def _cannot_be_notified(
     command: RemotingCommand, header: ResetOffsetHeader, group: ConsumerGroup | None
 ) -> RemotingCommand | None:
     """Why the consumers of a group cannot be sent their new offsets; None where they can."""

@@ -140,7 +140,7 @@ class ConsumerGroup:
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
     """The subscription of the group, by topic."""
     characters: int = 0
-    """Of all subscriptions of its clients."""
+    """Size counted for all subscriptions of its clients."""
     _said: dict[str, TopicSubscriptions] = field(default_factory=dict, init=False)
     _topics: dict[str, set[str]] = field(default_factory=dict, init=False)
     """By client."""

@@ -68,26 +68,26 @@ class SubscriptionRenewal:
         asking = self._first.get((peer, group))
         if asking is None and len(self._first) < FIRST_MAX:
             name = f"first subscription of {peer.remote_address}"
-            asking = self._first[peer, group] = self._tasks.start(self._hear_first(peer, group), name=name)
+            asking = self._first[peer, group] = self._tasks.start(self._request_first(peer, group), name=name)
         return asking
 
     async def _renew(self, peer: Peer, group: str, client_id: str) -> None:
         try:
-            await self._hear(
+            await self._request(
                 peer, group, client_id, ASK_TIMEOUT_MS, partial(self._consumers.renew, group, client_id)
             )
         finally:
             del self._asked[peer, group]
 
-    async def _hear_first(self, peer: Peer, group: str) -> None:
+    async def _request_first(self, peer: Peer, group: str) -> None:
         """Ask once; upstream's clients answer for the group, whatever client id is asked for."""
         take = partial(self._early.said, peer, group)
         try:
-            await self._hear(peer, group, peer.remote_address, FIRST_TIMEOUT_MS, take)
+            await self._request(peer, group, peer.remote_address, FIRST_TIMEOUT_MS, take)
         finally:
             del self._first[peer, group]
 
-    async def _hear(
+    async def _request(
         self,
         peer: Peer,
         group: str,

@@ -8,7 +8,7 @@ from collections import Counter
 
 
 class TransactionTotals:
-    """Of one broker."""
+    """Totals of one broker."""
 
     def __init__(self) -> None:
         self.committed: Counter[str] = Counter()

@@ -27,7 +27,7 @@ PASSED_ON = "passedOn"
 
 
 class PassedDeletions:
-    """Of one broker; `client` reaches its master."""
+    """Deletions sent to one broker; `client` reaches its master."""
 
     def __init__(self, membership: Membership, client: RemotingClient, naps: Naps) -> None:
         self._membership = membership

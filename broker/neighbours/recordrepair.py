@@ -80,7 +80,7 @@ class RecordRepair:
         reply = await self._client.call(
             master, RemotingCommand.request(RequestCode.GET_BROKER_EPOCH_CACHE), TIMEOUT_MS
         )
-        if reply.code != ResponseCode.SUCCESS or not _tells(
+        if reply.code != ResponseCode.SUCCESS or not _has_epoch_beyond(
             EpochCache.decode(reply.body), entry, damage.offset
         ):
             raise NotRepaired(
@@ -100,7 +100,7 @@ class RecordRepair:
         )
 
 
-def _tells(cache: EpochCache, entry: EpochEntry, offset: int) -> bool:
+def _has_epoch_beyond(cache: EpochCache, entry: EpochEntry, offset: int) -> bool:
     """Whether the master's log has the epoch of `entry` from the same offset on up to beyond `offset`."""
     return any(
         (span.epoch, span.start_offset) == entry and offset < min(span.end_offset, cache.max_offset)

@@ -11,7 +11,7 @@ STOPS = "it is being stopped"
 
 
 class HealthProblem(Enum):
-    """What can keep a broker from leading."""
+    """Problems that keep a broker from leading."""
 
     ROLE = "it could not take the role"
     LEAD = "it could not begin as master"

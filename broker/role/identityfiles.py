@@ -33,7 +33,7 @@ MARK_FILE = "storeMark"
 
 @dataclass(frozen=True, slots=True)
 class LogFound:
-    """What a start finds of the log: whether there is a segment file, and the epochs of the epoch file."""
+    """The log as a start finds it: whether there is a segment file, and the epochs of the epoch file."""
 
     segments: bool
     history: EpochHistory

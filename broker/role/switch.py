@@ -62,7 +62,7 @@ class RoleSwitch:
         self._neighbours.finder.forget()
         # before it leads: then its log is complete by definition
         self._has_lost_data = self._has_lost_data or self._may_have_lost_data()
-        with _told_as_role_errors():
+        with _as_role_errors():
             await self._ha.become_master(
                 grant.master_epoch, grant.master_id, grant.sync_state_set, grant.sync_state_set_epoch
             )
@@ -72,7 +72,7 @@ class RoleSwitch:
     async def become_slave(self, grant: Grant, broker_id: int) -> None:
         """Take the role. Raises RoleRefused, RoleChangeFailed."""
         self._leave_mastership(stopping=False)
-        with _told_as_role_errors():
+        with _as_role_errors():
             await self._ha.become_slave(grant.master_epoch, broker_id, grant.master_id)
 
     def role_taken(self, former: Role, role: Role, grant: Grant) -> None:
@@ -135,7 +135,7 @@ class RoleSwitch:
 
 
 @contextmanager
-def _told_as_role_errors() -> Iterator[None]:
+def _as_role_errors() -> Iterator[None]:
     """Convert expected failures of a role change into the errors of the replicas manager; bugs pass."""
     try:
         yield

@@ -250,7 +250,7 @@ class BrokerSettings(
         return self
 
     @model_validator(mode="after")
-    def _heard_in_time(self) -> Self:
+    def _heartbeats_in_time(self) -> Self:
         if self.broker_heartbeat_interval >= self.controller_heart_beat_timeout_mills:
             raise ValueError(
                 f"brokerHeartbeatInterval {self.broker_heartbeat_interval} must be less than "

@@ -68,9 +68,9 @@ class Holders:
     ) -> list[int]:
         """The `members` that may be missing version `wanted` under masterEpoch `epoch`; `hosts` has the hosts of slaves."""
         self._under(epoch)
-        return [member for member in sorted(members) if self._lacks(member, wanted, hosts.get(member))]
+        return [member for member in sorted(members) if self._is_missing(member, wanted, hosts.get(member))]
 
-    def _lacks(self, member: int, wanted: TablesVersion, host: str | None) -> bool:
+    def _is_missing(self, member: int, wanted: TablesVersion, host: str | None) -> bool:
         if member not in self._held:
             return host is None or host not in self._old_hosts
         held = self._held[member]

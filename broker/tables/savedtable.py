@@ -72,7 +72,7 @@ class SavedTable:
         """The number of the last record whose changes the file has; None where it names none."""
         self._behind = behind
         self._files = files
-        self._stands = False
+        self._has_file = False
         self._encode = encode
         self._adopt = adopt
         self._lock = asyncio.Lock()
@@ -123,12 +123,12 @@ class SavedTable:
     @property
     def has_file(self) -> bool:
         """Whether the disk has a file of it, no older one's backup, or will with the next `save_facts`."""
-        return self._stands or self._has_news
+        return self._has_file or self._has_news
 
     @property
     def on_disk(self) -> bool:
         """Whether the file of this table, no backup, is on disk."""
-        return self._stands
+        return self._has_file
 
     async def load(self) -> bool:
         """Read the file; False when there is none. Raises TableUnreadable, OSError."""
@@ -140,7 +140,7 @@ class SavedTable:
             except BodyError as error:
                 why = str(error)
             else:
-                self._stands = True
+                self._has_file = True
                 mark, tables = MARK.match(data), TABLES.match(data)
                 self.mark = None if mark is None else int(mark[1])
                 self.names_tables = frozenset(tables[1].decode().split(";")) if tables else frozenset()
@@ -207,7 +207,7 @@ class SavedTable:
     async def _write(self, version: int, data: bytes) -> None:
         await self._behind()
         await self._files.replace(self.name, data)
-        self._stands = True
+        self._has_file = True
         self.mark = _mark_of(data)
         self._saved_version = version
 
