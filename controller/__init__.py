@@ -1,1 +1,1 @@
-"""The controller: SyncStateSets and masters of all broker sets, decided by a Raft group."""
+"""The controller: masters and SyncStateSets of all broker sets, replicated by a Raft group."""

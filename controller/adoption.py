@@ -1,7 +1,7 @@
-"""The first look at a store that a Java controller wrote, before anything of it is changed.
+"""The check of a store that a Java controller wrote, before anything in it is changed.
 
-Invariant: what Java wrote is opened whole or not at all: with no check values in it, an entry that is no event can only be
-damage, and passing over it would be a state that the other controllers do not have."""
+Invariant: a Java store is opened whole or not at all. It has no checksums, so an entry that is not an event can only
+be damage, and skipping it would give a state that the other controllers do not have."""
 
 from __future__ import annotations
 
@@ -28,14 +28,15 @@ logger = logging.getLogger(__name__)
 HELP = "; nothing was changed: restore the back-up, or move this folder away and start it empty once the other two lead"
 
 HOLED = (
-    "; this is a store of RocketMQ 5.4.0 or later, for it has a folder snapshot: DLedger 0.3.2 and later leave such holes in "
-    "the log of a controller that was behind another's snapshot, so take the store of another controller"
+    "; the folder snapshot shows that RocketMQ 5.4.0 or later wrote this store: DLedger 0.3.2 and later leave such holes in "
+    "the log of a controller that was behind another's snapshot, so use the store of another controller"
 )
 
 
 async def look_first(settings: ControllerSettings, runtime: Runtime) -> None:
-    """Reads the log to its end, unless ours wrote its first entry or its checkpoint. Raises LogDamaged, BadKeyValues,
-    SnapshotDamaged, SnapshotUnknown, OSError."""
+    """Read the log to its end, unless this implementation wrote its first entry or its checkpoint.
+
+    Raises: LogDamaged, BadKeyValues, SnapshotDamaged, SnapshotUnknown, OSError."""
     name = PREFIX + settings.self_id
     if begins_with_ours(runtime.segments.subdirectory(name).subdirectory("data")):
         return
@@ -52,18 +53,18 @@ async def look_first(settings: ControllerSettings, runtime: Runtime) -> None:
     if size != settings.mapped_file_size_bytes:
         raise LogDamaged(f"{name}/data", f"its files have {size} bytes: set mappedFileSize={size}")
     if found.of_java:
-        told = fields(
+        found_fields = fields(
             entries=found.last_index + 1,
             decided=found.committed_index,
             term=found.term,
             tail=found.tail or "none",
             snapshots="empty, not read" if since_5_4 else "none",
         )
-        logger.info("a Java controller's store is opened", extra=told)
+        logger.info("a Java controller's store is opened", extra=found_fields)
 
 
 def begins_with_ours(data: SegmentDirectory) -> bool:
-    """Whether the first entry carries a check value, or there is none."""
+    """Whether the first entry carries a checksum, or there is no entry."""
     names = data.names()
     if not names or not names[0][1]:
         return True
@@ -74,8 +75,10 @@ def begins_with_ours(data: SegmentDirectory) -> bool:
 
 
 def store_root(settings: ControllerSettings) -> Path:
-    """Where this controller's store is. Raises SettingsError where no folder is named and a Java controller's store of this id
-    stands in upstream's default: ours would begin beside it with an empty one."""
+    """Folder of this controller's store.
+
+    Raises: SettingsError when no folder is configured and upstream's default folder holds a Java controller's store
+    of this id: this controller would start with an empty one."""
     root = settings.store_root
     name = PREFIX + settings.self_id
     left = root.parent / name

@@ -1,7 +1,7 @@
-"""A clock that stands still while this controller does: frozen with its host, stopped by a signal, or held by work of its own.
+"""A clock that stops while this controller does: host frozen, process stopped by a signal, or event loop blocked.
 
-Invariant: it never goes back and never runs ahead of the clock beneath it. Of a stretch in which nobody could read it, it
-counts `TICK_MS`, however long that was; so what nobody could hear meanwhile is silence of nobody's."""
+Invariant: it never goes back and never runs ahead of the clock beneath it. A pause counts as `TICK_MS`, however long
+it was, so a broker is never declared silent for heartbeats that this process could not receive."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ logger = logging.getLogger(__name__)
 
 TICK_MS = 250
 LATE_MS_MAX = 250
-"""A reading that is this much later than a tick is due is an ordinary delay of a busy machine."""
+"""A reading that is late by at most this much is an ordinary delay of a busy machine."""
 TOLD_FROM_MS = 1_000
 
 
 class AwakeClock:
-    """`clock` without what this process slept through, once `run` runs; until then it is `clock`."""
+    """`clock` without the pauses of this process, once `run` runs; until then it is `clock`."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -29,11 +29,11 @@ class AwakeClock:
         self._running = False
 
     def now_ms(self) -> int:
-        """The wall clock, as it is."""
+        """The wall clock, pauses included."""
         return self._clock.now_ms()
 
     def monotonic_ms(self) -> int:
-        """Counts the time that this process was awake for."""
+        """Time in which this process was awake."""
         now_ms = self._clock.monotonic_ms()
         step_ms = now_ms - self._read_ms
         if self._running and step_ms > TICK_MS + LATE_MS_MAX:
@@ -45,7 +45,7 @@ class AwakeClock:
         return self._clock.work_us()
 
     async def run(self) -> None:
-        """Read it often enough to know when nobody could, until cancelled."""
+        """Read the clock often enough to detect pauses, until cancelled."""
         self._read_ms = self._clock.monotonic_ms()
         self._running = True
         while True:
@@ -56,6 +56,6 @@ class AwakeClock:
         self._slept_ms += slept_ms
         if slept_ms >= TOLD_FROM_MS:
             logger.warning(
-                "this controller stood still: no broker is held to have been silent meanwhile",
-                extra=fields(slept_ms=slept_ms),
+                "this controller stood still",
+                extra=fields(slept_ms=slept_ms, hint="the pause counts against no broker"),
             )

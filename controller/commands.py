@@ -1,10 +1,8 @@
-"""Registration, SyncStateSet changes, reads and cleaning: what each command comes to, given state and
-liveness.
+"""Registration, SyncStateSet changes, reads and cleaning: the decision on each command, from state and liveness.
 
-Invariant: nothing here changes anything; what is decided is safe to apply to exactly the state it was
-decided on. A SyncStateSet that is decided holds its master, holds only registered brokers, and is never
-empty. Checks stand in upstream's order, so the code of a refusal is upstream's. Elections:
-`controller.elections`. Pure."""
+Invariant: nothing here changes state; a decision is safe to apply to exactly the state that it was made on. A new
+SyncStateSet contains its master and only registered brokers, and is never empty. Checks are made in upstream's order,
+so the code of a rejection is upstream's. Upstream: ReplicasInfoManager. Elections: `controller.elections`. Pure."""
 
 from __future__ import annotations
 
@@ -37,17 +35,18 @@ from remoting.headers.controller import (
 NAME_CHARS_MAX = 255
 BROKER_ID_MAX = 2**63 - 1
 SETS_MAX, MEMBERS_MAX = 10_000, 1_000
-"""Broker sets that controllers know, and ids granted in one: each stays in snapshots and in memory, also when nobody comes for
-it, until an administrator cleans it (cleanBrokerMetadata)."""
+"""Limits of broker sets, and of ids granted in one set. Each stays in memory and in snapshots, used or not, until an
+administrator cleans it (cleanBrokerMetadata)."""
 
 
 START_NUMBERS_ON = 2**31
-"""A disk draws a number each 2 s at most, and only while controllers hear it: no number is so far above the last one heard."""
+"""Largest believable step from the last start number. A disk draws at most one number each 2 s, and only while
+controllers hear it."""
 
 
 class Process(NamedTuple):
-    """Which process of a broker speaks: the number of its start and its incarnation; 0 where the broker does not say them. And
-    whether it says the check code of its id, which is the right one then."""
+    """Identity of a broker process: the number of its start and its incarnation, 0 if not sent; and whether it sent
+    the check code of its id, which is the right one then."""
 
     start_number: int = 0
     incarnation: int = 0
@@ -68,11 +67,12 @@ def alter_sync_state_set(
     set_epoch: int,
     members_min: int = UPSTREAM,
 ) -> Decision:
-    """1001: the master, which acknowledges with `members_min` members at least, wants `members` instead of the set with
-    `set_epoch`; the same members again where it only wants to acknowledge with fewer than it said before.
+    """1001: replace the SyncStateSet of epoch `set_epoch` by `members`, for a master that acknowledges with at least
+    `members_min` members. A master that only lowers `members_min` sends the same members again.
 
-    A refusal that time alone could turn into consent moves the set's epoch, and tells it to our masters: the same request
-    may have been sent before, to a controller that leads again later, and a master must be able to rely on the refusal."""
+    A rejection that could succeed later increments the set's epoch, and returns it to masters of this implementation.
+    The request may also have been sent to a controller that leads again later, and a master must be able to rely on
+    the rejection."""
 
     def refused(code: ResponseCode, remark: str) -> Decision:
         return Decision(code, remark, AlterSyncStateSetResponseHeader(0))
@@ -137,7 +137,7 @@ def alter_sync_state_set(
 
 
 def next_broker_id(state: ReplicasState, *, cluster_name: str, broker_name: str) -> Decision:
-    """1012: an id that is free now; nothing is reserved. Upstream's counter may name an id that is taken."""
+    """1012: a broker id that is free now; nothing is reserved. Upstream's counter may return an id that is in use."""
     replicas = state.replicas.get(broker_name)
     if replicas is not None and replicas.cluster_name != cluster_name:
         return of_another_cluster(replicas, broker_name, cluster_name)
@@ -150,8 +150,7 @@ def next_broker_id(state: ReplicasState, *, cluster_name: str, broker_name: str)
 def apply_broker_id(
     state: ReplicasState, *, cluster_name: str, broker_name: str, broker_id: int, check_code: str
 ) -> Decision:
-    """1013: the broker that made up `check_code` ("address;time") takes `broker_id`; repeating it is
-    harmless."""
+    """1013: grant `broker_id` to the broker that made up `check_code` ("address;time"). Idempotent."""
     header = ApplyBrokerIdResponseHeader(cluster_name, broker_name)
     invalid = ResponseCode.CONTROLLER_BROKER_ID_INVALID
     if len(check_code) > NAME_CHARS_MAX:
@@ -202,14 +201,13 @@ def register_broker(
     process: Process = NOT_SAID,
     is_late: bool = False,
 ) -> Decision:
-    """1003: a broker that has just started says where it listens, and learns who is master. One that says with which
-    `check_code` it was granted the id is refused when that is another's by now.
+    """1003: register the address of a started broker, and return its master. A broker whose id was granted again with
+    another `check_code` is rejected.
 
-    A master that registers has been restarted, perhaps with a shorter log than it had: it must not go on
-    under its old epoch, whose bytes others may hold beyond its end. So it is deposed, and an election (it
-    may win) follows. A request that `is_late` changes nothing: its sender, or who has its store now, has been heard over a
-    newer connection, perhaps from another address. Who comes with an old start number, or as a second process of one
-    broker, is refused (`why_not_this_process`)."""
+    A registering master was restarted, perhaps with a shorter log. It must not continue its old epoch, because other
+    brokers may hold bytes of that epoch beyond its end. So it is deposed, and an election follows, which it may win.
+    A request that `is_late` changes nothing: its sender or its store's next process was heard over a newer
+    connection. An old start number or a second process of one broker is rejected (`why_not_this_process`)."""
     header = RegisterBrokerToControllerResponseHeader(cluster_name, broker_name)
     unregistered = ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
     known = state.known(broker_name)
@@ -253,8 +251,8 @@ def register_broker(
 
 
 class Refusal(NamedTuple):
-    """Why a process does not count as its broker. With a `known_start_number` it may register again once it has noted that its
-    disk was set back; `other_address` is where the broker lives."""
+    """Why a process does not count as its broker. With a `known_start_number` it may register again once it has
+    recorded that its disk was set back; `other_address` is where the broker runs."""
 
     code: ResponseCode
     why: str
@@ -265,11 +263,12 @@ class Refusal(NamedTuple):
 def why_not_this_process(
     replica: Replica, live: Liveness, key: BrokerKey, address: str, process: Process
 ) -> Refusal | None:
-    """Why `process`, which listens at `address`, does not count as the registered broker `key`; None when it does. One that
-    does not say its start number, as upstream's do not, is not the broker that said one and lives. Each start of a disk draws
-    a number above all before it: one that comes with a number that was heard before is of an earlier image of the disk, or of a
-    copy. Of two that live the registered one counts. A number alone proves nothing, for anybody can make one up: it counts
-    with the check code, unless this broker's store, one of upstream's, never knew that."""
+    """Why `process` at `address` does not count as the registered broker `key`; None if it does.
+
+    Each start of a disk draws a number above all earlier ones, so a number that was heard before comes from an
+    earlier image or a copy of the disk. A process without a start number (upstream's) is not a live broker that has
+    sent one. Of two live processes the registered one counts. A number counts only with the check code, because
+    anybody can make one up, unless this broker's store is one of upstream's and never had a code."""
     number, incarnation, _ = process
     if not number:
         return _why_not_anonymous(replica, live, key)
@@ -280,7 +279,7 @@ def why_not_this_process(
         return None
     is_older = number <= known
     if is_older and not live.is_alive(key) and not live.is_dead(key):
-        why = f"this controller leads only now, and cannot tell whether broker {key[2]} of {key[1]} lives at {replica.address}"
+        why = f"this new leader does not know yet whether broker {key[2]} of {key[1]} lives at {replica.address}"
         return Refusal(ResponseCode.CONTROLLER_BROKER_ID_INVALID, why)
     if live.is_alive(key) and (is_older or address != replica.address):
         return Refusal(
@@ -304,14 +303,16 @@ def _why_not_numbered(
     broker = f"broker {key[2]} of {key[1]}"
     if replica.says_code and not process.says_code:
         return (
-            f"{broker} has said the check code of its id, which this request does not: the file storeMark of its store has it; "
-            "restore that, or empty the store, so that it joins with an id of its own"
+            f"{broker} has sent the check code of its id before, and this request is missing it: restore the file storeMark of "
+            "its store, which has it, or empty the store, so that it joins with an id of its own"
         )
     if process.start_number - known > START_NUMBERS_ON:
         return f"{broker} cannot have come from start number {known} to {process.start_number}"
     is_other = replica.incarnation and process.incarnation != replica.incarnation
     if is_other and not process.says_code and live.is_alive(key):
-        return f"{broker} lives at {replica.address}, and who follows it without its check code waits until it is gone"
+        return (
+            f"{broker} lives at {replica.address}; a successor without its check code waits until it is gone"
+        )
     return None
 
 
@@ -320,19 +321,19 @@ def _why_not_anonymous(replica: Replica, live: Liveness, key: BrokerKey) -> Refu
         return None
     return Refusal(
         ResponseCode.CONTROLLER_BROKER_ID_INVALID,
-        f"broker {key[2]} of {key[1]} lives at {replica.address} and says its start number, which this request does not: "
-        "stop that broker before another version takes its store over",
+        f"broker {key[2]} of {key[1]} lives at {replica.address} and sends its start number, which this request is missing: "
+        "stop that broker before another version takes over its store",
     )
 
 
 def is_another_process(replica: Replica, address: str | None, incarnation: int) -> bool:
-    """Whether who says this of itself is not the process that registered last as this replica."""
+    """Whether the sender is not the process that registered last as this replica."""
     says = incarnation and replica.incarnation
     return bool(says and incarnation != replica.incarnation) or address not in (None, replica.address)
 
 
 def _why_unknown(replicas: Replicas, broker_name: str, broker_id: int, check_code: str | None) -> str | None:
-    """Why the controllers do not know a broker that says this of itself; None when they do."""
+    """Why the controllers do not know a broker with this id and code; None if they do."""
     replica = replicas.by_id.get(broker_id)
     if replica is None:
         return f"BrokerId: {broker_id} hasn't been registered in broker-set: {broker_name}"
@@ -345,8 +346,7 @@ def _why_unknown(replicas: Replicas, broker_name: str, broker_id: int, check_cod
 
 
 def of_another_cluster(replicas: Replicas, broker_name: str, cluster_name: str) -> Decision:
-    """A set's replicas are all of one cluster: who asks for an id in another one (upstream lets it in) is
-    misconfigured."""
+    """Rejection of a broker in the wrong cluster: all replicas of a set are in one. Upstream accepts it."""
     return Decision(
         ResponseCode.CONTROLLER_INVALID_REQUEST,
         f"broker-set {broker_name} is of cluster {replicas.cluster_name}, not {cluster_name}; "
@@ -364,11 +364,14 @@ def replica_info(
     incarnation: int = 0,
     other_address: str | None = None,
 ) -> Decision:
-    """1004: master and SyncStateSet as recorded, whoever lives. A broker that says its id, and with which `check_code` it was
-    granted, is told when it is not registered (any more): that it may come again where this very set had let it in, else that
-    there is no set of its own. So is one that is not the process which registered last: it must come again, and is let in once
-    that one is gone. The registered one hears at which `other_address` another one asks. A set that was made anew counts its
-    epochs from 1 again, so a log of the one before is taken for a copy of the new one's where epochs agree."""
+    """1004: recorded master and SyncStateSet, alive or not.
+
+    A broker that sends its id and `check_code` gets an error when it is not registered (any more). The code depends
+    on whether this very set had granted the id: then it may register again, else its store is of another set. A set
+    that was created again counts its epochs from 1, so an old log could be mistaken for a copy of the new one.
+
+    A process that is not the last registered one gets an error too: it must register, and succeeds once that one is
+    gone. The registered one receives the `other_address` of such a process."""
     known = state.known(broker_name)
     if known is None:
         return Decision(ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST, "Broker metadata is not existed")
@@ -380,8 +383,8 @@ def replica_info(
         if why is not None:
             return Decision(
                 ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST,
-                f"{why}; nothing tells that its store is of this set, which may have been made anew since: stop it and "
-                "empty its store, and it joins with an id of its own",
+                f"{why}; its store may be of an earlier set of this name: stop it and empty its store, and it joins with an "
+                "id of its own",
             )
         replica = replicas.by_id[asked_by]
         if is_another_process(replica, address, incarnation):
@@ -398,7 +401,7 @@ def replica_info(
 
 
 def sync_state_data(state: ReplicasState, live: Liveness, *, broker_names: Sequence[str]) -> Decision:
-    """1006: every replica of the named sets, in the set or not, alive or not; unknown names are left out."""
+    """1006: every replica of the named sets, in the SyncStateSet or not, alive or not; unknown names are left out."""
     if not broker_names:
         return Decision(ResponseCode.SYSTEM_ERROR, "not set any response code")
     table: dict[str, ReplicasInfo] = {}
@@ -426,10 +429,10 @@ def clean_broker_data(
 ) -> Decision:
     """1011: forget the brokers `ids_to_clean` ("1;2"), or without ids the whole set.
 
-    Liveness is asked under the stored cluster name, whatever the request says, and ids are heeded with
-    `living_too` also. Refused besides: what would leave replicas without a SyncStateSet or a SyncStateSet
-    without its master, or take away who is needed to hold what was acknowledged. The whole set goes with all
-    it held. A set that loses members gets a new set epoch, unlike upstream's: else its master would not hear of it."""
+    Liveness is looked up under the stored cluster name, and `ids_to_clean` also counts with `living_too`. Rejected too:
+    leaving replicas without a SyncStateSet or a SyncStateSet without its master, or removing a broker that is needed to hold
+    acknowledged data. Cleaning the whole set discards all its data. Unlike upstream, a set that loses members gets a new set
+    epoch, so that its master is notified."""
 
     def refused(remark: str) -> Decision:
         return Decision(ResponseCode.CONTROLLER_INVALID_CLEAN_BROKER_METADATA, remark)
@@ -482,9 +485,11 @@ def clean_broker_data(
 def why_needed(
     broker_name: str, replicas: Replicas, sync_state: SyncState, live: Liveness, ids: frozenset[int]
 ) -> str | None:
-    """Why none of `ids` may be forgotten yet, and what to do; None when what was acknowledged is safe without them. It is
-    held by the set and by who is eligible beside it, and is safe with as many of them as their brokers acknowledge with,
-    one of which lives and is known to lack nothing. One that has become a learner since is none of them: nobody elects it."""
+    """Why none of `ids` may be forgotten yet, and what to do; None if acknowledged data is safe without them.
+
+    The holders are the SyncStateSet and the eligible brokers. The data is safe if as many holders remain as their
+    brokers acknowledge with, one of which is alive and not known to miss anything. Async learners do not count, since
+    none is elected."""
     holders = sync_state.members | sync_state.eligible
     left = holders - ids
     if left == holders:
@@ -497,13 +502,13 @@ def why_needed(
         for broker_id, report in reports.items()
         if not report.may_lack
         and (key := (replicas.cluster_name, broker_name, broker_id)) not in live.lacking
-        and live.has_told(key)
+        and live.has_reported(key)
     ]
     named = f"{sorted(holders & ids)} of {broker_name}"
     if not whole:
         return (
-            f"{named} may alone hold all that was acknowledged, for none of {sorted(left)} lives and is known to: start "
-            "those first; if they are lost, elect who is left with electMaster (who was outside of the set needs "
+            f"{named} may alone hold all that was acknowledged, for none of {sorted(left)} lives and is known to be complete: "
+            "start those first; if they are lost, elect a remaining broker with electMaster (one outside the set needs "
             "enableElectUncleanMaster)"
         )
     needed = max(report.members_min for report in reports.values())
@@ -516,6 +521,6 @@ def why_needed(
 
 
 def address_of(replicas: Replicas, broker_id: int | None) -> str | None:
-    """Where a registered broker listens; None for one that is not (any more)."""
+    """Address of a registered broker; None if it is not registered (any more)."""
     replica = replicas.by_id.get(broker_id) if broker_id is not None else None
     return replica.address if replica else None

@@ -1,8 +1,8 @@
 """Settings that requests read (1010) and change (1009), on this controller alone.
 
-Invariant: a change is taken whole or not at all, and only keys in `CHANGEABLE` change: they are read anew whenever they
-count. It lasts until the process ends. What is in force after a change is written to `controller.properties` in the store
-root, for an operator to see; start-up does not read it."""
+Invariant: a change is accepted whole or not at all. Only keys in `CHANGEABLE` change; they are read at each use. A
+change lasts until the process ends. The settings in force after it are written to `controller.properties` in the
+store root, for an operator to read; start-up ignores that file."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ CHANGEABLE = frozenset(
 
 
 class Configuration:
-    """The one object that changes `settings` while the controller runs."""
+    """Changes `settings` while the controller runs; nothing else does."""
 
     def __init__(self, settings: ControllerSettings, files: SmallFiles) -> None:
         self._settings = settings
         self._files = files
 
     def show(self) -> Decision:
-        """All keys with their values, `key=value` lines."""
+        """All keys with their values, as `key=value` lines."""
         return Decision(body=self._settings.effective().encode())
 
     async def update(self, body: bytes | bytearray | memoryview | None) -> Decision:
-        """Take the properties in `body`. Keys that the controller does not use are passed over, as upstream
-        does; a value that does not fit is refused, where upstream passes it over too."""
+        """Apply the properties in `body`. Keys that the controller does not use are ignored, as upstream does; an
+        invalid value is rejected, where upstream ignores it too."""
         if not body:
             return Decision()
         try:
@@ -49,6 +49,6 @@ class Configuration:
             return Decision(code, str(refused))
         try:
             await self._files.replace(FILE, self._settings.effective().encode())
-        except OSError as error:  # nothing reads it but people
-            logger.warning("%s does not show what is in force now", FILE, extra=fields(why=error))
+        except OSError as error:  # only people read it
+            logger.warning("settings in force not written", extra=fields(file=FILE, why=error))
         return Decision()

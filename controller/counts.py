@@ -1,7 +1,7 @@
-"""What a controller has been asked and what its elections came to, since it was started.
+"""Counts of a controller's requests and elections, since it was started.
 
-Invariant: every answered request is counted and timed once, under upstream's names; elections are counted by the
-controller that leads, those that changed something when they are applied."""
+Invariant: every answered request is counted and timed once, under upstream's names. Only the leading controller
+counts elections; an election with events is counted when they are applied."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ UNCHANGED: dict[int, str] = {
     ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE: NO_MASTER,
     ResponseCode.CONTROLLER_ELECT_MASTER_FAILED: NO_MASTER,
 }
-"""What an election that changed nothing came to, by its answer."""
+"""Result of an election that changed nothing, by its answer."""
 
 LATENCY_BOUNDS = tuple(
     float(step * unit) for unit in (1, 1_000) for step in (1, 3, 5, 10, 30, 50, 100, 300, 500)
 ) + (1e6, 3e6, 5e6, 1e7)
-"""Upstream's, in microseconds."""
+"""Upstream's bounds, in microseconds."""
 
 
 class Counts:
-    """`requests` by (type, status), `latencies` by type in microseconds, `proposals` by status, and how
-    long they took in microseconds; `elections` by (cluster, broker set, result)."""
+    """`requests` by (type, status), `latencies` by type in microseconds, `proposals` by status, their latency in
+    microseconds; `elections` by (cluster, broker set, result)."""
 
     def __init__(self) -> None:
         self.requests: Counter[tuple[str, str]] = Counter()
@@ -60,24 +60,24 @@ class Counts:
         self.elections: Counter[tuple[str, str, str]] = Counter()
 
     def watch(self, router: Router) -> None:
-        """Count what the handlers of `router` answer from now on."""
+        """Count the answers of the handlers of `router` from now on."""
         for code, name in COUNTED.items():
             router.watch(code, partial(self._begun, name))
 
     def applied(self, event: Event, state: ReplicasState) -> None:
-        """An election was carried out; `state` is what came of it."""
+        """Count an applied election; `state` is the state after it."""
         if isinstance(event, ElectMaster):
             result = NO_MASTER if event.master_id is None else "new_master_elected"
             self._elected(event.broker_name, result, state)
 
     def answered(self, broker_name: str, decision: Decision, state: ReplicasState) -> None:
-        """A request for an election came to `decision`; one with events is counted when these are applied."""
+        """Count the `decision` on an election request; one with events is counted when these are applied."""
         result = UNCHANGED.get(decision.code)
         if result is not None and not decision.events:
             self._elected(broker_name, result, state)
 
     def proposed(self, status: str, seconds: float) -> None:
-        """A proposal to the group ended, after `seconds`."""
+        """Count a proposal to the group that ended after `seconds`."""
         self.proposals[status] += 1
         self.proposal_latency.observe(seconds * 1e6)
 
@@ -98,7 +98,7 @@ class Counts:
 
 
 def status_of(outcome: Outcome) -> str:
-    """Upstream's word for what became of a request."""
+    """Upstream's status label of a request's outcome."""
     if isinstance(outcome, Exception):
         return "failed"
     if outcome is None or outcome.code == ResponseCode.SUCCESS:

@@ -1,7 +1,6 @@
-"""What a command comes to: a reply, and the events that make it true.
+"""The result of a command: a reply, and the events that make it true.
 
-Invariant: a decision changes nothing; its reply may be sent only after its events, if any, have been
-applied. Pure."""
+Invariant: a decision changes nothing; its reply may be sent only after its events, if any, have been applied. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from remoting.headers.header import Header
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What to reply, and the events that must be applied before."""
+    """The reply, and the events that must be applied before it is sent."""
 
     code: int = ResponseCode.SUCCESS
     remark: str | None = None
@@ -22,4 +21,4 @@ class Decision:
     body: bytes | None = None
     events: tuple[Event, ...] = ()
     reason: str | None = None
-    """Why there is an election among them."""
+    """Reason of the election among the events."""

@@ -1,7 +1,7 @@
 """The last elections of each broker set, as this controller saw them happen.
 
-Invariant: moments are told only of elections that this controller witnessed; of the others, those that it read from
-the log later, it tells what it had saved of them, else only what the log says. Nothing is decided on any of it. Pure."""
+Invariant: times are kept only for elections that this controller witnessed. For an election that it read from the log
+later, it reports the saved record, else only the log's contents. No decision depends on any of it. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Proposed:
 
 
 class ElectionHistory:
-    """Times are wall clock ms; `on_change` hears that something was witnessed."""
+    """Times are wall clock ms; `on_change` is called when something was witnessed."""
 
     def __init__(self, on_change: Callable[[], None]) -> None:
         self._on_change = on_change
@@ -34,37 +34,38 @@ class ElectionHistory:
         self._awaited: dict[str, int] = {}
         """Epoch of the election whose master was not seen acting yet."""
         self._stale: dict[str, None] = {}
-        """Sets that `take_stale` has not named since their elections changed."""
+        """Sets that `take_stale` has not returned since their elections changed."""
 
     def restore(self, saved: Elections) -> None:
-        """What an earlier process of this controller witnessed; the log, applied again, asks for it."""
+        """Restore the records of an earlier process of this controller; used when the log is applied again."""
         for broker_name, elections in saved.elections_table.items():
             self._saved[broker_name] = {election.epoch: election for election in elections}
 
     def tell(self, broker_names: Iterable[str]) -> Elections:
-        """The elections of the sets that are named and known."""
+        """The elections of those named sets that are known."""
         return Elections(
             {name: list(self._elections[name]) for name in broker_names if name in self._elections}
         )
 
     def take_stale(self) -> list[str]:
-        """The sets that have other elections than when this was last asked, or none any more."""
+        """The sets whose elections changed or ended since the last call."""
         stale, self._stale = list(self._stale), {}
         return stale
 
     def proposing(self, event: ElectMaster, reason: str | None, now_ms: int) -> None:
-        """This controller leads and proposes `event` now."""
+        """Note that this controller leads and proposes `event` now."""
         self._proposed[event.broker_name] = _Proposed(event, reason, now_ms)
 
     def deposed(self) -> None:
-        """This controller leads no more: what it proposed may be lost, and another's may look the same."""
+        """Forget the own proposals, because this controller leads no more: they may be lost, and another leader's may
+        look the same."""
         self._proposed.clear()
 
     def elected(
         self, event: ElectMaster, epoch: int, loss: BrokerLoss | None, witnessed_ms: int | None
     ) -> None:
-        """`event` was applied and began `epoch`; `witnessed_ms` is None when it had been decided before it came.
-        `loss` is the old master's, if this controller takes it for dead."""
+        """Record that `event` was applied and began `epoch`. `witnessed_ms` is None if it was committed before it
+        arrived here. `loss` describes the old master, if this controller considers it dead."""
         former = self._elections.setdefault(event.broker_name, [])
         old_master_id = former[-1].new_master_id if former else None
         reason = _reason_by_itself(epoch, old_master_id)
@@ -85,21 +86,21 @@ class ElectionHistory:
             self._on_change()
 
     def resumed(self, broker_name: str, epoch: int, master_id: int | None) -> None:
-        """A snapshot says that `master_id` was elected last, in `epoch`: of the elections up to there what was witnessed here
-        is known, by this process or an earlier one."""
+        """Rebuild the elections from a snapshot, whose last one elected `master_id` in `epoch`: all those up to
+        `epoch` that this process or an earlier one witnessed."""
         known = self._saved.get(broker_name, {}) | {
             election.epoch: election for election in self._elections.get(broker_name, ())
         }
-        told = [election for at, election in sorted(known.items()) if at < epoch]
+        earlier = [election for at, election in sorted(known.items()) if at < epoch]
         last = known.get(epoch)
         if last is None or last.new_master_id != master_id:
-            last = Election(epoch, told[-1].new_master_id if told else None, master_id, None)
-        self._elections[broker_name] = [*told, last][-ELECTIONS_MAX:]
+            last = Election(epoch, earlier[-1].new_master_id if earlier else None, master_id, None)
+        self._elections[broker_name] = [*earlier, last][-ELECTIONS_MAX:]
         self._stale[broker_name] = None
         self._awaited.pop(broker_name, None)
 
     def notified(self, broker_name: str, epoch: int, now_ms: int) -> None:
-        """The master of `epoch` was sent the news. Later repetitions tell nothing new."""
+        """Record that the master of `epoch` was notified. Only the first time counts."""
         last = self._awaited_election(broker_name, epoch)
         if last is not None and last.notified_ms is None:
             self._elections[broker_name][-1] = replace(last, notified_ms=now_ms)
@@ -107,7 +108,7 @@ class ElectionHistory:
             self._on_change()
 
     def acts(self, broker_name: str, broker_id: int | None, epoch: int, now_ms: int) -> None:
-        """A broker showed that it acts in `epoch`."""
+        """Record that a broker acts in `epoch`."""
         last = self._awaited_election(broker_name, epoch)
         if last is not None and last.new_master_id == broker_id:
             self._elections[broker_name][-1] = replace(last, writable_ms=now_ms)
@@ -116,8 +117,8 @@ class ElectionHistory:
             self._on_change()
 
     def forget(self, broker_name: str, *, witnessed: bool) -> None:
-        """The set is gone; another of its name begins anew. Its saved elections may be those of a later one
-        while the log is applied again."""
+        """Drop the elections of a set that is gone. While the log is applied again (not `witnessed`) the saved ones
+        stay: they may be of a later set of that name."""
         gone = self._elections.pop(broker_name, None)
         self._stale[broker_name] = None
         self._awaited.pop(broker_name, None)
@@ -143,7 +144,7 @@ class ElectionHistory:
             return election
         noticed_ms = election.noticed_ms
         if loss is not None and noticed_ms is None:
-            noticed_ms = mine.at_ms  # silence is noticed by who replaces the silent
+            noticed_ms = mine.at_ms  # the replacing controller notices silence when it proposes
         return replace(
             election,
             reason=mine.reason or election.reason,
@@ -152,12 +153,12 @@ class ElectionHistory:
         )
 
     def _awaited_election(self, broker_name: str, epoch: int) -> Election | None:
-        """The last election, if it is the one of `epoch` and its master was not seen acting yet."""
+        """The last election, if it began `epoch` and its master was not seen acting yet."""
         return self._elections[broker_name][-1] if self._awaited.get(broker_name) == epoch else None
 
 
 def _reason_by_itself(epoch: int, old_master_id: int | None) -> str | None:
-    """The reason of an election that the log alone explains."""
+    """The reason of an election, as far as the log alone explains it."""
     if epoch == 1:
         return FIRST_ELECTION
     return NO_MASTER if old_master_id is None else None

@@ -1,7 +1,7 @@
-"""Watches elections happen on this controller, and keeps what it saw in a small file.
+"""Records elections on this controller, in memory and in a small file.
 
-Invariant: it only looks on, and encodes a set again only when its elections changed, few in a turn of the loop. A file that
-cannot be read or written costs the story of elections, never one."""
+Invariant: it only observes. A set is encoded again only when its elections changed, a few sets in a turn of the loop.
+A file that cannot be read or written costs the history of elections, never an election."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ logger = logging.getLogger(__name__)
 
 FILE = "elections.json"
 SAVE_AFTER_MS = 2_000
-"""An election's last moments come soon after it; they are saved together."""
+"""The last times of an election follow soon after it, and are saved together with it."""
 SETS_A_TURN = 10
 BEFORE, AFTER = Elections().encode().split(b"}", 1)[0], b"}}"
-"""What stands around the sets in the file."""
+"""The bytes around the sets in the file."""
 
 
 class ElectionRecorder:
@@ -43,29 +43,29 @@ class ElectionRecorder:
         self._clock = clock
         self._changed = asyncio.Event()
         self._masters: dict[str, BrokerKey | None] = {}
-        """Master of each broker set that an election was held in, as it stands before the next event."""
+        """Master of each broker set that held an election, before the next event."""
         self._history = ElectionHistory(self._changed.set)
         self._encoded: dict[str, bytes] = {}
-        """Of each set that has elections, as it stands in the file."""
+        """Each set that has elections, as encoded in the file."""
 
     def tell(self, broker_names: list[str]) -> Elections:
-        """The last elections of the sets that are named and known."""
+        """The last elections of those named sets that are known."""
         return self._history.tell(broker_names)
 
-    # What happens
+    # Events
 
     def proposing(self, decision: Decision) -> None:
-        """This controller is about to propose the events of `decision`."""
+        """Note that this controller is about to propose the events of `decision`."""
         for event in decision.events:
             if isinstance(event, ElectMaster):
                 self._history.proposing(event, decision.reason, self._clock.now_ms())
 
     def deposed(self) -> None:
-        """This controller leads no more."""
+        """Note that this controller leads no more."""
         self._history.deposed()
 
     def applied(self, event: Event, *, witnessed: bool) -> None:
-        """`event` has just changed the state; `witnessed` when it reached this controller undecided."""
+        """`event` has just changed the state; `witnessed` when it arrived here before it was committed."""
         name, now_ms = event.broker_name, self._clock.now_ms()
         known = self._state.known(name)
         if known is None:
@@ -82,7 +82,7 @@ class ElectionRecorder:
                 self._history.acts(name, sync_state.master_id, sync_state.master_epoch, now_ms)
 
     def loaded(self, before: ReplicasState) -> None:
-        """A snapshot has just replaced the state `before`; nobody witnessed what led there."""
+        """A snapshot has just replaced the state `before`; nobody witnessed the elections in it."""
         for name in before.sync_states.keys() - self._state.sync_states.keys():
             self._masters.pop(name, None)
             self._history.forget(name, witnessed=False)
@@ -95,7 +95,7 @@ class ElectionRecorder:
                 self._history.resumed(name, sync_state.master_epoch, master_id)
 
     def notified(self, broker_name: str, epoch: int) -> None:
-        """The news of `epoch` was sent to its master."""
+        """The master of `epoch` was notified."""
         self._history.notified(broker_name, epoch, self._clock.now_ms())
 
     def heard(self, header: BrokerHeartbeatHeader) -> None:
@@ -110,27 +110,26 @@ class ElectionRecorder:
     # The file
 
     async def load(self) -> None:
-        """Take up what an earlier process saved; a damaged file counts as none."""
+        """Load the file of an earlier process; a damaged file counts as missing."""
         try:
             data = await self._files.read(FILE)
             if data is not None:
                 self._history.restore(Elections.decode(data))
         except (OSError, BodyError) as error:
             logger.warning(
-                "earlier elections are not known: %s cannot be read and will be replaced",
-                FILE,
-                extra=fields(why=error),
+                "earlier elections not loaded",
+                extra=fields(file=FILE, why=error, hint="the file will be replaced"),
             )
 
     async def run(self) -> None:
-        """Save what changed, until cancelled."""
+        """Save changes, until cancelled."""
         while True:
             await self._changed.wait()
             await asyncio.sleep(SAVE_AFTER_MS / 1000)
             await self.save()
 
     async def save(self) -> None:
-        """Write the file if anything changed since."""
+        """Write the file if anything changed since the last time."""
         if not self._changed.is_set():
             return
         self._changed.clear()
@@ -138,7 +137,9 @@ class ElectionRecorder:
             await self._encode_stale()
             await self._files.replace(FILE, BEFORE + b",".join(self._encoded.values()) + AFTER)
         except OSError as error:
-            logger.warning("elections are not saved, the next one tries again", extra=fields(why=error))
+            logger.warning(
+                "elections not saved", extra=fields(why=error, hint="the next election saves them too")
+            )
 
     async def _encode_stale(self) -> None:
         stale = self._history.take_stale()

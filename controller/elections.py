@@ -1,11 +1,10 @@
-"""Elections: who is asked for, who is chosen, and what is decided when nobody can be.
+"""Elections of masters: requested ones, and replacements of lost masters.
 
-Invariant: a master is deposed only for a designated successor, or because it is known to be gone; a request
-alone never leaves a set without a master. The elected broker is registered, alive, no learner, and stood in the
-SyncStateSet or was eligible beside it, unless unclean election is on; nobody is elected by himself whose log may lack
-what the set confirmed while one that may have it can still come; while a disk that was set back may be the last of them, its
-newer image may. A set without a master spends no epoch until one
-can be elected. Pure."""
+Invariant: a master is deposed only for a designated successor, or because it is known to be gone; a request alone
+never leaves a set without a master. Unless unclean election is on, the elected broker is registered, alive, no
+learner, and a member of the SyncStateSet or eligible. A broker that may be missing confirmed data is elected without
+an operator only when no better one can come back, and never while a newer image of a set-back disk may. A set without
+a master uses up no epoch until a broker can be elected. Upstream: ReplicasInfoManager. Pure."""
 
 from __future__ import annotations
 
@@ -25,16 +24,16 @@ from remoting.codes import ResponseCode
 from remoting.headers.controller import ElectMasterResponseHeader
 
 NOBODY = -1
-"""The broker id of a request that asks for no one in particular."""
+"""The broker id of a request that names no broker."""
 
 
 def elect_master(
     state: ReplicasState, live: Liveness, *, broker_name: str, broker_id: int, designate: bool, unclean: bool
 ) -> Decision:
-    """1002: a broker asks for any master, or an operator designates one.
+    """1002: a broker requests an election, or an operator designates the master.
 
-    The very first election takes the broker that asks, if it is registered and alive. Later ones keep a
-    master that is not known to be gone (2011, which tells who it is)."""
+    The first election of a set elects the requesting broker, if it is registered and alive. Later ones keep a master
+    that is not known to be gone (2011, which returns it)."""
     known = state.known(broker_name)
     if known is None:
         return Decision(
@@ -46,7 +45,7 @@ def elect_master(
     if sync_state.master_epoch == 0:
         reports = _reports(broker_name, replicas, live)
         chosen = elect(replicas.by_id, reports, old_master=None, designated=broker_id)
-    elif not designate and _stays(broker_name, replicas, sync_state, live):
+    elif not designate and _keeps_master(broker_name, replicas, sync_state, live):
         chosen = sync_state.master_id
     else:
         chosen = _choose(broker_name, replicas, sync_state, live, broker_id if designate else None, unclean)
@@ -54,13 +53,13 @@ def elect_master(
         why = OPERATOR_ASKED if designate else _why(broker_name, replicas, sync_state, live)
         return _elected(broker_name, replicas, sync_state, live, chosen, why)
     if designate and (better := _better(broker_name, replicas, sync_state, live, broker_id)):
-        if not better | {broker_id} <= _told(broker_name, replicas, live).keys():
-            why = "this controller leads only now, and has not heard yet of all that live how they are: try again in a moment"
+        if not better | {broker_id} <= _fresh_reports(broker_name, replicas, live).keys():
+            why = "this controller became leader just now, and live brokers have yet to report: try again in a moment"
         else:
             why = (
-                f"broker {broker_id} may lack what was acknowledged, for its machine went down, a sync failed, or its "
-                f"disk was set back, while {sorted(better)} lives and lacks nothing: let {broker_id} catch up with a master "
-                "first, or elect another; to lose what it lacks, stop those, or set enableElectUncleanMaster=true"
+                f"broker {broker_id} may be missing acknowledged data, because its machine went down, a sync failed, or its "
+                f"disk was set back, while {sorted(better)} lives and is missing nothing: let {broker_id} catch up with a "
+                "master first, or elect another; to lose that data, stop those, or set enableElectUncleanMaster=true"
             )
         return Decision(ResponseCode.CONTROLLER_ELECT_MASTER_FAILED, why)
     if broker_id == NOBODY and not designate:
@@ -74,16 +73,15 @@ def elect_master(
 def replace_lost_master(
     state: ReplicasState, live: Liveness, *, broker_name: str, unclean: bool
 ) -> Decision | None:
-    """The controller's own election: of a set that has no master any more, or whose master is gone. None:
-    not due.
+    """Decide the controller's own election: the set has no master, or its master is gone. None: not due.
 
-    When nobody can be elected the master is struck off, once, so that it must be elected again, with a new
-    epoch, before it leads again; the SyncStateSet stays, for whichever member comes back first."""
+    If no broker can be elected, the master is removed, once, so that it needs an election with a new epoch before it
+    leads again. The SyncStateSet stays, for the first member that comes back."""
     known = state.known(broker_name)
     if known is None:
         return None
     replicas, sync_state = known
-    if sync_state.master_epoch == 0 or _stays(broker_name, replicas, sync_state, live):
+    if sync_state.master_epoch == 0 or _keeps_master(broker_name, replicas, sync_state, live):
         return None
     chosen = _choose(broker_name, replicas, sync_state, live, None, unclean)
     why = _why(broker_name, replicas, sync_state, live)
@@ -98,9 +96,13 @@ def replace_lost_master(
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Why a set has no master though brokers of it live. `may_lack`: who lives and may be elected, but may lack what the
-    `missing` held, broker id -> end of its log in bytes; `best`: whom the rules prefer of those, if there is one. `set_back`:
-    those of them whose newer disks are missing; `outside`: who lives and may not be elected, as `may_lack`."""
+    """Why a set with live brokers has no master.
+
+    - `may_lack`: live, electable brokers that may be missing data of the `missing` ones, broker id -> log end in
+      bytes.
+    - `best`: the one of those that the rules prefer, if any.
+    - `set_back`: those of them whose newer disks are missing.
+    - `outside`: live brokers that may not be elected, as `may_lack`."""
 
     may_lack: dict[int, int]
     missing: frozenset[int]
@@ -110,14 +112,14 @@ class Waiting:
 
 
 def waiting(state: ReplicasState, live: Liveness, *, broker_name: str) -> Waiting | None:
-    """Of a set that has no master any more, and gets none by itself unless a missing broker comes. None where one is there,
-    or can be elected, and where nobody lives at all."""
+    """The state of a set that has no master, and gets none unless a missing broker comes back. None if there is a
+    master, if one can be elected, or if no broker is alive."""
     known = state.known(broker_name)
     if known is None or known[1].master_epoch == 0 or known[1].master_id is not None:
         return None
     replicas, sync_state = known
     reports = _reports(broker_name, replicas, live)
-    if not reports or _whole(broker_name, replicas, sync_state, live):
+    if not reports or _complete(broker_name, replicas, sync_state, live):
         return None
     living = sorted(_electable(sync_state, reports) & reports.keys())
     set_back = frozenset(
@@ -134,7 +136,7 @@ def waiting(state: ReplicasState, live: Liveness, *, broker_name: str) -> Waitin
 
 
 def _why(broker_name: str, replicas: Replicas, sync_state: SyncState, live: Liveness) -> str:
-    """Why a master must be elected that no operator asked for."""
+    """The reason of an election that no operator requested."""
     if sync_state.master_epoch == 0:
         return FIRST_ELECTION
     if sync_state.master_id is None:
@@ -145,8 +147,8 @@ def _why(broker_name: str, replicas: Replicas, sync_state: SyncState, live: Live
     return YIELDED if sync_state.master_id in sync_state.members else NOT_IN_ITS_SET
 
 
-def _stays(broker_name: str, replicas: Replicas, sync_state: SyncState, live: Liveness) -> bool:
-    """Whether there is a master that is not known to be gone, nor yields to one that can lead."""
+def _keeps_master(broker_name: str, replicas: Replicas, sync_state: SyncState, live: Liveness) -> bool:
+    """Whether there is a master that is not known to be gone, and that need not yield to a fit one."""
     master_id = sync_state.master_id
     if master_id is None or master_id not in replicas.by_id or master_id not in sync_state.members:
         return False
@@ -154,29 +156,29 @@ def _stays(broker_name: str, replicas: Replicas, sync_state: SyncState, live: Li
         return False
     if not live.is_unfit((replicas.cluster_name, broker_name, master_id)):
         return True
-    if _whole(broker_name, replicas, sync_state, live, fit=True):
+    if _complete(broker_name, replicas, sync_state, live, fit=True):
         return False
-    able = _able(broker_name, replicas, sync_state, live)
+    able = _usable(broker_name, replicas, sync_state, live)
     return master_id in able or not able
 
 
 def _reports(broker_name: str, replicas: Replicas, live: Liveness) -> dict[int, LiveReport]:
-    """Of the living that may ever lead: an async learner never does."""
+    """Reports of the live brokers that can ever lead, so without async learners."""
     reports = live.reports(replicas.cluster_name, broker_name, replicas.by_id)
     return {broker_id: report for broker_id, report in reports.items() if not report.is_learner}
 
 
-def _told(broker_name: str, replicas: Replicas, live: Liveness) -> dict[int, LiveReport]:
-    """Of those the ones whose process is surely the one that reported, for nobody else is elected without an operator."""
+def _fresh_reports(broker_name: str, replicas: Replicas, live: Liveness) -> dict[int, LiveReport]:
+    """Those reports that surely came from the live process; nothing else is elected without an operator."""
     return {
         broker_id: report
         for broker_id, report in _reports(broker_name, replicas, live).items()
-        if live.has_told((replicas.cluster_name, broker_name, broker_id))
+        if live.has_reported((replicas.cluster_name, broker_name, broker_id))
     }
 
 
 def _electable(sync_state: SyncState, reports: dict[int, LiveReport]) -> frozenset[int]:
-    """The SyncStateSet, and who is eligible besides, if it would say that it lost memory."""
+    """The SyncStateSet, and the eligible brokers that would report a loss of memory."""
     return sync_state.members.union(
         broker_id
         for broker_id in sync_state.eligible & reports.keys()
@@ -184,11 +186,11 @@ def _electable(sync_state: SyncState, reports: dict[int, LiveReport]) -> frozens
     )
 
 
-def _whole(
+def _complete(
     broker_name: str, replicas: Replicas, sync_state: SyncState, live: Liveness, *, fit: bool = False
 ) -> frozenset[int]:
-    """Of the electable that live, those whose logs lack nothing known; with `fit`, who can lead now."""
-    reports = _told(broker_name, replicas, live)
+    """Electable live brokers that are not known to be missing data; with `fit`, only those that can lead now."""
+    reports = _fresh_reports(broker_name, replicas, live)
     return frozenset(
         broker_id
         for broker_id in _electable(sync_state, reports) & reports.keys()
@@ -197,20 +199,21 @@ def _whole(
     )
 
 
-def _able(broker_name: str, replicas: Replicas, sync_state: SyncState, live: Liveness) -> frozenset[int]:
-    """Of the whole those that can lead, though perhaps not well; nobody before all have told how they are."""
-    if not _all_have_told(broker_name, replicas, sync_state, live):
+def _usable(broker_name: str, replicas: Replicas, sync_state: SyncState, live: Liveness) -> frozenset[int]:
+    """The complete brokers that can lead, though perhaps not well; none until all have reported."""
+    if not _all_reported(broker_name, replicas, sync_state, live):
         return frozenset()
-    reports = _told(broker_name, replicas, live)
-    whole = _whole(broker_name, replicas, sync_state, live)
+    reports = _fresh_reports(broker_name, replicas, live)
+    whole = _complete(broker_name, replicas, sync_state, live)
     return frozenset(each for each in whole if reports[each].could_lead or not reports[each].unfit)
 
 
-def _all_have_told(broker_name: str, replicas: Replicas, sync_state: SyncState, live: Liveness) -> bool:
-    """Of the electable that live; one that has not may be better than those that have, and does so within a heartbeat."""
+def _all_reported(broker_name: str, replicas: Replicas, sync_state: SyncState, live: Liveness) -> bool:
+    """Whether all electable live brokers have reported to this leader. The others do within a heartbeat, and may be
+    better."""
     reports = _reports(broker_name, replicas, live)
     living = _electable(sync_state, reports) & reports.keys()
-    return living <= _told(broker_name, replicas, live).keys()
+    return living <= _fresh_reports(broker_name, replicas, live).keys()
 
 
 def _may_lack(
@@ -222,7 +225,8 @@ def _may_lack(
 def _is_set_back(
     broker_name: str, replicas: Replicas, live: Liveness, broker_id: int, report: LiveReport
 ) -> bool:
-    """It says so, or its log is shorter than it said before and it knows no reason: a newer disk may be somewhere."""
+    """Whether a newer disk of this broker may exist: it reports so, or its log is shorter than reported before for no
+    known reason."""
     key = (replicas.cluster_name, broker_name, broker_id)
     return report.set_back or (key in live.lacking and not report.may_lack and live.start_number(key) > 0)
 
@@ -230,16 +234,17 @@ def _is_set_back(
 def _better(
     broker_name: str, replicas: Replicas, sync_state: SyncState, live: Liveness, broker_id: int
 ) -> frozenset[int]:
-    """Of a broker whose log may lack what was acknowledged: who lives, may be elected and lacks nothing known. Who has not told
-    a new leader how it is may be either; a master that leads has nobody better."""
-    reports, told = _reports(broker_name, replicas, live), _told(broker_name, replicas, live).keys()
+    """For a broker that may be missing acknowledged data: the electable live brokers that are not known to be missing
+    any, and those that have not reported to a new leader yet. Empty for an acting master that has reported nothing
+    missing."""
+    reports, fresh = _reports(broker_name, replicas, live), _fresh_reports(broker_name, replicas, live).keys()
     if broker_id not in reports:
         return frozenset()
-    untold = _electable(sync_state, reports) & reports.keys() - told - {broker_id}
-    may_be_gone = broker_id not in told and broker_id != sync_state.master_id
+    unreported = _electable(sync_state, reports) & reports.keys() - fresh - {broker_id}
+    may_be_gone = broker_id not in fresh and broker_id != sync_state.master_id
     if not may_be_gone and not _may_lack(broker_name, replicas, live, broker_id, reports[broker_id]):
         return frozenset()
-    return _whole(broker_name, replicas, sync_state, live) | untold
+    return _complete(broker_name, replicas, sync_state, live) | unreported
 
 
 def _choose(
@@ -250,12 +255,16 @@ def _choose(
     designated: int | None,
     unclean: bool,
 ) -> int | None:
-    """A designated broker, if it may be: not one that may lack what another holds that lives. Else the best of the electable
-    that lacks nothing known, one that can lead now before one whose log is damaged, and that one before one that says it
-    cannot; and only then, if unclean election is on,
-    of all; else, once nobody better can come, of a set whose electable brokers all live and all lack something, but never an
-    empty log, nor where a disk was set back, whose newer image may come. Whoever is less than whole and fit is elected only
-    when all of the electable that live have told a new leader how they are."""
+    """The broker to elect. A designated one, unless it may be missing data that a live broker holds. Else the first
+    of:
+
+    - the best complete broker that can lead now;
+    - the best complete one whose log is damaged; then one that cannot lead;
+    - with unclean election, the best of all;
+    - if all electable brokers are alive and all may be missing data: the best of those, but never an empty log, nor
+      while a newer image of a set-back disk may come.
+
+    All but the first need reports from all electable live brokers."""
     everyone = frozenset(replicas.by_id)
     if designated is not None:
         reports = _reports(broker_name, replicas, live)
@@ -263,7 +272,7 @@ def _choose(
         if not unclean and _better(broker_name, replicas, sync_state, live, designated):
             return None
         return elect(candidates, reports, old_master=sync_state.master_id, designated=designated)
-    reports = _told(broker_name, replicas, live)
+    reports = _fresh_reports(broker_name, replicas, live)
     electable = _electable(sync_state, reports)
     rest = everyone if unclean else frozenset()
     all_came = sync_state.members | sync_state.eligible <= reports.keys()
@@ -278,9 +287,9 @@ def _choose(
             if reports[broker_id].max_offset > 0
             or (replicas.cluster_name, broker_name, broker_id) not in live.lacking
         )
-    fit, whole = (_whole(broker_name, replicas, sync_state, live, fit=only) for only in (True, False))
-    able = _able(broker_name, replicas, sync_state, live)
-    if not _all_have_told(broker_name, replicas, sync_state, live):
+    fit, whole = (_complete(broker_name, replicas, sync_state, live, fit=only) for only in (True, False))
+    able = _usable(broker_name, replicas, sync_state, live)
+    if not _all_reported(broker_name, replicas, sync_state, live):
         whole = rest = frozenset()
     for candidates in (fit, able, whole, _fit_among_longest(rest, reports), rest):
         chosen = elect(candidates, reports, old_master=sync_state.master_id)
@@ -290,7 +299,7 @@ def _choose(
 
 
 def _fit_among_longest(candidates: frozenset[int], reports: dict[int, LiveReport]) -> frozenset[int]:
-    """Of those whose logs are the longest of all that may lack something: to be able to lead is worth no message."""
+    """The fit ones among the longest of the logs that may be missing data: being fit never outweighs a message."""
     logs = {each: (reports[each].epoch, reports[each].max_offset) for each in candidates & reports.keys()}
     longest = max(logs.values(), default=None)
     return frozenset(each for each, log in logs.items() if log == longest and not reports[each].unfit)
@@ -315,7 +324,7 @@ def _elected(
     if not clean and chosen in sync_state.members | sync_state.eligible:
         clean = not _may_lack(broker_name, replicas, live, chosen, report)
     elif not clean:
-        eligible = frozenset()  # what they hold counts no more
+        eligible = frozenset()  # their data counts no more
     return Decision(
         header=_header(replicas, after),
         body=ElectMasterBody(after.members, group).encode(),

@@ -1,6 +1,6 @@
-"""Who becomes master: the rules of upstream's DefaultElectPolicy.
+"""The election policy. Upstream: DefaultElectPolicy.
 
-Invariant: the choice is one of the candidates and alive; nobody is better than an old master that lives. Pure."""
+Invariant: the elected broker is a live candidate; a live old master is preferred to all others. Pure."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LiveReport:
-    """What a live broker last said of itself: the last epoch of its epoch file, the end of its log in
-    bytes, its configured priority (lower is preferred); and what upstream's brokers never say: its
-    minInSyncReplicas (0: not said), whether its log may lack what it had acknowledged before a loss of memory,
-    why it could not lead now, and whether it is an async learner."""
+    """The last report of a live broker: the last epoch of its epoch file, the end of its log in bytes, its configured
+    priority (lower is preferred). Upstream's brokers never send the rest: minInSyncReplicas (0: not sent), whether
+    its log may be missing data that it acknowledged before a loss of memory, why it could not lead now, and whether
+    it is an async learner."""
 
     epoch: int
     max_offset: int
@@ -23,9 +23,9 @@ class LiveReport:
     unfit: str = ""
     is_learner: bool = False
     could_lead: bool = False
-    """Though it says why it should not: its log is damaged here and there, and it takes messages."""
+    """It can lead though it reports why it should not: parts of its log are damaged, and it accepts messages."""
     set_back: bool = False
-    """Its disk was set back to an earlier image, and a newer one may hold more; it says `may_lack` then, too."""
+    """Its disk was set back to an earlier image, and a newer one may hold more; `may_lack` is set too."""
 
 
 def elect(
@@ -35,12 +35,11 @@ def elect(
     old_master: int | None,
     designated: int | None = None,
 ) -> int | None:
-    """The new master among `candidates`, or None. `reports` holds exactly the brokers that are alive.
+    """The new master among `candidates`, or None. `reports` holds exactly the live brokers.
 
-    A designated broker is taken or nobody is. Without one a live old master stays, and else the highest
-    epoch wins, then the longest log, then the lowest priority number, then the lowest id. Upstream
-    subtracts offsets in 32 bits, so there a gap of 2 GiB turns the order round; here the longer log always
-    wins."""
+    A designated broker is elected or none is. Else a live old master stays. Else the order is: highest epoch, longest
+    log, lowest priority number, lowest id. Upstream subtracts offsets in 32 bits, so there a gap of 2 GiB reverses
+    the order; here the longer log always wins."""
     alive = [broker_id for broker_id in candidates if broker_id in reports]
     if designated is not None:
         return designated if designated in alive else None

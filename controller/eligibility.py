@@ -1,22 +1,23 @@
-"""Who holds all that was acknowledged although the SyncStateSet goes on without it (after KIP-966).
+"""Brokers outside the SyncStateSet that hold all acknowledged data (after KIP-966).
 
-A master acknowledges nothing while its set has fewer members than its minInSyncReplicas, nor under a new masterEpoch before
-an alter of that epoch has been applied. So whoever leaves the set by such an alter, or by an election, still holds every
-acknowledged byte until the set is large enough again, and may be elected like a member.
+A master acknowledges nothing while its set has fewer members than its minInSyncReplicas, nor under a new masterEpoch
+before an alter of that epoch has been applied. So a broker that leaves the set by such an alter, or by an election,
+holds every acknowledged byte until the set is large enough again. Until then it may be elected like a member.
 
-Invariant: `eligible` and `members` have nobody in common. A master that does not say its minInSyncReplicas (upstream's
-brokers never do) may acknowledge alone, and leaves nobody eligible. Pure."""
+Invariant: `eligible` and `members` are disjoint. A master that does not report its minInSyncReplicas (upstream's
+brokers never do) may acknowledge alone, and leaves no broker eligible. Pure."""
 
 from __future__ import annotations
 
 UPSTREAM = 0
-"""The minInSyncReplicas of a broker that does not tell it."""
+"""The minInSyncReplicas of a broker that does not report it."""
 
 
 def after_alter(
     members: frozenset[int], eligible: frozenset[int], altered: frozenset[int], members_min: int
 ) -> frozenset[int]:
-    """Once the set is `altered`, as its master asks that acknowledges with `members_min` members and not below."""
+    """The eligible brokers once the set is `altered`, for a master that acknowledges with at least `members_min`
+    members."""
     if members_min == UPSTREAM or len(altered) >= members_min:
         return frozenset()
     return (members | eligible) - altered
@@ -25,5 +26,5 @@ def after_alter(
 def after_election(
     members: frozenset[int], eligible: frozenset[int], elected: int, members_min: int
 ) -> frozenset[int]:
-    """Once `elected`, which says `members_min` of itself, is master and the whole set."""
+    """The eligible brokers once `elected`, which reports `members_min`, is master and the whole set."""
     return frozenset() if members_min == UPSTREAM else (members | eligible) - {elected}

@@ -1,8 +1,8 @@
-"""The events that change the replicated state, and the bytes that stand for them in a log entry.
+"""The events that change the replicated state, and their encoding in a log entry.
 
-Invariant: an entry body is a 2-byte big-endian event id and a JSON object, byte for byte what upstream's
-EventSerializer writes; whatever `decode` cannot read is no event (None), on every node alike, so that a
-strange entry can never stop or split the state machines. An empty body is a no-op of the log itself. Pure."""
+Invariant: an entry body is a 2-byte big-endian event id and a JSON object, byte for byte as upstream's
+EventSerializer writes it. A body that `decode` cannot read is no event (None) on every node alike, so a strange entry
+never stops or splits the state machines. An empty body is a no-op of the log itself. Pure."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from remoting.wirefields import I64, wire
 
 @dataclass(frozen=True, slots=True)
 class AlterSyncStateSet(Body):
-    """The SyncStateSet becomes `members`, perhaps what it was; its epoch grows by one."""
+    """The SyncStateSet becomes `members`, perhaps the same ones; its epoch grows by one."""
 
     broker_name: str
     members: frozenset[I64] = wire("newSyncStateSet")
     eligible: frozenset[I64] = wire("eligibleReplicas", default=frozenset())
-    """See controller.eligibility. Not upstream's, which passes over members of an event that it does not know."""
+    """See controller.eligibility. Not upstream's, which ignores unknown members of an event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +39,12 @@ class ApplyBrokerId(Body):
 
 @dataclass(frozen=True, slots=True)
 class ElectMaster(Body):
-    """`master_id` is master and the whole SyncStateSet; None: there is no master. Either way a new epoch."""
+    """`master_id` becomes master and the whole SyncStateSet; None: there is no master. Either way a new epoch begins."""
 
     broker_name: str
     master_id: I64 | None = wire("newMasterBrokerId", default=None)
     eligible: frozenset[I64] = wire("eligibleReplicas", default=frozenset())
-    """See controller.eligibility; of no meaning where there is no master, for then they stay as they are."""
+    """See controller.eligibility; ignored where there is no master, because the eligible brokers stay then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,8 @@ class CleanBrokerData(Body):
 
 @dataclass(frozen=True, slots=True)
 class UpdateBrokerAddress(Body):
-    """Broker `broker_id` now listens at `address`. Upstream passes over the rest: the number of its start, and which process
-    that is; 0 where the broker does not say; and whether it said the check code of its id."""
+    """Broker `broker_id` now listens at `address`. Upstream ignores the rest: its start number and incarnation, 0 if
+    not sent, and whether it sent the check code of its id."""
 
     cluster_name: str
     broker_name: str
@@ -81,7 +81,7 @@ EVENT_ID: dict[type[Event], tuple[int, str]] = {
 }
 """Event -> (id in the first two bytes, redundant member `eventType`)."""
 KINDS = {event_id: kind for kind, (event_id, _) in EVENT_ID.items()}
-ELECTED = "newMasterElected"  # says again whether there is a newMasterBrokerId
+ELECTED = "newMasterElected"  # redundant: whether there is a newMasterBrokerId
 OURS = "eligibleReplicas", "brokerStartNumber", "brokerIncarnation", "brokerSaysCheckCode"
 
 

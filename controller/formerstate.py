@@ -1,4 +1,4 @@
-"""A state that a snapshot replaced: its memory is given back in slices, for that of many brokers takes long to free.
+"""Frees a state that a snapshot replaced, in slices, because the state of many brokers takes long to free.
 
 Invariant: nobody reads it any more. Pure."""
 
@@ -11,7 +11,7 @@ BROKERS_A_TURN = 1_000
 
 
 async def let_go(state: ReplicasState) -> None:
-    """Empties it; others have their turns meanwhile."""
+    """Empty `state`, yielding to the loop."""
     brokers = 0
     while state.replicas:
         name, replicas = state.replicas.popitem()

@@ -1,8 +1,9 @@
-"""A living replica that is to begin anew with an empty store, and gives up what it holds.
+"""Removal of a live replica that will start again with an empty store.
 
-Invariant: who is let go is neither the master nor needed: enough members stay for sends to be acknowledged, and enough holders
-of what was acknowledged, of which one lives and is known to lack nothing. It is forgotten in the same step, so that nothing
-which still speaks for its id, here or at the master, counts for anybody: the new copy has an id of its own. Pure."""
+Invariant: the removed replica is neither the master nor needed. Enough members remain for sends to be acknowledged,
+and enough holders of acknowledged data, one of which is alive and known to be complete. The replica is forgotten in
+the same step, so that messages under its old id count neither here nor at the master: the new copy gets an id of its
+own. Pure."""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ def give_up_replica(
     check_code: str | None,
     dry_run: bool,
 ) -> Decision:
-    """GIVE_UP_REPLICA: the broker that was granted `broker_id` with `check_code` (None: not known) asks to be forgotten.
-    Repeating it is harmless. With `dry_run` nothing changes."""
+    """GIVE_UP_REPLICA: forget the requesting broker, which was granted `broker_id` with `check_code` (None: not
+    known). Idempotent. With `dry_run` nothing changes."""
 
     def refused(remark: str) -> Decision:
         return Decision(ResponseCode.CONTROLLER_INVALID_CLEAN_BROKER_METADATA, remark)
@@ -35,7 +36,7 @@ def give_up_replica(
     replicas, sync_state = known
     replica = replicas.by_id.get(broker_id)
     if replica is None and check_code in replicas.forgotten:
-        return Decision()  # an earlier sending of this request was carried out
+        return Decision()  # an earlier copy of this request was carried out
     if replica is None or not replica.may_say(check_code):
         return Decision(
             ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED,
@@ -45,7 +46,7 @@ def give_up_replica(
     if master_id == broker_id:
         return refused(f"broker {broker_id} is the master of {broker_name}: elect another one first")
     if master_id is None or not live.is_alive((replicas.cluster_name, broker_name, master_id)):
-        return refused(f"{broker_name} has no living master, from which a new copy could be made")
+        return refused(f"{broker_name} has no living master to make a new copy from")
     ids = frozenset({broker_id})
     why = why_needed(broker_name, replicas, sync_state, live, ids)
     if why is not None:

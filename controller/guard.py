@@ -1,7 +1,7 @@
-"""Watches over the masters: notices lost ones, has them replaced, announces the elected.
+"""Failover of broker sets: notices lost masters, has them replaced, announces elected ones.
 
-Invariant: a master is replaced only by the controller that leads, and only when `Liveness.is_dead`. Of many sets it looks at a
-few in a turn of the loop; an election that takes long holds up none of another set."""
+Invariant: only the leading controller replaces a master, and only when `Liveness.is_dead`. It checks a few sets in a
+turn of the loop; a slow election of one set delays no other."""
 
 from __future__ import annotations
 
@@ -37,16 +37,17 @@ logger = logging.getLogger(__name__)
 
 LOOK_EVERY_MS = 100
 LOOK_AT_ALL_EVERY_MS = 500
-"""Sets whose master led when they were last looked at, and of which there is no news: only time can have ended it."""
+"""Interval of checking all sets, also those without news: only time can have ended their masters."""
 FORGET_EVERY_MS = 60_000
-TELL_EVERY_MS = 5_000
+LOG_EVERY_MS = 5_000
 SETS_A_TURN = 64
-"""Few enough that what one turn of the loop does for them is over in a moment."""
+"""Few enough to keep a turn of the loop short."""
 
 
 class MasterGuard:
-    """`state` is read, never changed; elections go through `runner` like any command. Whoever has news of a broker tells
-    `changed`. `on_master_told` hears the broker name and epoch of each elected master that was sent the news."""
+    """`state` is read, never changed; elections go through `runner` like any command. `changed` is called with news
+    of a broker. `on_master_notified` is called with the broker name and epoch of each elected master that was
+    notified."""
 
     def __init__(
         self,
@@ -58,7 +59,7 @@ class MasterGuard:
         settings: ControllerSettings,
         clock: Clock,
         tasks: Tasks,
-        on_master_told: Callable[[str, int], None],
+        on_master_notified: Callable[[str, int], None],
     ) -> None:
         self._state = state
         self._brokers = brokers
@@ -68,26 +69,26 @@ class MasterGuard:
         self._settings = settings
         self._clock = clock
         self._tasks = tasks
-        self._on_master_told = on_master_told
+        self._on_master_notified = on_master_notified
         self._active = False
         self._wake = asyncio.Event()
         self._changed: dict[str, None] = {}
         """Sets of which there is news."""
         self._unannounced: dict[str, None] = {}
-        """Sets that are to hear who leads them from a new leader."""
+        """Sets that a new leader has yet to notify of their masters."""
         self._unled: dict[str, None] = {}
-        """Sets that have no master, or whose election came to nothing."""
+        """Sets that have no master, or whose election failed."""
         self._unelected = Unelected()
         self._under_way: set[str] = set()
-        """Sets that an election is being held of."""
+        """Sets with an election in progress."""
 
     def changed(self, broker_name: str) -> None:
-        """A broker of that set came, or its connection ended."""
+        """Note that a broker of that set came, or its connection ended."""
         self._changed[broker_name] = None
         self._wake.set()
 
     def role_changed(self, role: Role, term: int) -> None:
-        """This controller begins (LEADER, state complete) or ceases to lead."""
+        """Begin (LEADER, state complete) or cease to lead."""
         self._active = role is Role.LEADER
         self._unelected.look({}, self._clock.monotonic_ms())
         if self._active:
@@ -111,7 +112,7 @@ class MasterGuard:
         asked_by: str | None = None,
         asker: Asker = ITSELF,
     ) -> D:
-        """Carry out an election, as the runner does any command; `asked_by` is where a request for it came from."""
+        """Carry out an election, as the runner does any command; `asked_by` is the address that requested it."""
         before = SyncState()
 
         def decide_now(state: ReplicasState, live: Liveness) -> D:
@@ -132,12 +133,12 @@ class MasterGuard:
         return decision
 
     async def watch(self) -> None:
-        """Replace lost masters until cancelled: those of which there is news at once, and while leading again and again those
-        that cannot be replaced yet, and now and then all."""
+        """Replace lost masters until cancelled: at once on news of a set, repeatedly those that cannot be replaced
+        yet, and at longer intervals all."""
         settings = self._settings
         scan_ms = min(settings.scan_inactive_master_interval_ms, settings.scan_not_active_broker_interval_ms)
         look_ms, look_at_all_ms = min(LOOK_EVERY_MS, scan_ms), min(LOOK_AT_ALL_EVERY_MS, scan_ms)
-        forget_at_ms = look_at_ms = all_at_ms = tell_at_ms = 0
+        forget_at_ms = look_at_ms = all_at_ms = log_at_ms = 0
         while True:
             now_ms = self._clock.monotonic_ms()
             await woken(self._wake, max(1, look_at_ms - now_ms) if self._active else FORGET_EVERY_MS)
@@ -146,9 +147,9 @@ class MasterGuard:
             if now_ms >= forget_at_ms:
                 self._brokers.forget_silent()
                 forget_at_ms = now_ms + FORGET_EVERY_MS
-            if self._active and now_ms >= tell_at_ms:
-                tell_at_ms = now_ms + TELL_EVERY_MS
-                await self._tell_unelected(now_ms)
+            if self._active and now_ms >= log_at_ms:
+                log_at_ms = now_ms + LOG_EVERY_MS
+                await self._log_unelected(now_ms)
             if self._active and now_ms >= all_at_ms:
                 all_at_ms = now_ms + look_at_all_ms
                 self._changed = dict.fromkeys(self._state.sync_states)
@@ -165,10 +166,10 @@ class MasterGuard:
                 self._replace_lost_masters(names)
 
     def _replace_lost_masters(self, names: Iterable[str]) -> None:
-        """Side by side, so that their proposals share the syncs of the disk and the ways to the other controllers."""
+        """Replace concurrently, so that the proposals share disk syncs and messages to the other controllers."""
         live = self._brokers.liveness()
         for broker_name in names if self._active else ():
-            self._brokers.tell_silent(broker_name)
+            self._brokers.log_silent(broker_name)
             sync_state = self._state.sync_states.get(broker_name)
             if sync_state is not None and sync_state.master_id is None:
                 self._unled[broker_name] = None
@@ -176,7 +177,7 @@ class MasterGuard:
                 self._under_way.add(broker_name)
                 self._tasks.start(self._replace_lost_master(broker_name), name=f"elect {broker_name}")
 
-    async def _tell_unelected(self, now_ms: int) -> None:
+    async def _log_unelected(self, now_ms: int) -> None:
         found = {}
         async for names in a_few_a_turn(dict(self._unled)):
             live = self._brokers.liveness()
@@ -227,7 +228,7 @@ class MasterGuard:
         )
 
     def announce(self, broker_name: str) -> None:
-        """Tell all of the set who its master and members are."""
+        """Notify all brokers of the set of its master and members."""
         known = self._state.known(broker_name)
         if known is None or not self._settings.notify_broker_role_changed:
             return
@@ -248,13 +249,13 @@ class MasterGuard:
 
         def sent(address: str) -> None:
             if address == master.address:
-                self._on_master_told(broker_name, epoch)
+                self._on_master_notified(broker_name, epoch)
 
         self._notifier.announce(addresses, header, sync_state.members, sent)
 
 
 async def a_few_a_turn(names: Iterable[str]) -> AsyncIterator[list[str]]:
-    """All of them, and others have the loop in between."""
+    """All names in batches, yielding to the loop in between."""
     rest = iter(names)
     few = list(islice(rest, SETS_A_TURN))
     while few:

@@ -1,8 +1,8 @@
-"""Planned hand-over: a master that lives is asked to let its successor draw level before an election that deposes it.
+"""Planned switchover: a live master lets its successor catch up before an election deposes it.
 
-Invariant: it decides nothing and no election depends on it: a master that refuses, does not know the request or does not
-answer in time is deposed as ever. Whoever was asked is told when there is no election after all; if that is lost it goes on by
-itself after HOLD_MS."""
+Invariant: no election depends on it. A master that refuses, does not know the request or does not answer in time is
+deposed all the same. If the election then does not happen, the master is notified; if that message is lost, it
+resumes by itself after HOLD_MS."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from remoting.headers.group import HandOverHeader
 logger = logging.getLogger(__name__)
 
 WAIT_MS = 400
-"""For the successor to draw level. Callers of an election wait 3000 ms, and it may itself take runner.TIMEOUT_MS."""
+"""Time for the successor to catch up. Callers of an election wait 3000 ms, and it may itself take runner.TIMEOUT_MS."""
 ANSWER_MS = WAIT_MS + 150
 HOLD_MS = 3_000
-"""The master takes no messages for so long at most. Then it takes them as before: it was not deposed, or does not know."""
+"""Longest time that the master accepts no messages. Then it resumes: it was not deposed, or does not know."""
 
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """A master that lives, at `address`, and who is to follow it."""
+    """A live master at `address`, and its successor."""
 
     broker_name: str
     address: str
@@ -44,8 +44,8 @@ class Departure:
 def departure(
     broker_name: str, decision: Decision | None, state: ReplicasState, live: Liveness
 ) -> Departure | None:
-    """What `decision`, which was made on `state` and `live`, would do to a master that can hand over; None: nothing. Only a
-    member of the set can be waited for."""
+    """The switchover that `decision`, made on `state` and `live`, would cause; None if it deposes no live master.
+    Only a member of the set can be waited for."""
     known = state.known(broker_name)
     elected = next(
         (
@@ -67,7 +67,7 @@ def departure(
 
 
 class HandOver:
-    """Asks over `client`'s connections; `tasks` run what nobody waits for."""
+    """Sends requests over `client`'s connections; `tasks` run those that nobody waits for."""
 
     def __init__(
         self, client: RemotingClient, state: ReplicasState, liveness: Callable[[], Liveness], tasks: Tasks
@@ -80,8 +80,8 @@ class HandOver:
     async def prepare(
         self, broker_name: str, decide: Callable[[ReplicasState, Liveness], Decision | None]
     ) -> Departure | None:
-        """Before the election that `decide` comes to now: the master that holds its messages back for it, level with its
-        successor; None where there is none."""
+        """Prepare the election that `decide` comes to now. The master that holds back its messages, with its
+        successor caught up; None if there is none."""
         live = self._liveness()
         leaving = departure(broker_name, decide(self._state, live), self._state, live)
         if leaving is None:
@@ -104,7 +104,7 @@ class HandOver:
         return None
 
     def called_off(self, leaving: Departure | None) -> None:
-        """There was no election: the master need not wait for one."""
+        """Notify the master that there is no election, so that it need not wait."""
         if leaving is not None:
             self._tasks.start(self._call_off(leaving), name=f"call off hand-over of {leaving.broker_name}")
 

@@ -1,13 +1,13 @@
-"""Whether the leader among the controllers hears brokers at all, and when it should let another one try.
+"""Detection of a leading controller that is isolated from all brokers, and when it should transfer leadership.
 
-A network can part the leader from all brokers and from no controller. Raft keeps such a leader, and it can neither see who
-lives nor tell anybody that it was elected.
+A network can separate the leader from all brokers and from no controller. Raft keeps such a leader, which can neither
+see live brokers nor notify any of an election.
 
-Invariant: a leader gives way only while brokers are registered of which it heard none for its whole patience: a third of the
-time that the last one announced as its life, and three of the longest pauses between heartbeats at least, also of those that
-it heard before it led; the whole of that time where it never heard any, for they may be new. Each time in a row its patience
-doubles, `PATIENCE_MS_MAX` at most, for all may be down; not in a row is what another one led long after, for that one heard
-brokers. Pure."""
+Invariant: a leader steps down only if brokers are registered and it received no heartbeat for its whole patience. The
+patience is at least a third of the lifetime in the last heartbeat, and at least three of the longest pauses between
+heartbeats, those before it led included. Where it never received any, it is the whole lifetime, because the brokers
+may be new. It doubles each time in a row, up to `PATIENCE_MS_MAX`, because all brokers may be down. If another
+controller led for long in between, the row ends, because that one heard brokers. Pure."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from controller.heartbeats import UNHEARD_TIMEOUT_MS
 
 PATIENCE_MS_MAX = 600_000
 LONG_LED = 16
-"""Times the own patience: deaf members have about the same one each, and groups are smaller."""
+"""Multiple of the own patience: isolated members have about the same one each, and groups are smaller."""
 
 
 class Hearing:
-    """That of one controller. Times count what it was awake for, in ms."""
+    """State of one controller. Times exclude pauses of the process, in ms."""
 
     def __init__(self) -> None:
         self._last_ms = 0
@@ -33,17 +33,15 @@ class Hearing:
         self._gave_way_ms = 0
 
     def leads_from(self, now_ms: int) -> None:
-        """Brokers get the whole patience of each leadership."""
+        """Start the full patience of a new leadership."""
         if now_ms - self._gave_way_ms > LONG_LED * self._patience_ms:
             self._gave_way = 0
         self._last_ms = now_ms
         self._pause_before_ms_max, self._pause_ms_max = self._pause_ms_max, 0
 
     def heard(self, lifetime_ms: int, now_ms: int) -> None:
-        """The heartbeat of a registered broker that counts as dead when it is silent for `lifetime_ms`; to whoever leads."""
-        if (
-            self._heard_ms is not None and now_ms - self._heard_ms < lifetime_ms
-        ):  # longer is no pause, but an outage
+        """Note the heartbeat of a registered broker with this lifetime, whether this controller leads or not."""
+        if self._heard_ms is not None and now_ms - self._heard_ms < lifetime_ms:  # a longer one is an outage
             self._pause_ms_max = max(self._pause_ms_max, now_ms - self._heard_ms)
         self._last_ms = self._heard_ms = now_ms
         self._lifetime_ms = lifetime_ms
@@ -58,8 +56,8 @@ class Hearing:
     def should_give_way(self, now_ms: int) -> bool:
         return now_ms - self._last_ms > self._patience_ms
 
-    def yield_to_preferred(self, members: Iterable[str], self_id: str, now_ms: int) -> str:
-        """Who is to lead: the next in the order of their ids, another one each time, so that all have their turn."""
+    def give_way(self, members: Iterable[str], self_id: str, now_ms: int) -> str:
+        """The controller that is to lead next: in the order of ids, another one each time."""
         self._last_ms = self._gave_way_ms = now_ms
         others = sorted(set(members) - {self_id}, key=lambda peer: (peer < self_id, peer))
         target = others[self._gave_way % len(others)]

@@ -1,11 +1,10 @@
-"""Which brokers live, as far as this controller knows.
+"""Liveness of brokers, as far as this controller knows. Upstream: BrokerHeartbeatManager.
 
 Every controller keeps its own table, from the heartbeats that each broker sends to all of them; it is never
-replicated. Invariant: an entry belongs to the newest connection that a heartbeat of its broker came over,
-so only the end of that connection ends the broker; the end of an older one, however late it is noticed,
-does not. What a process that is gone sent, and what comes only now, counts for nobody: its connection is
-older than its successor's, and its incarnation too, where brokers tell. Either alone is not enough, for
-clocks are set back, and requests are sent twice. Pure."""
+replicated. Invariant: an entry belongs to the newest connection that a heartbeat of its broker came over, so only the
+end of that connection ends the broker, and the late end of an older one does not. Messages of a dead process that
+arrive late count for nothing: its connection is older than its successor's, and so is its incarnation, if sent. Both
+are needed, because clocks are set back and requests are sent twice. Pure."""
 
 from __future__ import annotations
 
@@ -16,11 +15,10 @@ from controller.electpolicy import LiveReport
 from controller.reasons import CONNECTION_LOST, HEARTBEAT_LOST, NEVER_HEARD
 
 UNHEARD_TIMEOUT_MS = 10_000
-"""How long a new leader waits for a broker it never heard of: the lifetime that brokers announce by
-default."""
+"""How long a new leader waits for a broker that it never heard: the default lifetime that brokers announce."""
 FORGET_AFTER_MS = 600_000
 PROCESSES_KEPT = 4
-"""Of a broker; those with the newest connections tell for all before them."""
+"""Processes kept of one broker, those with the newest connections; older ones are rejected by comparison with them."""
 
 BrokerKey = tuple[str, str, int]
 """(cluster name, broker name, broker id)"""
@@ -28,7 +26,7 @@ BrokerKey = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """What one request 904 says."""
+    """The contents of one request 904."""
 
     address: str
     timeout_ms: int
@@ -37,7 +35,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class BrokerLoss:
-    """How a broker that is dead was lost; None is not known. Silence has no moment of its own."""
+    """How a dead broker was lost; None: not known. Silence has no moment of its own."""
 
     why: str
     heard_ago_ms: int | None = None
@@ -50,7 +48,7 @@ class _Entry:
     open: bool
     last_seen_ms: int
     heartbeat: Heartbeat
-    closed_ms: int = 0  # when it was last found not to be open
+    closed_ms: int = 0  # when it was last found closed
     found_silent: bool = False
 
     def alive_at(self, now_ms: int) -> bool:
@@ -61,19 +59,18 @@ class _Entry:
 
 
 class Heartbeats:
-    """Last heartbeat of each broker. A connection is known by its number; later connections have higher
-    ones."""
+    """The last heartbeat of each broker. Connections are numbered; later ones have higher numbers."""
 
     def __init__(self) -> None:
         self._entries: dict[BrokerKey, _Entry] = {}
         self._spoken: dict[BrokerKey, dict[int, int]] = {}
-        """Of each broker incarnation -> newest connection, of the last ones that spoke, in heartbeats or registrations."""
+        """Of each broker, the newest connection of its last incarnations that sent heartbeats or registrations."""
         self._of_connection: dict[int, dict[BrokerKey, None]] = {}
-        """The brokers whose entry a connection has, in the order in which they came over it."""
+        """The brokers whose entry a connection has, in the order of arrival."""
 
     def of_former(self, key: BrokerKey, connection: int, incarnation: int) -> bool:
-        """Whether what came over `connection` was said by a process that another one has followed; 0: it does not tell. If
-        not, it has spoken."""
+        """Whether a message over `connection` was sent by a process that has a successor; incarnation 0: not sent. If
+        not, the process is noted."""
         if incarnation <= 0:
             return False
         spoken = self._spoken.setdefault(key, {})
@@ -85,12 +82,11 @@ class Heartbeats:
         return False
 
     def heard(self, key: BrokerKey, connection: int, heartbeat: Heartbeat, now_ms: int) -> bool:
-        """Take in a heartbeat; True when it brings a broker (back) to life.
+        """Record a heartbeat; True if it brings a broker (back) to life.
 
-        The newest report counts, also when it is lower than the one before: one connection keeps its order,
-        and after a truncation the log really is shorter. (Upstream keeps the highest ever seen.) A
-        heartbeat that arrives over an older connection while the newer one is open proves life and nothing
-        else."""
+        The newest report counts, also when it is lower than the one before: a connection keeps its order, and a
+        truncated log is really shorter. (Upstream keeps the highest ever seen.) A heartbeat over an older connection,
+        while the newer one is open, proves life and nothing else."""
         entry = self._entries.get(key)
         if entry is None:
             self._entries[key] = _Entry(connection, True, now_ms, heartbeat)
@@ -107,7 +103,7 @@ class Heartbeats:
         return entry.alive_at(now_ms) and not was_alive
 
     def came_over(self, connection: int) -> bool:
-        """Whether the newest connection of some broker is this one."""
+        """Whether some broker's newest connection is this one."""
         return connection in self._of_connection
 
     def connection_closed(self, connection: int, now_ms: int) -> list[BrokerKey]:
@@ -119,9 +115,11 @@ class Heartbeats:
         return ended
 
     def restarted(self, key: BrokerKey, connection: int, now_ms: int, incarnation: int = 0) -> bool:
-        """The broker's process is a new one, heard over `connection`: what it said over older ones no longer
-        counts. False, and of no effect, when it has been heard over a newer one: that word is late. Not so where
-        only its former processes were: their words were held up."""
+        """Note a new process of the broker, heard over `connection`: its messages over older connections no longer
+        count.
+
+        False, and no effect, if it was heard over a newer connection: the request is late. If only its former
+        processes were, their messages were delayed, and the request counts."""
         entry = self._entries.get(key)
         if entry is None or entry.connection == connection:
             return True
@@ -136,8 +134,8 @@ class Heartbeats:
         return 0 < max((said for said, over in spoken.items() if over > connection), default=0) < incarnation
 
     def begins(self, key: BrokerKey, connection: int, now_ms: int) -> None:
-        """A new process of the broker registered over `connection`, by a start number above all that were said: nobody else
-        speaks for it any more."""
+        """Note that a new process of the broker registered over `connection`, by a start number above all known ones:
+        it alone counts from now on."""
         self._spoken.pop(key, None)
         entry = self._entries.get(key)
         if entry is not None and entry.connection != connection and entry.open:
@@ -145,23 +143,23 @@ class Heartbeats:
             entry.closed_ms = now_ms
 
     def unfit(self, key: BrokerKey) -> str:
-        """Why it last said that it could not lead."""
+        """Reason in the last report why it could not lead."""
         entry = self._entries.get(key)
         return entry.heartbeat.report.unfit if entry is not None else ""
 
     def spoken_of(self) -> list[BrokerKey]:
-        """Under which ids anything was heard."""
+        """The ids under which anything was heard."""
         return list(dict.fromkeys([*self._entries, *self._spoken]))
 
     def forget(self, key: BrokerKey) -> None:
-        """What was heard under this id counts for nobody any more."""
+        """Drop everything heard under this id."""
         self._spoken.pop(key, None)
         entry = self._entries.pop(key, None)
         if entry is not None:
             self._leave_connection(key, entry)
 
     def fell_silent(self, key: BrokerKey, now_ms: int, judging_since_ms: int) -> bool:
-        """Whether its lifetime ended since the last time this was asked, its connection still open."""
+        """Whether its lifetime ended since the last call, with its connection still open."""
         entry = self._entries.get(key)
         if entry is None or not entry.open or entry.found_silent:
             return False
@@ -169,7 +167,7 @@ class Heartbeats:
         return entry.found_silent
 
     def forget_silent(self, now_ms: int) -> None:
-        """Drop the dead that have not been heard of for long."""
+        """Drop dead brokers that were not heard for long."""
         for key, entry in list(self._entries.items()):
             if not entry.alive_at(now_ms) and entry.last_seen_ms + FORGET_AFTER_MS < now_ms:
                 self.forget(key)
@@ -187,27 +185,27 @@ class Heartbeats:
         lacking: frozenset[BrokerKey] = frozenset(),
         start_number: Callable[[BrokerKey], int] = lambda key: 0,
     ) -> Liveness:
-        """The table as one instant sees it; silence counts from `judging_since_ms` on. `lacking`, `start_number`: see
+        """The table at one instant; silence counts from `judging_since_ms` on. `lacking`, `start_number`: see
         controller.holdings."""
         return Liveness(self._entries, now_ms, judging_since_ms, lacking, start_number)
 
 
 @dataclass(frozen=True, slots=True)
 class Liveness:
-    """Who lives at one instant.
+    """Liveness of brokers at one instant.
 
-    To enter a SyncStateSet a broker must have been heard (`is_alive`), to be elected by itself since this
-    controller leads (`has_told`). To be deposed it must be known to be gone (`is_dead`): its connection ended,
-    or it stayed silent for its whole lifetime while this controller was judging. In between, shortly after a
-    change of leader, it is neither."""
+    To enter a SyncStateSet a broker must be heard (`is_alive`); to be elected without an operator, since this
+    controller leads (`has_reported`). To be deposed it must be known to be gone (`is_dead`): its connection ended, or
+    it was silent for its whole lifetime while this controller was judging. Shortly after a change of leader it may be
+    neither alive nor dead."""
 
     entries: dict[BrokerKey, _Entry]
     now_ms: int
     judging_since_ms: int
     lacking: frozenset[BrokerKey] = frozenset()
-    """Whose logs are known to lack what their sets confirmed."""
+    """Brokers whose logs are known to be missing data that their sets confirmed."""
     start_number: Callable[[BrokerKey], int] = lambda key: 0
-    """The greatest that a broker has said in heartbeats."""
+    """The greatest start number in a broker's heartbeats."""
 
     def is_alive(self, key: BrokerKey) -> bool:
         entry = self.entries.get(key)
@@ -222,25 +220,25 @@ class Liveness:
         return entry.is_silent(self.now_ms, self.judging_since_ms)
 
     def is_unfit(self, key: BrokerKey) -> bool:
-        """Whether it lives and says that it cannot lead."""
+        """Whether it is alive and reports that it cannot lead."""
         entry = self.entries.get(key)
         return entry is not None and entry.alive_at(self.now_ms) and bool(entry.heartbeat.report.unfit)
 
     def is_reachable(self, key: BrokerKey) -> bool:
-        """Whether nothing speaks against sending it something: its connection is not known to have ended."""
+        """Whether messages can be sent to it: its connection is not known to have ended."""
         entry = self.entries.get(key)
         return entry is None or entry.open
 
-    def has_told(self, key: BrokerKey) -> bool:
-        """Whether it lives and its last word was for this controller's ears: of a restart only the leader hears, so one from
-        before this one led may be that of a process that is gone, and of a log that is shorter now."""
+    def has_reported(self, key: BrokerKey) -> bool:
+        """Whether it is alive and reported since this controller leads. Only the leader is notified of restarts, so
+        an earlier report may be of a dead process, or of a log that is shorter now."""
         entry = self.entries.get(key)
         return (
             entry is not None and entry.alive_at(self.now_ms) and entry.last_seen_ms >= self.judging_since_ms
         )
 
     def loss(self, key: BrokerKey) -> BrokerLoss | None:
-        """What there is to say of the end of a dead broker; None of one that is not dead."""
+        """How a dead broker was lost; None if it is not dead."""
         if not self.is_dead(key):
             return None
         entry = self.entries.get(key)
@@ -252,7 +250,7 @@ class Liveness:
         return BrokerLoss(CONNECTION_LOST, heard_ago_ms, self.now_ms - entry.closed_ms)
 
     def reports(self, cluster_name: str, broker_name: str, ids: Iterable[int]) -> dict[int, LiveReport]:
-        """What the living among `ids` last said."""
+        """Last reports of the live brokers among `ids`."""
         return {
             broker_id: self.entries[key].heartbeat.report
             for broker_id in ids

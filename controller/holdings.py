@@ -1,12 +1,12 @@
-"""What each broker said that it holds of what its set confirmed, and who came back with less.
+"""Confirmed offset of each broker's log, as it reported it, and the brokers that came back with less.
 
-Every controller keeps its own table, from the heartbeats that each broker sends to all of them. Invariant: a broker lacks
-something only if it was in the SyncStateSet, or eligible beside it, when its first report over a connection, so perhaps that
-of a new process with another disk, fell short of what was confirmed before. Within a connection a log loses nothing that was
-confirmed, and who enters the set later holds all of it, by its master's word. What others say counts against an empty log
-alone: theirs may simply be newer. A newer epoch in its log clears a broker, for its set was made anew with it. A broker that
-says the number of its start also says where its last confirmed record ends, and is missing something if it comes back with a
-byte less. Pure."""
+Every controller keeps its own table, from the heartbeats that each broker sends to all of them. Invariant: a broker
+is missing data only if it was a member of the SyncStateSet, or eligible, and its first report over a connection fell
+short of the offset confirmed before; that report may come from a new process with another disk. Within a connection a
+log loses nothing confirmed, and its master ensures that a broker that joins the set later holds all of it. Reports of
+other brokers count only against an empty log, because they may simply be newer. A newer epoch in its log clears a
+broker, because its set was created again with it. A broker that sends its start number also sends the end of its last
+confirmed record, and is missing data if it comes back with a byte less. Pure."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ from controller.heartbeats import BrokerKey
 from remoting.fastjson import FastJsonError, loads
 
 RECORD_BYTES_MAX = (4 << 20) + (64 << 10)
-"""A confirm offset may lie within a record, whose beginning a start cuts off: so much may be missing from a whole log of a
-broker that says no start number, as upstream's do not."""
+"""Bytes that may be missing from an intact log without a start number (upstream's brokers): a confirm offset may lie
+within a record, and a start truncates a partial record."""
 
 CheckCode = Callable[[BrokerKey], str | None]
-"""Who was granted an id; None when nobody holds it. An id may be granted again after its set was cleaned."""
+"""The check code that an id was granted with; None if it is not granted. An id may be granted again after its set was
+cleaned."""
 
 
 class Report(NamedTuple):
-    """What a heartbeat says of a log: its last epoch, its end, and up to where the set confirmed it; with a `start_number`
-    (0: not said) that is where the last confirmed record ends."""
+    """A heartbeat's report on a log: its last epoch, its end, and its confirm offset; with a `start_number` (0: not
+    sent) that is the end of the last confirmed record."""
 
     epoch: int
     max_offset: int
@@ -37,7 +38,7 @@ class Report(NamedTuple):
 
 
 class Held(NamedTuple):
-    """Confirmed up to here in this epoch: later entries of one broker are greater."""
+    """Confirmed offset in an epoch. Later values of one broker are greater."""
 
     epoch: int
     confirm_offset: int
@@ -54,12 +55,11 @@ class _Holding:
 
 
 class HoldingsDamaged(ValueError):
-    """Bytes that no Holdings wrote."""
+    """Data that no Holdings wrote."""
 
 
 class Holdings:
-    """A connection is known by its number; later connections have higher ones. `on_change` hears that `rows` would say
-    something new."""
+    """Connections are numbered; later ones have higher numbers. `on_change` is called when `rows` changes."""
 
     def __init__(self, check_code: CheckCode, on_change: Callable[[], None]) -> None:
         self._check_code = check_code
@@ -67,11 +67,11 @@ class Holdings:
         self._of: dict[BrokerKey, _Holding] = {}
         self._of_set: dict[tuple[str, str], dict[BrokerKey, _Holding]] = {}
         self.lacking: frozenset[BrokerKey] = frozenset()
-        """The brokers whose logs are known to lack what their sets confirmed."""
+        """The brokers whose logs are known to be missing data that their sets confirmed."""
 
     def heard(self, key: BrokerKey, connection: int, report: Report, *, member: bool) -> Held | None:
-        """Take in a heartbeat of a registered broker, a `member` of its SyncStateSet or eligible beside it, or neither. What it
-        has just been found to lack, or None."""
+        """Record a heartbeat of a registered broker; `member`: of its SyncStateSet, or eligible. Return the confirmed
+        offset that it was just found to be missing, or None."""
         check_code = self._check_code(key)
         assert check_code is not None, f"{key} is not registered"
         holding = self._of.get(key)
@@ -94,7 +94,7 @@ class Holdings:
         if holding.lacks is not None:
             return holding.lacks if before is None else None
         held = Held(report.epoch, max(0, report.confirm_offset))
-        if exact or not report.start_number:  # else what was heard before may end within a record
+        if exact or not report.start_number:  # else the earlier one may end within a record
             held = max(holding.held, held)
         if held != holding.held:
             holding.held = held
@@ -102,17 +102,18 @@ class Holdings:
         return None
 
     def start_number(self, key: BrokerKey) -> int:
-        """The greatest that the broker with this key has said; 0 where it has said none."""
+        """The greatest start number that the broker with this key has sent; 0 if none."""
         holding = self._of.get(key)
         return holding.start_number if holding and holding.check_code == self._check_code(key) else 0
 
     def _shortfall(self, key: BrokerKey, own: Held, report: Report, *, exact: bool) -> Held | None:
-        """What it held itself counts in full; of the set it is only asked whether it holds anything at all."""
+        """The confirmed offset that this report falls short of. The broker's own counts in full, the set's only
+        against an empty log."""
         if report.max_offset < 0:
-            return None  # it was not said
+            return None  # not sent
         cut_off = (
             RECORD_BYTES_MAX if report.epoch == own.epoch and not exact else 0
-        )  # a copy of before the last epoch lost no record's part
+        )  # a copy from before the last epoch is missing no part of a record
         if report.epoch <= own.epoch and report.max_offset < own.confirm_offset - cut_off:
             return own
         newest = max(
@@ -131,11 +132,11 @@ class Holdings:
     # The file
 
     def keys(self) -> list[BrokerKey]:
-        """Of the brokers that were ever heard, sorted."""
+        """Brokers ever heard, sorted."""
         return sorted(self._of)
 
     def rows(self, keys: Iterable[BrokerKey]) -> Iterator[bytes]:
-        """Those of `keys` that held something, for `restore`."""
+        """Encode those of `keys` with confirmed data, for `restore`."""
         for key in keys:
             holding = self._of[key]
             says = holding.held.confirm_offset or holding.start_number
@@ -144,7 +145,9 @@ class Holdings:
                 yield json.dumps([*key, holding.check_code, *holding.held, *number]).encode()
 
     def restore(self, data: bytes) -> None:
-        """What an earlier process of this controller was told: a JSON array of `rows`. HoldingsDamaged."""
+        """Load the table of an earlier process of this controller: a JSON array of `rows`.
+
+        Raises: HoldingsDamaged."""
         try:
             rows = loads(data)
             for cluster, broker, broker_id, check_code, epoch, confirm_offset, *number in rows:

@@ -1,7 +1,7 @@
-"""Keeps in a small file what brokers said that they hold, for the next process of this controller.
+"""Keeps the reported confirmed offsets in a small file, for the next process of this controller.
 
-Invariant: the file is never ahead of what was said, and encoding it never holds the loop for long; one that cannot be read
-or written costs knowledge, and no election is refused for the lack of it."""
+Invariant: the file is never ahead of the reports, and encoding it never holds the loop for long. A file that cannot
+be read or written costs knowledge, and causes no election to be rejected."""
 
 from __future__ import annotations
 
@@ -32,27 +32,26 @@ class HoldingsFile:
         self.holdings = Holdings(check_code, self._changed.set)
 
     async def load(self) -> None:
-        """Take up what an earlier process saved; a damaged file counts as none."""
+        """Load the file of an earlier process; a damaged file counts as missing."""
         try:
             data = await self._files.read(FILE)
             if data is not None:
                 self.holdings.restore(data)
         except (OSError, HoldingsDamaged) as error:
             logger.warning(
-                "what brokers held is not known: %s cannot be read and will be replaced",
-                FILE,
-                extra=fields(why=error),
+                "confirmed offsets of brokers not loaded",
+                extra=fields(file=FILE, why=error, hint="the file will be replaced"),
             )
 
     async def run(self) -> None:
-        """Save what changed, until cancelled."""
+        """Save changes, until cancelled."""
         while True:
             await self._changed.wait()
             await self.save()
             await asyncio.sleep(SAVE_EVERY_MS / 1000)
 
     async def save(self) -> None:
-        """Write the file if anything changed since."""
+        """Write the file if anything changed since the last time."""
         if not self._changed.is_set():
             return
         self._changed.clear()
@@ -60,13 +59,13 @@ class HoldingsFile:
             await self._files.replace(FILE, await self._encoded())
         except OSError as error:
             if self._failure.failed(error.errno, self._clock.monotonic_ms()):
-                logger.warning("what brokers hold is not saved, trying on", extra=fields(why=error))
+                logger.warning("confirmed offsets of brokers not saved, retrying", extra=fields(why=error))
             self._changed.set()
         else:
             self._failure.recovered(self._clock.monotonic_ms())
 
     async def _encoded(self) -> bytes:
-        """All rows, each of them as it is at some moment of the call: nobody compares them."""
+        """All rows, each as it is at some moment of the call: rows are never compared with each other."""
         keys, rows = self.holdings.keys(), list[bytes]()
         for start in range(0, len(keys), ROWS_A_TURN):
             rows += self.holdings.rows(keys[start : start + ROWS_A_TURN])

@@ -1,7 +1,7 @@
-"""Tells, in a controller's log, that there is no leader.
+"""Logs that the controllers have no leader.
 
-Invariant: a controller that cannot reach a majority says so, at first soon and then every half minute, and says when
-it is over."""
+Invariant: a controller that cannot reach a majority logs it, soon at first and then every half minute, and logs the
+end."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ logger = logging.getLogger(__name__)
 LOOK_EVERY_MS = 3_000
 
 
-async def tell_leaderless(node: DLedgerNode, clock: Clock) -> None:
-    """Runs until cancelled."""
+async def log_leaderless(node: DLedgerNode, clock: Clock) -> None:
+    """Run until cancelled."""
     failure = RepeatedFailure()
     while True:
         await asyncio.sleep(LOOK_EVERY_MS / 1000)
@@ -28,8 +28,8 @@ async def tell_leaderless(node: DLedgerNode, clock: Clock) -> None:
             if failure.failed("no leader", now_ms):
                 peers = ";".join(f"{peer_id}-{address}" for peer_id, address in node.peers.items())
                 logger.warning(
-                    "no controller leads, trying on; a majority of the peers must run and reach each other",
-                    extra=fields(peers=peers),
+                    "no controller leads, retrying",
+                    extra=fields(peers=peers, hint="a majority of the peers must run and reach each other"),
                 )
         elif (lasted_ms := failure.recovered(now_ms)) is not None:
             logger.info("a controller leads again", extra=fields(leader=node.leader_id, after_ms=lasted_ms))

@@ -1,8 +1,8 @@
-"""The brokers that this controller hears: their heartbeats, their connections, what their logs hold.
+"""The brokers known to this controller: their heartbeats, their connections, their confirmed offsets.
 
-Invariant: a broker that is not registered counts for nothing. Silence is judged from the beginning of each leadership, and
-by a clock that stands still while this controller does: what nobody could hear is held against nobody. Ended connections are
-not forgotten."""
+Invariant: a broker that is not registered is ignored. Silence counts from the beginning of each leadership, by a
+clock without pauses of this process, so heartbeats that it could not receive count against no broker. Ended
+connections are not forgotten."""
 
 from __future__ import annotations
 
@@ -44,21 +44,21 @@ DOUBLE_MS, SURELY_MS = 20_000, 2_000
 
 @dataclass
 class _Double:
-    """A process that says that it is a broker which lives."""
+    """A second process that claims to be a live broker."""
 
     first_ms: int
     last_ms: int = 0
     address: str = ""
-    is_told: bool = False
-    told: RepeatedFailure = field(default_factory=RepeatedFailure)
+    is_confirmed: bool = False
+    failure: RepeatedFailure = field(default_factory=RepeatedFailure)
 
     def __post_init__(self) -> None:
         self.last_ms = self.first_ms
 
 
 class LiveBrokers:
-    """`state` is read, never changed; `clock` is one that counts the time that this controller was awake for;
-    `on_change` hears the name of a set of which a broker came, or the connection of one ended."""
+    """`state` is read, never changed; `clock` excludes pauses of this process; `on_change` is called with the name of
+    a set when a broker of it came, or the connection of one ended."""
 
     def __init__(
         self, state: ReplicasState, holdings: Holdings, clock: Clock, on_change: Callable[[str], None]
@@ -74,27 +74,27 @@ class LiveBrokers:
         self._doubles: dict[BrokerKey, _Double] = {}
 
     def liveness(self) -> Liveness:
-        """Who lives now."""
+        """Liveness of all brokers now."""
         now_ms = self._clock.monotonic_ms()
         holdings = self._holdings
         return self._heartbeats.at(now_ms, self._judging_since_ms, holdings.lacking, holdings.start_number)
 
     def judge_from_now(self) -> None:
-        """This controller begins to lead."""
+        """Begin a leadership of this controller."""
         self._judging_since_ms = self._clock.monotonic_ms()
         self.hearing.leads_from(self._judging_since_ms)
 
     def should_give_way(self) -> bool:
-        """Whether this controller, which leads, hears none of the registered brokers, so that another one should try."""
+        """Whether this leading controller hears none of the registered brokers, so that another one should try."""
         return bool(self._state.replicas) and self.hearing.should_give_way(self._clock.monotonic_ms())
 
     def gives_way(self, members: Iterable[str], self_id: str) -> str:
-        """Whom it should try to give the leadership."""
-        return self.hearing.yield_to_preferred(members, self_id, self._clock.monotonic_ms())
+        """The controller to transfer leadership to."""
+        return self.hearing.give_way(members, self_id, self._clock.monotonic_ms())
 
     def heard(self, header: BrokerHeartbeatHeader, connection: int) -> None:
-        """Request 904 came over `connection`. One from another address than the id's is of a broker that had the id before,
-        and has not noticed."""
+        """Record request 904, which came over `connection`. One from another address than the registered one is sent
+        by a broker that had the id before, and has not noticed."""
         assert header.broker_id is not None
         key = self._key(header.broker_name, header.broker_id)
         if key is None or key[0] != header.cluster_name or not self._is_registered(key, header):
@@ -137,7 +137,7 @@ class LiveBrokers:
             came.set()
 
     def why_not_this_process(self, header: RegisterBrokerToControllerHeader) -> Refusal | None:
-        """Why who sent request 1003 does not count as the broker that it speaks for."""
+        """Why the sender of request 1003 does not count as the broker that it names."""
         key = self._key(header.broker_name, header.broker_id)
         if key is None or header.register_check_code not in (None, self._state.check_code(key)):
             return None
@@ -149,8 +149,8 @@ class LiveBrokers:
         return refusal
 
     def begins(self, header: RegisterBrokerToControllerHeader, connection: int) -> bool:
-        """Whether request 1003, which is not refused, is of a new process by its start number, which is above all others:
-        what others said for this broker counts no longer, however late it comes."""
+        """Whether the accepted request 1003 comes from a new process, shown by a start number above all others.
+        Messages of other processes of this broker then no longer count, however late they come."""
         key = self._key(header.broker_name, header.broker_id)
         if key is None or not header.start_number:
             return False
@@ -162,7 +162,8 @@ class LiveBrokers:
         return True
 
     def polled(self, header: GetReplicaInfoHeader) -> str | None:
-        """Request 1004 came. Where another process lately said that it is the broker which asks, as the registered one."""
+        """Handle a request 1004. Returns the address of another process that lately claimed to be the asking,
+        registered broker."""
         key = None if header.broker_id is None else self._key(header.broker_name, header.broker_id)
         if key is None:
             return None
@@ -175,11 +176,11 @@ class LiveBrokers:
             return None
         double = self._doubles.get(key)
         lasts = double is not None and self._clock.monotonic_ms() - double.last_ms <= DOUBLE_MS
-        return double.address if double is not None and lasts and double.is_told else None
+        return double.address if double is not None and lasts and double.is_confirmed else None
 
     def _note_double(self, key: BrokerKey, address: str) -> None:
-        """A process that is not the registered one says that it is this broker, which lives. One that says so once may be gone,
-        and its word held up."""
+        """Note that a process which is not the registered one claims to be this live broker. A single claim does not
+        count: that process may be gone and its message delayed."""
         now_ms = self._clock.monotonic_ms()
         double = self._doubles.get(key)
         if double is None or now_ms - double.last_ms > DOUBLE_MS:
@@ -187,8 +188,8 @@ class LiveBrokers:
         double.address, double.last_ms = address, now_ms
         if now_ms - double.first_ms < SURELY_MS:
             return
-        double.is_told = True
-        if double.told.failed(address, now_ms):
+        double.is_confirmed = True
+        if double.failure.failed(address, now_ms):
             logger.warning(
                 "duplicate broker",
                 extra=fields(
@@ -197,7 +198,7 @@ class LiveBrokers:
                     id=key[2],
                     registered=self._state.replicas[key[1]].by_id[key[2]].address,
                     other=address,
-                    hint="two processes have one identity, the store of one is a copy of the other's: stop the one that is not "
+                    hint="two processes have one identity, and one store is a copy of the other: stop the one that is not "
                     "registered and empty its store, so that it joins with an id of its own",
                 ),
             )
@@ -210,9 +211,9 @@ class LiveBrokers:
         incarnation: int = 0,
         check_code: str | None = None,
     ) -> bool:
-        """Request 1003 came over `connection`. The broker is alive once it is heard again, and with what its log holds
-        now. False when the request is late: its sender, or the process after it, has been heard over a newer connection.
-        Who says another `check_code` than the id was granted with is refused, and has said nothing of the id's broker."""
+        """Record request 1003, which came over `connection`. The broker counts as alive once it is heard again, with
+        its log's new end. False if the request is late: its sender, or the next process, was heard over a newer
+        connection. A request with another `check_code` than the id's is rejected elsewhere, and changes nothing here."""
         key = self._key(broker_name, broker_id)
         if key is None or check_code not in (None, self._state.check_code(key)):
             return True
@@ -221,14 +222,14 @@ class LiveBrokers:
         return self._heartbeats.restarted(key, connection, self._clock.monotonic_ms(), incarnation)
 
     def applied(self, event: Event) -> None:
-        """`event` has just changed the state. An id that is granted again is another broker's: what was heard under it before
-        the set was cleaned is not that one's life."""
+        """`event` has just changed the state. If it granted an id, what was heard under that id concerns an earlier
+        broker and is dropped."""
         if isinstance(event, ApplyBrokerId):
             self._heartbeats.forget((event.cluster_name, event.broker_name, event.broker_id))
 
     def loaded(self, before: ReplicasState) -> None:
-        """A snapshot has just replaced the state `before`: the same of each id that is another broker's now. Only those that
-        were heard are looked at: the state may have far more."""
+        """A snapshot has just replaced the state `before`: do the same for each id that belongs to another broker
+        now. Only heard ids are checked, because the state may have far more."""
         for key in self._heartbeats.spoken_of():
             code = self._state.check_code(key)
             if code is not None and code != before.check_code(key):
@@ -239,15 +240,15 @@ class LiveBrokers:
         return self._heartbeats.came_over(connection)
 
     def connection_closed(self, connection: int) -> None:
-        """A broker whose connection this was is gone."""
+        """End the brokers whose connection this was."""
         for cluster, broker, broker_id in self._heartbeats.connection_closed(
             connection, self._clock.monotonic_ms()
         ):
             logger.info("broker connection ended", extra=fields(cluster=cluster, broker=broker, id=broker_id))
             self._on_change(broker)
 
-    def tell_silent(self, broker_name: str) -> None:
-        """Who of the set fell silent since the last time is told once; only the controller that judges knows."""
+    def log_silent(self, broker_name: str) -> None:
+        """Log each broker of the set that fell silent since the last call; only the controller that judges knows."""
         replicas, now_ms = self._state.replicas.get(broker_name), self._clock.monotonic_ms()
         if replicas is None:
             return
@@ -257,7 +258,7 @@ class LiveBrokers:
                 logger.info("broker silent", extra=fields(cluster=key[0], broker=broker_name, id=broker_id))
 
     def forget_silent(self) -> None:
-        """Drop the dead that have not been heard of for long."""
+        """Drop dead brokers that were not heard for long."""
         now_ms = self._clock.monotonic_ms()
         self._heartbeats.forget_silent(now_ms)
         self._doubles = {
@@ -265,7 +266,7 @@ class LiveBrokers:
         }
 
     async def wait_alive(self, broker_name: str, broker_id: int, timeout_ms: int) -> None:
-        """Returns once a registered broker has been heard, or the time is over."""
+        """Wait until a registered broker is heard, or the time is over."""
         key = self._key(broker_name, broker_id)
         if key is None or self.liveness().is_alive(key):
             return
@@ -273,9 +274,8 @@ class LiveBrokers:
             async with asyncio.timeout(timeout_ms / 1000):
                 await self._next_words([key])
 
-    async def wait_told(self, broker_name: str, timeout_ms: int) -> None:
-        """Returns once all brokers of the set that live have told this controller how they are since it leads, or the time is
-        over."""
+    async def wait_reported(self, broker_name: str, timeout_ms: int) -> None:
+        """Wait until all live brokers of the set have reported since this controller leads, or the time is over."""
         replicas = self._state.replicas.get(broker_name)
         live = self.liveness()
         keys = (
@@ -283,11 +283,11 @@ class LiveBrokers:
             if replicas
             else []
         )
-        untold = [key for key in keys if live.is_alive(key) and not live.has_told(key)]
-        if untold:
+        unreported = [key for key in keys if live.is_alive(key) and not live.has_reported(key)]
+        if unreported:
             with suppress(TimeoutError):
                 async with asyncio.timeout(timeout_ms / 1000):
-                    await self._next_words(untold)
+                    await self._next_words(unreported)
 
     async def _next_words(self, keys: list[BrokerKey]) -> None:
         came = [(key, asyncio.Event()) for key in keys]
@@ -303,21 +303,21 @@ class LiveBrokers:
                     del self._awaited[key]
 
     def _key(self, broker_name: str, broker_id: int) -> BrokerKey | None:
-        """Under the stored cluster name; None for a broker that is not registered."""
+        """Key under the stored cluster name; None for a broker that is not registered."""
         replicas = self._state.replicas.get(broker_name)
         if replicas is None or broker_id not in replicas.by_id:
             return None
         return (replicas.cluster_name, broker_name, broker_id)
 
     def _is_registered(self, key: BrokerKey, header: BrokerHeartbeatHeader) -> bool:
-        """Whether the process that sent this heartbeat is the one that registered; it counts as that one where that did not say
-        which it is, as upstream's do not."""
+        """Whether the registered process sent this heartbeat. Where that one did not identify itself (upstream's),
+        any process with its address counts."""
         replica = self._state.replicas[key[1]].by_id[key[2]]
         says = replica.start_number and replica.incarnation
         return (self._is_known(key, header) or not says) and replica.address == header.broker_addr
 
     def _is_known(self, key: BrokerKey, header: BrokerHeartbeatHeader) -> bool:
-        """Whether it surely is."""
+        """Whether the start number and incarnation prove it."""
         incarnation = self._state.replicas[key[1]].by_id[key[2]].incarnation
         if not header.start_number > 0 or not 0 < incarnation == header.incarnation:
             return False
@@ -334,7 +334,7 @@ def _warn_of_old_disk(key: BrokerKey, log_end: int) -> None:
             id=key[2],
             log_end=log_end,
             hint="its start number was heard before, so this disk is an earlier image or a copy; until it has caught up with a "
-            "master it is not elected by itself: start the other members, or its newest disk, or elect the best that there is "
+            "master it is elected only by an operator: start the other members, or its newest disk, or elect the best broker "
             "with mqadmin electMaster and lose what is missing",
         ),
     )
@@ -342,27 +342,32 @@ def _warn_of_old_disk(key: BrokerKey, log_end: int) -> None:
 
 def _warn_of_lost_memory(key: BrokerKey, log_end: int) -> None:
     logger.warning(
-        "the machine of a broker went down under its store, or a sync of its log failed; until it has caught up with a master "
-        "it is not elected while another member may come: start the others, or elect it with mqadmin electMaster and lose what "
-        "it lacks",
-        extra=fields(broker=key[1], id=key[2], log_end=log_end),
+        "broker may be missing acknowledged data",
+        extra=fields(
+            broker=key[1],
+            id=key[2],
+            log_end=log_end,
+            hint="its machine went down, or a sync of its log failed; until it has caught up it is not elected while another "
+            "member may come: start the others, or elect it with mqadmin electMaster and lose what is missing",
+        ),
     )
 
 
 def _held_all(sync_state: SyncState, broker_id: int) -> bool:
-    """Whether it had all that was acknowledged when the set last changed."""
+    """Whether it held all acknowledged data when the set last changed."""
     return broker_id in sync_state.members or broker_id in sync_state.eligible
 
 
 def _warn_of_lack(key: BrokerKey, held: Report, lacks: Held) -> None:
     logger.warning(
-        "a member of the SyncStateSet came back with less than was confirmed; while another member may come it is not "
-        "elected: start the others, or elect it with mqadmin electMaster and lose what it lacks",
+        "member is missing confirmed data",
         extra=fields(
             broker=key[1],
             id=key[2],
             log_end=held.max_offset,
             confirmed=lacks.confirm_offset,
             epoch=lacks.epoch,
+            hint="it is not elected while another member may come: start the others, or elect it with mqadmin electMaster and "
+            "lose what is missing",
         ),
     )

@@ -1,6 +1,6 @@
-"""A controller's figures for Prometheus, under upstream's names.
+"""A controller's metrics for Prometheus, under upstream's names.
 
-Invariant: everything is read when it is scraped, from what the controller holds anyway and from its counts."""
+Invariant: everything is read at each scrape, from the controller's state and its counts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Tells brokers who their master is: request 1008, one-way.
+"""Notifies brokers of their master: request 1008, one-way.
 
-Invariant: to one address only the newest announcement is being sent, and few are begun in a turn of the loop: a new leader
-tells all brokers of all sets. Delivery is tried for a moment and not assured: brokers also ask."""
+Invariant: to one address only the newest announcement is being sent. Few are begun in a turn of the loop, because a
+new leader notifies all brokers of all sets. Delivery is tried for a moment and not assured: brokers also ask."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Notifier:
         self._tasks = tasks
         self._sending: dict[str, asyncio.Task[None]] = {}
         self._next: dict[str, _Announcement] = {}
-        """What is to be sent, by address."""
+        """Announcements to send, by address."""
         self._beginning: asyncio.Task[None] | None = None
 
     def announce(
@@ -51,8 +51,8 @@ class Notifier:
         members: frozenset[int],
         on_sent: Callable[[str], None],
     ) -> None:
-        """Tell the brokers at `addresses` the master in `header` and the SyncStateSet that goes with it; `on_sent`
-        gets each address that it was sent to."""
+        """Send the master in `header` and its SyncStateSet to the brokers at `addresses`; `on_sent` gets each address that
+        it was sent to."""
         body = SyncStateSet(members, header.sync_state_set_epoch or 0).encode()
         announcement = _Announcement(header, body, on_sent)
         for address in addresses:

@@ -1,7 +1,7 @@
-"""The handlers of a controller's requests: read, decided on, answered.
+"""Handlers of a controller's requests. Upstream: ControllerRequestProcessor.
 
-Invariant: what changes or reads replicated state is answered by the leader only; heartbeats, 1005, 1009 and 1010 are
-answered by every controller, from what it has itself."""
+Invariant: only the leader answers requests that change or read replicated state; every controller answers heartbeats, 1005,
+1009 and 1010, from its own state."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ logger = logging.getLogger(__name__)
 
 FIRST_HEARTBEAT_WAIT_MS = 400
 NEXT_HEARTBEAT_WAIT_MS = 1_200
-"""Brokers send one each second if not told otherwise."""
+"""Brokers send one each second by default."""
 BEFORE_SETS, AFTER_SETS = BrokerReplicasInfo({}).encode().split(b"}", 1)[0], b"}}"
-"""What stands around the sets in the answer to 1006."""
+"""The bytes around the sets in the answer to 1006."""
 CONNECTION = "controller connection number"
 NOT_LEADER = "The controller is not in leader state"
 
 
 @dataclass(eq=False)
 class RequestProcessor:
-    """`connected` and `disconnected` are told of each accepted connection."""
+    """`connected` and `disconnected` are called for each accepted connection."""
 
     settings: ControllerSettings
     state: ReplicasState
@@ -117,7 +117,7 @@ class RequestProcessor:
         return await self._reply(request, self._read_sets(requests.broker_names(request)))
 
     async def _read_sets(self, names: list[str]) -> Decision:
-        """Each set as it stands at some moment of the call, for they are independent: a few sets a turn of the loop."""
+        """Each set as it is at some moment of the call, because sets are independent: a few in a turn of the loop."""
         names = list(dict.fromkeys(names))
         parts: list[bytes] = []
         for start in range(0, max(1, len(names)), SETS_A_TURN):
@@ -146,7 +146,7 @@ class RequestProcessor:
         return await self._reply(request, self.runner.run(header.broker_name, decide, self._asker(peer)))
 
     async def _give_up_replica(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
-        """The master is told at once: until it knows, acknowledgements wait for the one that has gone."""
+        """Remove a replica and notify the master at once: until then acknowledgements wait for that replica."""
         decide = requests.give_up_replica(request)
         name = requests.broker_name_of(request)
 
@@ -160,12 +160,12 @@ class RequestProcessor:
         return await self._reply(request, given_up())
 
     async def _elect_master(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
-        """A starting broker's election request may overtake its first heartbeat: wait for that a moment; and an operator's the
-        heartbeats of those that a new leader has not heard yet."""
+        """Wait briefly before the election: for the first heartbeat of a starting broker, which its request may overtake; on
+        an operator's request, for brokers that a new leader has not heard yet."""
         header = ElectMasterHeader.from_ext(request.ext)
         decide = requests.elect_master(request, lambda: self.settings.enable_elect_unclean_master)
         if self.node.is_active and header.designate_elect:
-            await self.brokers.wait_told(header.broker_name, NEXT_HEARTBEAT_WAIT_MS)
+            await self.brokers.wait_reported(header.broker_name, NEXT_HEARTBEAT_WAIT_MS)
         elif self.node.is_active:
             await self.brokers.wait_alive(header.broker_name, header.broker_id, FIRST_HEARTBEAT_WAIT_MS)
 
@@ -215,8 +215,7 @@ class RequestProcessor:
         return request.reply(ResponseCode.SUCCESS, "Heart beat success")
 
     def _metadata(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
-        """1005; a body that names broker sets, as 1006 has it and upstream's tools never send, asks for their
-        elections too."""
+        """1005; a body that names broker sets, as in 1006, requests their elections too. Upstream's tools never send one."""
         named = requests.broker_names(request) if request.body else []
         header = GetMetadataResponseHeader(
             group=self.settings.group,
@@ -247,5 +246,5 @@ def connection_of(peer: Peer) -> int:
 
 
 def replied(request: RemotingCommand, decision: Decision) -> RemotingCommand:
-    """The reply that tells `decision`."""
+    """The reply for `decision`."""
     return request.reply(decision.code, decision.remark, decision.header, decision.body)

@@ -1,6 +1,6 @@
-"""Why an election was held, in the words that logs, 1005 and `mqadmin watch` use.
+"""Reasons of elections, as shown by logs, 1005 and `mqadmin watch`.
 
-Invariant: who elects someone who may lack what was acknowledged says so with the suffix UNCLEAN. Pure."""
+Invariant: the reason has the suffix UNCLEAN if the elected broker may be missing acknowledged data. Pure."""
 
 from __future__ import annotations
 

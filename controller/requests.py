@@ -1,7 +1,7 @@
-"""Which command a request stands for.
+"""Decoding of requests into commands.
 
-Invariant: a request is read completely, its header and body checked, before anything is decided; what
-cannot be read raises HeaderError or BodyError, which are answered with code 1. Pure."""
+Invariant: a request's header and body are read and checked completely before any decision. Malformed ones raise HeaderError
+or BodyError, which are answered with code 1. Pure."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from remoting.headers.controller import (
 )
 
 SET_BYTES_MAX = 64 << 10
-"""Of a SyncStateSet: thousands of members."""
+"""Limit of a SyncStateSet: thousands of members."""
 
 Decide = Callable[[ReplicasState, Liveness], Decision]
-"""A command that was read, waiting for the state and the moment that it is decided on."""
+"""A decoded command, to be called with state and liveness."""
 
 
 def broker_name_of(request: RemotingCommand) -> str:
-    """The broker set that a command which was read is about."""
+    """The broker set of a decoded command."""
     return request.ext["brokerName"]
 
 
@@ -57,7 +57,7 @@ def alter_sync_state_set(request: RemotingCommand) -> Decide:
 
 
 def elect_master(request: RemotingCommand, unclean: Callable[[], bool]) -> Decide:
-    """`unclean` is asked when the election is held: it can be switched on and off."""
+    """`unclean` is called when the election is held, because it can be switched on and off."""
     header = ElectMasterHeader.from_ext(request.ext)
     return lambda state, live: elections.elect_master(
         state,
@@ -103,7 +103,7 @@ def sync_state_data(names: list[str]) -> Decide:
 
 
 def broker_names(request: RemotingCommand) -> list[str]:
-    """The broker sets that a body, a JSON array, names. Raises BodyError."""
+    """The broker sets named in a body, a JSON array. Raises BodyError."""
     if len(request.body or b"") > REQUEST_BYTES_MAX:
         raise BodyError(f"broker names of {len(request.body or b'')} bytes; {REQUEST_BYTES_MAX} are read")
     try:
@@ -161,9 +161,9 @@ WRITES: dict[int, Callable[[RemotingCommand], Decide]] = {
     RequestCode.CLEAN_BROKER_DATA: clean_broker_data,
     RequestCode.CONTROLLER_APPLY_BROKER_ID: apply_broker_id,
 }
-"""Beside CONTROLLER_ELECT_MASTER, CONTROLLER_REGISTER_BROKER and GIVE_UP_REPLICA, which the server does more for."""
+"""All but CONTROLLER_ELECT_MASTER, CONTROLLER_REGISTER_BROKER and GIVE_UP_REPLICA, for which the server does more."""
 READS: dict[int, Callable[[RemotingCommand], Decide]] = {
     RequestCode.CONTROLLER_GET_NEXT_BROKER_ID: next_broker_id,
 }
-"""Beside CONTROLLER_GET_SYNC_STATE_DATA, which may be about many sets, and CONTROLLER_GET_REPLICA_INFO, whose sender may be a
+"""All but CONTROLLER_GET_SYNC_STATE_DATA, which may name many sets, and CONTROLLER_GET_REPLICA_INFO, whose sender may be a
 second process of one broker."""

@@ -1,9 +1,9 @@
-"""Carries out commands on the controller that leads, one at a time for each broker set.
+"""Carries out commands on the leading controller, one at a time for each broker set.
 
-Invariant: a command is about one set, and reads and changes nothing of others. What is decided is decided on a state to which
-nothing of that set can be added before its own events: every earlier event of it by this leader has been applied, and no other
-can lead while the proposal succeeds. A decision without events is told only after a quorum confirmed that this controller still
-led when it was made."""
+Invariant: a command reads and changes one set only. Its decision is made on a state to which nothing of that set can be
+added before its own events: every earlier event of it by this leader has been applied, and no other controller can
+lead while the proposal succeeds. A decision without events is returned only after a quorum confirmed that this
+controller still led when it was made."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from dledger.raft.errors import NotLeader, OutcomeUnknown
 
 WAITING_MAX = 1024
 TIMEOUT_MS = 2400
-"""For a command from its arrival to its answer: callers wait 3000 ms, and Java ones then cut the connection
-that their heartbeats use."""
+"""Limit from the arrival of a command to its answer. Callers wait 3000 ms; Java ones then close the connection that
+their heartbeats use."""
 PROPOSE_MS_MIN = 400
-"""With less time left a command is not tried any more."""
+"""With less time left a command is not tried."""
 
 D = TypeVar("D", Decision, Decision | None)
 
 
 class Busy(Exception):
-    """The command was not tried: too many wait, or those before it took too long."""
+    """The command was not tried: too many are waiting, or those before it took too long."""
 
 
 class CommandRunner:
-    """The one place where events are proposed; `on_proposing` gets each decision that is about to be tried;
-    `on_proposed` is told of each try: success, failed or timeout, and how many seconds it took."""
+    """The only place where events are proposed. `on_proposing` gets each decision before its proposal; `on_proposed`
+    gets the result (success, failed or timeout) and duration in seconds of each proposal."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class CommandRunner:
         self._on_proposed = on_proposed
         self._turns = Turns()
         self._unsettled: dict[str, tuple[int, int]] = {}
-        """The sets whose last proposal is of unknown fate: its term, and an index that it lies at or below."""
+        """Sets whose last proposal has an unknown outcome: its term, and an upper bound of its index."""
         self._progress = asyncio.Event()
 
     def progressed(self) -> None:
@@ -62,10 +62,10 @@ class CommandRunner:
     async def run(
         self, broker_name: str, decide: Callable[[ReplicasState, Liveness], D], asker: Asker = SOMEBODY
     ) -> D:
-        """What `decide`, which is about the set `broker_name` alone, says of the state and who lives then, once it holds. A
-        `decide` that returns None wants nothing. See controller.turns for who comes first.
+        """The decision of `decide` on the set `broker_name`, once it holds. A `decide` that returns None wants
+        nothing. See controller.turns for the order.
 
-        Raises NotLeader, Busy, TooManyProposals: nothing was done; OutcomeUnknown: perhaps it was, or will
+        Raises: NotLeader, Busy, TooManyProposals: nothing was done. OutcomeUnknown: it may have been done, or will
         be."""
         if not self._node.is_active:
             raise NotLeader(self._node.leader_id, self._node.leader_address)
@@ -79,12 +79,12 @@ class CommandRunner:
             raise Busy(f"its turn did not come within {TIMEOUT_MS} ms") from None
 
     def _has_room(self, asker: Asker) -> bool:
-        """For one more; also where others have taken all that there is, for the first of a connection."""
+        """Whether one more command may wait; up to twice the limit for the first of a connection."""
         turns = self._turns
         return turns.waiting < (WAITING_MAX if turns.waits(asker) else 2 * WAITING_MAX)
 
     async def read(self, decide: Callable[[ReplicasState, Liveness], Decision]) -> Decision:
-        """What `decide` says of a state that holds all that was told before. Raises NotLeader."""
+        """The result of `decide` on a state that holds everything committed before. Raises NotLeader."""
         await self._node.read_barrier(TIMEOUT_MS)
         return decide(self._state, self._liveness())
 
@@ -115,28 +115,29 @@ class CommandRunner:
             self._on_proposed(status, asyncio.get_running_loop().time() - began)
 
     async def _settle(self, broker_name: str, end: float) -> None:
-        """Wait until an earlier proposal of unknown fate is applied, or out of the world with its term."""
+        """Wait until an earlier proposal with an unknown outcome is applied, or cannot be any more because its term
+        is over."""
         if broker_name not in self._unsettled:
             return
         term, end_index = self._unsettled[broker_name]
         try:
             async with asyncio.timeout_at(end):
-                while self._undecided(term, end_index):
+                while self._is_pending(term, end_index):
                     self._progress.clear()
                     await self._progress.wait()
         except TimeoutError:
-            raise Busy("an earlier command is still undecided") from None
+            raise Busy("an earlier command is not committed yet") from None
         if not self._node.is_active:
             raise NotLeader(self._node.leader_id, self._node.leader_address)
         self._unsettled.pop(broker_name, None)
 
     def _forget_settled(self) -> None:
-        """Sets that nobody commands any more leave nothing behind."""
+        """Drop settled proposals, so that idle sets use no memory."""
         self._unsettled = {
-            name: proposal for name, proposal in self._unsettled.items() if self._undecided(*proposal)
+            name: proposal for name, proposal in self._unsettled.items() if self._is_pending(*proposal)
         }
 
-    def _undecided(self, term: int, end_index: int) -> bool:
+    def _is_pending(self, term: int, end_index: int) -> bool:
         node = self._node
         return node.is_active and node.term == term and node.applied_index < end_index
 

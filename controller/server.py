@@ -1,7 +1,6 @@
-"""The controller as a server: its parts put together, started and stopped.
+"""The controller as a server: assembled, started and stopped. Upstream: ControllerManager.
 
-Invariant: Raft and controller requests share one port. Nothing is heard of what the group decides before all parts
-stand."""
+Invariant: Raft and controller requests share one port. No committed entry is applied before all parts are connected."""
 
 from __future__ import annotations
 
@@ -15,14 +14,14 @@ from controller.adoption import look_first
 from controller.awakeclock import AwakeClock
 from controller.configuration import Configuration
 from controller.counts import Counts
-from controller.deaf import hand_over_if_deaf
+from controller.deaf import step_down_if_isolated
 from controller.electionrecorder import ElectionRecorder
 from controller.events import Event
 from controller.formerstate import let_go
 from controller.guard import MasterGuard
 from controller.handover import HandOver
 from controller.holdingsfile import HoldingsFile
-from controller.leaderless import tell_leaderless
+from controller.leaderless import log_leaderless
 from controller.livebrokers import LiveBrokers
 from controller.notify import Notifier
 from controller.processor import RequestProcessor
@@ -57,8 +56,8 @@ ENTRY_BYTES_MAX = 128 << 10
 
 
 class ControllerApp(NodeListener):
-    """One controller; `runtime` is rooted at its store folder. `shows_too` makes the collectors of servers beside it in the
-    process, once figures are wanted."""
+    """One controller; `runtime` is rooted at its store folder. `shows_too` creates the collectors of other servers in
+    the process, once metrics are needed."""
 
     def __init__(
         self,
@@ -144,7 +143,7 @@ class ControllerApp(NodeListener):
         machine.on_loaded(self._loaded)
 
     async def start(self) -> None:
-        """Serves. Raises AddressInUse, LogDamaged, OSError."""
+        """Start serving. Raises AddressInUse, LogDamaged, OSError."""
         await look_first(self.settings, self._runtime)
         await self._server.start()
         await self._recorder.load()
@@ -157,12 +156,12 @@ class ControllerApp(NodeListener):
         self._tasks.start(self._guard.watch(), name="watch masters")
         self._tasks.start(self._recorder.run(), name="save elections")
         self._tasks.start(self._holdings_file.run(), name="save holdings")
-        self._tasks.start(hand_over_if_deaf(self.node, self.brokers), name="hand over if deaf")
-        self._tasks.start(tell_leaderless(self.node, self._clock), name="tell leaderless")
+        self._tasks.start(step_down_if_isolated(self.node, self.brokers), name="step down if isolated")
+        self._tasks.start(log_leaderless(self.node, self._clock), name="log leaderless")
         logger.info("controller started", extra=fields(id=self.settings.self_id, port=self._server.port))
 
     async def stop(self) -> None:
-        """One that leads hands over first: its successor leads when the brokers lose it."""
+        """Stop; a leader transfers leadership first, so that its successor leads when the brokers lose it."""
         match await self.node.transfer_leadership():
             case ResultCode.SUCCESS:
                 logger.info("leadership handed over", extra=fields(leader=self.node.leader_id))
@@ -201,7 +200,7 @@ class ControllerApp(NodeListener):
             self._counts.applied(event, self.state)
 
     def _loaded(self, before: ReplicasState) -> None:
-        """A snapshot came, of what no entry told this process."""
+        """A snapshot replaced the state; no entry notified this process of the changes."""
         self._runner.progressed()
         self._recorder.loaded(before)
         self.brokers.loaded(before)
@@ -209,8 +208,8 @@ class ControllerApp(NodeListener):
             self._tasks.start(let_go(before), name="let go of the former state")
 
     async def _serve_probes(self) -> HttpPages:
-        """/metrics, /health and /leader (200 on the controller that leads). Raises PagesCannotListen."""
-        # only now: they bring the Prometheus library
+        """Serve /metrics, /health and /leader (200 on the leading controller). Raises PagesCannotListen."""
+        # imported here because they load the Prometheus library
         from controller.metrics import ControllerCollector
         from mqruntime.probes import serve_probes
 
@@ -237,8 +236,8 @@ DATA_FILE_BYTES_OF_JAVA_MIN = 4 << 20
 
 
 def dledger_settings(settings: ControllerSettings) -> DLedgerSettings:
-    """Index files have upstream's size, or a Java controller does not start on them; very small data files, which nobody has
-    but to try something, get some that their entries can fill."""
+    """Raft settings. Index files have upstream's size, because a Java controller refuses to start on others. Very
+    small data files, used only for tests, get index files that their entries can fill."""
     data_file_bytes = settings.mapped_file_size_bytes
     units = data_file_bytes // ENTRY_HEADER_BYTES
     tiny = data_file_bytes < DATA_FILE_BYTES_OF_JAVA_MIN

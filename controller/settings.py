@@ -1,6 +1,6 @@
 """The controller's settings, under upstream's keys and spelling.
 
-Invariant: the own id is one of the peers, and the port served is the one that the peers know."""
+Invariant: the own id is one of the peers, and the served port is that peer's."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ALWAYS_BLACK_LISTED = frozenset({"rocketmqHome"})
 
 
 class ControllerSettings(MetricsSettings):
-    """What a controller can be told. Scan intervals are upper bounds: a lost master is noticed at once."""
+    """Settings of a controller. Scan intervals are upper bounds: a lost master is noticed at once."""
 
     IGNORED: ClassVar[frozenset[str]] = (
         MetricsSettings.IGNORED
@@ -78,7 +78,7 @@ class ControllerSettings(MetricsSettings):
     member_addresses_checked: bool = Field(
         True,
         alias="memberAddressesChecked",
-        description="a controller is believed from the host of its entry in the peers only; false where addresses are "
+        description="accept a controller's messages only from the host of its entry in the peers; false where addresses are "
         "translated on the way",
     )
     store_path: str = Field(
@@ -93,14 +93,14 @@ class ControllerSettings(MetricsSettings):
         50_000,
         alias="snapshotEntries",
         ge=0,
-        description="the state is written down each time so many changes were applied, and all older files of the log, but for "
-        "a fifth of as many changes, are deleted; 0: never, and a start applies the whole log",
+        description="changes between two snapshots of the state; older files of the log are then deleted, but for a fifth of "
+        "as many changes; 0: no snapshots, and a start applies the whole log",
     )
     heartbeat_interval_ms: int = Field(
         TIMING.heartbeat_interval_ms,
         alias="heartBeatTimeIntervalMs",
         ge=10,
-        description="how often the leading controller is heard by the others; at most half of `electionTimeoutMinMs`",
+        description="interval of the leading controller's heartbeats; at most half of `electionTimeoutMinMs`",
     )
     election_timeout_min_ms: int = Field(
         TIMING.election_timeout_min_ms,
@@ -130,7 +130,7 @@ class ControllerSettings(MetricsSettings):
         3,
         alias="electMasterMaxRetryCount",
         ge=0,
-        description="taken for compatibility: a lost master is replaced as soon as somebody may be elected",
+        description="accepted for compatibility: a lost master is replaced as soon as a broker may be elected",
     )
     enable_elect_unclean_master: bool = Field(
         False,
@@ -138,7 +138,7 @@ class ControllerSettings(MetricsSettings):
         description="allow a master outside the SyncStateSet; acknowledged messages may be lost",
     )
     notify_broker_role_changed: bool = Field(
-        True, alias="notifyBrokerRoleChanged", description="tell brokers of elections at once"
+        True, alias="notifyBrokerRoleChanged", description="notify brokers of elections at once"
     )
     server_channel_max_idle_time_seconds: int = Field(
         120,
@@ -149,8 +149,8 @@ class ControllerSettings(MetricsSettings):
     config_store_path: Path = Field(
         Path.home() / "controller" / "controller.properties",
         alias="configStorePath",
-        description="taken for compatibility: run-time updates (1009) last until the controller ends; what is in force then "
-        "stands in `controller.properties` below `controllerStorePath`, for people to read",
+        description="accepted for compatibility: run-time updates (1009) last until the controller ends; the settings in force "
+        "are written to `controller.properties` below `controllerStorePath`, for people to read",
     )
     config_black_list: str = Field(
         "configBlackList;configStorePath",
@@ -177,7 +177,7 @@ class ControllerSettings(MetricsSettings):
 
     @property
     def timing(self) -> DLedgerSettings:
-        """How long members of the group wait for each other. Raises ValueError for times that do not fit together."""
+        """Timing of the group's Raft. Raises ValueError for times that do not fit together."""
         return DLedgerSettings(
             heartbeat_interval_ms=self.heartbeat_interval_ms,
             election_timeout_min_ms=self.election_timeout_min_ms,
@@ -194,22 +194,21 @@ class ControllerSettings(MetricsSettings):
 
     @property
     def listen_port(self) -> int:
-        """Raft and controller requests share the port of the own entry in the peers."""
+        """Port of the own entry in the peers, shared by Raft and controller requests."""
         return int(self.peers[self.self_id].rpartition(":")[2])
 
     @property
     def listens_on(self) -> str:
-        """The host of the own entry in the peers, unless bindAddress says another."""
+        """Host of the own entry in the peers, unless bindAddress is set."""
         return self.bind_address or self.peers[self.self_id].rpartition(":")[0]
 
     @property
     def store_root(self) -> Path:
-        """Without a path, one folder per id, so that controllers with upstream's sample files share a
-        machine."""
+        """Default: one folder per id, so that controllers with upstream's sample files share a machine."""
         return Path(self.store_path) if self.store_path else Path.home() / "DLedgerController" / self.self_id
 
     @property
     def black_list(self) -> frozenset[str]:
-        """The keys that a request may not change."""
+        """Keys that a request may not change."""
         words = (word.strip() for word in self.config_black_list.split(";"))
         return ALWAYS_BLACK_LISTED | frozenset(filter(None, words))

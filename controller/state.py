@@ -1,10 +1,9 @@
 """The replicated state: the brokers of every broker set, its master, its SyncStateSet and their epochs.
 
-Invariant: only `apply` changes it, and `apply` is total and deterministic, so controllers that applied the
-same events are equal. Epochs are not in the events; they count events, so each is applied exactly once. The
-two tables and the rules are those of upstream's ReplicasInfoManager, oddities included, so that a log that
-Java controllers wrote replays to what they had; what must never happen is refused earlier, by the
-commands. Pure."""
+Invariant: only `apply` changes it, and `apply` is total and deterministic, so controllers that applied the same
+events are equal. Epochs are not in the events; they count events, so each event is applied exactly once. The two
+tables and the rules are those of upstream's ReplicasInfoManager, oddities included, so that a log of Java controllers
+replays to the same state. Commands reject earlier what must never happen. Pure."""
 
 from __future__ import annotations
 
@@ -24,8 +23,8 @@ FIRST_BROKER_ID = 1
 
 @dataclass(slots=True)
 class Replica:
-    """One registered broker; `check_code` proves who applied for the id. `start_number` is that of its store when the process
-    `incarnation` registered; 0 where it does not say. One that once said its check code `says_code` ever after."""
+    """One registered broker; `check_code` proves which broker applied for the id. `start_number` is its store's when
+    the process `incarnation` registered; 0: not sent. `says_code` stays true once it has sent its check code."""
 
     address: str
     check_code: str
@@ -34,20 +33,19 @@ class Replica:
     says_code: bool = False
 
     def may_say(self, check_code: str | None) -> bool:
-        """Whether it may be this broker that says so, or that says none."""
+        """Whether a request with this check code, or with none, may come from this broker."""
         return not self.says_code if check_code is None else check_code == self.check_code
 
 
 @dataclass(slots=True)
 class Replicas:
-    """All registered brokers of one set, by broker id. `next_broker_id` counts the ids ever added, plus
-    one."""
+    """All registered brokers of one set, by broker id. `next_broker_id` is the number of ids ever added, plus one."""
 
     cluster_name: str
     by_id: dict[int, Replica] = field(default_factory=dict)
     next_broker_id: int = FIRST_BROKER_ID
     forgotten: set[str] = field(default_factory=set)
-    """Check codes of those that were taken out since the set began: their logs are copies of this set's."""
+    """Check codes of brokers that were removed since the set began: their logs are copies of this set's."""
 
     def add(self, broker_id: int, replica: Replica) -> None:
         if broker_id not in self.by_id:
@@ -64,12 +62,12 @@ class SyncState:
     members: frozenset[int] = frozenset()
     set_epoch: int = 0
     eligible: frozenset[int] = frozenset()
-    """Who left the set and still holds all that was acknowledged: see controller.eligibility."""
+    """Brokers that left the set and still hold all acknowledged data: see controller.eligibility."""
 
 
 @dataclass(slots=True)
 class ReplicasState:
-    """Both tables, by broker name; a set is known when it stands in both."""
+    """Both tables, by broker name; a set is known when it is in both."""
 
     replicas: dict[str, Replicas] = field(default_factory=dict)
     sync_states: dict[str, SyncState] = field(default_factory=dict)
@@ -80,7 +78,7 @@ class ReplicasState:
         return None if replicas is None or sync_state is None else (replicas, sync_state)
 
     def check_code(self, key: tuple[str, str, int]) -> str | None:
-        """Of the broker that (cluster name, broker name, broker id) was granted to."""
+        """Check code of the broker that has (cluster name, broker name, broker id)."""
         cluster_name, broker_name, broker_id = key
         replicas = self.replicas.get(broker_name)
         if replicas is None or replicas.cluster_name != cluster_name or broker_id not in replicas.by_id:
@@ -126,14 +124,14 @@ class ReplicasState:
                     replica.says_code = replica.says_code or event.says_code
 
     def _create(self, event: ApplyBrokerId) -> None:
-        """Both entries anew, even where one of them was left over."""
+        """Create both entries, replacing one that was left over."""
         replicas = Replicas(event.cluster_name)
         replicas.add(event.broker_id, Replica(event.address, event.check_code))
         self.replicas[event.broker_name] = replicas
         self.sync_states[event.broker_name] = SyncState()
 
     def _clean(self, event: CleanBrokerData, replicas: Replicas, sync_state: SyncState) -> None:
-        """Each entry that is left empty goes, independently of the other."""
+        """Remove brokers; each entry that becomes empty is deleted, independently of the other."""
         ids = event.broker_ids or frozenset()
         for broker_id in ids & replicas.by_id.keys():
             replicas.forgotten.add(replicas.by_id.pop(broker_id).check_code)

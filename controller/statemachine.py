@@ -1,7 +1,7 @@
-"""The replicated state as the consensus log drives it, entry by entry, or a snapshot of many entries at once.
+"""The state machine of the consensus log: applies events entry by entry, or a snapshot of many at once.
 
-Invariant: applying is total: an entry that is no event of ours is logged and changes nothing. `state` is one object for as long
-as the process lives, and holds the former state until a snapshot is read to its end."""
+Invariant: applying is total: an entry that is no known event is logged and changes nothing. `state` is one object for
+the lifetime of the process, and keeps its old contents until a snapshot is read to its end."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ logger = logging.getLogger(__name__)
 
 
 class ReplicasStateMachine:
-    """Who listens hears of each event after it, on every controller, also when the log is replayed at start; of those that a
-    snapshot stands for it hears once, when that is loaded."""
+    """Listeners are called after each event, on every controller, also during the replay at start; for a snapshot
+    once, when it is loaded."""
 
     def __init__(self) -> None:
         self.state = ReplicasState()
@@ -47,7 +47,7 @@ class ReplicasStateMachine:
         return encoded(self.state)
 
     def snapshot_load(self, data: bytes | bytearray) -> Iterator[None]:
-        """A slice of the work each step; the last one replaces the state. Raises SnapshotUnknown."""
+        """Load a snapshot, a slice of the work in each step; the last one replaces the state. Raises SnapshotUnknown."""
         loaded = ReplicasState()
         yield from decoded(data, loaded)
         before = ReplicasState(self.state.replicas, self.state.sync_states)

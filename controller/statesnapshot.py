@@ -1,8 +1,8 @@
-"""The bytes that stand for the replicated state in a snapshot: a line of JSON that says of which form they are, then one for
-each broker set, sorted by name.
+"""Snapshot encoding of the replicated state: a line of JSON with the version, then one for each broker set, sorted by
+name.
 
-Invariant: equal states have equal bytes, and what is read from them equals the state that they were made of, whichever events
-led there. A form that is not known is refused, never guessed. No slice holds the loop for long. Pure."""
+Invariant: equal states have equal bytes, and decoding gives the state that was encoded, whichever events led there.
+An unknown version is rejected, never guessed. No slice holds the loop for long. Pure."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from dledger.raft.errors import SnapshotUnknown
 
 VERSION = 1
 SLICE_BYTES = 64 << 10
-"""Lines of so many, and the last one of them, take some ms, whether of many sets or of one that has a thousand brokers."""
+"""Lines of this size, and the last one of them, take some ms, whether of many sets or of one with a thousand brokers."""
 NAMES_AT_ONCE = 4_096
-"""So many are sorted in a few ms; a hundred thousand would hold the loop for a tenth of a second."""
+"""This many are sorted in a few ms; a hundred thousand would hold the loop for a tenth of a second."""
 Row = dict[str, Any]
 
 
 def encoded(state: ReplicasState) -> Iterator[bytes]:
-    """Pieces of the bytes, empty ones while names are sorted. `state` must not change before the last one."""
+    """Pieces of the encoding, empty ones while names are sorted. `state` must not change before the last one."""
     names = chain(state.replicas, (name for name in state.sync_states if name not in state.replicas))
     runs: list[list[str]] = []
     while run := sorted(islice(names, NAMES_AT_ONCE)):
@@ -43,7 +43,9 @@ def encoded(state: ReplicasState) -> Iterator[bytes]:
 
 
 def decoded(data: bytes | bytearray, into: ReplicasState) -> Iterator[None]:
-    """Fills `into`, which is empty, a slice each step. Raises SnapshotUnknown: a checksum tells damage, and not who wrote."""
+    """Fill `into`, which is empty, a slice in each step.
+
+    Raises: SnapshotUnknown: the checksum shows damage, but not the version of the writer."""
     head, at = line_at(data, 0)
     sets, rows = sets_in(read_line(head)), 0
     while at < len(data):
@@ -62,7 +64,7 @@ def decoded(data: bytes | bytearray, into: ReplicasState) -> Iterator[None]:
 
 
 def line_at(data: bytes | bytearray, at: int) -> tuple[bytes, int]:
-    """The line that begins there, and where the next one does."""
+    """The line that begins at `at`, and the start of the next one."""
     end = data.find(b"\n", at)
     end = len(data) if end < 0 else end
     return bytes(data[at:end]), end + 1
@@ -83,7 +85,7 @@ def unreadable(text: bytes) -> SnapshotUnknown:
 
 
 def sets_in(head: Any) -> Any:
-    """How many broker sets follow. Raises SnapshotUnknown."""
+    """The number of broker sets that follow. Raises SnapshotUnknown."""
     if not isinstance(head, dict) or head.get("version") != VERSION:
         found = head.get("version") if isinstance(head, dict) else None
         raise SnapshotUnknown(f"the controllers' state is of form {found}", f"form {VERSION}")
@@ -91,7 +93,7 @@ def sets_in(head: Any) -> Any:
 
 
 def line(row: Row) -> bytes:
-    """ASCII, for names need not be text that UTF-8 can carry."""
+    """ASCII, because names need not be valid UTF-8."""
     return json.dumps(row, sort_keys=True, separators=(",", ":")).encode() + b"\n"
 
 

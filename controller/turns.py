@@ -1,8 +1,8 @@
-"""Whose turn it is: commands on one broker set come one after the other, those on different sets beside each other.
+"""Locks by broker set: commands on one set run one after the other, those on different sets concurrently.
 
-Invariant: a set has one holder at most. Of those who wait the controller itself comes first, then brokers that live, then
-anybody else; of one rank each connection has its turn, however many commands another one has sent, and its own come in the
-order of asking. Nothing is kept of a set that nobody holds or waits for."""
+Invariant: a set has at most one holder. The controller itself comes first, then live brokers, then others. Within a
+rank connections take turns, however many commands one has sent; commands of a connection keep their order. Nothing is
+kept for a set that is neither held nor waited for."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 
 class TurnNotCome(Exception):
-    """The turn did not come in time."""
+    """The lock was not granted in time."""
 
 
 class Rank(IntEnum):
-    """Who comes first."""
+    """Order of requesters."""
 
     CONTROLLER = 0
     BROKER = 1
@@ -28,7 +28,7 @@ class Rank(IntEnum):
 
 
 class Asker(NamedTuple):
-    """Who wants a command carried out: over which connection."""
+    """The requester of a command, and its connection."""
 
     rank: Rank = Rank.ANYBODY
     connection: int = 0
@@ -38,7 +38,7 @@ ITSELF, SOMEBODY = Asker(Rank.CONTROLLER), Asker()
 
 
 def order_of(asker: Asker) -> int:
-    """The lowest comes first."""
+    """Sort key; the lowest comes first."""
     return asker.rank
 
 
@@ -47,7 +47,7 @@ class _Turn:
     users: int = 0
     is_held: bool = False
     waiting: dict[Asker, deque[asyncio.Future[None]]] = field(default_factory=dict)
-    """In the order in which their turns come within a rank."""
+    """In the order of their turns within a rank."""
 
     async def acquire(self, asker: Asker) -> None:
         if not self.is_held:
@@ -59,7 +59,7 @@ class _Turn:
             await come
         except asyncio.CancelledError:
             if not come.cancelled():
-                self.release()  # it came at this very moment
+                self.release()  # it was granted at this very moment
             raise
 
     def release(self) -> None:
@@ -68,7 +68,7 @@ class _Turn:
             queue = self.waiting.pop(asker)
             come = queue.popleft()
             if queue:
-                self.waiting[asker] = queue  # behind the others
+                self.waiting[asker] = queue  # after the others
             if not come.done():
                 come.set_result(None)
                 return
@@ -82,15 +82,15 @@ class Turns:
         self._turns: dict[str, _Turn] = {}
         self._waiting_of: dict[Asker, int] = {}
         self.waiting = 0
-        """Who has asked and not got a turn yet, over all sets."""
+        """Requesters that wait, over all sets."""
 
     def waits(self, asker: Asker) -> bool:
-        """Whether a command of `asker` does."""
+        """Whether a command of `asker` is waiting."""
         return asker in self._waiting_of
 
     @asynccontextmanager
     async def of(self, broker_name: str, end: float, asker: Asker = SOMEBODY) -> AsyncIterator[None]:
-        """Holds the turn of the set. Raises TurnNotCome if it does not come before the loop's time `end`."""
+        """Hold the lock of the set. Raises TurnNotCome if it is not granted before the loop's time `end`."""
         turn = self._turns.setdefault(broker_name, _Turn())
         turn.users += 1
         try:

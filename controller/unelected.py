@@ -1,7 +1,7 @@
-"""Tells, in the log of the controller that leads, which sets stay without a master until somebody acts, and what to do.
+"""Logs, on the leading controller, the sets that stay without a master until an operator acts, and what to do.
 
-Invariant: a set is told of once nobody could be elected for `UNELECTED_MS`, and every half minute while that lasts; only where
-brokers of it live, for a set that is down is no news."""
+Invariant: a set is logged once no broker could be elected for `UNELECTED_MS`, and then every half minute; only if
+brokers of it are alive, because a set that is down is no news."""
 
 from __future__ import annotations
 
@@ -15,44 +15,53 @@ from mqruntime.repeatedfailure import RepeatedFailure
 logger = logging.getLogger(__name__)
 
 UNELECTED_MS = 10_000
-"""Members that come back together, or are heard by a new leader, have said how they are within this time."""
+"""Members that come back together, or are heard by a new leader, have reported within this time."""
 
 
 @dataclass
-class _Standing:
+class _Unelected:
     since_ms: int
-    told: RepeatedFailure = field(default_factory=RepeatedFailure)
+    failure: RepeatedFailure = field(default_factory=RepeatedFailure)
 
 
 class Unelected:
-    """Of all sets."""
+    """State of all sets."""
 
     def __init__(self) -> None:
-        self._standing: dict[str, _Standing] = {}
+        self._since: dict[str, _Unelected] = {}
 
     def look(self, waiting: dict[str, Waiting], now_ms: int) -> None:
-        """`waiting` are the sets that stand so now; of others nothing is remembered."""
-        self._standing = {name: self._standing.get(name) or _Standing(now_ms) for name in waiting}
-        for name, standing in self._standing.items():
-            has_lasted = now_ms - standing.since_ms >= UNELECTED_MS
-            if has_lasted and standing.told.failed(waiting[name], now_ms):
-                self.tell(name, waiting[name])
+        """`waiting` are the sets without a master now; the state of others is dropped."""
+        self._since = {name: self._since.get(name) or _Unelected(now_ms) for name in waiting}
+        for name, each in self._since.items():
+            has_lasted = now_ms - each.since_ms >= UNELECTED_MS
+            if has_lasted and each.failure.failed(waiting[name], now_ms):
+                self.log(name, waiting[name])
 
-    def tell(self, broker_name: str, waiting: Waiting) -> None:
-        """Now."""
+    def log(self, broker_name: str, waiting: Waiting) -> None:
+        """Log it now."""
         missing = sorted(waiting.missing)
         if waiting.best is None:
             logger.warning(
-                "nobody is elected, for who lives was not in the last SyncStateSet: start a broker that is missing; if all of "
-                "them are lost for good, set enableElectUncleanMaster=true, and what they alone held is lost",
-                extra=fields(broker=broker_name, missing=missing),
+                "nobody is elected, for no live broker was in the last SyncStateSet",
+                extra=fields(
+                    broker=broker_name,
+                    missing=missing,
+                    hint="start a missing broker; if all of them are lost for good, set enableElectUncleanMaster=true and lose "
+                    "what they alone held",
+                ),
             )
             return
         if not missing and not any(waiting.may_lack.values()):
             logger.warning(
-                "nobody is elected, for the logs of all members are empty although messages were confirmed: see that their own "
-                "disks are mounted; if the logs are lost for good, elect the best with mqadmin electMaster and begin anew",
-                extra=fields(broker=broker_name, may_lack=sorted(waiting.may_lack), best=waiting.best),
+                "nobody is elected, for the logs of all members are empty although messages were confirmed",
+                extra=fields(
+                    broker=broker_name,
+                    may_lack=sorted(waiting.may_lack),
+                    best=waiting.best,
+                    hint="check that their own disks are mounted; if the logs are lost for good, elect the best with mqadmin "
+                    "electMaster and start empty",
+                ),
             )
             return
         if waiting.set_back:
@@ -66,20 +75,21 @@ class Unelected:
                     best=waiting.best,
                     log_end=waiting.may_lack[waiting.best],
                     outside=waiting.outside,
-                    hint="the newer disks of set_back may hold what was acknowledged: start those and the brokers that are "
-                    "missing; if they are lost for good, elect the best with mqadmin electMaster and lose what it is missing "
+                    hint="the newer disks of set_back may hold acknowledged data: start those and the missing brokers; if they "
+                    "are lost for good, elect the best with mqadmin electMaster and lose what it is missing "
                     "(one of outside, by id -> log end, needs enableElectUncleanMaster=true)",
                 ),
             )
             return
         logger.warning(
-            "nobody is elected, for who lives may lack what was acknowledged: start the brokers that are missing; if they are "
-            "lost for good, elect the best with mqadmin electMaster and lose what it lacks",
+            "nobody is elected, for who lives may lack what was acknowledged",
             extra=fields(
                 broker=broker_name,
                 missing=missing,
                 may_lack=sorted(waiting.may_lack),
                 best=waiting.best,
                 log_end=waiting.may_lack[waiting.best],
+                hint="start the missing brokers; if they are lost for good, elect the best with mqadmin electMaster and lose "
+                "what it is missing",
             ),
         )

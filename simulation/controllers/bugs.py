@@ -176,7 +176,7 @@ chosen = elections._choose
 was_dead = Liveness.is_dead
 applied = ReplicasState.apply
 reported = elections._reports
-whole, able = elections._whole, elections._able
+whole, able = elections._complete, elections._usable
 
 
 def as_if_there_had_been_no_master(
@@ -264,13 +264,13 @@ def an_operator_knows_best(*arguments: Any) -> frozenset[int]:
     return frozenset()
 
 
-@bug("unfit-elected", elections, "_whole")
+@bug("unfit-elected", elections, "_complete")
 def whoever_lacks_nothing_is_fit(*arguments: Any, fit: bool = False) -> frozenset[int]:
     """M4: a broker that says that it cannot lead is elected though another could."""
     return whole(*arguments)
 
 
-@bug("who-cannot-lead-is-able", elections, "_able")
+@bug("who-cannot-lead-is-able", elections, "_usable")
 def nobody_is_worse(*arguments: Any) -> frozenset[int]:
     """M4: one that cannot lead at all is elected though another could, with a damaged log."""
     return whole(*arguments) if able(*arguments) else frozenset()
@@ -282,7 +282,7 @@ def members_alone_can_lack(sync_state: SyncState, broker_id: int) -> bool:
     return broker_id in sync_state.members
 
 
-@bug("elects-again", elections, "_stays")
+@bug("elects-again", elections, "_keeps_master")
 def whoever_asks_gets_one(*arguments: Any) -> bool:
     """H1: a broker that asks for a master gets a new one, though there is one that is heard."""
     return False

@@ -203,7 +203,10 @@ def test_an_operator_designates_one_that_may_lack_something_only_once_nobody_bet
     for live in (alive(b1=report(100), b2=short), alive(lacking=(2,), b1=report(100), b2=report(90))):
         refused = designated(live)
         assert (refused.code, refused.events) == (ResponseCode.CONTROLLER_ELECT_MASTER_FAILED, ())
-        assert refused.remark is not None and "[1] lives and lacks nothing: let 2 catch up" in refused.remark
+        assert (
+            refused.remark is not None
+            and "[1] lives and is missing nothing: let 2 catch up" in refused.remark
+        )
     for live, unclean in ((alive(b2=short), False), (alive(b1=report(100), b2=short), True)):
         elected = designated(live, unclean=unclean)
         assert elected.events == (ElectMaster("a", 2, frozenset({1})),)

@@ -95,7 +95,7 @@ class Brokers:
     def judge_from_now(self) -> None:
         pass
 
-    def tell_silent(self, broker_name: str) -> None:
+    def log_silent(self, broker_name: str) -> None:
         self.asked_of[broker_name] = None
 
     def forget_silent(self) -> None:

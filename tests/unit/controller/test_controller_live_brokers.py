@@ -60,20 +60,20 @@ def test_a_new_leader_waits_for_the_next_word_of_all_that_live() -> None:
         brokers._clock = clock
         for broker_id in (1, 2):
             hear(brokers, broker_id)
-        await brokers.wait_told("a", 0)
+        await brokers.wait_reported("a", 0)
         clock.ms += 10
         brokers.judge_from_now()
-        waiting = asyncio.create_task(brokers.wait_told("a", WAIT_MS))
+        waiting = asyncio.create_task(brokers.wait_reported("a", WAIT_MS))
         for broker_id in (1, 2):
             await asyncio.sleep(0)
             assert not waiting.done()
             hear(brokers, broker_id)
         await waiting
-        await brokers.wait_told("a", WAIT_MS)
+        await brokers.wait_reported("a", WAIT_MS)
         clock.ms += 10
         brokers.judge_from_now()
-        await brokers.wait_told("a", 0)
-        await brokers.wait_told("b", WAIT_MS)
+        await brokers.wait_reported("a", 0)
+        await brokers.wait_reported("b", WAIT_MS)
         assert not brokers._awaited
 
     asyncio.run(scenario())
@@ -226,7 +226,7 @@ def test_an_operator_reads_once_of_each_broker_that_fell_silent(caplog: pytest.L
     clock.ms = 10_000
     hear(brokers, 2)
     for clock.ms in (10_000, 10_001, 10_002):
-        brokers.tell_silent("a")
-        brokers.tell_silent("stranger")
+        brokers.log_silent("a")
+        brokers.log_silent("stranger")
     told = [record for record in caplog.records if record.getMessage() == "broker silent"]
     assert [getattr(record, "fields", {}) for record in told] == [{"cluster": "c", "broker": "a", "id": 1}]

@@ -8,7 +8,7 @@ import pytest
 
 from controller.elections import Waiting, waiting
 from controller.events import ElectMaster
-from controller.guard import TELL_EVERY_MS
+from controller.guard import LOG_EVERY_MS
 from controller.heartbeats import Liveness
 from controller.state import ReplicasState
 from controller.unelected import UNELECTED_MS, Unelected
@@ -105,8 +105,8 @@ def test_a_leader_tells_of_the_set_that_waits_and_of_no_other(caplog: pytest.Log
         scene.state.apply(ElectMaster(waits, None))
         scene.brokers.hear(2, [waits], may_lack=True)
         scene.lead()
-        for _ in range(0, UNELECTED_MS + 2 * TELL_EVERY_MS, TELL_EVERY_MS):
-            scene.clock.ms += TELL_EVERY_MS
+        for _ in range(0, UNELECTED_MS + 2 * LOG_EVERY_MS, LOG_EVERY_MS):
+            scene.clock.ms += LOG_EVERY_MS
             scene.guard.changed("unknown")  # the clock of the test wakes nobody
             for _ in range(20):
                 await asyncio.sleep(0)
