@@ -1,6 +1,6 @@
-"""What replication has done since this process started.
+"""Counters of replication since this process started.
 
-Invariant: the counts only grow, whatever roles come and go."""
+Invariant: the counters only grow, across all roles."""
 
 from __future__ import annotations
 

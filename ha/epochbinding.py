@@ -1,6 +1,6 @@
-"""The epoch file's binding to this broker's log, kept as the log and its epochs change.
+"""The epoch file's binding to this broker's log, updated as the log and its epochs change.
 
-Invariant: what is sealed was confirmed when it was, so no election changes it; and nothing is sealed of a byte that the log
+Invariant: sealed bytes were confirmed at that time, so no election changes them; and no byte is sealed that the log
 did not hold at this start."""
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NOTHING_DUE = 1 << 63
 
 
 class KeptBinding:
-    """`due` is the confirm offset from which on `seal` has something to do; `owner` the broker id whose store this is."""
+    """`due` is the confirm offset from which on `seal` has work to do; `owner` the broker id that owns this store."""
 
     def __init__(self, file: EpochFile) -> None:
         self._file = file.binding
@@ -33,8 +33,10 @@ class KeptBinding:
         self.due = NOTHING_DUE
 
     async def check(self, log: ReplicatedLog, history: EpochHistory) -> None:
-        """At the start: `history`, as the epoch file has it, is this log's. One without a binding, of upstream or an older
-        version, is taken for it if its epochs begin where records do. EpochFileForeign, OSError."""
+        """Check at the start that `history`, from the epoch file, belongs to this log. A file without a binding, by
+        upstream or an older version, is accepted if its epochs begin where records do.
+
+        Raises: EpochFileForeign, OSError."""
         found = await self._file.load()
         if found is None:
             await self._adopted(log, history)
@@ -42,7 +44,7 @@ class KeptBinding:
         else:
             parted = found.parted(history, log.min_offset(), log.max_offset())
             if parted is not None:
-                why = f"what this log holds there was written in epoch {parted.bound_epoch}"
+                why = f"this log's bytes there were written in epoch {parted.bound_epoch}"
                 raise self._foreign(parted.epoch, parted.offset, why)
         self.owner = found.owner
         held = [await self._still_held(log, seal) for seal in found.seals]
@@ -55,7 +57,8 @@ class KeptBinding:
                 raise self._foreign(epoch, start, "no record of this log begins there")
 
     async def _still_held(self, log: ReplicatedLog, seal: Seal) -> Seal:
-        """Without what a crash took from the log's end. What its beginning lost is believed."""
+        """The seal without the parts that a crash removed from the log's end. Parts below the log's start are
+        believed."""
         digests: list[int | None] = []
         for span, digest in _spans(seal, log):
             if span is None or digest is None or span.end > log.max_offset():
@@ -70,7 +73,7 @@ class KeptBinding:
         return EpochFileForeign(self._epoch_file, self._file.name, epoch, offset, why)
 
     async def owned_by(self, owner: int | None) -> None:
-        """At the start: the broker holds this id; None while it has none and is to get one. EpochFileForeign, OSError."""
+        """Set the broker id at the start; None while an id is applied for. Raises EpochFileForeign, OSError."""
         former, self.owner = self._binding.owner, owner
         if None not in (former, owner) and former != owner and self._binding.seals:
             why = f"the file was written by broker {former}, this is broker {owner}"
@@ -79,7 +82,7 @@ class KeptBinding:
             await self.store(self._binding.history)  # before another id is granted
 
     async def store(self, history: EpochHistory) -> None:
-        """The binding is that of `history`, durably: to be called before the epoch file is written. OSError."""
+        """Store the binding of `history` durably; to be called before the epoch file is written. Raises OSError."""
         binding = self._binding.of(history, self.owner)
         await self._file.store(binding)
         self._binding = binding
@@ -88,8 +91,8 @@ class KeptBinding:
         )
 
     async def seal(self, log: ReplicatedLog) -> None:
-        """Note what the log reads where epochs begin, as far as it is confirmed. A failing disk is told; what was not read or
-        written is with the next change or start."""
+        """Record the log's bytes where epochs begin, as far as they are confirmed. A disk failure is logged; the next
+        change or start repeats what was not read or written."""
         try:
             await self._seal(log, self._binding)
         except OSError as error:
@@ -101,7 +104,7 @@ class KeptBinding:
     async def _seal(self, log: ReplicatedLog, stored: Binding) -> None:
         confirm = log.confirm_offset()
         seals = [await _sealed(log, seal, confirm) for seal in self._binding.seals]
-        if log.confirm_offset() >= confirm:  # or a cut came between
+        if log.confirm_offset() >= confirm:  # else the log was cut meanwhile
             self._binding = Binding(seals, self.owner)
         ends = (end for seal in self._binding.seals for end in _open_ends(seal))
         self.due = min((end for end in ends if end > confirm), default=NOTHING_DUE)
@@ -119,7 +122,7 @@ def _spans(seal: Seal, log: ReplicatedLog) -> Iterator[tuple[Span | None, int | 
 
 
 def _open_ends(seal: Seal) -> Iterator[int]:
-    """The confirm offsets from which on what is not sealed can be; a segment that ends sooner only delays it."""
+    """Confirm offsets from which on the missing parts can be sealed; a segment that ends sooner only delays it."""
     if seal.before is None and seal.entry.start_offset:
         yield seal.entry.start_offset
     if seal.after is None:

@@ -1,7 +1,7 @@
 """The epoch history of this broker's log: the file's content, in memory.
 
-Invariant: `history` is what the file holds, but for a write that failed until `settle`; it changes when the file has, and
-one change is under way at a time. A file is believed only where it is bound to this log."""
+Invariant: `history` equals the file, except after a failed write until `settle`. It changes after the file has, one
+change at a time. A file is believed only if it is bound to this log."""
 
 from __future__ import annotations
 
@@ -27,21 +27,22 @@ class KeptEpochs:
         return self._file.name
 
     async def load(self, log: ReplicatedLog) -> None:
-        """EpochFileUnreadable, EpochFileForeign, OSError."""
+        """Raises EpochFileUnreadable, EpochFileForeign, OSError."""
         self.history = await self._file.load(lambda history: self.binding.check(log, history))
 
     async def store(self, history: EpochHistory) -> None:
-        """Durable on return; no write when nothing changes. OSError."""
+        """Durable on return; no write if nothing changes. Raises OSError."""
         async with self._lock:
             await self._store(history)
 
     async def truncate_prefix(self, offset: int) -> None:
-        """Forget the epochs that ended at or before `offset`, the log's start after retention. OSError."""
+        """Drop the epochs that ended at or before `offset`, the log's start after retention. Raises OSError."""
         async with self._lock:
             await self._store(self.history.truncate_prefix(offset))
 
     async def settle(self) -> None:
-        """The file holds `history` on return: to be called before bytes come under it. OSError."""
+        """Write the file again if it may differ from `history`; to be called before bytes are appended under it.
+        Raises OSError."""
         async with self._lock:
             await self._store(self.history)
 
@@ -58,8 +59,9 @@ class KeptEpochs:
             self.history, self._in_doubt = history, False
 
     def within(self, log: ReplicatedLog) -> EpochHistory:
-        """The epochs that begin within the log: a file may be ahead of a log that lost its tail.
-        EpochHistoryMissing if the log has data and no epoch."""
+        """The epochs that begin within the log; the file may be ahead of a log that lost its tail.
+
+        Raises: EpochHistoryMissing if the log has data and no epoch."""
         log_end = log.max_offset()
         history = EpochHistory(entry for entry in self.history if entry.start_offset <= log_end)
         if len(history) == 0 and log_end > log.min_offset():

@@ -1,6 +1,6 @@
-"""What the replication service refuses, each with its facts.
+"""Errors of the replication service, each with its facts.
 
-Invariant: none of these leaves a role change half done; the caller may try again or go offline."""
+Invariant: none of these leaves a role change half done; the caller may retry or go offline."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class EpochFenced(HAError):
 
 
 class EpochHistoryMissing(HAError):
-    """A log with data whose epochs are unknown: nobody can tell which of its bytes others share."""
+    """A log with data whose epochs are unknown, so it cannot be compared with other logs."""
 
     def __init__(self, log_end: int) -> None:
         super().__init__(
@@ -30,11 +30,11 @@ class EpochHistoryMissing(HAError):
 
 
 class ReplicasUnread(HAError):
-    """The controllers did not say which replicas the set has; the text says why."""
+    """The controllers did not return the replicas of the set; the text has the reason."""
 
 
 class MasterUnread(HAError):
-    """A master did not say what its log holds; the text says why."""
+    """A master did not return the contents of its log; the text has the reason."""
 
 
 class RangeUnserved(HAError):
@@ -48,19 +48,18 @@ class RangeUnserved(HAError):
 
 
 class StoreOfSet(HAError):
-    """A log that was written under controllers, and a configuration that makes it one of a pair's."""
+    """A log that was written under controllers, configured as one of a pair's."""
 
     def __init__(self, epoch_file: str, epoch: int) -> None:
         super().__init__(
             f"{epoch_file}: this log was written under controllers, up to epoch {epoch}, and enableControllerMode is false. "
-            "What a pair writes into it no epoch tells of, so it could never go back. Set enableControllerMode=true, or "
-            "start the pair with an empty storePathRootDir"
+            "A pair records no epochs, so the log could never return to controllers. Set enableControllerMode=true, or start "
+            "the pair with an empty storePathRootDir"
         )
 
 
 class EpochFileForeign(HAError):
-    """An epoch file that was not written for the log beside it: what it says of the log would hide where this log and the
-    other replicas' part."""
+    """An epoch file of another log: using it would hide where this log differs from the other replicas'."""
 
     def __init__(self, name: str, binding: str, epoch: int, offset: int, why: str) -> None:
         super().__init__(

@@ -24,7 +24,7 @@ class HAConnectionState(IntEnum):
 
 
 HANDSHAKE_STATE, TRANSFER_STATE = int(HAConnectionState.HANDSHAKE), int(HAConnectionState.TRANSFER)
-"""For what is asked of every frame: an enum's own attributes are slow to find."""
+"""For checks of every frame: an enum's own attributes are slow to look up."""
 
 HANDSHAKE = Struct(
     ">"  # offset field
@@ -46,7 +46,7 @@ HANDSHAKE_REPLY = Struct(
     "i"  #  0 state       HANDSHAKE
     "i"  #  4 body_size   12 bytes an epoch entry
     "q"  #  8 max_offset  end of the master's log
-    "i"  # 16 last_epoch  of the master, -1 without any; readers take it from the entries
+    "i"  # 16 last_epoch  of the master, -1 without any; readers use the entries instead
 )
 EPOCH_ENTRY = Struct(
     ">"  # offset field
@@ -65,13 +65,13 @@ TRANSFER = Struct(
 ACK = Struct(
     ">"  # offset field
     "i"  #  0 state       TRANSFER
-    "q"  #  4 max_offset  end of the slave's log; the first one is the request where to start
+    "q"  #  4 max_offset  end of the slave's log; the first one requests the start offset
 )
 assert (HANDSHAKE.size, ADDRESS_HANDSHAKE.size, HANDSHAKE_REPLY.size) == (16, 12, 20)
 assert (EPOCH_ENTRY.size, TRANSFER.size, ACK.size) == (12, 36, 12)
 
 LEARNER, ACKS_FLUSHED = 1, 2
-"""What `is_async_learner` of a handshake says."""
+"""Values of `is_async_learner` in a handshake."""
 
 BODY_SIZE_MAX = 4 * 1024 * 1024 - TRANSFER.size
 """A Java slave has a buffer of 4 MiB for one frame."""
@@ -84,19 +84,19 @@ class FrameError(ValueError):
 
 
 class Handshake(NamedTuple):
-    """Slave to master, the first bytes of a connection. Slaves before 5.1.1 name themselves by their address, and have id 0
-    here."""
+    """Slave to master, the first bytes of a connection. Slaves before 5.1.1 send their address instead of an id, and
+    have id 0 here."""
 
     slave_broker_id: int
     is_sync_from_last_file: bool = False
     is_async_learner: bool = False
-    acks_flushed: bool = False  # not told of a learner, which nobody counts
+    acks_flushed: bool = False  # not sent by a learner, which does not count
     address: str = ""
 
     @staticmethod
     def size_of(data: Readable) -> int | None:
-        """Bytes of the handshake that `data` begins with; None when more of it is needed to tell. Where an id has its upper
-        half, which no controller's grant fills, the address form has the size of the address. FrameError."""
+        """Size of the handshake that `data` begins with; None if more of it is needed. The upper half of an id, which
+        controllers never use, is the size of the address in the address form. Raises FrameError."""
         if len(data) < ADDRESS_HANDSHAKE.size:
             return None
         address_size = ADDRESS_HANDSHAKE.unpack_from(data)[3]
@@ -121,7 +121,7 @@ class Handshake(NamedTuple):
 
     @staticmethod
     def decode(data: Readable) -> Handshake:
-        """Of `size_of` bytes. FrameError."""
+        """Decode `size_of` bytes. Raises FrameError."""
         state, last_file, kind, address_size = ADDRESS_HANDSHAKE.unpack_from(data)
         if address_size > 0:
             expect_state(state, HAConnectionState.HANDSHAKE)
@@ -136,13 +136,13 @@ class Handshake(NamedTuple):
 
 
 class HandshakeReply(NamedTuple):
-    """Master to slave: the epochs of its log and where it ends."""
+    """Master to slave: the epochs of its log and the log's end."""
 
     max_offset: int
     epochs: EpochHistory
 
     def encode(self) -> bytes:
-        """Header and entries in one piece: a Java slave that reads only the header asks a second time."""
+        """Header and entries in one piece: a Java slave that reads only the header sends a second handshake."""
         header = HANDSHAKE_REPLY.pack(
             HAConnectionState.HANDSHAKE,
             EPOCH_ENTRY.size * len(self.epochs),
@@ -153,7 +153,7 @@ class HandshakeReply(NamedTuple):
 
     @staticmethod
     def body_size(header: Readable) -> int:
-        """Bytes of entries that follow this header; FrameError unless it is a possible reply."""
+        """Size of the entries after this header. Raises FrameError unless it is a possible reply."""
         state, body_size, max_offset, _last_epoch = HANDSHAKE_REPLY.unpack(header)
         expect_state(state, HAConnectionState.HANDSHAKE)
         if body_size % EPOCH_ENTRY.size or not 0 < body_size <= EPOCH_ENTRIES_MAX * EPOCH_ENTRY.size:
@@ -164,7 +164,7 @@ class HandshakeReply(NamedTuple):
 
     @staticmethod
     def decode(header: Readable, body: Readable) -> HandshakeReply:
-        """FrameError unless the epochs are in order and begin within the log."""
+        """Raises FrameError unless the epochs are in order and begin within the log."""
         max_offset = HANDSHAKE_REPLY.unpack(header)[2]
         try:
             epochs = EpochHistory(EPOCH_ENTRY.iter_unpack(body))
@@ -190,7 +190,7 @@ class TransferHeader(NamedTuple):
 
     @staticmethod
     def decode(data: Readable) -> TransferHeader:
-        """FrameError on another state or a body size that no frame can have."""
+        """Raises FrameError on another state or a body size that no frame can have."""
         state, body_size, offset, epoch, epoch_start_offset, confirm_offset = TRANSFER.unpack(data)
         if state != TRANSFER_STATE:
             expect_state(state, HAConnectionState.TRANSFER)
@@ -204,14 +204,14 @@ def encode_ack(max_offset: int) -> bytes:
 
 
 def decode_ack(data: Readable) -> int:
-    """The slave's end; FrameError on another state."""
+    """The slave's log end. Raises FrameError on another state."""
     state, max_offset = ACK.unpack(data)
     expect_state(state, HAConnectionState.TRANSFER)
     return int(max_offset)
 
 
 def state_of(data: Readable) -> int:
-    """First field of the frame that begins `data` (4 bytes at least)."""
+    """First field of the frame that begins `data` (at least 4 bytes)."""
     return int.from_bytes(data[:4], "big", signed=True)
 
 

@@ -1,4 +1,4 @@
-"""The commit log as replication sees it.
+"""The commit log as replication uses it.
 
 Invariant: `min_offset() <= confirm_offset() <= max_offset()`, and bytes below `max_offset()` change only through
 `truncate`. All offsets are bytes of the log."""
@@ -25,54 +25,58 @@ class ReplicatedLog(Protocol):
         ...
 
     async def read_cold(self, offset: int, size_max: int) -> bytes:
-        """The same, read outside the mapping. OSError."""
+        """The same, read outside the mapping. Raises OSError."""
         ...
 
     def is_cold(self, offset: int) -> bool:
-        """Reading the mapping at `offset` may wait for the disk."""
+        """Whether reading the mapping at `offset` may wait for the disk."""
         ...
 
     def at_hand(self, offset: int, size: int) -> memoryview | None:
-        """`read`, where these bytes are known to be as they were written and no disk is waited for; else None."""
+        """As `read`, if these bytes are known to be intact and reading them waits for no disk; else None."""
         ...
 
     async def check(self, offset: int, size: int) -> str | None:
-        """Reads and checks what of them is not; what is damaged there, None for nothing. OSError."""
+        """Read and check the bytes not known to be intact; the damage found, or None. Raises OSError."""
         ...
 
     async def is_boundary(self, offset: int) -> bool:
-        """Whether a record, or the end of a segment's records, begins at `offset`, which is within the log. OSError."""
+        """Whether a record, or the end of a segment's records, begins at `offset`, which is within the log. Raises
+        OSError."""
         ...
 
     async def last_record(self) -> tuple[int, bytes] | None:
-        """The last whole record that is sound, and where it begins; None without any. OSError."""
+        """The last complete intact record and its offset; None without any. Raises OSError."""
         ...
 
     def write_view(self, offset: int, size_max: int) -> memoryview:
-        """Where the bytes at `offset` of a slave's log go, at least one and within one segment. `offset` is
-        `max_offset()`; in an empty log it may be the start of any segment. OSError when the disk is full."""
+        """Buffer for the bytes at `offset` of a slave's log, at least one byte and within one segment. `offset` is
+        `max_offset()`; in an empty log it may be the start of any segment. Raises OSError if the disk is full."""
         ...
 
     async def begin_empty_at(self, offset: int) -> None:
-        """The log, which holds nothing, is about to begin at `offset`, durably on return: a crash must not take it for one
-        that lost its beginning. OSError."""
+        """Prepare an empty log to begin at `offset`, durably on return: after a crash it must not look like a log
+        that lost its beginning. Raises OSError."""
         ...
 
     def advance(self, end: int) -> None:
-        """The bytes up to `end` have been filled in; the log ends there now."""
+        """Move the end of the log to `end`; the bytes up to there have been filled in."""
         ...
 
     async def confirm_whole_records(self) -> None:
-        """Lowers the confirm offset to the end of a record, before anything of another role or connection is confirmed."""
+        """Lower the confirm offset to the end of a record, before anything of another role or connection is
+        confirmed."""
         ...
 
     async def truncate(self, offset: int) -> int:
-        """The log ends at the greatest end of a whole record that is not above `offset`, which is returned, and its old
-        tail cannot come back. At `max_offset` it also erases what a broken connection may have left above. OSError."""
+        """Cut the log at the last end of a complete record that is not above `offset`, and return that end; the old
+        tail cannot come back. At `max_offset` it also erases what a broken connection may have left above. Raises
+        OSError."""
         ...
 
     async def begin_anew(self) -> None:
-        """A log that ends at 0 may begin at any segment again: one made for bytes that never came is gone. OSError."""
+        """Let a log that ends at 0 begin at any segment again, dropping a segment made for bytes that never came.
+        Raises OSError."""
         ...
 
     def confirm_offset(self) -> int: ...
@@ -80,17 +84,17 @@ class ReplicatedLog(Protocol):
     def set_confirm_offset(self, offset: int) -> None: ...
 
     def flushed_offset(self) -> int:
-        """What ends at or below this is on disk."""
+        """End of the data on disk."""
         ...
 
     async def flush(self) -> int:
-        """What the log holds at the call is on disk on return. OSError, or the log's own error, when the disk fails."""
+        """Bring the current log contents to disk. Raises OSError, or the log's own error, if the disk fails."""
         ...
 
     def on_flush(self, callback: Callable[[], None]) -> None:
-        """`callback` whenever `flushed_offset` may have grown."""
+        """Call `callback` whenever `flushed_offset` may have grown."""
         ...
 
     def on_append(self, callback: Callable[[], None]) -> None:
-        """`callback` is called once for every batch appended on a master."""
+        """Call `callback` once for every batch appended on a master."""
         ...

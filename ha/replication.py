@@ -1,6 +1,7 @@
-"""What a broker asks of whatever replicates its log, under controllers, in a pair and in a Raft group.
+"""The broker's interface to the replication of its log, under controllers, in a pair and in a Raft group.
 
-Invariant: `acked_end` is 0 unless this broker leads; what ends at or below it survives as the broker's contract says."""
+Invariant: `acked_end` is 0 unless this broker leads; data that ends at or below it survives as the broker's contract
+says."""
 
 from __future__ import annotations
 
@@ -16,39 +17,39 @@ from ha.slave.link import LeftBehind, StayOut
 
 
 class Replication(Protocol):
-    """All offsets are bytes of the log. `HAService` says more of each."""
+    """All offsets are bytes of the log. See `HAService` for details."""
 
     @property
     def counters(self) -> HACounters: ...
     @property
     def address(self) -> str:
-        """Where replicas get the log, host:port."""
+        """Address from which replicas fetch the log, host:port."""
         ...
 
     @property
     def epoch(self) -> int:
-        """The newest known; in a Raft group its term."""
+        """The newest known epoch; in a Raft group its term."""
         ...
 
     @property
     def history(self) -> EpochHistory: ...
     @property
     def follows(self) -> bool:
-        """Whether this broker hears the one that it follows."""
+        """Whether this broker receives data from the one that it follows."""
         ...
 
     @property
     def copies(self) -> bool:
-        """Whether this log is its master's as far as it goes, and grows with it."""
+        """Whether this log is a prefix of its master's, and grows with it."""
         ...
 
     def holds(self, end: int) -> bool:
-        """Whether this log is its master's up to there, or will be when it leads."""
+        """Whether this log equals its master's up to `end`, or will when it leads."""
         ...
 
     @property
     def mastership(self) -> Mastership | None:
-        """What a master under controllers knows of its set."""
+        """A master's view of its set, under controllers."""
         ...
 
     @property
@@ -68,8 +69,8 @@ class Replication(Protocol):
     def on_confirm(self, callback: Callable[[], None]) -> None: ...
     def acked_end(self) -> int: ...
     def followed_end(self) -> int:
-        """Up to where whoever takes this master's place has its log: in a pair one slave at least, also where sends wait for
-        none. 0 unless master."""
+        """The successor of this master has the log up to here; in a pair at least one slave, also where sends wait
+        for none. 0 unless master."""
         ...
 
     def may_confirm(self) -> bool: ...
@@ -78,17 +79,17 @@ class Replication(Protocol):
     def applied_members(self) -> frozenset[int]: ...
     def counted_members(self) -> frozenset[int]: ...
     def agreed_without(self, lacking: Collection[int], epoch: int) -> bool:
-        """Whether whoever may be master next knows, or learns before it leads, what this broker changed of its tables under
-        `epoch`, though these of `counted_members` lack it."""
+        """Whether any next master knows, or learns before it leads, the changes that this broker made to its tables
+        under `epoch`, although these of `counted_members` are missing them."""
         ...
 
     async def still_leads(self) -> bool:
-        """Whether nobody had taken this master's place when it was asked, as far as its replicas can tell."""
+        """Whether no other broker had become master when it was asked, as far as its replicas know."""
         ...
 
     def slaves(self) -> dict[int, tuple[int, bool]]: ...
     def may_be_followed(self) -> bool:
-        """Whether one that is connected could lead at once, if this master went."""
+        """Whether a connected replica could lead at once, if this master went."""
         ...
 
     def read_from(self) -> int | None: ...

@@ -1,8 +1,9 @@
-"""Replication of one broker's log: listens on the HA port, and is a master, a slave or neither.
+"""Replication of one broker's log: listens on the HA port, and is a master, a slave or neither. Upstream:
+AutoSwitchHAService.
 
-Invariant: at most one role at a time, and its epoch never goes down. A change of role ends the former one first:
-when `become_master` or `become_slave` returns, no link of the former role touches the log, and the epoch that
-the new role stands on is durable."""
+Invariant: at most one role at a time, and its epoch never decreases. A change of role ends the former role first:
+when `become_master` or `become_slave` returns, no link of the former role touches the log, and the epoch of the new
+role is durable."""
 
 from __future__ import annotations
 
@@ -61,10 +62,10 @@ class HAService:
         on_fatal: Callable[[BaseException], None],
         pair: PairSettings | None = None,
     ) -> None:
-        """Listens on `host`; slaves are told to come to `told_host`. `members_min` as minInSyncReplicas,
-        `truncation_allowed` as allowTruncationTo (None: not said) and `catch_up_limit` as maxHaTransferByteInSecond (None: no
-        limit) may change. `pair`: the links are classic ones.
-        `on_fatal`: the disk failed; stop the process."""
+        """Listens on `host`; slaves connect to `told_host`. Three values may change: `members_min` is
+        minInSyncReplicas, `truncation_allowed` is allowTruncationTo (None: not set), `catch_up_limit` is
+        maxHaTransferByteInSecond (None: no limit). `pair`: the links are classic ones. `on_fatal`: the disk failed;
+        stop the process."""
         self._log = log
         self._epochs = KeptEpochs(epochs)
         self._settings = settings
@@ -88,16 +89,18 @@ class HAService:
         self._tasks = Tasks(on_fatal)
         self._server: asyncio.Server | None = None
         self._change_of_role = asyncio.Lock()
-        # which end of links this broker is
+        # the master's or slave's end of the links
         self._end: Mastership | PairMastership | Follower | None = None
         self._epoch = NO_EPOCH
         self._master_id = -1
-        self._growth_untold = False
+        self._growth_pending = False
         self.counters = HACounters()
 
     async def start(self) -> None:
-        """Read the epoch file and listen. EpochFileUnreadable, EpochFileForeign, EpochHistoryMissing, StoreOfSet,
-        HAAddressInUse, HACannotListen."""
+        """Read the epoch file and listen.
+
+        Raises: EpochFileUnreadable, EpochFileForeign, EpochHistoryMissing, StoreOfSet, HAAddressInUse,
+        HACannotListen."""
         await self._epochs.load(self._log)
         if self._pair is None:
             self._epochs.within(self._log)  # or it could be elected, and never lead
@@ -126,12 +129,12 @@ class HAService:
 
     @property
     def address(self) -> str:
-        """Where slaves get the log, host:port; port 0 in the configuration lets the system choose."""
+        """Address from which slaves fetch the log, host:port; with port 0 in the configuration the system chooses."""
         return f"{self._told_host}:{self._port}"
 
     @property
     def epoch(self) -> int:
-        """The newest known: accepted in a change of role, or found in the epoch file. -1 if none."""
+        """The newest known epoch: accepted in a change of role, or found in the epoch file. -1 if none."""
         return self._epoch
 
     @property
@@ -139,20 +142,21 @@ class HAService:
         return self._epochs.history
 
     def on_confirm(self, callback: Callable[[], None]) -> None:
-        """`callback` whenever the confirm offset or `acked_end` may have moved, on a master and on a slave."""
+        """Call `callback` whenever the confirm offset or `acked_end` may have moved, on a master and on a slave."""
         self._confirm_callbacks.append(callback)
 
     def on_level(self, callback: Callable[[], None]) -> None:
-        """`callback` when this log holds all that a master of it must: on a slave, once a link, as SlaveLink says; on a
-        master at once."""
+        """Call `callback` when this log holds everything that a master of it must: on a slave once a link, as
+        SlaveLink says; on a master at once."""
         self._level_callbacks.append(callback)
 
     def on_link_ended(self, callback: Callable[[], None]) -> None:
-        """`callback` when the connection of a slave to its master has ended: there may be another master."""
+        """Call `callback` when a slave's connection to its master has ended: there may be another master."""
         self._ended_callbacks.append(callback)
 
     def speaks_through(self, controllers: Controllers, replicas: Replicas) -> None:
-        """Who asks the controllers for SyncStateSets, and who for the brokers of the set; before the first role."""
+        """Set the clients that ask the controllers for SyncStateSets and for the brokers of the set; before the first
+        role."""
         self._controllers = controllers
         self._gate = Gate(
             replicas,
@@ -163,34 +167,34 @@ class HAService:
         )
 
     async def why_not(self, asker: Asker, broker_id: int) -> Why | None:
-        """Why `asker` may not speak for `broker_id`, by what admits links; None when it may."""
+        """Why `asker` may not act for `broker_id`, by the same check as for links; None if it may."""
         assert self._gate is not None, "speaks_through comes first"
         return await self._gate.why_not(asker, broker_id)
 
     def compares_with(self, records: MasterRecords | None) -> None:
-        """Who asks a pair's master for its records, if it can be asked; before the first role."""
+        """Set the reader of a pair master's records, None if it cannot be asked; before the first role."""
         self._records = records
 
     def asks_in_doubt(self, witness: MasterWitness) -> None:
-        """Who asks a master whose epochs do not agree with what is known here; before the first role."""
+        """Set the client that asks a master whose epochs contradict this broker's; before the first role."""
         self._witness = witness
 
     def knows_java_by(self, is_java: Callable[[int, str], bool]) -> None:
-        """How to tell a slave, by broker id and host, for one of upstream's; before the first role."""
+        """Set the test whether a slave, by broker id and host, is one of upstream's; before the first role."""
         self._is_java = is_java
 
     def answers_first(self, waiting_end: Callable[[], int]) -> None:
-        """Where the first send ends that waits for a slave, above the log's end when none does."""
+        """Set the end of the first send that waits for a slave; above the log's end if none does."""
         self._waiting_end = waiting_end
 
     async def forget_epochs(self) -> None:
-        """Of a log that is gone, before any role is taken for the one that begins. OSError."""
+        """Drop the epochs of a log that is gone, before the first role with the new one. Raises OSError."""
         assert self._end is None and self._log.max_offset() == self._log.min_offset()
         await self._epochs.store(EpochHistory())
         self._epoch = NO_EPOCH
 
     async def owned_by(self, broker_id: int | None) -> None:
-        """Who this store says that it belongs to, before any role; None while an id is applied for. EpochFileForeign,
+        """Set the broker id of this store, before any role; None while an id is applied for. Raises EpochFileForeign,
         OSError."""
         await self._epochs.binding.owned_by(broker_id)
 
@@ -199,8 +203,8 @@ class HAService:
     async def become_master(
         self, epoch: int, broker_id: int, sync_state_set: frozenset[int], sync_state_set_epoch: int
     ) -> None:
-        """Lead `epoch` as `broker_id`. The log ends with a whole record and the epoch's entry is durable on return; the
-        same epoch again keeps its entry. EpochFenced, EpochHistoryMissing, OSError."""
+        """Lead `epoch` as `broker_id`. On return the log ends with a complete record and the epoch's entry is
+        durable; the same epoch again keeps its entry. Raises EpochFenced, EpochHistoryMissing, OSError."""
         if self._pair is not None:
             await self._lead_pair(self._pair)
             return
@@ -247,7 +251,7 @@ class HAService:
         self, epoch: int, broker_id: int, master_id: int, master_ha_address: str | None = None
     ) -> None:
         """Follow `master_id` as `broker_id`, at once if its address ("host:port") is known. A link to the same master
-        stays; of any other nothing is acked any more on return. EpochFenced, EpochHistoryMissing, OSError."""
+        stays; on return nothing of any other link is acked. Raises EpochFenced, EpochHistoryMissing, OSError."""
         if self._pair is not None:
             await self._follow_pair(self._pair)
             return
@@ -283,7 +287,7 @@ class HAService:
                 self._end.set_address(master_ha_address)
 
     def set_master_ha_address(self, address: str, epoch: int) -> None:
-        """Where the master of `epoch` serves its log; of no effect unless that is the master followed now."""
+        """Set the HA address of the master of `epoch`; no effect unless that master is followed now."""
         if isinstance(self._end, Follower) and epoch == self._epoch:
             self._end.set_address(address)
 
@@ -311,7 +315,7 @@ class HAService:
             await cut_partial_record(self._log)
             self._log.set_confirm_offset(
                 self._log.max_offset()
-            )  # what a killed process received is held, too
+            )  # data that a killed process received is held, too
             self._confirmed()
             self._end = PairSlave(
                 self._log,
@@ -347,24 +351,24 @@ class HAService:
 
     @property
     def copies(self) -> bool:
-        """Whether this log is its master's as far as it goes, and grows with it; False also while there is no link."""
+        """Whether this log is a prefix of its master's, and grows with it; False also without a link."""
         connection = self._end.connection if isinstance(self._end, SlaveClient) else None
         return connection is not None and connection.link.state is SlaveState.TRANSFER
 
     def holds(self, end: int) -> bool:
-        """As Replication says. A pair's slave has no link before it has compared the logs."""
+        """As in Replication. A pair's slave has no link before it has compared the logs."""
         is_one_log = self.follows if self._pair is not None else self.copies
         return is_one_log and self._log.max_offset() >= end
 
-    # -- what a master knows of its SyncStateSet
+    # -- a master's view of its SyncStateSet
 
     @property
     def mastership(self) -> Mastership | None:
-        """The present one, if this broker leads under controllers: who talks to them reports to it."""
+        """The present mastership, if this broker leads under controllers."""
         return self._end if isinstance(self._end, Mastership) else None
 
     def in_sync_count(self) -> int:
-        """Members of the applied set, in a pair the slaves that are close and this one; 0 unless master."""
+        """Members of the applied set; in a pair the slaves that are close and this broker; 0 unless master."""
         end = self._end
         if isinstance(end, Mastership):
             return len(end.sync_state_set.applied_members)
@@ -376,8 +380,8 @@ class HAService:
         return frozenset() if mastership is None else mastership.sync_state_set.applied_members
 
     def counted_members(self) -> frozenset[int]:
-        """Over whom acks are counted now: the applied set, an open proposal and who is about to be proposed. Empty
-        unless master."""
+        """Brokers over which acks are counted now: the applied set, an open proposal, and slaves about to be
+        proposed. Empty unless master."""
         mastership = self.mastership
         return frozenset() if mastership is None else mastership.sync_state_set.union()
 
@@ -385,18 +389,18 @@ class HAService:
         return self._log.confirm_offset()
 
     def may_confirm(self) -> bool:
-        """Whether anything may be acknowledged: enough members are in sync, and the controllers know what is enough."""
+        """Whether anything may be acknowledged: enough members are in sync, and the controllers know the minimum."""
         if isinstance(self._end, PairMastership):
             return True
         mastership = self.mastership
         return mastership is not None and mastership.sync_state_set.may_confirm()
 
     def agreed_without(self, lacking: Collection[int], epoch: int) -> bool:
-        """Whether all members have it: each of them may be elected."""
+        """Whether all members have it, because each of them may be elected."""
         return not lacking
 
     async def still_leads(self) -> bool:
-        """Controllers tell that, see broker.role.membership; in a pair nobody does."""
+        """True: controllers are asked instead (see broker.role.membership), and in a pair nothing is."""
         return True
 
     def acked_end(self) -> int:
@@ -407,21 +411,21 @@ class HAService:
         return end.acked_end if isinstance(end, PairMastership) else 0
 
     def followed_end(self) -> int:
-        """As Replication says."""
+        """As in Replication."""
         return self._end.followed_end() if isinstance(self._end, PairMastership) else self.acked_end()
 
     def reachable(self, end: int) -> bool:
-        """Whether a send that ends at `end` can be waited for; in a pair its slaves may be away or too far behind."""
+        """Whether a send that ends at `end` can be waited for; a pair's slaves may be disconnected or too far behind."""
         return self._end.reachable(end) if isinstance(self._end, PairMastership) else True
 
     # -- the rest
 
     def read_from(self) -> int | None:
-        """Above this connected slaves still read the log; None without any, and unless master."""
+        """Connected slaves still read the log from here on; None without any, and unless master."""
         return self._end.read_from() if isinstance(self._end, Mastership | PairMastership) else None
 
     async def truncate_epoch_prefix(self, log_min: int) -> None:
-        """Retention has removed the log below `log_min`. OSError."""
+        """Drop the epochs of the log below `log_min`, which retention has removed. Raises OSError."""
         await self._epochs.truncate_prefix(log_min)
 
     @property
@@ -434,8 +438,8 @@ class HAService:
         return runtime_info(self._log, self._end, self._clock.monotonic_ms())
 
     def slaves(self) -> dict[int, tuple[int, bool]]:
-        """Broker id -> (ack offset, member of the applied SyncStateSet) of each slave that is connected; of several
-        links of one id the newest. Empty unless master."""
+        """Broker id -> (ack offset, member of the applied SyncStateSet) of each connected slave; of several links of
+        one id the newest. Empty unless master."""
         if self.mastership is None:
             return {}
         members = self.mastership.sync_state_set.applied_members
@@ -446,17 +450,17 @@ class HAService:
         }
 
     def may_be_followed(self) -> bool:
-        """A member of the set is connected."""
+        """Whether a member of the set is connected."""
         return any(in_sync for _, in_sync in self.slaves().values())
 
     def _log_grew(self) -> None:
-        """Told once a turn of the event loop, however many connections brought messages in it."""
-        if not self._growth_untold:
-            self._growth_untold = True
-            asyncio.get_running_loop().call_soon(self._tell_growth)
+        """Schedule one notification in each turn of the event loop, however many connections brought messages."""
+        if not self._growth_pending:
+            self._growth_pending = True
+            asyncio.get_running_loop().call_soon(self._notify_growth)
 
-    def _tell_growth(self) -> None:
-        self._growth_untold = False
+    def _notify_growth(self) -> None:
+        self._growth_pending = False
         try:
             if isinstance(self._end, Mastership | PairMastership):
                 self._end.log_grew()

@@ -1,6 +1,6 @@
-"""The answer to GET_BROKER_HA_STATUS (907), keys as upstream's HARuntimeInfo has them.
+"""The answer to GET_BROKER_HA_STATUS (907), with the keys of upstream's HARuntimeInfo.
 
-Invariant: what the other role would fill in stays at its default. Ours besides: `learner` of a link, where it is one."""
+Invariant: fields of the other role keep their defaults. Additional here: `learner` of a link, if it is one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Role = Mastership | PairMastership | Follower | None
 
 
 def runtime_info(log: ReplicatedLog, role: Role, now_ms: int) -> dict[str, Any]:
-    """Offsets in bytes, times in ms since 1970; without a role it is a slave's that never connected."""
+    """Offsets in bytes, times in ms since 1970; without a role it is that of a slave that never connected."""
     is_master = isinstance(role, Mastership | PairMastership)
     in_sync = _in_sync(role)
     members = len(role.sync_state_set.applied_members) - 1 if isinstance(role, Mastership) else len(in_sync)

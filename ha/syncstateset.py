@@ -1,18 +1,19 @@
-"""The SyncStateSet as its master must count it, during one mastership, and the one proposal to change it.
+"""The master's counting of its SyncStateSet, during one mastership, and the one proposal to change it.
 
-Three groups are waited for, by broker id: the set that the controllers have applied, a proposed set whose fate is open,
-and slaves about to be proposed. Their union is what acks and the confirm offset are counted over.
+Three groups are waited for, by broker id: the set that the controllers have applied, a proposed set with an open
+outcome, and slaves about to be proposed. Acks and the confirm offset are counted over their union.
 
-Invariant: a byte below `confirm_offset` is held by every member of the union; so whether or not the controllers accept an
-open proposal, all members of their set hold what was confirmed. Only an applied set, or a refusal that no sending of the
-proposal can outlive, makes the union smaller. A proposal whose fate is unknown is looked up and, while the controllers' set is
-not known to be newer, sent again unchanged: it may yet wait somewhere, and be judged by a controller that leads again.
+Invariant: every member of the union holds a byte below `confirm_offset`. So whether or not the controllers accept an
+open proposal, all members of their set hold all confirmed data. The union becomes smaller only by an applied set, or
+by a rejection that also covers all earlier sendings of the proposal. A proposal with an unknown outcome is looked up
+and, unless the controllers' set is known to be newer, sent again unchanged: it may still be queued somewhere, and be
+judged by a controller that leads again.
 
-Nothing is confirmed while the applied set has fewer than `members_min` members, nor before the controllers have applied an
-Alter of this master epoch that tells them so: up to then, and while the set is too small, they may elect whoever left it
-(KIP-966).
+Nothing is confirmed while the applied set has fewer than `members_min` members, nor before the controllers have
+applied an Alter of this master epoch that announces it. Until then, and while the set is too small, they may elect a
+broker that left it (KIP-966).
 
-    SETTLED --wish, Alter--> PROPOSED --applied, refused--> SETTLED
+    SETTLED --wish, Alter--> PROPOSED --applied, rejected--> SETTLED
     PROPOSED --unknown, ReadSet--> UNSETTLED --the old set was read, or nothing in time, the same Alter--> PROPOSED
     any --a newer set, a newer master epoch--> SETTLED
 
@@ -28,9 +29,9 @@ from ha.master.slaveprogress import Limits, SlaveProgress
 
 @dataclass(frozen=True, slots=True)
 class Alter:
-    """Ask the controllers for `members`, on the set of `set_epoch` under `master_epoch`, and tell them that with fewer than
-    `members_min` nothing is acknowledged; report `alter_ended`. With `same_members` there is only that to tell. One that goes
-    out `again` has no known fate: an earlier sending may have been accepted, or may yet be."""
+    """Ask the controllers for `members`, on the set of `set_epoch` under `master_epoch`, and announce that nothing is
+    acknowledged with fewer than `members_min`; report `alter_ended`. With `same_members` it only announces. One sent
+    `again` has an unknown outcome: an earlier sending may have been accepted, or may still be."""
 
     members: frozenset[int]
     set_epoch: int
@@ -43,12 +44,12 @@ class Alter:
 
 @dataclass(frozen=True, slots=True)
 class ReadSet:
-    """Ask the controllers for their set soon, and report `told`: they know more than this master does."""
+    """Read the controllers' set soon, and report it to `told`: they know more than this master does."""
 
 
 @dataclass(slots=True)
 class Confirmed:
-    """The confirm offset, or what may be answered, has moved."""
+    """The confirm offset, or the end up to which sends may be answered, has moved."""
 
     offset: int
 
@@ -56,7 +57,7 @@ class Confirmed:
 Action = Alter | ReadSet | Confirmed
 
 REFUSALS_COUNTED = 5
-"""After so many in a row the wait between two wishes does not double any more."""
+"""After so many in a row the delay between two wishes no longer doubles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +70,8 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A controller judged the Alter: the set did not change by this sending, nor will it by another one if the set, which is
-    told then, has a newer epoch now."""
+    """A controller rejected the Alter: this sending did not change the set. No other sending will either if the set,
+    which is returned then, has a newer epoch now."""
 
     members: frozenset[int] | None = None
     set_epoch: int = 0
@@ -78,25 +79,25 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class NotKept:
-    """These controllers are upstream's: they elect nobody from outside of the set, and need not be told `members_min`."""
+    """The controllers are upstream's: they elect only members of the set, and need no announcement of `members_min`."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotSent:
-    """No controller that judges has got this sending of it."""
+    """No controller that judges received this sending."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """It may have been accepted, or may yet be. Also where another one leads now: an earlier sending may have been accepted
-    before, and who entered by it be the one that leads."""
+    """It may have been accepted, or may still be. Also if another master leads now: an earlier sending may have been
+    accepted before, and a slave that it added may be that master."""
 
 
 Fate = Applied | Refused | NotKept | NotSent | Unknown
 
 
 class SyncStateSet:
-    """Feed it what happens to the log, to links and to alters, and the time (`tick`); perform the actions in order."""
+    """Call it with changes of the log, of links and of alters, and the time (`tick`); perform the actions in order."""
 
     def __init__(
         self,
@@ -112,8 +113,8 @@ class SyncStateSet:
         limits: Limits,
         now_ms: int,
     ) -> None:
-        """`confirm_offset` is what this log knows as held by all; `epoch_start` where the master epoch began; `members_min`
-        as minInSyncReplicas."""
+        """`confirm_offset` is held by all members, as this log knows; `epoch_start` is where the master epoch began;
+        `members_min` is minInSyncReplicas."""
         self._own_id = own_id
         self._applied = members | {own_id}
         self._set_epoch = set_epoch
@@ -125,23 +126,21 @@ class SyncStateSet:
         self._master_since_ms = now_ms
         self._check_due_ms = now_ms
         self._proposal: Alter | None = None
-        self._in_flight = False  # the proposal was sent and its fate is not reported yet
-        self._lingers = False  # an earlier sending of the proposal has no known fate
+        self._in_flight = False  # the proposal was sent and has no outcome yet
+        self._lingers = False  # an earlier sending of the proposal has an unknown outcome
         self._may_go_at_once = False  # once the controllers' set is known to be still the old one
         self._alter_due_ms = now_ms
-        self._refusals = 0  # one after the other; each is an entry in the controllers' log
+        self._refusals = 0  # in a row; each is an entry in the controllers' log
         self._members_min = members_min
         self._told_min: tuple[int, int] | None = (
-            None  # (set epoch of the Alter, what it told of `members_min`)
+            None  # (set epoch of the Alter, `members_min` that it announced)
         )
         self._slaves: dict[int, SlaveProgress] = {}
         self._counted: list[SlaveProgress | None] | None = None  # as `_others` found it
-        self._counted_known = (
-            False  # to be set by `_recount_ends` alone, and unset by all that moves more than ends
-        )
+        self._counted_known = False  # set by `_recount_ends` alone, and unset when more than ends changes
         self._recount()
 
-    # -- what others read
+    # -- read by others
 
     @property
     def confirm_offset(self) -> int:
@@ -160,7 +159,7 @@ class SyncStateSet:
         return self._check_due_ms
 
     def union(self) -> frozenset[int]:
-        """Over whom acks are counted."""
+        """Brokers over which acks are counted."""
         union = self._applied if self._proposal is None else self._applied | self._proposal.members
         for broker_id, slave in self._slaves.items():
             if slave.joining_ms is not None and broker_id not in union:
@@ -168,21 +167,21 @@ class SyncStateSet:
         return union
 
     def may_confirm(self) -> bool:
-        """The applied set has enough members, and the controllers know what is enough."""
+        """Whether the applied set has enough members, and the controllers know the minimum."""
         if self._told_min is None:
             return False
         told, wanted = self._told_min[1], self._members_min
         return confirm.enough(len(self._applied), told if told > wanted else wanted)
 
     def acked_end(self) -> int:
-        """Sends that end at or below this may be answered OK: every member of the applied and of all proposed sets holds
-        them. 0 while nothing may be."""
+        """Sends that end at or below this may be answered OK: every member of the applied and of all proposed sets
+        holds them. 0 while none may be."""
         return self._confirm_offset if self.may_confirm() else 0
 
     # -- the log and the links
 
     def begin(self, now_ms: int) -> list[Action]:
-        """Once, before anything else."""
+        """Call once, before anything else."""
         return [Confirmed(self._confirm_offset), *self.tick(now_ms)]
 
     def log_grew(self, log_end: int) -> list[Action]:
@@ -191,18 +190,18 @@ class SyncStateSet:
         return self._recount_ends()
 
     def connected(self, broker_id: int, *, barred: str | None) -> list[Action]:
-        """A link of this id has shaken hands; it replaces any former one, and its end is unknown until it acks. `barred`
-        says why it must not be counted: it does not enter the set, a member leaves it, and its acks mean nothing."""
+        """Note a handshake of this id. It replaces any former link, and its end is unknown until it acks. `barred` is
+        the reason not to count it: it does not join the set, a member leaves it, and its acks mean nothing."""
         self._slaves.setdefault(broker_id, SlaveProgress()).greeted(barred=barred)
         return self._recount()
 
     def disconnected(self, broker_id: int, now_ms: int) -> list[Action]:
-        """The newest link of this id has ended. That alone takes no member out."""
+        """Note that the newest link of this id has ended. That alone removes no member."""
         self._slaves[broker_id].gone(now_ms)
         return self._recount()
 
     def acked(self, broker_id: int, offset: int, caught_up_ms: int | None, now_ms: int) -> list[Action]:
-        """The newest link of this id says how far its log goes; `caught_up_ms` as of MasterLink."""
+        """Note how far the log of this id goes, by its newest link; `caught_up_ms` as of MasterLink."""
         slave = self._slaves[broker_id]
         slave.acked(offset, caught_up_ms)
         if broker_id in self._applied:
@@ -215,7 +214,8 @@ class SyncStateSet:
     # -- time and settings
 
     def members_min_is(self, members_min: int, now_ms: int) -> list[Action]:
-        """minInSyncReplicas, perhaps changed. More count at once, fewer when the controllers have applied it."""
+        """Set minInSyncReplicas, perhaps changed. A higher value counts at once, a lower one when the controllers
+        have applied it."""
         self._members_min = members_min
         self._counted_known = False
         return self._alter_if_wanted(now_ms)
@@ -230,8 +230,8 @@ class SyncStateSet:
         return [*self._recount(), *self._alter_again(now_ms), *self._alter_if_wanted(now_ms)]
 
     def _look_at(self, slave: SlaveProgress, now_ms: int) -> None:
-        """Sends wait for who enters: not long, and hardly at all for who has fallen silent. One that is proposed already stays
-        in the union until that is settled, and leaves again if it has entered by then."""
+        """Stop waiting for a joining slave after a while, and sooner for a silent one. A proposed one stays in the
+        union until that is settled, and leaves again if it has joined by then."""
         slave.look(self._log_end, now_ms)
         if slave.joining_ms is not None and (
             now_ms - slave.joining_ms > self._limits.join_ms_max or slave.stalls(self._limits, now_ms)
@@ -239,7 +239,7 @@ class SyncStateSet:
             slave.joining_ms = None
 
     def _forget_gone(self, now_ms: int) -> None:
-        """Ids that were replaced are not kept, and not walked with each ack, for the rest of the mastership."""
+        """Drop ids that were replaced, so that acks do not walk them for the rest of the mastership."""
         union = self.union()
         for broker_id, slave in list(self._slaves.items()):
             if broker_id not in union and slave.gone_ms(now_ms) > self._limits.not_caught_up_ms_max:
@@ -248,8 +248,8 @@ class SyncStateSet:
     # -- the controllers
 
     def told(self, members: frozenset[int], set_epoch: int, now_ms: int) -> list[Action]:
-        """The controllers' set under this master epoch, from a read, a notice or a reply. Of no effect when it is older,
-        or not this master's. Of one set epoch the smaller set is the later one."""
+        """Take in the controllers' set under this master epoch, from a read, a notice or a reply. No effect if it is
+        older, or not this master's. Of one set epoch the smaller set is the later one."""
         self._counted_known = False
         if set_epoch > self._set_epoch and self._own_id in members:
             proposal = self._proposal
@@ -263,8 +263,8 @@ class SyncStateSet:
         return self._alter_again(now_ms)
 
     def _is_rest(self, members: frozenset[int], set_epoch: int) -> bool:
-        """Whether an operator had members forgotten, which moves no epoch: they are no members until they enter again. While a
-        proposal is open its union is waited for."""
+        """Whether an operator had members forgotten, which changes no epoch: they are no members until they join
+        again. While a proposal is open its union is waited for."""
         return (
             set_epoch == self._set_epoch
             and self._proposal is None
@@ -273,9 +273,9 @@ class SyncStateSet:
         )
 
     def why_untrue(self, alter: Alter, fate: Fate) -> str | None:
-        """Why no controller can have answered `alter` so; None where one may. Upstream's and ours both accept exactly what was
-        asked for and move the set's epoch by one. A refusal that moves it keeps the set, less members that an operator had
-        forgotten."""
+        """Why no controller can have answered `alter` so; None if one can. Both kinds of controllers accept exactly
+        the requested set and increment its epoch by one. A rejection that increments it keeps the set, less members
+        that an operator had forgotten."""
         if not isinstance(fate, Applied | Refused) or fate.members is None:
             return None
         if fate.set_epoch != alter.set_epoch + 1:
@@ -290,7 +290,7 @@ class SyncStateSet:
         return None if is_true else f"{sorted(fate.members)} cannot come of {sorted(known)}"
 
     def alter_ended(self, alter: Alter, fate: Fate, now_ms: int) -> list[Action]:
-        """What became of the last sending of `alter`; of no effect once something else has settled it."""
+        """Take in the outcome of the last sending of `alter`; no effect once something else has settled it."""
         if alter.master_epoch != self._master_epoch:
             return []
         self._counted_known = False
@@ -310,9 +310,7 @@ class SyncStateSet:
             if isinstance(fate, Refused) and fate.members is not None and fate.set_epoch > self._set_epoch:
                 return self._adopt(fate.members | {self._own_id}, fate.set_epoch)
             return self._recount()
-        self._may_go_at_once = (
-            isinstance(fate, NotSent) or not self._lingers
-        )  # or it might go round and round
+        self._may_go_at_once = isinstance(fate, NotSent) or not self._lingers  # or it could alternate forever
         self._lingers = True
         return [ReadSet()]
 
@@ -332,15 +330,15 @@ class SyncStateSet:
     def epoch_began(
         self, master_epoch: int, epoch_start: int, members: frozenset[int], set_epoch: int, now_ms: int
     ) -> list[Action]:
-        """The master was elected again while it was master: its links and logs stay as they are, and a proposal
-        of the old epoch can no longer be accepted. What is enough must be told anew."""
+        """Note that the master was elected again while it was master. Its links and logs stay as they are, and a
+        proposal of the old epoch can no longer be accepted. The minimum must be announced again."""
         self._master_epoch = master_epoch
         self._epoch_start = epoch_start
         self._told_min = None
         return [*self._adopt(members | {self._own_id}, set_epoch), *self._alter_if_wanted(now_ms)]
 
     def _adopt(self, members: frozenset[int], set_epoch: int) -> list[Action]:
-        """Whatever was proposed was based on an older set: accepted as the one now known, or refused for good."""
+        """Adopt a newer set. Any proposal was based on an older one: accepted as this one, or rejected for good."""
         entered, left = members - self._applied, self._applied - members
         self._applied = members
         self._set_epoch = set_epoch
@@ -350,14 +348,14 @@ class SyncStateSet:
         for broker_id in left & self._slaves.keys():
             self._slaves[broker_id].owes = None
         self._recount()
-        # also where it stays: the minimum may be met now, or not any more
+        # also if it is unchanged: the minimum may be met now, or not any more
         return [Confirmed(self._confirm_offset)]
 
     def _settle(self) -> None:
         self._proposal = None
         self._in_flight = self._lingers = self._may_go_at_once = False
 
-    # -- who should be in the set
+    # -- the wished set
 
     def _alter_if_wanted(self, now_ms: int) -> list[Action]:
         if self._proposal is not None or now_ms < self._alter_due_ms:
@@ -391,7 +389,7 @@ class SyncStateSet:
         return [self._proposal]  # all of its members were waited for before: the union is the same
 
     def _has_minimum_to_tell(self) -> bool:
-        """Whether only the controllers' ignorance of `members_min` stands in the way."""
+        """Whether confirming waits only for the controllers to learn `members_min`."""
         if not confirm.enough(len(self._applied), self._members_min):
             return False
         return self._told_min is None or self._told_min[1] > self._members_min
@@ -403,8 +401,8 @@ class SyncStateSet:
         return [replace(self._proposal, again=True)]
 
     def _still_wanted(self, members: frozenset[int], now_ms: int) -> None:
-        """Of those who could not enter the ones that are level go on being waited for: where too few are in sync nothing is
-        appended, so their next ack, which would say so again, is a heartbeat away."""
+        """Keep waiting for slaves that could not join and are caught up: while too few are in sync nothing is
+        appended, so their next ack, which would show it, is a heartbeat away."""
         for broker_id in members - self._applied:
             slave = self._slaves[broker_id]
             if slave.ack_offset == self._log_end or slave.may_join(self._epoch_start, self._limits, now_ms):
@@ -420,18 +418,18 @@ class SyncStateSet:
     # -- the confirm offset
 
     def _recount(self) -> list[Action]:
-        """Who counts may have changed."""
+        """Count again after a change of the counted brokers."""
         self._counted_known = False
         return self._confirmed_by(self._others())
 
     def _recount_ends(self) -> list[Action]:
-        """Nothing has changed but how far logs go."""
+        """Count again after a change of log ends only."""
         if not self._counted_known:
             self._counted, self._counted_known = self._others(), True
         return self._confirmed_by(self._counted)
 
     def _others(self) -> list[SlaveProgress | None] | None:
-        """Whose acks count besides the own end; None while nothing may be confirmed."""
+        """Slaves whose acks count, besides the own end; None while nothing may be confirmed."""
         if not self.may_confirm():
             return None
         return [self._slaves.get(broker_id) for broker_id in self.union() if broker_id != self._own_id]

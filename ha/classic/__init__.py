@@ -1,1 +1,1 @@
-"""The two ends of a classic link: a master and slaves whose roles their configuration says."""
+"""The protocol of RocketMQ's DefaultHAService: a master and slaves with configured roles."""

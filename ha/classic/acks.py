@@ -1,8 +1,8 @@
-"""What the slaves of a pair's master hold of its log.
+"""Log ends of the slaves of a pair's master.
 
-Invariant: what is counted once stays counted, for then it was not only here. A slave that came without a log lacks what is
-below the file that it began with, and one that comes again may be that one: while a send from down there waits, it does not
-count. Only a slave that is connected, and has said where it is, is in reach. Pure."""
+Invariant: a counted offset stays counted, because a slave has held it. A slave that came without a log is missing
+everything below the file that it began with, and a reconnecting one may be that slave: while a send below that file
+waits, it does not count. Only a connected slave that has reported its end is reachable. Pure."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Holding:
-    """A slave's log. It may lack what is below `begins`."""
+    """A slave's log. It may be missing what is below `begins`."""
 
     begins: int
     end: int
 
 
 class PairAcks:
-    """Of the slaves that are connected, by their connection; offsets are bytes of the log."""
+    """Acks of the connected slaves, by connection; offsets are bytes of the log."""
 
     def __init__(self) -> None:
         self._holdings: dict[Hashable, Holding] = {}
@@ -27,30 +27,30 @@ class PairAcks:
         self._counted_end = 0
 
     def __contains__(self, slave: Hashable) -> bool:
-        """Whether it has said where it is."""
+        """Whether it has reported its end."""
         return slave in self._holdings
 
     def came(self, slave: Hashable, requested: int, start: int) -> None:
-        """Its first report is `requested`, 0 without a log; it is sent the log from `start` on."""
+        """Note a slave whose first report is `requested`, 0 without a log; it is sent the log from `start` on."""
         if requested == 0:
             self._newest_begin = max(self._newest_begin, start)
         begins = self._newest_begin if start >= self._newest_begin else 0
         self._holdings[slave] = Holding(begins, requested)
 
     def reported(self, slave: Hashable, end: int) -> None:
-        """It holds the log up to `end`."""
+        """Note that it holds the log up to `end`."""
         self._holdings[slave].end = end
 
     def gone(self, slave: Hashable) -> None:
-        """Its connection has ended; harmless when it said nothing."""
+        """Note that its connection has ended; harmless if it never reported."""
         self._holdings.pop(slave, None)
 
     def held_end(self, waiting_end: int) -> int:
-        """Sends that end at or below this are at one slave at least; the first that waits ends at `waiting_end`."""
+        """Sends that end at or below this are on at least one slave; the first waiting send ends at `waiting_end`."""
         ends = [held.end for held in self._holdings.values() if held.begins < waiting_end]
         self._counted_end = max([self._counted_end, *ends])
         return self._counted_end
 
     def in_step(self, log_end: int, gap_max: int) -> list[Hashable]:
-        """Those that are less than `gap_max` bytes behind."""
+        """Slaves that are less than `gap_max` bytes behind."""
         return [slave for slave, held in self._holdings.items() if log_end - held.end < gap_max]

@@ -1,8 +1,8 @@
-"""The slave of a pair.
+"""The slave of a pair. Upstream: DefaultHAClient.
 
-Invariant: it follows a master only whose log has this one's last whole record in the same place, byte for byte: the protocol
-itself compares nothing, and a slave whose master lost its tail would go on with two logs in one. Where the master cannot
-be asked for records, because only its HA address is known, it is followed unasked."""
+Invariant: it follows a master only if that log has the last complete record of this one at the same offset, byte for
+byte. The protocol itself compares nothing: a slave whose master lost its tail would mix two logs. If only the
+master's HA address is known, the master cannot be asked for records, and is followed unchecked."""
 
 from __future__ import annotations
 
@@ -25,27 +25,28 @@ from mqruntime.tasks import Tasks
 
 logger = logging.getLogger("ha.classic")
 
+NOT_FOLLOWED = "this slave does not follow its master"
 PARTED = (
-    "this slave does not follow its master, which does not have the last record of this log: one of the two has lost or "
-    "written what the other has not. To keep what this one holds, stop the master and start this broker in its place, with "
-    "brokerRole and brokerId of the master. To give it up, stop this broker and empty its store"
+    "the master does not have the last record of this log: one of the two lost data, or wrote data that the other has not. To "
+    "keep this log, stop the master and start this broker instead, with brokerRole and brokerId of the master. To discard it, "
+    "stop this broker and empty its store"
 )
 LEFT_BEHIND = (
-    "this slave does not follow its master, which by retention has deleted what this log ends with: nothing tells any more "
-    "whether the two logs are one. Stop this broker, empty its store, and start it: it begins with the last file of its "
-    "master's log. To spare more for slow slaves raise slaveCatchupReserveBytes of the master"
+    "the master's retention has deleted the end of this log, so the two logs cannot be compared any more. Stop this broker, "
+    "empty its store, and start it: it begins with the last file of its master's log. To keep more for slow slaves raise "
+    "slaveCatchupReserveBytes of the master"
 )
 
 
 class MasterRecords(Protocol):
-    """Who asks the master for its records."""
+    """Reads records of the master."""
 
     async def record_at(self, offset: int) -> bytes | None:
-        """What the master says that begins at `offset` of its log; None when it says that nothing does. MasterUnread."""
+        """The record that begins at `offset` of the master's log; None if none does. Raises MasterUnread."""
         ...
 
     async def begins_at(self) -> int:
-        """Where its log begins. MasterUnread."""
+        """Start of the master's log. Raises MasterUnread."""
         ...
 
 
@@ -65,7 +66,7 @@ class PairSlave(Follower):
         self._records = records
         self._parted = RepeatedFailure()
         self.stays_out: StayOut | LeftBehind | None = None
-        """Why it does not follow its master until an operator acts."""
+        """Why it does not follow its master, until an operator acts."""
         super().__init__(
             log,
             settings=settings,
@@ -92,7 +93,7 @@ class PairSlave(Follower):
             master_min = await self._records.begins_at() if there is None else 0
         except MasterUnread as error:
             if self._parted.failed(type(error), self._clock.monotonic_ms()):
-                logger.warning("master not asked for its records, trying on", extra=fields(why=error))
+                logger.warning("master not asked for its records, retrying", extra=fields(why=error))
             return self._settings.reconnect_ms_max
         if there == content:
             self._parted.recovered(self._clock.monotonic_ms())
@@ -104,18 +105,19 @@ class PairSlave(Follower):
         else:
             self.stays_out = StayOut(offset, self._log.confirm_offset(), log_end)
         if self._parted.failed((type(self.stays_out), offset), self._clock.monotonic_ms()):
-            self._tell(self.stays_out, offset, "nothing" if there is None else "another record")
+            self._log_not_followed(self.stays_out, offset, "nothing" if there is None else "another record")
         return self._settings.full_log_wait_ms
 
-    def _tell(self, why: StayOut | LeftBehind, offset: int, there: str) -> None:
+    def _log_not_followed(self, why: StayOut | LeftBehind, offset: int, there: str) -> None:
         said = {"master": self._address, "last_record": offset, "log_end": why.log_end}
         if isinstance(why, LeftBehind):
-            logger.error("%s", LEFT_BEHIND, extra=fields(master_min=why.master_min, **said))
+            logger.error(NOT_FOLLOWED, extra=fields(master_min=why.master_min, **said, hint=LEFT_BEHIND))
         else:
-            logger.error("%s", PARTED, extra=fields(there=there, **said))
+            logger.error(NOT_FOLLOWED, extra=fields(there=there, **said, hint=PARTED))
 
     async def _cut_to(self, end: int) -> None:
-        """Behind the last record stands the rest of a segment, which its master may have filled otherwise."""
+        """Cut to `end`: above the last record may be the rest of a segment, which the master may have filled
+        differently."""
         await self._log.truncate(end)
 
     def _new_link(self) -> ClassicSlaveLink:

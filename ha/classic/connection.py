@@ -1,4 +1,4 @@
-"""One accepted connection of a pair's master."""
+"""One accepted connection of a pair's master. Upstream: DefaultHAConnection."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mqruntime.tasks import Tasks
 
 
 class Listener(Protocol):
-    """Who hears what becomes of a connection."""
+    """Receives the events of a connection."""
 
     def opened(self, connection: PairConnection) -> None: ...
     def reported(self, connection: PairConnection, offset: int) -> None: ...
@@ -24,7 +24,7 @@ class Listener(Protocol):
 
 
 class PairConnection(LogSender):
-    """`master` is what the link reads of the log."""
+    """`master` is the link's view of the log."""
 
     def __init__(
         self,
@@ -64,14 +64,14 @@ class PairConnection(LogSender):
 
     @property
     def slave(self) -> str:
-        """Nobody says on a classic link which broker it is."""
+        """The slave's host, because a classic slave does not send its broker id."""
         return self.peer_host
 
     def _opened(self) -> None:
         self._listener.opened(self)
 
     def _heard(self, told: Acked | Greeted) -> None:
-        assert isinstance(told, Acked), "nobody shakes hands on a classic link"
+        assert isinstance(told, Acked), "a classic link has no handshake"
         self._listener.reported(self, told.offset)
 
     def _lost(self, reason: str) -> None:

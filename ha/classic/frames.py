@@ -35,7 +35,7 @@ class TransferHeader(NamedTuple):
 
     @staticmethod
     def decode(data: Readable) -> TransferHeader:
-        """FrameError on an offset or a body size that no frame can have."""
+        """Raises FrameError on an offset or a body size that no frame can have."""
         header = TransferHeader(*TRANSFER.unpack(data))
         if header.offset < 0 or not 0 <= header.body_size <= BODY_SIZE_MAX:
             raise FrameError(f"a transfer frame of {header.body_size} bytes at {header.offset}")
@@ -47,7 +47,7 @@ def encode_report(max_offset: int) -> bytes:
 
 
 def decode_report(data: Readable) -> int:
-    """The slave's end; FrameError on one that no log has."""
+    """The slave's log end. Raises FrameError on one that no log has."""
     (max_offset,) = REPORT.unpack(data)
     if max_offset < 0:
         raise FrameError(f"a report of {max_offset}")

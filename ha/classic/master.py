@@ -1,8 +1,8 @@
 """The master's end of one classic link, from the slave's first report to the end of the connection.
 
-Invariant: what is sent is one gapless range of the log, each frame within one segment; a report is never above what was sent,
-never below an earlier one, and the first one names a place within the log. Upstream believes any: a slave whose log is longer
-than its master's then gets sends acknowledged that it does not hold.
+Invariant: one gapless range of the log is sent, each frame within one segment. A report is never above the sent
+range, never below an earlier one, and the first one is an offset within the log. Upstream accepts any: a slave whose
+log is longer than its master's then acknowledges sends that it does not hold.
 
     WAITING --first report--> SENDING          any --error--> CLOSED
 
@@ -19,7 +19,7 @@ from ha.master.link import UNKNOWN, Acked, Action, Batch, Close, Hold
 
 
 class LogView(Protocol):
-    """What a link reads of its master's log, fresh at every call. All offsets are bytes of the log."""
+    """The link's view of its master's log, fresh at every call. All offsets are bytes of the log."""
 
     @property
     def segment_size_bytes(self) -> int: ...
@@ -36,7 +36,7 @@ class ClassicMasterState(Enum):
 
 
 class ClassicMasterLink:
-    """Fed and asked as a MasterLink is; there is no handshake, so a slave has no name here."""
+    """Used like a MasterLink; without a handshake, so a slave has no name here."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class ClassicMasterLink:
     # -- from the slave
 
     def receive(self, data: bytes, now_ms: int) -> list[Action]:
-        """The next bytes of the stream, however they are cut."""
+        """The next bytes of the stream, in any fragments."""
         if self.state is ClassicMasterState.CLOSED:
             return []
         self._read_ms = now_ms
@@ -92,8 +92,8 @@ class ClassicMasterLink:
             return max(master.log_end - master.log_end % master.segment_size_bytes, master.log_min)
         if requested > master.log_end:
             raise FrameError(
-                f"a slave whose log ends at {requested}, this one ends at {master.log_end}: what is above was lost here, or "
-                "never written here; empty the slave's store, or make it the master of the pair"
+                f"a slave whose log ends at {requested}, this one ends at {master.log_end}: the rest was lost here, or never "
+                "written here; empty the slave's store, or make it the master of the pair"
             )
         if requested < master.log_min:
             raise FrameError(
@@ -103,23 +103,23 @@ class ClassicMasterLink:
 
     @property
     def read_from(self) -> int | None:
-        """The slave has still to read what is above; None unless it does."""
+        """The slave has still to read from here on; None unless sending."""
         is_sending = self.state is ClassicMasterState.SENDING
         return max(self.ack_offset, self._began) if is_sending else None
 
     # -- to the slave
 
     def hold(self, why: Hold) -> None:
-        """No frame can be written until `release`."""
+        """Write no frame until `release`."""
         self._held.add(why)
 
     def release(self, why: Hold, now_ms: int) -> list[Action]:
-        """What held the link is over: as `writable`."""
+        """End a hold; then as `writable`."""
         self._held.discard(why)
         return self.writable(now_ms)
 
     def writable(self, now_ms: int) -> list[Action]:
-        """The next frame, or a heartbeat when one is overdue; nothing when all is told."""
+        """The next frame, or a heartbeat if one is overdue; nothing if everything is sent."""
         if self.state is not ClassicMasterState.SENDING or self._held:
             return []
         if self.next_offset < self._master.log_min:
@@ -165,7 +165,7 @@ class ClassicMasterLink:
     # -- the end
 
     def connection_lost(self) -> None:
-        """Nothing more will be received or sent."""
+        """Note that nothing more will be received or sent."""
         self.state = ClassicMasterState.CLOSED
 
     def _close(self, reason: str) -> list[Action]:

@@ -1,7 +1,7 @@
-"""The mastership of a pair: its links, and what its slaves hold.
+"""The mastership of a pair: its links, and the log ends of its slaves. Upstream: DefaultHAService.
 
-Invariant: the configuration made it master, so its log is what counts: all of it is confirmed, as upstream has it. Which sends
-wait for a slave is said by `acked_end`."""
+Invariant: this broker is master by configuration, so its log is the authoritative one: all of it is confirmed, as in
+upstream. `acked_end` says which sends wait for a slave."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ logger = logging.getLogger("ha.classic")
 
 
 class PairMastership:
-    """Lives from the start of a master to its end. `on_confirm` as of HAService; `waiting_end()` is where the first send
-    ends that waits."""
+    """Lives as long as the master. `on_confirm` as of HAService; `waiting_end()` is the end of the first waiting
+    send."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class PairMastership:
     def begin(self) -> None:
         self._confirm()
 
-    # -- what the links read
+    # -- read by the links
 
     @property
     def segment_size_bytes(self) -> int:
@@ -67,7 +67,7 @@ class PairMastership:
     def log_end(self) -> int:
         return self._log.max_offset()
 
-    # -- what the links tell
+    # -- called by the links
 
     def accept(self) -> PairConnection:
         """The protocol of a connection that a slave opens."""
@@ -99,39 +99,39 @@ class PairMastership:
         self._acks.gone(connection)
         logger.info("slave gone", extra=fields(address=connection.address, reason=reason))
 
-    # -- what the broker asks and tells
+    # -- called by the broker
 
     @property
     def connections(self) -> list[PairConnection]:
         return list(self._connections)
 
     def read_from(self) -> int | None:
-        """Above this connected slaves still read the log; None without any."""
+        """Connected slaves still read the log from here on; None without any."""
         places = (connection.read_from for connection in self._connections)
         return min((place for place in places if place is not None), default=None)
 
     @property
     def acked_end(self) -> int:
-        """Up to where sends may be answered: what one slave at least has held, or all where none is waited for."""
+        """Sends up to here may be answered: held by at least one slave, or the whole log if no slave is waited for."""
         if not self._pair.waits_for_slave:
             return self._log.max_offset()
         return self.followed_end()
 
     def followed_end(self) -> int:
-        """Up to where one slave at least has held the log."""
+        """At least one slave has held the log up to here."""
         return self._acks.held_end(self._waiting_end())
 
     def reachable(self, end: int) -> bool:
-        """Whether a send that ends at `end` may be waited for: no slave need have it, or one that is connected is close."""
+        """Whether a send that ends at `end` may be waited for: no slave is needed, or a connected one is close."""
         return not self._pair.waits_for_slave or bool(self._acks.in_step(end, self._pair.gap_max))
 
     def in_step(self) -> list[PairConnection]:
-        """The connections of slaves that are close."""
+        """Connections of slaves that are close."""
         close = set(self._acks.in_step(self._log.max_offset(), self._pair.gap_max))
         return [connection for connection in self._connections if connection in close]
 
     def log_grew(self) -> None:
-        """One call for every batch appended: send it, and let it be read."""
+        """Called once for every batch appended: send it, and allow reading it."""
         for connection in self.connections:
             connection.pump()
         self._confirm()
@@ -141,7 +141,7 @@ class PairMastership:
         self._on_confirm()
 
     async def end(self, reason: str) -> None:
-        """Drop all links; on return no view of the log is held by any of them."""
+        """Drop all links; on return none of them holds a view of the log."""
         self._ended = True
         while self._connections:
             connections = self.connections

@@ -1,7 +1,7 @@
 """The slave's end of one classic link.
 
-Invariant: bytes are taken only at the own end, and what is confirmed here is what is held here, no more: the master says
-nothing of what others hold.
+Invariant: bytes are accepted only at the end of the own log. Confirmed is exactly what is held here, because the
+master reports nothing about other slaves.
 
     TRANSFER --any error--> CLOSED
 
@@ -15,7 +15,7 @@ from ha.slave.link import Action, Advance, Close, Confirm, LogRange, Send, Slave
 
 
 class ClassicSlaveLink:
-    """Fed and asked as a SlaveLink is; nothing has to be durable before it goes on."""
+    """Used like a SlaveLink; it waits for no durable step."""
 
     def __init__(
         self,
@@ -41,13 +41,13 @@ class ClassicSlaveLink:
         self.state = SlaveState.TRANSFER
 
     def start(self) -> list[Action]:
-        """The first report at once: it is the request where to start."""
+        """The first report at once: it requests the start offset."""
         return [self._report(self._written_ms)]
 
     # -- the stream
 
     def next_read(self) -> memoryview | LogRange | None:
-        """Where the next bytes of the stream go; None once the link is closed."""
+        """Where to read the next bytes of the stream to; None once the link is closed."""
         if self.state is SlaveState.CLOSED:
             return None
         if self._body_left:
@@ -55,7 +55,7 @@ class ClassicSlaveLink:
         return memoryview(self._header)[self._header_filled :]
 
     def filled(self, size: int, now_ms: int) -> list[Action]:
-        """`size` bytes, 1 at least, have arrived where the last `next_read` said."""
+        """`size` bytes, at least 1, have arrived where the last `next_read` said."""
         self._read_ms = now_ms
         if self._body_left:
             return self._body_filled(size)
@@ -89,7 +89,7 @@ class ClassicSlaveLink:
     # -- reports and time
 
     def turn_over(self, now_ms: int) -> list[Action]:
-        """All that came together has been taken in: one report for it, when there is something to tell."""
+        """Report once for all data that arrived together, if the log end changed."""
         if self.state is SlaveState.CLOSED or self._own_end() == self._reported:
             return []
         return [self._report(now_ms)]
@@ -119,7 +119,7 @@ class ClassicSlaveLink:
     # -- the end
 
     def connection_lost(self) -> None:
-        """Nothing more will be read or sent."""
+        """Note that nothing more will be read or sent."""
         self.state = SlaveState.CLOSED
 
     def _close(self, reason: str) -> list[Action]:

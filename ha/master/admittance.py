@@ -1,12 +1,12 @@
-"""Who may replicate from this master: ids that the controllers know, from the hosts that they registered.
+"""Authorisation of slaves: ids that the controllers know, from their registered hosts.
 
-Invariant: whoever is admitted stood in the controllers' table, as last read, under that id and at that host. Nobody is
-refused but by the end of a read that began after they came. However many strangers come, one read is under way or planned, and
-it begins `READ_AGAIN_MS` after the last at the earliest. A table stays until another was read.
+Invariant: an admitted slave was in the controllers' table, as last read, with that id and host. A slave is rejected
+only after a table read that started after it came. However many unknown links come, one read at a time is running or
+planned, and it starts at least `READ_AGAIN_MS` after the last one ended. A table stays until another was read.
 
-    come --stands in the table--> Admit
-    come --does not--> waiting --read began--> asked --told, stands there--> Admit
-                                                     --told, does not; not told--> Refuse
+    come --in the table--> Admit
+    come --not in it--> waiting --read starts--> asked --table read, in it--> Admit
+                                                       --not in it, or not read--> Refuse
 
 Pure."""
 
@@ -24,7 +24,8 @@ LOOPBACK = "127.0.0.1"
 
 
 class Replica(NamedTuple):
-    """What a broker registered at the controllers: its host's addresses, each as `plain` writes it, and host:port itself."""
+    """A broker's registration at the controllers: its host's addresses, as `plain` writes them, and the registered
+    host:port."""
 
     hosts: frozenset[str]
     address: str = ""
@@ -35,7 +36,7 @@ Table = Mapping[int, Replica]
 
 
 class Why(Enum):
-    """Why somebody is not admitted, and what to do."""
+    """Why a slave is not admitted, and what to do."""
 
     UNKNOWN_ID = "controllers know no broker of this id in this set; stop what runs there, or give it another brokerName"
     ELSEWHERE = (
@@ -47,15 +48,15 @@ class Why(Enum):
         "another network or through address translation, set haSlaveHostCheck=false on all members"
     )
     UNCHECKED = (
-        "controllers do not say which brokers the set has; it is asked again when it comes again, see that "
-        "a majority of controllers runs"
+        "controllers do not return the brokers of the set; checked again at its next connection, see that a majority of "
+        "controllers runs"
     )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Newcomer:
-    """A link that claims to be of `broker_id`, or of the broker that registered `address`; `host` is where it comes from, as
-    `plain` writes it."""
+    """A link that claims the id `broker_id`, or the broker registered as `address`; `host` is its origin, as `plain`
+    writes it."""
 
     broker_id: int
     host: str
@@ -65,7 +66,7 @@ class Newcomer:
 
 @dataclass(frozen=True, slots=True)
 class Admit:
-    """As `broker_id`."""
+    """Admit it as `broker_id`."""
 
     newcomer: Newcomer
     broker_id: int
@@ -82,7 +83,7 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """After `after_ms` call `read_begins`, ask the controllers, and report `told` or `not_told`."""
+    """After `after_ms` call `read_begins`, ask the controllers, and report `table_read` or `table_unread`."""
 
     after_ms: int
 
@@ -91,31 +92,31 @@ Action = Admit | Refuse | Read
 
 
 class Admittance:
-    """Lives as long as the process: a later mastership begins with the table of the one before."""
+    """Lives as long as the process: a later mastership starts with the table of the one before."""
 
     def __init__(self, *, checks_hosts: bool) -> None:
         self._checks_hosts = checks_hosts
         self._own_id = 0
         self._table: Table = {}
-        self._waiting: dict[Newcomer, None] = {}  # in order of arrival; the next read is theirs
-        self._asked: dict[Newcomer, None] = {}  # the read under way is theirs
-        self._read_planned = False  # or under way
+        self._waiting: dict[Newcomer, None] = {}  # in order of arrival, for the next read
+        self._asked: dict[Newcomer, None] = {}  # for the running read
+        self._read_planned = False  # or running
         self._read_again_ms = 0
 
     def begin(self, own_id: int, now_ms: int) -> list[Action]:
-        """This broker, `own_id`, leads: its slaves will come, so their hosts are read already."""
+        """Begin to lead as `own_id`: read the table already, because the slaves will come."""
         self._own_id = own_id
         return self._plan_read(now_ms)
 
     def come(self, newcomer: Newcomer, now_ms: int) -> list[Action]:
-        """Its Admit or Refuse is among the actions of this call or of a later one."""
+        """Return its Admit or Refuse, now or from a later call."""
         if (broker_id := self._id_of(newcomer)) is not None:
             return [Admit(newcomer, broker_id)]
         self._waiting[newcomer] = None
         return self._plan_read(now_ms)
 
     def left(self, newcomer: Newcomer) -> None:
-        """It has gone by itself; harmless when it was admitted or refused."""
+        """Forget a link that ended by itself; harmless if it was admitted or rejected."""
         self._waiting.pop(newcomer, None)
         self._asked.pop(newcomer, None)
 
@@ -123,7 +124,7 @@ class Admittance:
         self._asked, self._waiting = self._waiting, {}
 
     def told(self, table: Table, now_ms: int) -> list[Action]:
-        """The read has ended well."""
+        """Handle the table of a successful read."""
         self._table = table
         actions: list[Action] = []
         for newcomer in [*self._asked, *self._waiting]:
@@ -137,7 +138,7 @@ class Admittance:
         return [*actions, *self._read_ended(now_ms)]
 
     def not_told(self, now_ms: int) -> list[Action]:
-        """The read has failed."""
+        """Handle a failed read."""
         refused = [Refuse(newcomer, Why.UNCHECKED) for newcomer in self._asked]
         return [*refused, *self._read_ended(now_ms)]
 
@@ -154,14 +155,14 @@ class Admittance:
         return [Read(max(self._read_again_ms - now_ms, 0))]
 
     def _claimed_id(self, newcomer: Newcomer) -> int:
-        """Whom it claims to be."""
+        """The id that it claims."""
         if not newcomer.address:
             return newcomer.broker_id
         ids = (broker_id for broker_id, replica in self._table.items() if replica.address == newcomer.address)
         return next(ids, NOBODY)
 
     def _id_of(self, newcomer: Newcomer) -> int | None:
-        """As whom it may come in."""
+        """The id that it is admitted as."""
         broker_id = self._claimed_id(newcomer)
         replica = self._table.get(broker_id)
         if replica is None or broker_id == self._own_id:
@@ -174,7 +175,8 @@ class Admittance:
 
 
 def newcomer_of(broker_id: int, peer_host: str, own_host: str, address: str = "") -> Newcomer:
-    """Of a link whose two ends have these addresses. One address at both ends is one machine, and so is loopback."""
+    """The claim of a link between these addresses. The same address at both ends means one machine, and so does
+    loopback."""
     peer = plain(peer_host)
     return Newcomer(broker_id, peer, peer in (LOOPBACK, plain(own_host)), address)
 
@@ -185,8 +187,8 @@ def plain(host: str) -> str:
 
 
 def literal(host: str) -> str | None:
-    """One way to write each address: without brackets, scope and the IPv6 form of an IPv4 address; all of loopback is one
-    host. None for a name."""
+    """Canonical form of an address: without brackets, scope and the IPv6 form of an IPv4 address; all of loopback is
+    one host. None for a name."""
     try:
         address = ip_address(host.strip("[]").partition("%")[0])
     except ValueError:

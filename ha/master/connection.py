@@ -1,4 +1,4 @@
-"""One accepted connection of a master whose slaves shake hands.
+"""One accepted connection of a master under controllers. Upstream: AutoSwitchHAConnection.
 
 Invariant: the handshake is answered, and counts, only once the slave was admitted."""
 
@@ -21,11 +21,11 @@ from mqruntime.tasks import Tasks
 
 
 class Listener(Protocol):
-    """Who hears what becomes of a connection."""
+    """Receives the events of a connection."""
 
     def opened(self, connection: MasterConnection) -> None: ...
     def claimed(self, connection: MasterConnection, handshake: Handshake) -> None:
-        """The slave has said who it is; one of `admitted` and `refused` is to follow."""
+        """The slave has sent its handshake; `admitted` or `refused` will follow."""
         ...
 
     def greeted(self, connection: MasterConnection, handshake: Handshake) -> None: ...
@@ -33,12 +33,12 @@ class Listener(Protocol):
     def denied(self, connection: MasterConnection, handshake: Handshake, why: Why) -> None: ...
     def lost(self, connection: MasterConnection, reason: str) -> None: ...
     def pace_of(self, broker_id: int) -> int | None:
-        """Bytes a second that go to this slave at most; None where nothing limits them."""
+        """Limit for this slave in bytes a second; None: no limit."""
         ...
 
 
 class MasterConnection(LogSender):
-    """`master` is what the link reads of its master."""
+    """`master` is the link's view of its master."""
 
     link: MasterLink
 
@@ -77,7 +77,7 @@ class MasterConnection(LogSender):
         self._reply = b""
         self._broker_id = -1
         self.began_at: int | None = None
-        """Where the slave asked to be sent the log from."""
+        """The offset from which the slave requested the log."""
 
     @property
     def slave_broker_id(self) -> int:
@@ -108,7 +108,7 @@ class MasterConnection(LogSender):
             self._listener.claimed(self, told.handshake)
 
     def admitted(self, broker_id: int) -> None:
-        """The slave is who it says, `broker_id`: it is answered, and counts."""
+        """Answer and count the slave, which was verified as `broker_id`."""
         assert self.link.handshake is not None
         if not self._ended:
             self._broker_id = broker_id
@@ -117,11 +117,11 @@ class MasterConnection(LogSender):
             self.release(Hold.ADMITTANCE)
 
     def refused(self, why: Why) -> None:
-        """Nothing that came over this connection is believed."""
+        """Reject the slave: nothing from this connection counts."""
         assert self.link.handshake is not None
         self._listener.denied(self, self.link.handshake, why)
         self.close(f"refused: {why.value}")
 
     def tell_confirm_offset(self) -> None:
-        """It has moved."""
+        """Send the confirm offset, which has moved."""
         self._perform(self.link.confirm_offset_moved(self._now_ms()))

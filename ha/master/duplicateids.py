@@ -1,4 +1,4 @@
-"""Two brokers with one identity, as their master meets them: each connection of one ends that of the other.
+"""Detection of two brokers with one identity: each connection of one ends that of the other.
 
 Invariant: a broker that only lost its connection replaces it once in `WINDOW_MS`, and is never called a duplicate."""
 
@@ -16,16 +16,16 @@ logger = logging.getLogger("ha.master")
 
 
 class DuplicateIds:
-    """The ids whose connections replace each other again and again."""
+    """Ids whose connections replace each other repeatedly."""
 
     def __init__(self) -> None:
         self._replaced: dict[
             int, tuple[int, int]
-        ] = {}  # by id: when it last was, and how often without a pause
+        ] = {}  # by id: time of the last replacement, count without a pause
         self._failures: dict[int, RepeatedFailure] = {}
 
     def replaced(self, broker_id: int, former: str, newer: str, now_ms: int) -> None:
-        """A living connection of this id gave way to another one."""
+        """Note that a new connection of this id replaced a live one."""
         last_ms, times = self._replaced.get(broker_id, (now_ms, 0))
         times = times + 1 if now_ms - last_ms <= WINDOW_MS else 1
         self._replaced[broker_id] = now_ms, times
@@ -33,7 +33,11 @@ class DuplicateIds:
             broker_id, now_ms
         ):
             logger.warning(
-                "two brokers replicate under one id, the store of one is a copy of the other's: stop the copy, delete its "
-                "brokerIdentity, start it again, and restart the other, whose address it took",
-                extra=fields(id=broker_id, addresses=sorted({former, newer})),
+                "two brokers replicate under one id",
+                extra=fields(
+                    id=broker_id,
+                    addresses=sorted({former, newer}),
+                    hint="one store is a copy of the other: stop the copy, delete its brokerIdentity, start it again, and "
+                    "restart the other broker, whose address it took",
+                ),
             )

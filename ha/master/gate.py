@@ -1,6 +1,6 @@
-"""The way from a slave's handshake into a mastership: asks the controllers for Admittance and carries out what it decides.
+"""The shell of Admittance: asks the controllers about slaves, and admits or rejects their links.
 
-Invariant: a refused link leaves nothing behind but a count and, for one of `HOSTS_TOLD_MAX` hosts, when it was last told of."""
+Invariant: of a rejected link only a count is kept and, for `HOSTS_TOLD_MAX` hosts, when it was last logged."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ logger = logging.getLogger("ha.master")
 
 
 class Replicas(Protocol):
-    """Who knows which brokers this set has, and where."""
+    """Reads the brokers of this set, and their hosts."""
 
     async def read(self) -> Table:
-        """Freshly from the controllers. Raises ReplicasUnread."""
+        """A fresh read from the controllers. Raises ReplicasUnread."""
         ...
 
 
 class Waiting(Protocol):
-    """A link that has said who it is."""
+    """A link that has sent its identity."""
 
     address: str
     own_host: str
@@ -45,7 +45,7 @@ class Waiting(Protocol):
 
 @dataclass(eq=False)
 class Asker:
-    """Who says over a connection of its own which broker it is, to be judged as a link is."""
+    """A caller that claims a broker id over a connection of its own, checked as a link is."""
 
     address: str
     peer_host: str
@@ -62,7 +62,7 @@ class Asker:
 
 
 class Gate:
-    """One for all masterships of a process; it runs its reads as `tasks`."""
+    """One for all masterships of a process; `tasks` run its reads."""
 
     def __init__(
         self, replicas: Replicas, *, checks_hosts: bool, clock: Clock, tasks: Tasks, counters: HACounters
@@ -77,17 +77,17 @@ class Gate:
         self._told_of: dict[str, RepeatedFailure] = {}  # by host, the newest last
 
     def begin(self, own_id: int) -> None:
-        """A mastership of this broker begins."""
+        """Begin a mastership of this broker."""
         self._perform(self._admittance.begin(own_id, self._now_ms()))
 
     def come(self, link: Waiting, handshake: Handshake) -> None:
-        """`link` has shaken hands; one of its methods will be called."""
+        """Check `link`, which has sent its handshake; one of its methods will be called."""
         newcomer = newcomer_of(handshake.slave_broker_id, link.peer_host, link.own_host, handshake.address)
         self._links[newcomer], self._newcomers[link] = link, newcomer
         self._perform(self._admittance.come(newcomer, self._now_ms()))
 
     async def why_not(self, asker: Asker, broker_id: int) -> Why | None:
-        """Why `asker` may not speak for `broker_id`; None when it may."""
+        """Why `asker` may not act for `broker_id`; None if it may."""
         self.come(asker, Handshake(broker_id))
         try:
             return await asker.answer
@@ -95,7 +95,7 @@ class Gate:
             self.left(asker)
 
     def left(self, link: Waiting) -> None:
-        """It has ended; harmless when it never came."""
+        """Forget a link that has ended; harmless if it never came."""
         newcomer = self._newcomers.pop(link, None)
         if newcomer is not None:
             self._links.pop(newcomer, None)
@@ -105,20 +105,20 @@ class Gate:
         for action in actions:
             match action:
                 case Admit(newcomer, broker_id):
-                    self._decided(newcomer).admitted(broker_id)
+                    self._checked(newcomer).admitted(broker_id)
                 case Refuse():
                     self._refuse(action)
                 case Read(after_ms):
                     self._tasks.start(self._read(after_ms), name="read replica table")
 
-    def _decided(self, newcomer: Newcomer) -> Waiting:
+    def _checked(self, newcomer: Newcomer) -> Waiting:
         link = self._links.pop(newcomer)
         del self._newcomers[link]
         return link
 
     def _refuse(self, refusal: Refuse) -> None:
         newcomer, why = refusal.newcomer, refusal.why
-        link = self._decided(newcomer)
+        link = self._checked(newcomer)
         self._counters.refused_links += 1
         failure = self._told_of.pop(newcomer.host, None) or RepeatedFailure()
         self._told_of[newcomer.host] = failure
@@ -126,9 +126,9 @@ class Gate:
             del self._told_of[next(iter(self._told_of))]
         if failure.failed(why, self._now_ms()):
             logger.warning(
-                "replication link refused: %s",
-                why.value,
+                "replication link refused",
                 extra=fields(
+                    why=why.value,
                     slave=newcomer.address or newcomer.broker_id,
                     address=link.address,
                     registered=sorted(refusal.registered),

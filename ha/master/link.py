@@ -1,12 +1,12 @@
 """The master's end of one link, from the slave's handshake to the end of the connection.
 
-Invariant: what is sent is one gapless range of the log, each frame within one segment and one epoch and labelled
-with that epoch; an ack is never above what was sent, never below an earlier one, and nothing else of a slave is
-believed. One handshake is answered, in one piece. While the link is held no frame is made: what a frame says counts as
-told, so it must be written.
+Invariant: one gapless range of the log is sent, each frame within one segment and one epoch and labelled with that
+epoch. An ack is never above the sent range and never below an earlier one; nothing else from a slave is believed. One
+handshake is answered, in one piece. While the link is on hold no frame is built, because building one updates what
+the slave is assumed to know, so it must be written.
 
-    WAITING --handshake--> GREETED --first ack--> SENDING          any --error--> CLOSED
-    SENDING --the slave is behind the log's beginning--> TURNED_AWAY --any frame, or time--> CLOSED
+    WAITING --handshake--> AWAITING_FIRST_ACK --first ack--> SENDING          any --error--> CLOSED
+    SENDING --the slave is behind the log's start--> REJECTED --any frame, or time--> CLOSED
 
 Pure."""
 
@@ -34,11 +34,11 @@ from ha.master.pace import Pace
 
 UNKNOWN = -1
 _STATE_SIZE = 4
-_MARKS_MAX = 4096  # a slave that reads but never acks costs no more; fewer marks only make it look later
+_MARKS_MAX = 4096  # bounds a slave that never acks; fewer marks only make it look later
 
 
 class MasterView(Protocol):
-    """What a link reads of its master, fresh at every call. All offsets are bytes of the log."""
+    """The link's view of its master, fresh at every call. All offsets are bytes of the log."""
 
     @property
     def broker_id(self) -> int: ...
@@ -56,7 +56,7 @@ class MasterView(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Greeted:
-    """The slave has said who it is; write `reply`. The link counts for this broker id from now on."""
+    """The slave has identified itself; write `reply`. From now on the link counts for this broker id."""
 
     handshake: Handshake
     reply: bytes
@@ -86,7 +86,7 @@ class Close:
 
 
 Action = Greeted | Acked | Batch | Close
-"""What there is one of for every frame is not frozen: making one takes a third of the time."""
+"""Actions of which every frame makes one are not frozen: making one then takes a third of the time."""
 
 
 class Hold(Enum):
@@ -94,7 +94,7 @@ class Hold(Enum):
 
     WRITER = "the socket takes no more"
     COLD_READ = "the body of the last frame is being read"
-    ADMITTANCE = "whether the slave is who it says is being asked"
+    ADMITTANCE = "the slave's identity is being checked"
     NEW_EPOCH = "the entry of the epoch that the next bytes belong to is not durable"
 
 
@@ -102,17 +102,17 @@ class MasterState(Enum):
     WAITING = "waiting for the handshake"
     GREETED = "waiting for the first ack"
     SENDING = "sending"
-    TURNED_AWAY = "told that the log begins above what it asks for"
+    TURNED_AWAY = "rejected: the log begins above the requested offset"
     CLOSED = "closed"
 
 
 SENDING, CLOSED = MasterState.SENDING, MasterState.CLOSED
-"""Looked up for every frame: an enum's own attributes are slow to find."""
+"""Used for every frame: an enum's own attributes are slow to look up."""
 
 
 class MasterLink:
-    """Feed it the stream (`receive`), say when frames can be written (`writable`, again after every append and after
-    every frame; not before the handshake's reply was) or cannot (`hold`), and `tick` it."""
+    """Call `receive` with the stream, `writable` when frames can be written (not before the handshake's reply was;
+    again after every append and every frame), `hold` when they cannot, and `tick`."""
 
     def __init__(
         self,
@@ -134,43 +134,43 @@ class MasterLink:
         self._opened_ms = self._read_ms = self._written_ms = now_ms
         self._received = bytearray()
         self._labelled: EpochEntry | None = None  # of the newest frame
-        self._history: EpochHistory | None = None  # in which the next frame's epoch was looked up
+        self._history: EpochHistory | None = None  # the history of `_entry`
         self._entry: EpochEntry | None = None
-        self._stretch_end = UNKNOWN  # of that epoch, as far as it is over, and of the segment
+        self._stretch_end = UNKNOWN  # end of that epoch, if known, and of the segment
         self._confirm_sent = UNKNOWN
-        self._sent_marks: deque[tuple[int, int]] = deque()  # (log end, ms) when a frame was made, both rising
+        self._sent_marks: deque[tuple[int, int]] = (
+            deque()
+        )  # (log end, ms) when a frame was built, both rising
         self._held: set[Hold] = set()
-        self._confirm_owed = False  # it moved while the link was held
+        self._confirm_owed = False  # it moved while the link was on hold
         self.state = MasterState.WAITING
         self.handshake: Handshake | None = None
         self.ack_offset = UNKNOWN
         self.next_offset = UNKNOWN  # of the next frame
-        self.caught_up_ms: int | None = (
-            None  # the newest time at whose log end the slave is known to have been
-        )
+        self.caught_up_ms: int | None = None  # newest time at whose log end the slave is known to have been
 
     # -- from the slave
 
     def receive(self, data: bytes, now_ms: int) -> list[Action]:
-        """The next bytes of the stream, however they are cut."""
+        """The next bytes of the stream, in any fragments."""
         if self.state is CLOSED:
             return []
         self._read_ms = now_ms
         if not self._received and self.state is SENDING and len(data) == ACK.size:
-            state, offset = ACK.unpack(data)  # an ack alone, as nearly all that comes
+            state, offset = ACK.unpack(data)  # an ack alone, as is nearly always the case
             if state == TRANSFER_STATE and self.ack_offset <= offset <= self.next_offset:
                 return [self._acked(offset, now_ms)]
         self._received += data
         actions: list[Action] = []
         try:
-            while (told := self._frame(now_ms)) is not None:
-                actions += told
+            while (found := self._frame(now_ms)) is not None:
+                actions += found
         except FrameError as error:
             actions += self._close(str(error))
         return actions
 
     def _frame(self, now_ms: int) -> list[Action] | None:
-        """What the next frame means; None when it is not there yet."""
+        """Actions of the next frame; None if it is incomplete."""
         received = self._received
         if len(received) < _STATE_SIZE:
             return None
@@ -192,7 +192,7 @@ class MasterLink:
 
     def _handshake_frame(self, handshake: Handshake) -> list[Action]:
         if self.state is MasterState.GREETED and handshake == self.handshake:
-            return []  # a Java slave asks again when the reply reached it in two pieces
+            return []  # a Java slave repeats it if the reply came in two pieces
         if self.state is not MasterState.WAITING:
             raise FrameError(f"a second handshake, of broker {handshake.slave_broker_id}")
         broker_id = handshake.slave_broker_id
@@ -211,7 +211,7 @@ class MasterLink:
             self.state = SENDING
         elif self.state is MasterState.TURNED_AWAY:
             raise FrameError(
-                f"an ack of {offset} after it was told that the log begins at {self._master.log_min}"
+                f"an ack of {offset} after a notice that the log begins at {self._master.log_min}"
             )
         else:
             raise FrameError("an ack before the handshake")
@@ -227,7 +227,7 @@ class MasterLink:
         return Acked(offset)
 
     def _start_at(self, requested: int) -> int:
-        """Where to send from when the first ack is `requested`."""
+        """The offset to send from when the first ack is `requested`."""
         assert self.handshake is not None
         if requested == 0 and self.handshake.is_sync_from_last_file:
             return self._master.log_end - self._master.log_end % self._master.segment_size_bytes
@@ -240,8 +240,9 @@ class MasterLink:
         return requested
 
     def _turn_away(self, now_ms: int) -> Batch:
-        """The slave has nothing of what this log still holds, and would leave a gap: a frame without a body, from where the log
-        begins. A Java slave ends the connection for its offset, and so does ours, and says why."""
+        """Reject a slave whose log ends below this log's start, so that a gap would be left: send a frame without a
+        body at the log's start. A Java slave ends the connection for its offset; a slave of this implementation also
+        logs the reason."""
         self.state = MasterState.TURNED_AWAY
         self.next_offset = self._master.log_min
         return self._frame_of(0, now_ms)
@@ -249,17 +250,17 @@ class MasterLink:
     # -- to the slave
 
     def hold(self, why: Hold) -> None:
-        """No frame can be written until `release`."""
+        """Write no frame until `release`."""
         self._held.add(why)
 
     def release(self, why: Hold, now_ms: int) -> list[Action]:
-        """What held the link is over: as `writable`."""
+        """End a hold; then as `writable`."""
         self._held.discard(why)
         return self.writable(now_ms)
 
     def writable(self, now_ms: int) -> list[Action]:
-        """The next frame: with a body, of an epoch that has no bytes yet, or without a body when one is overdue; nothing when
-        all is told."""
+        """The next frame: with a body, of an epoch without bytes yet, or without a body if one is overdue; nothing if
+        all is sent."""
         if self.state is not SENDING or self._held:
             return []
         offset, master = self.next_offset, self._master
@@ -282,8 +283,8 @@ class MasterLink:
         return [self._labelled_frame(size, entry, log_end, now_ms)]
 
     def _find_stretch(self, offset: int) -> None:
-        """To which epoch `offset` belongs, and up to where all that is or will be in the log does, in the same segment. True
-        until there is another history: it is a value."""
+        """Find the epoch of `offset`, and the end of that epoch's bytes, present or future, in the same segment.
+        Valid until the history, an immutable value, is replaced."""
         self._history = history = self._master.history
         self._entry = history.entry_at(offset)
         segment = self._master.segment_size_bytes
@@ -292,7 +293,7 @@ class MasterLink:
             self._stretch_end = history.epoch_end(self._entry.epoch, self._stretch_end)
 
     def confirm_offset_moved(self, now_ms: int) -> list[Action]:
-        """A frame without a body when the slave does not know the confirm offset yet."""
+        """A frame without a body if the slave does not know the confirm offset yet."""
         self._confirm_owed = self.state is SENDING and self._master.confirm_offset != self._confirm_sent
         if not self._confirm_owed or self._held:
             return []
@@ -349,7 +350,7 @@ class MasterLink:
     # -- the end
 
     def connection_lost(self) -> None:
-        """Nothing more will be received or sent."""
+        """Note that nothing more will be received or sent."""
         self.state = MasterState.CLOSED
 
     def _close(self, reason: str) -> list[Action]:

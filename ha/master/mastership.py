@@ -1,7 +1,8 @@
-"""One mastership of this broker: its links, its SyncStateSet, and what follows when either moves.
+"""One mastership of this broker: its links, its SyncStateSet, and the effects of their changes. Upstream:
+AutoSwitchHAService.
 
-Invariant: a link counts only once its id and host are known to the controllers, and of several with one id only the newest. The
-log's confirm offset is the SyncStateSet's, and whoever waits for it is told after every change."""
+Invariant: a link counts only once the controllers know its id and host, and of several with one id only the newest
+counts. The log's confirm offset is the SyncStateSet's, and its waiters are notified after every change."""
 
 from __future__ import annotations
 
@@ -38,23 +39,23 @@ ACKS_EARLY = (
 )
 CUTS_AGAIN = "it cuts its log again at each connection"
 JAVA_CUTS_AGAIN = (
-    "a Java slave cuts its log again at each connection, to where an epoch began, and acknowledged messages with it: "
-    "brokers of 5.4.0 to 5.5.1 do so once they were cut to another master's log. It is kept out of the SyncStateSet until this "
-    "broker begins an epoch: mqadmin electMaster of this master ends it; do not run these versions"
+    "it cuts to where an epoch began, and acknowledged messages with it: brokers of 5.4.0 to 5.5.1 do so once they were cut to "
+    "another master's log. It is kept out of the SyncStateSet until this broker begins an epoch: mqadmin electMaster of this "
+    "master ends it; do not run these versions"
 )
-UNTRUE = "check that controllerAddr names the controllers of this cluster and nobody else; nothing was taken of the answer"
-WANTED_REMIND_MS = 1_000  # the same wish is told again no sooner
+UNTRUE = "check that controllerAddr names only the controllers of this cluster; the answer was ignored"
+WANTED_REMIND_MS = 1_000  # the same wish is logged again no sooner
 
 
 class Controllers(Protocol):
-    """Who asks the controllers in this master's name."""
+    """Sends this master's requests to the controllers."""
 
     def alter_sync_state_set(self, alter: Alter) -> None:
         """Send it, once, and report `Mastership.alter_ended`."""
         ...
 
     def read_sync_state_set(self) -> None:
-        """Ask for the set soon, and report `Mastership.told`."""
+        """Read the set soon, and report it to `Mastership.told`."""
         ...
 
 
@@ -96,7 +97,7 @@ class Mastership:
         self._is_java = is_java
         self._former_links: dict[int, tuple[int, int]] = {}  # by broker id: where it began, where it ended
         self._cutting: set[int] = set()
-        """Slaves that cut their logs again at each connection; they are not counted in this epoch."""
+        """Slaves that cut their logs again at each connection; they do not count in this epoch."""
         self._loop = asyncio.get_running_loop()
         self._ended = False
         self._epoch_pending = False
@@ -132,12 +133,12 @@ class Mastership:
         )
 
     def begin(self) -> None:
-        """Once whoever is told can also ask."""
+        """Start, once the controllers can be called."""
         self._gate.begin(self.broker_id)
         self._perform(self.sync_state_set.begin(self._now_ms()))
         self._arm_timer()
 
-    # -- what the links read
+    # -- read by the links
 
     @property
     def segment_size_bytes(self) -> int:
@@ -164,11 +165,11 @@ class Mastership:
         return list(self._connections)
 
     def read_from(self) -> int | None:
-        """Above this connected slaves still read the log; None without any."""
+        """Connected slaves still read the log from here on; None without any."""
         sending = (each.link for each in self._connections if each.link.state is MasterState.SENDING)
         return min((link.ack_offset for link in sending), default=None)
 
-    # -- what the links tell
+    # -- called by the links
 
     def accept(self) -> MasterConnection:
         """The protocol of a connection that a slave opens."""
@@ -226,8 +227,8 @@ class Mastership:
             self._perform(self.sync_state_set.acked(broker_id, offset, caught_up_ms, self._now_ms()))
 
     def _began(self, connection: MasterConnection, offset: int) -> None:
-        """The slave's log ends at `offset`. One that a Java slave had cut before begins where an epoch did; that it had
-        acknowledged more since shows that it was cut again."""
+        """Note that the slave's log ends at `offset`. A log that a Java slave had cut before starts where an epoch
+        began. If the slave had acknowledged more since, it was cut again."""
         broker_id = connection.slave_broker_id
         connection.began_at = offset
         former = self._former_links.get(broker_id)
@@ -237,8 +238,8 @@ class Mastership:
         at_an_epoch = any(entry.start_offset == offset for entry in self.history)
         if offset == began < ended and at_an_epoch and self._is_java(broker_id, connection.peer_host):
             self._cutting.add(broker_id)
-            said = fields(slave=broker_id, cut_to=offset, had_acknowledged=ended)
-            logger.error("%s", JAVA_CUTS_AGAIN, extra=said)
+            said = fields(slave=broker_id, cut_to=offset, had_acknowledged=ended, hint=JAVA_CUTS_AGAIN)
+            logger.error("a Java slave cuts its log again at each connection", extra=said)
             self._perform(self.sync_state_set.connected(broker_id, barred=CUTS_AGAIN))
 
     def lost(self, connection: MasterConnection, reason: str) -> None:
@@ -253,29 +254,29 @@ class Mastership:
             self._perform(self.sync_state_set.disconnected(broker_id, self._now_ms()))
 
     def pace_of(self, broker_id: int) -> int | None:
-        """The limit is for who catches up: acknowledgements wait for the others."""
+        """Limit for slaves that are catching up; acknowledgements wait for the others."""
         limit = self._catch_up_limit()
         return None if limit is None or broker_id in self.sync_state_set.union() else limit
 
-    # -- what the broker tells
+    # -- called by the broker
 
     def log_grew(self) -> None:
-        """One call for every batch appended: send it, and count it, unless it must be on disk first."""
+        """Called once for every batch appended: send it, and count it, unless it must be on disk first."""
         for connection in self.connections:
             connection.pump()
         if not self._settings.acks_flushed:
             self._perform(self.sync_state_set.log_grew(self._counted_end()))
 
     def flushed(self) -> None:
-        """More of the log is on disk, which is what this master counts."""
+        """Count the end of the log on disk, which has grown."""
         self._perform(self.sync_state_set.log_grew(self._counted_end()))
 
     def _counted_end(self) -> int:
         return self._log.flushed_offset() if self._settings.acks_flushed else self._log.max_offset()
 
     async def new_epoch(self, epoch: int, members: frozenset[int], set_epoch: int) -> None:
-        """Elected again while master: live links learn the epoch. What is appended meanwhile is sent afterwards,
-        because it belongs to the new epoch, whose entry is not durable before."""
+        """Begin a new epoch of a master that was elected again, and announce it on live links. Data appended
+        meanwhile is sent afterwards, because it belongs to the new epoch, whose entry is not durable before."""
         self._epoch_pending = True
         for connection in self.connections:
             connection.link.hold(Hold.NEW_EPOCH)
@@ -284,7 +285,7 @@ class Mastership:
             await self._epochs.store(self.history.append((epoch, start)))
             self._perform(self.sync_state_set.epoch_began(epoch, start, members, set_epoch, self._now_ms()))
             self._former_links.clear()
-            for broker_id in sorted(self._cutting):  # it records this epoch, behind the one that it keeps
+            for broker_id in sorted(self._cutting):  # it records this epoch after the one that it keeps
                 self._cutting.discard(broker_id)
                 if broker_id in self._newest:
                     self._perform(self.sync_state_set.connected(broker_id, barred=None))
@@ -294,11 +295,11 @@ class Mastership:
                 connection.release(Hold.NEW_EPOCH)
 
     def told(self, members: frozenset[int], set_epoch: int) -> None:
-        """The controllers' set under the epoch of this mastership, from a read or a notice."""
+        """Take in the controllers' set under the epoch of this mastership, from a read or a notice."""
         self._changing_set(lambda now_ms: self.sync_state_set.told(members, set_epoch, now_ms))
 
     def alter_ended(self, alter: Alter, fate: Fate) -> None:
-        """What became of the last sending of `alter`; an answer that cannot be true leaves that open."""
+        """Take in the outcome of the last sending of `alter`; after an impossible answer it stays unknown."""
         known: Fate = fate
         if (why := self.sync_state_set.why_untrue(alter, fate)) is not None:
             known = Unknown()
@@ -337,7 +338,7 @@ class Mastership:
                 self._controllers.read_sync_state_set()
 
     def _confirmed(self, offset: int) -> None:
-        """Pass a new confirm offset on: to the log, to who waits for it, and soon to the slaves."""
+        """Pass a new confirm offset on: to the log, to its waiters, and soon to the slaves."""
         if offset > self._log.confirm_offset():
             self._log.set_confirm_offset(offset)
             if self._confirm_timer is None and not self._ended:
@@ -357,7 +358,8 @@ class Mastership:
         self._arm_timer()
 
     def _arm_timer(self) -> None:
-        """To be called when the set may want its tick sooner than before: a change at the controllers, no ack."""
+        """To be called when the set may need its tick sooner than before: on a change at the controllers, not on an
+        ack."""
         if not self._ended:
             self._timer.due_at(self.sync_state_set.next_tick_ms)
 
@@ -365,7 +367,7 @@ class Mastership:
         return self._clock.monotonic_ms()
 
     async def end(self, reason: str) -> None:
-        """Drop all links; on return no view of the log is held by any of them."""
+        """Drop all links; on return none of them holds a view of the log."""
         self._ended = True
         self._timer.cancel()
         if self._confirm_timer is not None:

@@ -1,8 +1,8 @@
-"""One accepted connection of a master, of whatever kind its link is: moves bytes between the socket and the log.
+"""One accepted connection of a master: moves bytes between the socket and the log, for both kinds of links.
 
-Invariant: frames are written in the order the link makes them, and no byte that is not known to be sound. Log
-bytes go out as views of the mapping, which the transport holds until they are sent or `wait_closed` returns. What cannot be
-read ends this connection, and nothing else."""
+Invariant: frames are written in the order in which the link builds them, and only with bytes known to be intact. Log
+bytes are sent as views of the mapping, which the transport holds until they are sent or `wait_closed` returns. An
+unreadable range ends this connection, and nothing else."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from mqruntime.tasks import Tasks
 
 Body = bytes | memoryview
 _BATCHES_A_TURN = 4
-"""A link with much to send lets the others take turns after this many frames."""
+"""After this many frames a busy link yields to the others."""
 
 
 class SendingLink(Protocol):
-    """What MasterLink and ClassicMasterLink have in common."""
+    """The interface common to MasterLink and ClassicMasterLink."""
 
     ack_offset: int
     next_offset: int
@@ -45,7 +45,7 @@ class SendingLink(Protocol):
 
 
 class LogSender(asyncio.Protocol):
-    """`tasks` run cold reads. Whoever inherits says what becomes of what the slave tells."""
+    """`tasks` run cold reads. Subclasses handle the slave's messages."""
 
     def __init__(
         self,
@@ -75,23 +75,23 @@ class LogSender(asyncio.Protocol):
         self.address = self.peer_host = self.own_host = "?"
         self.rate = ByteRate()
 
-    # -- whoever inherits
+    # -- for subclasses
 
     @property
     def slave(self) -> str:
-        """What people know the slave by."""
+        """Name of the slave in logs."""
         raise NotImplementedError
 
     def _opened(self) -> None:
-        """The connection is there."""
+        """Handle a new connection."""
         raise NotImplementedError
 
     def _heard(self, told: Acked | Greeted) -> None:
-        """The slave has said something."""
+        """Handle a message of the slave."""
         raise NotImplementedError
 
     def _lost(self, reason: str) -> None:
-        """The connection is no more."""
+        """Handle the end of the connection."""
         raise NotImplementedError
 
     # -- asyncio's side
@@ -137,7 +137,7 @@ class LogSender(asyncio.Protocol):
                 self._heard(action)
 
     def pump(self) -> None:
-        """Write what the link has to send, as far as the socket takes it."""
+        """Write the link's next frames, as far as the socket takes them."""
         now_ms = self._now_ms()
         for _ in range(_BATCHES_A_TURN):
             frames = self.link.writable(now_ms)
@@ -145,7 +145,7 @@ class LogSender(asyncio.Protocol):
                 return
             self._perform(frames)
             if self.link.next_offset == self._log.max_offset():
-                return  # what else was due went with that frame
+                return  # that frame carried everything else that was due
         if not self._turn_pending:
             self._turn_pending = True
             self._loop.call_soon(self._next_turn)
@@ -155,7 +155,7 @@ class LogSender(asyncio.Protocol):
         self.pump()
 
     def release(self, why: Hold) -> None:
-        """What held the link is over."""
+        """End a hold of the link."""
         self._perform(self.link.release(why, self._now_ms()))
         self._arm_timer()
         self.pump()
@@ -184,12 +184,12 @@ class LogSender(asyncio.Protocol):
             self.release(Hold.COLD_READ)
 
     async def _read_sound(self, batch: Batch) -> bytes:
-        """The body of a frame, around the mapping. RangeUnserved."""
+        """Body of a frame, read outside the mapping. Raises RangeUnserved."""
         offset, size = batch.offset, batch.size
         try:
             why = await self._log.check(offset, size)
             if why is None and offset < self._log.min_offset():
-                why = "retention has deleted what the slave was about to get"
+                why = "retention has deleted these bytes"
             if why is None:
                 return await self._log.read_cold(offset, size)
         except OSError as error:
@@ -197,7 +197,7 @@ class LogSender(asyncio.Protocol):
         raise RangeUnserved(offset, size, why)
 
     def _write_frame(self, batch: Batch, body: Body) -> None:
-        """In one write: a header that travels alone wakes the slave once more."""
+        """Write header and body at once: a separate header wakes the slave once more."""
         assert len(body) == batch.size, f"{len(body)} of {batch.size} bytes at {batch.offset}"
         if body:
             self._write([batch.header, body], len(batch.header) + batch.size)
@@ -218,7 +218,7 @@ class LogSender(asyncio.Protocol):
         self._arm_timer()
 
     def _arm_timer(self) -> None:
-        """To be called when the link may want its tick sooner than before: frames only put it off."""
+        """To be called when the link may need its tick sooner than before; frames only delay it."""
         if not self._ended:
             self._timer.due_at(self.link.next_tick_ms)
 
@@ -227,15 +227,15 @@ class LogSender(asyncio.Protocol):
         return self._close_reason is not None or self._closed.done()
 
     def close(self, reason: str) -> None:
-        """Drop the connection with all that waits to be sent."""
+        """Drop the connection and all unsent data."""
         self._close_reason = self._close_reason or reason
         self.link.connection_lost()
         assert self._transport is not None
         self._transport.abort()
 
     async def wait_closed(self) -> None:
-        """Until neither the socket nor a reading thread uses the log for this connection."""
-        await asyncio.shield(self._closed)  # who waits may be cancelled; the connection goes on to its end
+        """Wait until neither the socket nor a reading thread uses the log for this connection."""
+        await asyncio.shield(self._closed)  # the waiter may be cancelled; the connection still ends
         if self._cold_read is not None:
             await asyncio.wait([self._cold_read])
 

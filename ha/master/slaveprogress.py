@@ -1,6 +1,8 @@
-"""One slave as its master sees it, during one mastership: is it still in step, may it enter the SyncStateSet.
+"""One slave as its master sees it, during one mastership: whether it is in sync, and whether it may join the
+SyncStateSet.
 
-Invariant: an end counts only while it comes from the newest connection of this broker id; a new one starts as unknown. Pure."""
+Invariant: an end counts only while it comes from the newest connection of this broker id; a new one starts as
+unknown. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When a slave is out and when it may come in, and how often that is looked at; all in ms."""
+    """When a slave is out of sync, when it may join, and how often that is checked; all in ms."""
 
     not_caught_up_ms_max: int
     disconnected_ms_max: int
@@ -29,19 +31,19 @@ class SlaveProgress:
     ack_offset: int | None = None
     caught_up_ms: int | None = None
     disconnected_ms: int = 0
-    joining_ms: int | None = None  # since when it is waited for so that it can be proposed
-    owes: int | None = None  # a member that has just entered has not acked up to here yet
-    stalled_ms: int | None = None  # since when it was seen behind with an ack that stands still
+    joining_ms: int | None = None  # since when it is waited for before being proposed
+    owes: int | None = None  # a new member has not acked up to here yet
+    stalled_ms: int | None = None  # since when it was seen behind without progress
 
     def greeted(self, *, barred: str | None) -> None:
-        """A new connection has shaken hands; what the one before it acked counts no more."""
+        """Note the handshake of a new connection; acks of the one before it no longer count."""
         self.connected = True
         self.barred = barred
         self.ack_offset = None
         self.joining_ms = None
 
     def gone(self, now_ms: int) -> None:
-        """The newest connection has ended."""
+        """Note that the newest connection has ended."""
         self.connected = False
         self.ack_offset = None
         self.joining_ms = None
@@ -58,11 +60,11 @@ class SlaveProgress:
             self.caught_up_ms = max(caught_up_ms, self.caught_up_ms or 0)
 
     def holds(self, offset: int) -> bool:
-        """Whether it may be counted as one that has all below `offset`."""
+        """Whether it counts as holding everything below `offset`."""
         return self.barred is None and self.ack_offset is not None and self.ack_offset >= offset
 
     def may_join(self, epoch_start: int, limits: Limits, now_ms: int) -> bool:
-        """Close enough behind to be waited for."""
+        """Close enough to be waited for."""
         return (
             self.holds(epoch_start)
             and self.caught_up_ms is not None
@@ -70,27 +72,28 @@ class SlaveProgress:
         )
 
     def entered(self, log_end: int) -> None:
-        """It is a member now. While it has not been level as one, sends wait for what may have died on its way in."""
+        """Note that it is a member now. Until it has caught up as one, sends may be waiting for a slave that died
+        while joining."""
         self.joining_ms = None
         self.owes = None if self.holds(log_end) else log_end
 
     def look(self, log_end: int, now_ms: int) -> None:
-        """From time to time, while it enters."""
+        """Called from time to time while it joins."""
         if self.ack_offset is not None and self.ack_offset >= log_end:
             self.stalled_ms = None
         elif self.stalled_ms is None:
             self.stalled_ms = now_ms
 
     def stalls(self, limits: Limits, now_ms: int) -> bool:
-        """Whether it makes no progress while it enters."""
+        """Whether it makes no progress while it joins."""
         return self.stalled_ms is not None and now_ms - self.stalled_ms >= limits.join_stall_ms_max
 
     def gone_ms(self, now_ms: int) -> int:
-        """For how long it has had no connection; 0 while it has one."""
+        """How long it has had no connection; 0 while it has one."""
         return 0 if self.connected else now_ms - self.disconnected_ms
 
     def why_out(self, master_since_ms: int, limits: Limits, now_ms: int) -> str | None:
-        """What takes a member out of the set; None while it is in step."""
+        """Reason to remove a member from the set; None while it is in sync."""
         if self.barred is not None:
             return self.barred
         gone_ms = self.gone_ms(now_ms)

@@ -1,7 +1,8 @@
-"""What slaves need of a log and its disk does not give.
+"""Ranges of the log that slaves need and the disk does not return.
 
-Invariant: it ends no more than the link that needs it. Whoever lacks it comes again at intervals, and is told of once for each
-segment, and again every half minute while that lasts: each time it may lack a little more, or less, of one record."""
+Invariant: an unreadable range ends only the link that needs it. Its slave reconnects at intervals, and is logged once
+for each segment and then every half minute while that lasts; each time it may be missing a different part of one
+record."""
 
 from __future__ import annotations
 
@@ -23,11 +24,16 @@ class UnservedRanges:
         self._failures = RepeatedFailures()
 
     def refused(self, slave: str, segment: int, refusal: RangeUnserved) -> None:
-        """The link of `slave` ends by `refusal`, in the segment that starts at `segment`."""
+        """Note that `refusal`, in the segment that starts at `segment`, ends the link of `slave`."""
         if self._failures.failed((slave, segment), self._clock.monotonic_ms()):
             logger.error(
-                "a slave lacks bytes of the log that cannot be read here: it gets nothing behind them, is tried again each "
-                "time that it connects, and leaves the set; clients and the other slaves are served. Check this disk; "
-                "under controllers elect a replica that has them (mqadmin electMaster)",
-                extra=fields(slave=slave, offset=refusal.offset, size=refusal.size, why=refusal.why),
+                "a slave lacks bytes of the log that cannot be read here",
+                extra=fields(
+                    slave=slave,
+                    offset=refusal.offset,
+                    size=refusal.size,
+                    why=refusal.why,
+                    hint="it receives nothing after them, leaves the set, and is retried at each connection; clients and other "
+                    "slaves are served. Check this disk; under controllers elect a replica that has them (mqadmin electMaster)",
+                ),
             )

@@ -1,6 +1,6 @@
-"""A slave of a set whose masters controllers elect.
+"""A slave of a set with elected masters. Upstream: AutoSwitchHAClient.
 
-Invariant: that of Follower, of the epoch file as of the log."""
+Invariant: as of Follower, for the epoch file too."""
 
 from __future__ import annotations
 
@@ -26,34 +26,36 @@ from mqruntime.tasks import Tasks
 logger = logging.getLogger("ha.slave")
 
 STAYS_OUT = (
-    "this replica does not follow its master, for it would lose what was confirmed. To keep what it holds, elect it: "
-    "mqadmin electMaster. To give up what follows the offset where the logs part: mqadmin updateBrokerConfig "
-    "-k allowTruncationTo -v OFFSET. To give up all of it: mqadmin resyncBroker"
+    "it would lose confirmed data. To keep this log, elect this replica: mqadmin electMaster. To discard the log from the "
+    "offset where the logs diverge: mqadmin updateBrokerConfig -k allowTruncationTo -v OFFSET. To discard all of it: mqadmin "
+    "resyncBroker"
 )
 LEFT_BEHIND = (
-    "this replica cannot follow its master, which by retention has deleted what comes next here. Nothing that the master "
-    "holds is in this store: let it begin anew, mqadmin resyncBroker, and it fetches the log from where its master's begins. "
-    "To spare more for slow replicas raise slaveCatchupReserveBytes"
+    "the master's retention has deleted what follows here, so this store holds nothing of the master's log: mqadmin "
+    "resyncBroker empties it and fetches the master's log from its start. To keep more for slow replicas raise "
+    "slaveCatchupReserveBytes"
 )
 
 
-NO_MASTER = "no master of this set has such an epoch: see what listens at that address, and stop it; nothing of it was taken"
+NO_MASTER = (
+    "no master of this set has such an epoch: check what listens at that address, and stop it; it was ignored"
+)
 
 
 class MasterWitness(Protocol):
-    """Who asks the master that controllers name for what its epoch file may not say."""
+    """Asks the controllers' master for facts that its epoch file may not contain."""
 
     def names(self, epoch: int) -> bool:
-        """Whether who is asked is the master of `epoch`."""
+        """Whether the asked master is the master of `epoch`."""
         ...
 
     async def leads(self) -> int | None:
-        """The newest masterEpoch that a master of upstream's says it has led; None of one that records all of them.
-        MasterUnread."""
+        """The newest masterEpoch that an upstream master reports to have led; None from one that records all of them.
+        Raises MasterUnread."""
         ...
 
     async def record_at(self, offset: int) -> bytes | None:
-        """As MasterRecords has it. MasterUnread."""
+        """As in MasterRecords. Raises MasterUnread."""
         ...
 
 
@@ -75,9 +77,9 @@ class SlaveClient(Follower):
         truncation_allowed: Callable[[], int | None],
         witness: MasterWitness | None,
     ) -> None:
-        """`epoch`: the newest accepted. `on_ended` when a connection that stood has ended, unless by `stop`.
-        `truncation_allowed`: see SlaveLink; a word counts for one cut. `witness` is asked before each link once the master's
-        epochs did not agree with what is known here."""
+        """`epoch`: the newest accepted. `on_ended` is called when an established connection ends, unless by `stop`.
+        `truncation_allowed`: see SlaveLink; one permission allows one cut. `witness` is asked before each link once
+        the master's epochs contradicted this broker's."""
         self._epochs = epochs
         self._broker_id = broker_id
         self._epoch = epoch
@@ -90,7 +92,7 @@ class SlaveClient(Follower):
         self._stays_out = RepeatedFailure()
         self._disbelieved = RepeatedFailure()
         self.stays_out: StayOut | LeftBehind | None = None
-        """Why this replica does not follow its master until an operator acts."""
+        """Why this replica does not follow its master, until an operator acts."""
         super().__init__(
             log,
             settings=settings,
@@ -106,12 +108,12 @@ class SlaveClient(Follower):
         if not await self._durably(self._epochs.settle()):
             return self._settings.full_log_wait_ms
         if self._settings.acks_flushed:
-            await self._log.flush()  # the first acknowledgement names the end of the log
+            await self._log.flush()  # the first ack contains the end of the log
         self._proof = await self._proof_of_master() if self._is_doubted else None
         return None
 
     async def _proof_of_master(self) -> MasterProof | None:
-        """None where there is none to be had; then the link is as without one."""
+        """The proof, or None if there is none; the link then works without one."""
         witness, asked_for, address = self._witness, self._epoch(), self._address
         if witness is None or not witness.names(asked_for):
             return None
@@ -124,10 +126,10 @@ class SlaveClient(Follower):
                 if await witness.record_at(offset) == content:
                     same_end = offset + len(content)
         except MasterUnread as error:
-            logger.info("master not asked for its epoch, trying on", extra=fields(why=error))
+            logger.info("master not asked for its epoch, retrying", extra=fields(why=error))
             return None
         if not witness.names(asked_for) or self._address != address:
-            return None  # it is what another master said, or of another place
+            return None  # the answer is of another master or address
         logger.info(
             "master asked for its epoch",
             extra=fields(
@@ -137,7 +139,7 @@ class SlaveClient(Follower):
         return MasterProof(epoch, same_end)
 
     def flushed(self) -> None:
-        """More of the log is on disk: what a link acknowledges that waits for it."""
+        """Acknowledge more of the log on a link that waits for the disk."""
         if self.connection is not None:
             self.connection.flushed()
 
@@ -167,7 +169,7 @@ class SlaveClient(Follower):
         )
 
     def epoch_named(self, epoch: int) -> None:
-        """Controllers named this epoch of the master that is followed."""
+        """Note that controllers named this epoch of the followed master."""
         if self.connection is not None and isinstance(self.connection.link, SlaveLink):
             self.connection.link.epoch_named(epoch)
 
@@ -204,10 +206,10 @@ class SlaveClient(Follower):
         self.stays_out = why = connection.stays_out
         self._is_doubted = self._is_doubted or connection.is_doubted
         self._log_disbelieved(connection, address)
-        # master_min moves on with every segment that goes
+        # master_min moves with every deleted segment
         what = LeftBehind if isinstance(why, LeftBehind) else why
         if why is not None and self._stays_out.failed(what, self._clock.monotonic_ms()):
-            self._tell_stays_out(why, address)
+            self._log_stays_out(why, address)
         return why is not None
 
     def _log_disbelieved(self, connection: SlaveConnection, address: str) -> None:
@@ -220,18 +222,18 @@ class SlaveClient(Follower):
                 "epoch disbelieved", extra=fields(source="master", sender=address, why=why, hint=NO_MASTER)
             )
 
-    def _tell_stays_out(self, why: StayOut | LeftBehind, address: str) -> None:
+    def _log_stays_out(self, why: StayOut | LeftBehind, address: str) -> None:
         if isinstance(why, LeftBehind):
-            said = fields(master=address, master_min=why.master_min, log_end=why.log_end)
-            logger.error("%s", LEFT_BEHIND, extra=said)
+            said = fields(master=address, master_min=why.master_min, log_end=why.log_end, hint=LEFT_BEHIND)
+            logger.error("this replica cannot follow its master", extra=said)
             return
         logger.error(
-            "%s",
-            STAYS_OUT,
+            "this replica does not follow its master",
             extra=fields(
                 master=address,
                 logs_part_at=why.offset,
                 confirm_offset=why.confirm_offset,
                 log_end=why.log_end,
+                hint=STAYS_OUT,
             ),
         )

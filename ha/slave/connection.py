@@ -1,7 +1,7 @@
 """A slave's connection to its master: moves bytes from the socket into the log, as its link says.
 
-Invariant: while a cut or an epoch entry is being made durable the socket is not read. A view of the log is held by
-the transport only between `get_buffer` and `buffer_updated`, and by nobody once `wait_closed` returns."""
+Invariant: while a cut or an epoch entry is being made durable the socket is not read. The transport holds a view of
+the log only between `get_buffer` and `buffer_updated`; once `wait_closed` returns there is none."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from mqruntime.tasks import Tasks
 
 
 class ReceivingLink(Protocol):
-    """What SlaveLink and ClassicSlaveLink have in common."""
+    """The interface common to SlaveLink and ClassicSlaveLink."""
 
     frames: int
     state: SlaveState
@@ -67,9 +67,9 @@ class SlaveConnection(asyncio.BufferedProtocol):
         self.read_wall_ms = 0
         self.written_wall_ms = 0
         self.close_reason = "by the master"
-        self.log_refused = False  # there was no place for bytes that came
+        self.log_refused = False  # the log could not accept received bytes
         self.stays_out: StayOut | LeftBehind | None = None
-        self.is_doubted = False  # the master's epochs do not agree with what is known here
+        self.is_doubted = False  # the master's epochs contradict this broker's
         self._log = log
         self._clock = clock
         self._counters = counters
@@ -79,7 +79,7 @@ class SlaveConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._timer = CoreTimer(clock, tasks, self._tick)
         self._ack_due = self._ack_soon = False
-        self._room = 0  # what the transport was given to fill, bytes
+        self._room = 0  # size of the buffer that the transport was given, bytes
         self._unplaced = memoryview(bytearray(1))
         self._to_do: asyncio.Queue[Cut | PersistEpochs | None] = asyncio.Queue(maxsize=2)
         self.closed: asyncio.Future[None] = self._loop.create_future()
@@ -89,11 +89,12 @@ class SlaveConnection(asyncio.BufferedProtocol):
         return self._transport is not None and not self.closed.done()
 
     async def next_durable_step(self) -> Cut | PersistEpochs | None:
-        """What must be done before the link goes on (then call `step_done`); None once the connection has ended."""
+        """The next durable step before the link continues (then call `step_done`); None once the connection has
+        ended."""
         return await self._to_do.get()
 
     def step_done(self, actions: list[Action]) -> None:
-        """Perform what the link answered to `cut_done` or `persisted`, and read on."""
+        """Perform the link's answer to `cut_done` or `persisted`, and resume reading."""
         if not self.closed.done() and self._transport is not None:
             self._perform(actions)
             self._ack_in_time(all_came=False)
@@ -102,7 +103,7 @@ class SlaveConnection(asyncio.BufferedProtocol):
                 self._transport.resume_reading()
 
     def flushed(self) -> None:
-        """More of the log is on disk."""
+        """Acknowledge more of the log, which is on disk now."""
         if not self.closed.done() and self._transport is not None:
             assert isinstance(self.link, SlaveLink), "a classic link reports what it holds"
             end = self._log.flushed_offset()
@@ -123,7 +124,7 @@ class SlaveConnection(asyncio.BufferedProtocol):
         try:
             if isinstance(place, LogRange):
                 place = self._log.write_view(place.offset, place.size)
-        except Exception as error:  # the disk is full, or the log refuses all for a reason that it tells
+        except Exception as error:  # the disk is full, or the log has stopped, which the error explains
             # not at once: uvloop crashes when a transport is aborted while it asks for a buffer
             self._loop.call_soon(self.refuse_log, _refusal(error))
             self.link.connection_lost()
@@ -139,7 +140,7 @@ class SlaveConnection(asyncio.BufferedProtocol):
         if state is CLOSED:
             return
         if not self._room:
-            self.close("bytes arrived that nobody had a place for")
+            self.close("bytes arrived without a buffer")
             return
         self.read_wall_ms, now_ms = self._clock.now_ms(), self._clock.monotonic_ms()
         self.rate.add(nbytes, now_ms)
@@ -151,7 +152,7 @@ class SlaveConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         if self._transport is None or self.closed.done():
-            return  # never made, or told before
+            return  # never made, or notified before
         self._timer.cancel()
         if error is not None:
             self.close_reason = str(error)
@@ -164,7 +165,7 @@ class SlaveConnection(asyncio.BufferedProtocol):
     def _perform(self, actions: Iterable[Action]) -> None:
         assert self._transport is not None
         for action in actions:
-            # a match takes longer than what it leads to
+            # a match takes longer than the action itself
             if isinstance(action, Place):
                 try:
                     self._place(action.offset, action.data)
@@ -210,12 +211,12 @@ class SlaveConnection(asyncio.BufferedProtocol):
             self._log.advance(offset + at)
 
     def _arm_timer(self) -> None:
-        """To be called when the link may want its tick sooner than before: what comes and goes only puts it off."""
+        """To be called when the link may need its tick sooner than before; traffic only delays it."""
         if not self.closed.done():
             self._timer.due_at(self.link.next_tick_ms)
 
     def _ack_in_time(self, *, all_came: bool) -> None:
-        """One ack for all frames that this turn of the event loop brings: at once where the socket has no more of them."""
+        """Send one ack for all frames of this turn of the event loop: at once if the socket has no more of them."""
         if self._ack_due and not self._ack_soon:
             if all_came:
                 self._turn_over()
@@ -237,12 +238,12 @@ class SlaveConnection(asyncio.BufferedProtocol):
         self._arm_timer()
 
     def refuse_log(self, reason: str) -> None:
-        """Drop the connection because this broker has no place for what it brings."""
+        """Drop the connection because this broker's log cannot accept its data."""
         self.log_refused = True
         self.close(reason)
 
     def close(self, reason: str) -> None:
-        """Drop the connection; nothing of it reaches the log or the master any more."""
+        """Drop the connection; nothing more of it reaches the log or the master."""
         if self.closed.done():
             return
         self.close_reason = reason
@@ -251,11 +252,11 @@ class SlaveConnection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     async def wait_closed(self) -> None:
-        """Until the socket holds no view of the log; at once for one that was never opened."""
+        """Wait until the socket holds no view of the log; returns at once if it was never opened."""
         if self._transport is not None:
             await self.closed
 
 
 def _refusal(error: Exception) -> str:
     cure = "; make room on this broker's disk" if isinstance(error, OSError) else ""
-    return f"the log takes no bytes: {error}{cure}"
+    return f"the log accepts no bytes: {error}{cure}"

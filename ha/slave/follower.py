@@ -1,8 +1,8 @@
-"""A slave's side of replication, of whatever kind its links are: follow one master, connect again when the connection ends.
+"""A slave's side of replication, for both kinds of links: follow one master, and reconnect when the connection ends.
 
-Invariant: one connection at a time, and a durable step once begun is waited for, never cancelled; when `stop`
-returns, neither socket nor step touches the log any more. A step that a full disk refuses ends the connection; it is
-wanted again on the next one."""
+Invariant: one connection at a time. A durable step once begun is waited for, never cancelled; when `stop` returns,
+neither socket nor step touches the log. A step that fails on a full disk ends the connection, and is repeated on the
+next one."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from mqruntime.tasks import Tasks
 logger = logging.getLogger("ha.slave")
 
 LASTING_WAITS = 2  # a connection that outlasts so many of the longest waits was a good one
-NO_ROOM = "the disk has no room for what the master's log asks of this one, trying on"
+NO_ROOM = "no disk space for a change that the master's log requires, retrying"
 
 
 async def cut_partial_record(log: ReplicatedLog) -> None:
-    """End the log with its last whole record, durably, and nothing above it: what a broken connection or a crash
-    left is cut. What is confirmed ends with a whole record, too. OSError."""
+    """End the log with its last complete record, durably: anything above it, left by a broken connection or a crash,
+    is cut. The confirm offset ends with a complete record, too. Raises OSError."""
     await log.confirm_whole_records()
     log_end = log.max_offset()
     boundary = await log.truncate(log_end)
@@ -42,13 +42,13 @@ async def cut_partial_record(log: ReplicatedLog) -> None:
 
 
 def wait_after(frames: int, lasted_ms: int, settings: HASettings) -> int | None:
-    """How long to wait after a connection that brought `frames` and lasted so long; None, as long as before it."""
+    """Delay after a connection that brought `frames` and lasted so long; None: the same as before it."""
     lasting = frames > 0 and lasted_ms > LASTING_WAITS * settings.reconnect_ms_max
     return settings.reconnect_ms_min if lasting else None
 
 
 class Follower:
-    """Whoever inherits makes the links, and does what is to be done before a connection and on it."""
+    """Subclasses make the links, and do the work before and on a connection."""
 
     def __init__(
         self,
@@ -75,30 +75,30 @@ class Follower:
         self._whole = -1, -1
         self._unreached = RepeatedFailure()
         self._write = RetriedWrite(logger, NO_ROOM)
-        self._log_refused = False  # it had no place for what the last connection brought
+        self._log_refused = False  # it could not accept the data of the last connection
         self._step: asyncio.Task[bool] | None = None
         self.connection: SlaveConnection | None = None
         self._task = tasks.start(self._follow(), name=name)
 
-    # -- whoever inherits
+    # -- for subclasses
 
     async def _prepare(self) -> int | None:
-        """What comes before a connection: in how many ms to try again, or None to connect now."""
+        """Prepare a connection: the delay in ms before trying again, or None to connect now."""
         raise NotImplementedError
 
     def _new_link(self) -> ReceivingLink:
-        """Of a connection that is about to be made."""
+        """The link of a connection that is about to be made."""
         raise NotImplementedError
 
     async def _perform(self, step: Cut | PersistEpochs, connection: SlaveConnection) -> None:
-        """What must be durable before the link of `connection` goes on. OSError."""
+        """Perform the durable step that the link of `connection` waits for. Raises OSError."""
         raise NotImplementedError
 
     def _link_ended(self) -> None:
-        """A connection that stood has ended, unless by `stop`."""
+        """Handle the end of an established connection, unless by `stop`."""
 
     def _stayed_out(self, connection: SlaveConnection, address: str) -> bool:
-        """Whether the link of a connection that has ended refused to follow this master; then it is told."""
+        """Whether the link of an ended connection refused to follow this master, which is then logged."""
         return False
 
     # -- the one master
@@ -121,7 +121,7 @@ class Follower:
             self.connection.close("the master's HA address has changed")
 
     async def stop(self) -> None:
-        """OSError of a step that was under way."""
+        """Stop. Raises OSError of a step that was in progress."""
         self._task.cancel()
         await asyncio.wait([self._task])
         if self.connection is not None:
@@ -145,8 +145,8 @@ class Follower:
                 wait_ms = min(2 * wait_ms, self._settings.reconnect_ms_max)
 
     async def _connected_to(self, address: str) -> int | None:
-        """One connection from its beginning to its end. How long to wait before the next one; None, as long as before
-        this one, when the master sent nothing of its log or ended it soon, as one does that meets two brokers of one id."""
+        """Run one connection. The delay before the next one; None, the same as before this one, if the master sent
+        nothing of its log or ended it soon, as a master does that meets two brokers of one id."""
         log = self._log
         if (log.max_offset(), log.confirm_offset()) != self._whole:
             if not await self._durably(cut_partial_record(log)):
@@ -164,7 +164,7 @@ class Follower:
         except (OSError, TimeoutError, ValueError) as error:
             if self._unreached.failed(address, self._clock.monotonic_ms()):
                 logger.warning(
-                    "master not reached, trying on",
+                    "master not reached, retrying",
                     extra=fields(address=address, why=str(error) or "timeout"),
                 )
             return None
@@ -187,8 +187,8 @@ class Follower:
         return wait_after(connection.link.frames, self._clock.monotonic_ms() - connected_ms, self._settings)
 
     def _has_room(self) -> bool:
-        """Whether the log takes bytes again: asked of it, so that master and slave need not meet in vain. Where an empty log
-        would begin only its master knows."""
+        """Whether the log accepts bytes again, so that the slave does not connect in vain. The start of an empty log
+        is known only to the master."""
         end = self._log.max_offset()
         if end == self._log.min_offset():
             return True
@@ -211,8 +211,8 @@ class Follower:
         return self.connection
 
     async def _durably(self, step: Coroutine[None, None, None]) -> bool:
-        """Run a step that goes on to its end even if this task is cancelled. False, and told, when a full disk refused it,
-        which left things as they were."""
+        """Run a step that completes even if this task is cancelled. False, with a log line, if a full disk failed it,
+        which changed nothing."""
         self._step = asyncio.get_running_loop().create_task(self._unless_full(step), name="ha-slave-step")
         done = await asyncio.shield(self._step)
         self._step = None

@@ -1,14 +1,14 @@
 """The slave's end of one link, from handshake to the master's log.
 
-Invariant: the slave's log is a prefix of the master's from the first ack on. Bytes are taken only at the own end,
-in no more than one epoch a frame, and an epoch's entry is durable before the first byte of that epoch has a
-place in the log; while a cut or an entry is being made durable, nothing is read and nothing is acked. Nothing is cut that
-was confirmed, for it may have been acknowledged and the master be the one who lost it; an operator may allow that. Where
-acks say what is on disk, none says more. A link begins only with a master that knows the newest epoch that this broker has
-accepted: who led that epoch may have let others in, of whom an older master does not know that they must hold what it answers.
-No epoch is taken that is newer than the one that controllers have named to this broker: an epoch in the log bars all roles of
-older ones.
-A Java master does not record an epoch in which its log did not grow before the next one began: there a MasterProof counts.
+Invariant: the slave's log is a prefix of the master's from the first ack on. Bytes are accepted only at the own end,
+in at most one epoch a frame, and an epoch's entry is durable before the first byte of that epoch is in the log. While
+a cut or an entry is being made durable, nothing is read and nothing is acked. Confirmed data is never cut, because it
+may have been acknowledged and the master may have lost it; an operator may allow the cut. Where acks report the data
+on disk, none reports more. A link starts only with a master that knows the newest epoch that this broker has
+accepted. A master of an older epoch may not know members that joined the set later, so following it could acknowledge
+data that those members are missing. No epoch newer than the one that controllers have named to this broker is
+accepted, because an epoch in the log blocks all roles of older ones. A Java master does not record an epoch in which
+its log did not grow before the next one began: there a MasterProof counts.
 
     CONNECTED --reply--> [CUTTING --cut done-->] [PERSISTING --persisted-->] TRANSFER
     TRANSFER --frame of a new epoch--> PERSISTING --> TRANSFER          any --error--> CLOSED
@@ -52,8 +52,8 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class PersistEpochs:
-    """Store this history, durably, then call `persisted`. With `log_begins` an empty log is about to begin there, which is
-    to be durable too."""
+    """Store this history, durably, then call `persisted`. With `log_begins` an empty log is about to begin there;
+    make that durable too."""
 
     history: EpochHistory
     log_begins: int | None = None
@@ -61,7 +61,7 @@ class PersistEpochs:
 
 @dataclass(slots=True)
 class Place:
-    """These bytes belong into the log at `offset`, its end, and it ends behind them then; an ack is due."""
+    """Write these bytes to the log at its end, `offset`, and move the end past them; an ack is due."""
 
     offset: int
     data: bytes
@@ -69,7 +69,7 @@ class Place:
 
 @dataclass(slots=True)
 class Advance:
-    """The log ends at `end` now; an ack is due."""
+    """Move the end of the log to `end`; an ack is due."""
 
     end: int
 
@@ -83,13 +83,14 @@ class Confirm:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """The log holds all that this master had when its epoch began, and all that it has confirmed since. Once a link."""
+    """The log holds everything that this master had when its epoch began, and everything confirmed since. Once a
+    link."""
 
 
 @dataclass(frozen=True, slots=True)
 class StayOut:
-    """To follow this master the log, which ends at `log_end`, would have to be cut to `offset`, below what is confirmed in
-    it. An operator has to choose whose log counts; a Close follows."""
+    """Following this master would cut the log, which ends at `log_end`, to `offset`, below its confirm offset. An
+    operator must choose which log counts; a Close follows."""
 
     offset: int
     confirm_offset: int
@@ -98,8 +99,8 @@ class StayOut:
 
 @dataclass(frozen=True, slots=True)
 class LeftBehind:
-    """What is confirmed in this log, which ends at `log_end`, the master has deleted: its own begins at `master_min` or above.
-    This replica has to begin anew; a Close follows."""
+    """The master has deleted the range that is confirmed in this log, which ends at `log_end`: its own starts at or
+    above `master_min`. This replica must start empty; a Close follows."""
 
     master_min: int
     log_end: int
@@ -107,8 +108,8 @@ class LeftBehind:
 
 @dataclass(frozen=True, slots=True)
 class MasterProof:
-    """What a Java master said of itself right before this link, whatever is in its epoch file: it leads `epoch`, and up to
-    `same_end` its log is this one, as the record that ends there shows; 0 where it does not."""
+    """A Java master's report right before this link, whatever its epoch file contains: it leads `epoch`, and its log
+    equals this one up to `same_end`, as the record that ends there shows; 0 if it does not."""
 
     epoch: int
     same_end: int
@@ -116,7 +117,7 @@ class MasterProof:
 
 @dataclass(frozen=True, slots=True)
 class OldMaster:
-    """The master's list does not have the newest epoch that this broker has accepted, and no proof makes up for it; a Close
+    """The master's list is missing the newest epoch that this broker has accepted, and no proof replaces it; a Close
     follows."""
 
 
@@ -130,7 +131,7 @@ class Close:
 Action = (
     Send | Cut | PersistEpochs | Place | Advance | Confirm | Level | StayOut | LeftBehind | OldMaster | Close
 )
-"""What there is one of for every frame is not frozen: making one takes a third of the time."""
+"""Actions of which every frame makes one are not frozen: making one then takes a third of the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +144,8 @@ class LogRange:
 
 READ_AHEAD_BYTES = 64 * 1024
 PLACED_BYTES_MIN = 16 * 1024
-"""A body of which less is due is read together with what follows it, and copied; of others the bytes go where they belong."""
-BEGIN_ANEW = "let this replica begin anew: mqadmin resyncBroker"
+"""A smaller rest of a body is read together with the following frames, and copied; larger ones are read into the log."""
+BEGIN_ANEW = "resync this replica: mqadmin resyncBroker"
 
 
 class SlaveState(Enum):
@@ -156,11 +157,11 @@ class SlaveState(Enum):
 
 
 CONNECTED, RECEIVING, CLOSED = SlaveState.CONNECTED, SlaveState.TRANSFER, SlaveState.CLOSED
-"""Looked up for every frame: an enum's own attributes are slow to find."""
+"""Used for every frame: an enum's own attributes are slow to look up."""
 
 
 class SlaveLink:
-    """Feed it the stream (`next_read`, `filled`), what became durable (`cut_done`, `persisted`) and the time
+    """Call it with the stream (`next_read`, `filled`), completed durable steps (`cut_done`, `persisted`) and the time
     (`tick`); perform the actions in order."""
 
     def __init__(
@@ -182,16 +183,17 @@ class SlaveLink:
         proof: MasterProof | None = None,
         epoch_max: int | None = None,
     ) -> None:
-        """`log_end` is a record boundary. A log with data has epochs (the caller's check), of which those beyond
-        its end are dropped here. A log without data may start at any segment, unless an epoch leads up to it. `epoch`: the
-        newest that this broker has accepted; its log may know less.
-        `truncation_allowed`: to this offset the log may be cut even where it is confirmed, by an operator's word.
-        `flushed_end`: how much of it is on disk, all of it now, where that is what is acknowledged; else None. `epoch_max`: the
-        newest epoch that controllers have named here, of which `epoch_named` brings news; None: not checked."""
+        """`log_end` is a record boundary. A log with data has epochs (checked by the caller); those beyond its end
+        are dropped here. A log without data may start at any segment, unless an epoch leads up to it.
+
+        - `epoch`: the newest that this broker has accepted; its log may know less.
+        - `truncation_allowed`: an operator allows cutting the log to this offset even where it is confirmed.
+        - `flushed_end`: how much of the log is on disk (now all of it), if that is what is acknowledged; else None.
+        - `epoch_max`: the newest epoch that controllers have named here, updated by `epoch_named`; None: not checked."""
         self._handshake = handshake
         self._epoch_max = None if epoch_max is None else max(epoch_max, history.last_epoch())
         self.epoch_ahead: int | None = None
-        """What the master named beyond that."""
+        """An epoch above `epoch_max` that the master named."""
         self._proof = proof
         # a master that does not know this one is an old one
         self._epoch_min = max(epoch, history.last_epoch())
@@ -214,9 +216,9 @@ class SlaveLink:
         self._handshake_timeout_ms = handshake_timeout_ms
         self._opened_ms = self._read_ms = self._written_ms = now_ms
         self._acked = -1
-        self._header = bytearray(HANDSHAKE_REPLY.size)  # of the handshake's reply, and what follows it
+        self._header = bytearray(HANDSHAKE_REPLY.size)  # of the handshake's reply, then the whole reply
         self._header_filled = 0
-        self._stream = memoryview(bytearray(READ_AHEAD_BYTES))  # frames that came and were not looked at yet
+        self._stream = memoryview(bytearray(READ_AHEAD_BYTES))  # frames received and not processed yet
         self._stream_filled = 0
         self._frame: TransferHeader | None = None  # the last one
         self._body_left = 0  # of it
@@ -231,12 +233,12 @@ class SlaveLink:
         return [Send(self._handshake.encode())]
 
     def epoch_named(self, epoch: int) -> None:
-        """Controllers named this epoch of the same master."""
+        """Note that controllers named this epoch of the same master."""
         if self._epoch_max is not None:
             self._epoch_max = max(self._epoch_max, epoch)
 
     def _check_named(self, epoch: int) -> None:
-        """Raises FrameError."""
+        """Raises FrameError if the epoch is too new."""
         if self._epoch_max is not None and epoch > self._epoch_max:
             self.epoch_ahead = epoch
             raise FrameError(
@@ -246,21 +248,21 @@ class SlaveLink:
     # -- the stream
 
     def next_read(self) -> memoryview | LogRange | None:
-        """Where the next bytes of the stream go: a view to fill from its start, or a range of the log.
-        None while nothing may be read."""
+        """Where to read the next bytes of the stream to: a view to fill from its start, or a range of the log. None
+        while nothing may be read."""
         if self.state is CONNECTED:
             return memoryview(self._header)[self._header_filled :]
         if self.state is not RECEIVING:
             return None
         if self._body_left >= PLACED_BYTES_MIN:
             return LogRange(self._log_end, self._body_left)
-        # behind a large body another one is likely: its header is read alone
+        # another large body is likely to follow: its header is read alone
         alone = not self._body_left and self._frame is not None and self._frame.body_size >= PLACED_BYTES_MIN
         end = TRANSFER.size if alone else len(self._stream)
         return self._stream[self._stream_filled : end]
 
     def filled(self, size: int, now_ms: int) -> list[Action]:
-        """`size` bytes, 1 at least, have arrived where the last `next_read` said."""
+        """`size` bytes, at least 1, have arrived where the last `next_read` said."""
         self._read_ms = now_ms
         if self.state is CONNECTED:
             self._header_filled += size
@@ -272,12 +274,12 @@ class SlaveLink:
                 return self._close(str(error))
         if self._body_left >= PLACED_BYTES_MIN:
             self._take(size)
-            return [Advance(self._log_end), *self._told()]
+            return [Advance(self._log_end), *self._learned()]
         self._stream_filled += size
         return self._read_stream()
 
     def _read_stream(self) -> list[Action]:
-        """Takes in the frames that came, up to one of a new epoch; their bodies are placed together."""
+        """Process the received frames, up to one of a new epoch; their bodies are written together."""
         stream, filled, at = self._stream, self._stream_filled, 0
         bodies: list[memoryview] = []
         begin, last = self._log_end, list[Action]()
@@ -301,17 +303,17 @@ class SlaveLink:
         self._stream_filled = filled - at
         if at < filled:
             stream[: filled - at] = bytes(stream[at:filled])
-        return [*placed, *self._told(), *last]
+        return [*placed, *self._learned(), *last]
 
     def _take(self, size: int) -> None:
-        """So much of the body has its place in the log, or is about to."""
+        """Count so much of the body as written to the log, or about to be."""
         assert size <= self._body_left
         self._log_end += size
         self._body_left -= size
         self._empty = False
 
-    def _told(self) -> list[Action]:
-        """What the last frame says of what is held by now."""
+    def _learned(self) -> list[Action]:
+        """Actions of the last frame's confirm offset, for the data held by now."""
         frame = self._frame
         if frame is None:
             return []
@@ -342,8 +344,8 @@ class SlaveLink:
         return [] if history is self._stored or history == self._stored else self._persist(history, begins)
 
     def _learn_epoch(self, frame: TransferHeader) -> None:
-        """Accept the frame's epoch label. It is the epoch of the body; a Java master labels a body that it has
-        cut at an epoch's end with the *next* epoch, and announces an epoch in a frame without a body."""
+        """Accept the frame's epoch label. It is the epoch of the body. But a Java master labels a body that it cut at
+        an epoch's end with the *next* epoch, and announces an epoch in a frame without a body."""
         begins, ends = frame.offset, frame.offset + frame.body_size
         label = (frame.epoch, frame.epoch_start_offset)
         if label == self._master.last() and begins >= frame.epoch_start_offset:
@@ -374,8 +376,8 @@ class SlaveLink:
             )
 
     def _history_with(self, offset: int, body_size: int) -> EpochHistory:
-        """The own epochs and those of the master that begin at or before `offset`; a log that begins at `offset`
-        takes none that ended before."""
+        """The own epochs and those of the master that begin at or before `offset`; a log that begins at `offset` gets
+        none that ended before."""
         history = self._own
         if history.last_epoch() == self._master.last_epoch():
             return history
@@ -405,11 +407,11 @@ class SlaveLink:
         return [Level()]
 
     def _held_end(self) -> int:
-        """Up to where this replica holds the log, as it is counted for."""
+        """The end of the log as it counts for this replica."""
         return self._log_end if self._flushed_end is None else min(self._log_end, self._flushed_end)
 
     def flushed(self, end: int, now_ms: int) -> list[Action]:
-        """The log is on disk up to `end`; an acknowledgement may have waited for it."""
+        """Note that the log is on disk up to `end`; an ack may have waited for it."""
         if self._flushed_end is None or self.state not in (SlaveState.PERSISTING, SlaveState.TRANSFER):
             return []
         self._flushed_end = end
@@ -443,22 +445,24 @@ class SlaveLink:
         if point == NO_CONSISTENT_POINT:
             raise FrameError(f"no epoch in common: own {self._own!r}, master {reply.epochs!r}; {BEGIN_ANEW}")
         if point < self._log_min:
-            raise FrameError(f"the logs part at {point}, the own log begins at {self._log_min}; {BEGIN_ANEW}")
+            raise FrameError(
+                f"the logs diverge at {point}, the own log begins at {self._log_min}; {BEGIN_ANEW}"
+            )
         if point == self._log_end:
             return self._enter_transfer(now_ms)
         if point < self._cut_min:
-            reason = f"the logs part at {point}, the own log is confirmed up to {self._confirm}"
+            reason = f"the logs diverge at {point}, the own log is confirmed up to {self._confirm}"
             return [StayOut(point, self._confirm, self._log_end), *self._close(reason)]
         self.state = SlaveState.CUTTING
         return [Cut(point, self._log_end, self._own, reply.epochs)]
 
     def _is_proven(self) -> bool:
-        """Whether the master leads the epoch that this broker has accepted, whatever its list says."""
+        """Whether the master leads the epoch that this broker has accepted, whatever its list contains."""
         return self._proof is not None and self._proof.epoch >= self._epoch_min
 
     def _common_end(self, reply: HandshakeReply, *, is_behind: bool) -> int:
-        """Up to where the own log is the master's, NO_CONSISTENT_POINT when the epochs do not say. In the last epoch of a list
-        that `is_behind` two masters may have written, so there only records count."""
+        """The end of the part that both logs share, NO_CONSISTENT_POINT if the epochs do not show it. In the last
+        epoch of a list that `is_behind` two masters may have written, so there only records count."""
         point = self._own.find_consistent_point(reply.epochs, self._log_end, reply.max_offset)
         if point == NO_CONSISTENT_POINT and self._nothing_confirmed_since_the_beginning():
             point = 0
@@ -479,14 +483,14 @@ class SlaveLink:
         return self._log_min == self._log_end and len(self._own.truncate_suffix(self._log_end)) == 0
 
     def _nothing_confirmed_since_the_beginning(self) -> bool:
-        """Both logs are whole and their first masters differ: the one before wrote nothing in the master's log, and
-        nothing in the own log that any other replica is known to hold."""
+        """Whether both logs are complete and their first masters differ. The own one wrote nothing that is in the
+        master's log, and nothing that any other replica is known to hold."""
         return self._confirm == self._log_min == self._own.entries[0].start_offset == 0 and (
             self._master.entries[0].start_offset == 0
         )
 
     def cut_done(self, log_end: int, now_ms: int) -> list[Action]:
-        """The log has been cut and ends at `log_end`, durably."""
+        """Note that the log has been cut and ends at `log_end`, durably."""
         if self.state is SlaveState.CLOSED:
             return []
         assert self.state is SlaveState.CUTTING and log_end <= self._log_end
@@ -515,7 +519,7 @@ class SlaveLink:
         return [PersistEpochs(history, log_begins)]
 
     def persisted(self, now_ms: int) -> list[Action]:
-        """The history of the last PersistEpochs is durable."""
+        """Note that the history of the last PersistEpochs is durable."""
         if self.state is SlaveState.CLOSED:
             return []
         assert self.state is SlaveState.PERSISTING
@@ -526,7 +530,7 @@ class SlaveLink:
     # -- acks and time
 
     def turn_over(self, now_ms: int) -> list[Action]:
-        """All that came together has been taken in: one ack for it, when there is something to tell and it may be told."""
+        """Ack once for all data that arrived together, if the end changed and may be acknowledged."""
         if self.state is not RECEIVING or self._ack_offset() == self._acked:
             return []
         return [self._ack(now_ms)]
@@ -561,7 +565,7 @@ class SlaveLink:
         return Send(encode_ack(self._acked))
 
     def connection_lost(self) -> None:
-        """Nothing more will be read or sent; what is still being made durable is of no use to this link."""
+        """Note that nothing more will be read or sent; durable steps in progress no longer matter to this link."""
         self.state = SlaveState.CLOSED
 
     def _close(self, reason: str) -> list[Action]:
