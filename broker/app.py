@@ -227,7 +227,7 @@ class BrokerApp:
         )
         requests.all_added()
         ha.on_confirm(requests.confirmed)
-        ha.on_level(self._is_caught_up)
+        ha.on_caught_up(self._is_caught_up)
         self._group_roles: GroupRoles | None = None
         self._repair: RecordRepair | None = None
         self._links: HAService | None = None

@@ -77,7 +77,7 @@ def replicated_log(
         clock=runtime.clock,
         host=settings.listens_on,
         port=settings.ha_port,
-        told_host=settings.ha_host,
+        advertised_host=settings.ha_host,
         members_min=lambda: settings.min_in_sync_replicas,
         truncation_allowed=lambda: settings.allow_truncation_to,
         catch_up_limit=lambda: settings.catch_up_limit,

@@ -55,14 +55,14 @@ class HAService:
         clock: Clock,
         host: str,
         port: int,
-        told_host: str,
+        advertised_host: str,
         members_min: Callable[[], int],
         truncation_allowed: Callable[[], int | None],
         catch_up_limit: Callable[[], int | None],
         on_fatal: Callable[[BaseException], None],
         pair: PairSettings | None = None,
     ) -> None:
-        """Listens on `host`; slaves connect to `told_host`. Three values may change: `members_min` is
+        """Listens on `host`; slaves connect to `advertised_host`. Three values may change: `members_min` is
         minInSyncReplicas, `truncation_allowed` is allowTruncationTo (None: not set), `catch_up_limit` is
         maxHaTransferByteInSecond (None: no limit). `pair`: the links are classic ones. `on_fatal`: the disk failed;
         stop the process."""
@@ -72,7 +72,7 @@ class HAService:
         self._clock = clock
         self._host = host
         self._port = port
-        self._told_host = told_host
+        self._advertised_host = advertised_host
         self._members_min = members_min
         self._truncation_allowed = truncation_allowed
         self._catch_up_limit = catch_up_limit
@@ -84,7 +84,7 @@ class HAService:
         self._controllers: Controllers | None = None
         self._gate: Gate | None = None
         self._confirm_callbacks: list[Callable[[], None]] = []
-        self._level_callbacks: list[Callable[[], None]] = []
+        self._caught_up_callbacks: list[Callable[[], None]] = []
         self._ended_callbacks: list[Callable[[], None]] = []
         self._tasks = Tasks(on_fatal)
         self._server: asyncio.Server | None = None
@@ -130,7 +130,7 @@ class HAService:
     @property
     def address(self) -> str:
         """Address from which slaves fetch the log, host:port; with port 0 in the configuration the system chooses."""
-        return f"{self._told_host}:{self._port}"
+        return f"{self._advertised_host}:{self._port}"
 
     @property
     def epoch(self) -> int:
@@ -145,10 +145,10 @@ class HAService:
         """Call `callback` whenever the confirm offset or `acked_end` may have moved, on a master and on a slave."""
         self._confirm_callbacks.append(callback)
 
-    def on_level(self, callback: Callable[[], None]) -> None:
+    def on_caught_up(self, callback: Callable[[], None]) -> None:
         """Call `callback` when this log holds everything that a master of it must: on a slave once a link, as
         SlaveLink says; on a master at once."""
-        self._level_callbacks.append(callback)
+        self._caught_up_callbacks.append(callback)
 
     def on_link_ended(self, callback: Callable[[], None]) -> None:
         """Call `callback` when a slave's connection to its master has ended: there may be another master."""
@@ -243,7 +243,7 @@ class HAService:
                 is_java=self._is_java,
             )
             self._end.begin()
-            self._is_level()
+            self._caught_up()
             self.counters.role_changes += 1
             logger.info("master", extra=fields(epoch=epoch, log_end=self._log.max_offset(), epochs=history))
 
@@ -271,7 +271,7 @@ class HAService:
                     tasks=self._tasks,
                     counters=self.counters,
                     on_confirm=self._confirmed,
-                    on_level=self._is_level,
+                    on_caught_up=self._caught_up,
                     on_ended=self._link_ended,
                     truncation_allowed=self._truncation_allowed,
                     witness=self._witness,
@@ -325,7 +325,7 @@ class HAService:
                 tasks=self._tasks,
                 counters=self.counters,
                 on_confirm=self._confirmed,
-                on_level=self._is_level,
+                on_caught_up=self._caught_up,
             )
             self.counters.role_changes += 1
             logger.info("slave of a pair", extra=fields(log_end=self._log.max_offset()))
@@ -478,8 +478,8 @@ class HAService:
         for callback in self._confirm_callbacks:
             callback()
 
-    def _is_level(self) -> None:
-        for callback in self._level_callbacks:
+    def _caught_up(self) -> None:
+        for callback in self._caught_up_callbacks:
             callback()
 
     def _link_ended(self) -> None:

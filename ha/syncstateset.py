@@ -44,7 +44,7 @@ class Alter:
 
 @dataclass(frozen=True, slots=True)
 class ReadSet:
-    """Read the controllers' set soon, and report it to `told`: they know more than this master does."""
+    """Read the controllers' set soon, and report it to `observe`: they know more than this master does."""
 
 
 @dataclass(slots=True)
@@ -127,12 +127,12 @@ class SyncStateSet:
         self._check_due_ms = now_ms
         self._proposal: Alter | None = None
         self._in_flight = False  # the proposal was sent and has no outcome yet
-        self._lingers = False  # an earlier sending of the proposal has an unknown outcome
-        self._may_go_at_once = False  # once the controllers' set is known to be still the old one
+        self._outcome_open = False  # an earlier sending of the proposal has an unknown outcome
+        self._resend_now = False  # once the controllers' set is known to be still the old one
         self._alter_due_ms = now_ms
         self._refusals = 0  # in a row; each is an entry in the controllers' log
         self._members_min = members_min
-        self._told_min: tuple[int, int] | None = (
+        self._announced_min: tuple[int, int] | None = (
             None  # (set epoch of the Alter, `members_min` that it announced)
         )
         self._slaves: dict[int, SlaveProgress] = {}
@@ -168,10 +168,10 @@ class SyncStateSet:
 
     def may_confirm(self) -> bool:
         """Whether the applied set has enough members, and the controllers know the minimum."""
-        if self._told_min is None:
+        if self._announced_min is None:
             return False
-        told, wanted = self._told_min[1], self._members_min
-        return confirm.enough(len(self._applied), told if told > wanted else wanted)
+        announced, wanted = self._announced_min[1], self._members_min
+        return confirm.enough(len(self._applied), announced if announced > wanted else wanted)
 
     def acked_end(self) -> int:
         """Sends that end at or below this may be answered OK: every member of the applied and of all proposed sets
@@ -189,10 +189,10 @@ class SyncStateSet:
         self._log_end = log_end
         return self._recount_ends()
 
-    def connected(self, broker_id: int, *, barred: str | None) -> list[Action]:
-        """Note a handshake of this id. It replaces any former link, and its end is unknown until it acks. `barred` is
+    def connected(self, broker_id: int, *, excluded: str | None) -> list[Action]:
+        """Note a handshake of this id. It replaces any former link, and its end is unknown until it acks. `excluded` is
         the reason not to count it: it does not join the set, a member leaves it, and its acks mean nothing."""
-        self._slaves.setdefault(broker_id, SlaveProgress()).greeted(barred=barred)
+        self._slaves.setdefault(broker_id, SlaveProgress()).greeted(excluded=excluded)
         return self._recount()
 
     def disconnected(self, broker_id: int, now_ms: int) -> list[Action]:
@@ -247,18 +247,18 @@ class SyncStateSet:
 
     # -- the controllers
 
-    def told(self, members: frozenset[int], set_epoch: int, now_ms: int) -> list[Action]:
+    def observe(self, members: frozenset[int], set_epoch: int, now_ms: int) -> list[Action]:
         """Take in the controllers' set under this master epoch, from a read, a notice or a reply. No effect if it is
         older, or not this master's. Of one set epoch the smaller set is the later one."""
         self._counted_known = False
         if set_epoch > self._set_epoch and self._own_id in members:
             proposal = self._proposal
             if proposal is not None and members == proposal.members and not proposal.same_members:
-                self._has_told(proposal)
+                self._note_announced_min(proposal)
             return self._adopt(members, set_epoch)
         if self._is_rest(members, set_epoch):
             return self._adopt(members, set_epoch)
-        if set_epoch == self._set_epoch and self._may_go_at_once:
+        if set_epoch == self._set_epoch and self._resend_now:
             self._alter_due_ms = now_ms
         return self._alter_again(now_ms)
 
@@ -295,8 +295,8 @@ class SyncStateSet:
             return []
         self._counted_known = False
         if isinstance(fate, Applied | NotKept):
-            self._has_told(alter)
-        if isinstance(fate, Applied) and (actions := self.told(fate.members, fate.set_epoch, now_ms)):
+            self._note_announced_min(alter)
+        if isinstance(fate, Applied) and (actions := self.observe(fate.members, fate.set_epoch, now_ms)):
             return actions
         if alter != self._proposal or not self._in_flight:
             return self._recount()
@@ -310,8 +310,10 @@ class SyncStateSet:
             if isinstance(fate, Refused) and fate.members is not None and fate.set_epoch > self._set_epoch:
                 return self._adopt(fate.members | {self._own_id}, fate.set_epoch)
             return self._recount()
-        self._may_go_at_once = isinstance(fate, NotSent) or not self._lingers  # or it could alternate forever
-        self._lingers = True
+        self._resend_now = (
+            isinstance(fate, NotSent) or not self._outcome_open
+        )  # or it could alternate forever
+        self._outcome_open = True
         return [ReadSet()]
 
     def _retry_ms(self) -> int:
@@ -321,11 +323,11 @@ class SyncStateSet:
         """Whether no sending of the proposal can change the set any more."""
         if isinstance(fate, Refused) and fate.set_epoch > self._set_epoch:
             return True
-        return isinstance(fate, NotKept) or (isinstance(fate, Refused | NotSent) and not self._lingers)
+        return isinstance(fate, NotKept) or (isinstance(fate, Refused | NotSent) and not self._outcome_open)
 
-    def _has_told(self, alter: Alter) -> None:
-        if self._told_min is None or alter.set_epoch >= self._told_min[0]:
-            self._told_min = alter.set_epoch, alter.members_min
+    def _note_announced_min(self, alter: Alter) -> None:
+        if self._announced_min is None or alter.set_epoch >= self._announced_min[0]:
+            self._announced_min = alter.set_epoch, alter.members_min
 
     def epoch_began(
         self, master_epoch: int, epoch_start: int, members: frozenset[int], set_epoch: int, now_ms: int
@@ -334,7 +336,7 @@ class SyncStateSet:
         proposal of the old epoch can no longer be accepted. The minimum must be announced again."""
         self._master_epoch = master_epoch
         self._epoch_start = epoch_start
-        self._told_min = None
+        self._announced_min = None
         return [*self._adopt(members | {self._own_id}, set_epoch), *self._alter_if_wanted(now_ms)]
 
     def _adopt(self, members: frozenset[int], set_epoch: int) -> list[Action]:
@@ -353,7 +355,7 @@ class SyncStateSet:
 
     def _settle(self) -> None:
         self._proposal = None
-        self._in_flight = self._lingers = self._may_go_at_once = False
+        self._in_flight = self._outcome_open = self._resend_now = False
 
     # -- the wished set
 
@@ -372,7 +374,7 @@ class SyncStateSet:
             if broker_id not in self._applied and slave.joining_ms is not None and slave.holds(held)
         }
         same_members = not leaving and not entering
-        if same_members and not self._has_minimum_to_tell():
+        if same_members and not self._must_announce_min():
             return []
         reasons = [f"shrink {broker_id}: {why}" for broker_id, why in leaving.items()]
         reasons += [f"expand {broker_id}: {why}" for broker_id, why in entering.items()]
@@ -388,16 +390,16 @@ class SyncStateSet:
         self._in_flight = True
         return [self._proposal]  # all of its members were waited for before: the union is the same
 
-    def _has_minimum_to_tell(self) -> bool:
+    def _must_announce_min(self) -> bool:
         """Whether confirming waits only for the controllers to learn `members_min`."""
         if not confirm.enough(len(self._applied), self._members_min):
             return False
-        return self._told_min is None or self._told_min[1] > self._members_min
+        return self._announced_min is None or self._announced_min[1] > self._members_min
 
     def _alter_again(self, now_ms: int) -> list[Action]:
         if self._proposal is None or self._in_flight or now_ms < self._alter_due_ms:
             return []
-        self._in_flight, self._may_go_at_once = True, False
+        self._in_flight, self._resend_now = True, False
         return [replace(self._proposal, again=True)]
 
     def _still_wanted(self, members: frozenset[int], now_ms: int) -> None:
@@ -438,7 +440,7 @@ class SyncStateSet:
         if others is None:
             return []
         before = self._confirm_offset
-        ends = [None if slave is None or slave.barred is not None else slave.ack_offset for slave in others]
+        ends = [None if slave is None or slave.excluded is not None else slave.ack_offset for slave in others]
         ends.append(self._log_end)
         self._confirm_offset = confirm.confirm_offset(before, ends)
         return [Confirmed(self._confirm_offset)] if self._confirm_offset > before else []

@@ -92,7 +92,7 @@ class GroupReplication:
     ) -> None:
         self.counters.role_changes += 1
 
-    def on_level(self, callback: Callable[[], None]) -> None:
+    def on_caught_up(self, callback: Callable[[], None]) -> None:
         """Who may lead is for the group to say."""
 
     def on_confirm(self, callback: Callable[[], None]) -> None:

@@ -171,7 +171,7 @@ class ReplicasManager:
                     self._tasks.start(self._change_role(action), name="role change")
                 case SetRead(members, epoch):
                     if self._ha.mastership is not None:
-                        self._ha.mastership.told(members, epoch)
+                        self._ha.mastership.observe(members, epoch)
                 case MasterMoved(address, epoch):
                     self._roles.master_moved(address, epoch)
                 case RoleAnnounced(grant):

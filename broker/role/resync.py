@@ -70,7 +70,7 @@ class Resync:
         self._tasks = tasks
         self._restart = restart
         self._level = False
-        ha.on_level(self._is_caught_up)
+        ha.on_caught_up(self._is_caught_up)
 
     def add_to(self, router: Router) -> None:
         router.add(RequestCode.RESYNC_BROKER, self._resync)

@@ -61,7 +61,7 @@ class PairSlave(Follower):
         tasks: Tasks,
         counters: HACounters,
         on_confirm: Callable[[], None],
-        on_level: Callable[[], None],
+        on_caught_up: Callable[[], None],
     ) -> None:
         self._records = records
         self._parted = RepeatedFailure()
@@ -74,7 +74,7 @@ class PairSlave(Follower):
             tasks=tasks,
             counters=counters,
             on_confirm=on_confirm,
-            on_level=on_level,
+            on_caught_up=on_caught_up,
             name="ha-pair-slave",
         )
 

@@ -7,7 +7,7 @@ from typing import Protocol
 from ha.classic.master import ClassicMasterLink, LogView
 from ha.counters import HACounters
 from ha.log import ReplicatedLog
-from ha.master.link import Acked, Greeted
+from ha.master.link import Acked, HandshakeDone
 from ha.master.sender import LogSender
 from ha.master.unserved import UnservedRanges
 from ha.settings import HASettings
@@ -70,9 +70,9 @@ class PairConnection(LogSender):
     def _opened(self) -> None:
         self._listener.opened(self)
 
-    def _heard(self, told: Acked | Greeted) -> None:
-        assert isinstance(told, Acked), "a classic link has no handshake"
-        self._listener.reported(self, told.offset)
+    def _heard(self, message: Acked | HandshakeDone) -> None:
+        assert isinstance(message, Acked), "a classic link has no handshake"
+        self._listener.reported(self, message.offset)
 
     def _lost(self, reason: str) -> None:
         self._listener.lost(self, reason)

@@ -123,7 +123,7 @@ class Admittance:
     def read_begins(self) -> None:
         self._asked, self._waiting = self._waiting, {}
 
-    def told(self, table: Table, now_ms: int) -> list[Action]:
+    def table_read(self, table: Table, now_ms: int) -> list[Action]:
         """Handle the table of a successful read."""
         self._table = table
         actions: list[Action] = []
@@ -137,7 +137,7 @@ class Admittance:
             actions.append(Refuse(newcomer, why, registered.hosts if registered else frozenset()))
         return [*actions, *self._read_ended(now_ms)]
 
-    def not_told(self, now_ms: int) -> list[Action]:
+    def table_unread(self, now_ms: int) -> list[Action]:
         """Handle a failed read."""
         refused = [Refuse(newcomer, Why.UNCHECKED) for newcomer in self._asked]
         return [*refused, *self._read_ended(now_ms)]

@@ -10,7 +10,7 @@ from ha.counters import HACounters
 from ha.frames import Handshake
 from ha.log import ReplicatedLog
 from ha.master.admittance import Why
-from ha.master.link import Acked, Greeted, Hold, MasterLink, MasterView
+from ha.master.link import Acked, HandshakeDone, Hold, MasterLink, MasterView
 from ha.master.pace import Pace
 from ha.master.sender import LogSender
 from ha.master.unserved import UnservedRanges
@@ -30,7 +30,7 @@ class Listener(Protocol):
 
     def greeted(self, connection: MasterConnection, handshake: Handshake) -> None: ...
     def acked(self, connection: MasterConnection, offset: int) -> None: ...
-    def denied(self, connection: MasterConnection, handshake: Handshake, why: Why) -> None: ...
+    def rejected(self, connection: MasterConnection, handshake: Handshake, why: Why) -> None: ...
     def lost(self, connection: MasterConnection, reason: str) -> None: ...
     def pace_of(self, broker_id: int) -> int | None:
         """Limit for this slave in bytes a second; None: no limit."""
@@ -99,13 +99,13 @@ class MasterConnection(LogSender):
     def _lost(self, reason: str) -> None:
         self._listener.lost(self, reason)
 
-    def _heard(self, told: Acked | Greeted) -> None:
-        if isinstance(told, Acked):
-            self._listener.acked(self, told.offset)
+    def _heard(self, message: Acked | HandshakeDone) -> None:
+        if isinstance(message, Acked):
+            self._listener.acked(self, message.offset)
         else:
-            self._reply = told.reply
+            self._reply = message.reply
             self.link.hold(Hold.ADMITTANCE)
-            self._listener.claimed(self, told.handshake)
+            self._listener.claimed(self, message.handshake)
 
     def admitted(self, broker_id: int) -> None:
         """Answer and count the slave, which was verified as `broker_id`."""
@@ -119,9 +119,9 @@ class MasterConnection(LogSender):
     def refused(self, why: Why) -> None:
         """Reject the slave: nothing from this connection counts."""
         assert self.link.handshake is not None
-        self._listener.denied(self, self.link.handshake, why)
+        self._listener.rejected(self, self.link.handshake, why)
         self.close(f"refused: {why.value}")
 
-    def tell_confirm_offset(self) -> None:
+    def send_confirm_offset(self) -> None:
         """Send the confirm offset, which has moved."""
         self._perform(self.link.confirm_offset_moved(self._now_ms()))

@@ -1,6 +1,6 @@
 """The shell of Admittance: asks the controllers about slaves, and admits or rejects their links.
 
-Invariant: of a rejected link only a count is kept and, for `HOSTS_TOLD_MAX` hosts, when it was last logged."""
+Invariant: of a rejected link only a count is kept and, for `HOSTS_LOGGED_MAX` hosts, when it was last logged."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mqruntime.log import fields
 from mqruntime.repeatedfailure import RepeatedFailure
 from mqruntime.tasks import Tasks
 
-HOSTS_TOLD_MAX = 64
+HOSTS_LOGGED_MAX = 64
 
 logger = logging.getLogger("ha.master")
 
@@ -74,7 +74,7 @@ class Gate:
         self._admittance = Admittance(checks_hosts=checks_hosts)
         self._links: dict[Newcomer, Waiting] = {}
         self._newcomers: dict[Waiting, Newcomer] = {}
-        self._told_of: dict[str, RepeatedFailure] = {}  # by host, the newest last
+        self._refusals_logged: dict[str, RepeatedFailure] = {}  # by host, the newest last
 
     def begin(self, own_id: int) -> None:
         """Begin a mastership of this broker."""
@@ -120,10 +120,10 @@ class Gate:
         newcomer, why = refusal.newcomer, refusal.why
         link = self._checked(newcomer)
         self._counters.refused_links += 1
-        failure = self._told_of.pop(newcomer.host, None) or RepeatedFailure()
-        self._told_of[newcomer.host] = failure
-        if len(self._told_of) > HOSTS_TOLD_MAX:
-            del self._told_of[next(iter(self._told_of))]
+        failure = self._refusals_logged.pop(newcomer.host, None) or RepeatedFailure()
+        self._refusals_logged[newcomer.host] = failure
+        if len(self._refusals_logged) > HOSTS_LOGGED_MAX:
+            del self._refusals_logged[next(iter(self._refusals_logged))]
         if failure.failed(why, self._now_ms()):
             logger.warning(
                 "replication link refused",
@@ -143,9 +143,9 @@ class Gate:
             table = await self._replicas.read()
         except ReplicasUnread as error:
             logger.debug("replica table not read", extra=fields(why=error))
-            self._perform(self._admittance.not_told(self._now_ms()))
+            self._perform(self._admittance.table_unread(self._now_ms()))
         else:
-            self._perform(self._admittance.told(table, self._now_ms()))
+            self._perform(self._admittance.table_read(table, self._now_ms()))
 
     def _now_ms(self) -> int:
         return self._clock.monotonic_ms()

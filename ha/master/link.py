@@ -55,7 +55,7 @@ class MasterView(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Greeted:
+class HandshakeDone:
     """The slave has identified itself; write `reply`. From now on the link counts for this broker id."""
 
     handshake: Handshake
@@ -85,7 +85,7 @@ class Close:
     reason: str
 
 
-Action = Greeted | Acked | Batch | Close
+Action = HandshakeDone | Acked | Batch | Close
 """Actions of which every frame makes one are not frozen: making one then takes a third of the time."""
 
 
@@ -100,9 +100,9 @@ class Hold(Enum):
 
 class MasterState(Enum):
     WAITING = "waiting for the handshake"
-    GREETED = "waiting for the first ack"
+    AWAITING_FIRST_ACK = "waiting for the first ack"
     SENDING = "sending"
-    TURNED_AWAY = "rejected: the log begins above the requested offset"
+    REJECTED = "rejected: the log begins above the requested offset"
     CLOSED = "closed"
 
 
@@ -191,25 +191,25 @@ class MasterLink:
         return self._handshake_frame(handshake)
 
     def _handshake_frame(self, handshake: Handshake) -> list[Action]:
-        if self.state is MasterState.GREETED and handshake == self.handshake:
+        if self.state is MasterState.AWAITING_FIRST_ACK and handshake == self.handshake:
             return []  # a Java slave repeats it if the reply came in two pieces
         if self.state is not MasterState.WAITING:
             raise FrameError(f"a second handshake, of broker {handshake.slave_broker_id}")
         broker_id = handshake.slave_broker_id
         if not handshake.address and (broker_id < 1 or broker_id == self._master.broker_id):
             raise FrameError(f"a handshake of broker {handshake.slave_broker_id}")
-        self.state = MasterState.GREETED
+        self.state = MasterState.AWAITING_FIRST_ACK
         self.handshake = handshake
-        return [Greeted(handshake, HandshakeReply(self._master.log_end, self._master.history).encode())]
+        return [HandshakeDone(handshake, HandshakeReply(self._master.log_end, self._master.history).encode())]
 
     def _ack_frame(self, offset: int, now_ms: int) -> list[Action]:
         if self.state is SENDING:
             if not self.ack_offset <= offset <= self.next_offset:
                 raise FrameError(f"an ack of {offset} after {self.ack_offset}, sent up to {self.next_offset}")
-        elif self.state is MasterState.GREETED:
+        elif self.state is MasterState.AWAITING_FIRST_ACK:
             self.next_offset = self._start_at(offset)
             self.state = SENDING
-        elif self.state is MasterState.TURNED_AWAY:
+        elif self.state is MasterState.REJECTED:
             raise FrameError(
                 f"an ack of {offset} after a notice that the log begins at {self._master.log_min}"
             )
@@ -239,11 +239,11 @@ class MasterLink:
             )
         return requested
 
-    def _turn_away(self, now_ms: int) -> Batch:
+    def _reject(self, now_ms: int) -> Batch:
         """Reject a slave whose log ends below this log's start, so that a gap would be left: send a frame without a
         body at the log's start. A Java slave ends the connection for its offset; a slave of this implementation also
         logs the reason."""
-        self.state = MasterState.TURNED_AWAY
+        self.state = MasterState.REJECTED
         self.next_offset = self._master.log_min
         return self._frame_of(0, now_ms)
 
@@ -268,7 +268,7 @@ class MasterLink:
             self._find_stretch(offset)
         log_end, stretch_end = master.log_end, self._stretch_end
         if log_end >= stretch_end and offset < master.log_min:  # no segment that the log ends in was deleted
-            return [self._turn_away(now_ms)]
+            return [self._reject(now_ms)]
         entry = self._entry
         if entry is None:
             return self._close(f"{offset} is due, the epochs of the log are {self._history!r}")
@@ -326,7 +326,7 @@ class MasterLink:
             return []
         if self.state is MasterState.WAITING and now_ms - self._opened_ms >= self._handshake_timeout_ms:
             return self._close(f"no handshake within {self._handshake_timeout_ms} ms")
-        if self.state is MasterState.TURNED_AWAY and now_ms - self._written_ms >= self._handshake_timeout_ms:
+        if self.state is MasterState.REJECTED and now_ms - self._written_ms >= self._handshake_timeout_ms:
             return self._close(f"the slave is behind the log's beginning, {self._master.log_min}")
         if now_ms - self._read_ms >= self._housekeeping_interval_ms:
             return self._close(f"nothing heard for {now_ms - self._read_ms} ms")
@@ -341,7 +341,7 @@ class MasterLink:
         idle = self._read_ms + self._housekeeping_interval_ms
         if self.state is MasterState.WAITING:
             return min(idle, self._opened_ms + self._handshake_timeout_ms)
-        if self.state is MasterState.TURNED_AWAY:
+        if self.state is MasterState.REJECTED:
             return min(idle, self._written_ms + self._handshake_timeout_ms)
         if self.state is MasterState.SENDING and not self._held:
             return min(idle, self._written_ms + self._heartbeat_interval_ms, self.pace.due_ms)

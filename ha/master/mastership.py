@@ -55,7 +55,7 @@ class Controllers(Protocol):
         ...
 
     def read_sync_state_set(self) -> None:
-        """Read the set soon, and report it to `Mastership.told`."""
+        """Read the set soon, and report it to `Mastership.observe`."""
         ...
 
 
@@ -194,7 +194,7 @@ class Mastership:
     def claimed(self, connection: MasterConnection, handshake: Handshake) -> None:
         self._gate.come(connection, handshake)
 
-    def denied(self, connection: MasterConnection, handshake: Handshake, why: Why) -> None:
+    def rejected(self, connection: MasterConnection, handshake: Handshake, why: Why) -> None:
         broker_id = handshake.slave_broker_id
         present = self._newest.get(broker_id)
         if present is not None and why is Why.ELSEWHERE:  # a copy of its store may have registered there
@@ -204,16 +204,16 @@ class Mastership:
         broker_id = connection.slave_broker_id
         former = self._newest.get(broker_id)
         self._newest[broker_id] = connection
-        barred = self._why_barred(handshake) or (CUTS_AGAIN if broker_id in self._cutting else None)
-        self._perform(self.sync_state_set.connected(broker_id, barred=barred))
+        excluded = self._why_excluded(handshake) or (CUTS_AGAIN if broker_id in self._cutting else None)
+        self._perform(self.sync_state_set.connected(broker_id, excluded=excluded))
         logger.info("slave connected", extra=fields(slave=broker_id, address=connection.address))
-        if barred is not None and barred is not LEARNER:
-            logger.warning("slave not counted", extra=fields(slave=broker_id, why=barred))
+        if excluded is not None and excluded is not LEARNER:
+            logger.warning("slave not counted", extra=fields(slave=broker_id, why=excluded))
         if former is not None:
             former.close("replaced by a newer connection of this broker")
             self._duplicate_ids.replaced(broker_id, former.address, connection.address, self._now_ms())
 
-    def _why_barred(self, handshake: Handshake) -> str | None:
+    def _why_excluded(self, handshake: Handshake) -> str | None:
         if handshake.is_async_learner:
             return LEARNER
         return ACKS_EARLY if self._settings.acks_flushed and not handshake.acks_flushed else None
@@ -240,7 +240,7 @@ class Mastership:
             self._cutting.add(broker_id)
             said = fields(slave=broker_id, cut_to=offset, had_acknowledged=ended, hint=JAVA_CUTS_AGAIN)
             logger.error("a Java slave cuts its log again at each connection", extra=said)
-            self._perform(self.sync_state_set.connected(broker_id, barred=CUTS_AGAIN))
+            self._perform(self.sync_state_set.connected(broker_id, excluded=CUTS_AGAIN))
 
     def lost(self, connection: MasterConnection, reason: str) -> None:
         self._connections.pop(connection, None)
@@ -288,15 +288,15 @@ class Mastership:
             for broker_id in sorted(self._cutting):  # it records this epoch after the one that it keeps
                 self._cutting.discard(broker_id)
                 if broker_id in self._newest:
-                    self._perform(self.sync_state_set.connected(broker_id, barred=None))
+                    self._perform(self.sync_state_set.connected(broker_id, excluded=None))
         finally:
             self._epoch_pending = False
             for connection in self.connections:
                 connection.release(Hold.NEW_EPOCH)
 
-    def told(self, members: frozenset[int], set_epoch: int) -> None:
+    def observe(self, members: frozenset[int], set_epoch: int) -> None:
         """Take in the controllers' set under the epoch of this mastership, from a read or a notice."""
-        self._changing_set(lambda now_ms: self.sync_state_set.told(members, set_epoch, now_ms))
+        self._changing_set(lambda now_ms: self.sync_state_set.observe(members, set_epoch, now_ms))
 
     def alter_ended(self, alter: Alter, fate: Fate) -> None:
         """Take in the outcome of the last sending of `alter`; after an impossible answer it stays unknown."""
@@ -343,13 +343,13 @@ class Mastership:
             self._log.set_confirm_offset(offset)
             if self._confirm_timer is None and not self._ended:
                 delay_ms = self._settings.confirm_notice_ms
-                self._confirm_timer = self._loop.call_later(delay_ms / 1000, self._tell_confirm_offset)
+                self._confirm_timer = self._loop.call_later(delay_ms / 1000, self._send_confirm_offset)
         self._on_confirm()
 
-    def _tell_confirm_offset(self) -> None:
+    def _send_confirm_offset(self) -> None:
         self._confirm_timer = None
         for connection in self.connections:
-            connection.tell_confirm_offset()
+            connection.send_confirm_offset()
 
     def _tick(self) -> None:
         now_ms = self._now_ms()

@@ -14,7 +14,7 @@ from typing import Protocol, cast
 from ha.counters import HACounters
 from ha.errors import RangeUnserved
 from ha.log import ReplicatedLog
-from ha.master.link import Acked, Action, Batch, Close, Greeted, Hold
+from ha.master.link import Acked, Action, Batch, Close, HandshakeDone, Hold
 from ha.master.unserved import UnservedRanges
 from ha.rate import ByteRate
 from mqruntime.clock import Clock
@@ -86,7 +86,7 @@ class LogSender(asyncio.Protocol):
         """Handle a new connection."""
         raise NotImplementedError
 
-    def _heard(self, told: Acked | Greeted) -> None:
+    def _heard(self, message: Acked | HandshakeDone) -> None:
         """Handle a message of the slave."""
         raise NotImplementedError
 

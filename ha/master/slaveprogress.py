@@ -27,7 +27,7 @@ class SlaveProgress:
     """Times are monotonic ms, offsets bytes of the log."""
 
     connected: bool = False
-    barred: str | None = None  # why it is never counted, whatever it acks
+    excluded: str | None = None  # why it is never counted, whatever it acks
     ack_offset: int | None = None
     caught_up_ms: int | None = None
     disconnected_ms: int = 0
@@ -35,10 +35,10 @@ class SlaveProgress:
     owes: int | None = None  # a new member has not acked up to here yet
     stalled_ms: int | None = None  # since when it was seen behind without progress
 
-    def greeted(self, *, barred: str | None) -> None:
+    def greeted(self, *, excluded: str | None) -> None:
         """Note the handshake of a new connection; acks of the one before it no longer count."""
         self.connected = True
-        self.barred = barred
+        self.excluded = excluded
         self.ack_offset = None
         self.joining_ms = None
 
@@ -61,7 +61,7 @@ class SlaveProgress:
 
     def holds(self, offset: int) -> bool:
         """Whether it counts as holding everything below `offset`."""
-        return self.barred is None and self.ack_offset is not None and self.ack_offset >= offset
+        return self.excluded is None and self.ack_offset is not None and self.ack_offset >= offset
 
     def may_join(self, epoch_start: int, limits: Limits, now_ms: int) -> bool:
         """Close enough to be waited for."""
@@ -94,8 +94,8 @@ class SlaveProgress:
 
     def why_out(self, master_since_ms: int, limits: Limits, now_ms: int) -> str | None:
         """Reason to remove a member from the set; None while it is in sync."""
-        if self.barred is not None:
-            return self.barred
+        if self.excluded is not None:
+            return self.excluded
         gone_ms = self.gone_ms(now_ms)
         if gone_ms > limits.disconnected_ms_max:
             return f"disconnected for {gone_ms} ms"

@@ -72,7 +72,7 @@ class SlaveClient(Follower):
         tasks: Tasks,
         counters: HACounters,
         on_confirm: Callable[[], None],
-        on_level: Callable[[], None],
+        on_caught_up: Callable[[], None],
         on_ended: Callable[[], None],
         truncation_allowed: Callable[[], int | None],
         witness: MasterWitness | None,
@@ -100,7 +100,7 @@ class SlaveClient(Follower):
             tasks=tasks,
             counters=counters,
             on_confirm=on_confirm,
-            on_level=on_level,
+            on_caught_up=on_caught_up,
             name=f"ha-slave id={broker_id}",
         )
 

@@ -16,11 +16,11 @@ from ha.slave.link import (
     CLOSED,
     Action,
     Advance,
+    CaughtUp,
     Close,
     Confirm,
     Cut,
     LeftBehind,
-    Level,
     LogRange,
     OldMaster,
     PersistEpochs,
@@ -60,7 +60,7 @@ class SlaveConnection(asyncio.BufferedProtocol):
         tasks: Tasks,
         counters: HACounters,
         on_confirm: Callable[[], None],
-        on_level: Callable[[], None],
+        on_caught_up: Callable[[], None],
     ) -> None:
         self.link = link
         self.rate = ByteRate()
@@ -74,7 +74,7 @@ class SlaveConnection(asyncio.BufferedProtocol):
         self._clock = clock
         self._counters = counters
         self._on_confirm = on_confirm
-        self._on_level = on_level
+        self._on_caught_up = on_caught_up
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._timer = CoreTimer(clock, tasks, self._tick)
@@ -186,11 +186,11 @@ class SlaveConnection(asyncio.BufferedProtocol):
                 self._perform_seldom(action)
 
     def _perform_seldom(
-        self, action: Level | StayOut | LeftBehind | OldMaster | Cut | PersistEpochs | Close
+        self, action: CaughtUp | StayOut | LeftBehind | OldMaster | Cut | PersistEpochs | Close
     ) -> None:
         match action:
-            case Level():
-                self._on_level()
+            case CaughtUp():
+                self._on_caught_up()
             case StayOut() | LeftBehind():
                 self.stays_out, self.is_doubted = action, isinstance(action, StayOut)
             case OldMaster():

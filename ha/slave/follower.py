@@ -59,7 +59,7 @@ class Follower:
         tasks: Tasks,
         counters: HACounters,
         on_confirm: Callable[[], None],
-        on_level: Callable[[], None],
+        on_caught_up: Callable[[], None],
         name: str,
     ) -> None:
         self._log = log
@@ -68,7 +68,7 @@ class Follower:
         self._tasks = tasks
         self._counters = counters
         self._on_confirm = on_confirm
-        self._on_level = on_level
+        self._on_caught_up = on_caught_up
         self._address: str | None = None
         self._address_changed = asyncio.Event()
         # log end and confirm offset when they last ended a record; finding that out reads a whole segment
@@ -206,7 +206,7 @@ class Follower:
             self._tasks,
             self._counters,
             self._on_confirm,
-            self._on_level,
+            self._on_caught_up,
         )
         return self.connection
 

@@ -82,7 +82,7 @@ class Confirm:
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class CaughtUp:
     """The log holds everything that this master had when its epoch began, and everything confirmed since. Once a
     link."""
 
@@ -129,7 +129,17 @@ class Close:
 
 
 Action = (
-    Send | Cut | PersistEpochs | Place | Advance | Confirm | Level | StayOut | LeftBehind | OldMaster | Close
+    Send
+    | Cut
+    | PersistEpochs
+    | Place
+    | Advance
+    | Confirm
+    | CaughtUp
+    | StayOut
+    | LeftBehind
+    | OldMaster
+    | Close
 )
 """Actions of which every frame makes one are not frozen: making one then takes a third of the time."""
 
@@ -207,8 +217,8 @@ class SlaveLink:
         self._cut_min = (
             confirm_offset if truncation_allowed is None else min(confirm_offset, truncation_allowed)
         )
-        self._level = False
-        self._level_from: int | None = None
+        self._is_caught_up = False
+        self._caught_up_from: int | None = None
         self._flushed_end = flushed_end
         self._segment_size_bytes = segment_size_bytes
         self._heartbeat_interval_ms = heartbeat_interval_ms
@@ -318,8 +328,8 @@ class SlaveLink:
         if frame is None:
             return []
         confirmed = self._confirmed(frame)
-        if not self._level and (self._body_left < frame.body_size or not frame.body_size):
-            confirmed += self._level_with(frame)
+        if not self._is_caught_up and (self._body_left < frame.body_size or not frame.body_size):
+            confirmed += self._caught_up_with(frame)
         return confirmed
 
     def _frame_begins(self, frame: TransferHeader) -> list[Action]:
@@ -396,15 +406,15 @@ class SlaveLink:
         self._confirm = offset
         return [Confirm(offset)]
 
-    def _level_with(self, frame: TransferHeader) -> list[Action]:
-        self._level_from = max(frame.confirm_offset, self._master.entries[-1].start_offset)
-        return self._level_now()
+    def _caught_up_with(self, frame: TransferHeader) -> list[Action]:
+        self._caught_up_from = max(frame.confirm_offset, self._master.entries[-1].start_offset)
+        return self._caught_up_now()
 
-    def _level_now(self) -> list[Action]:
-        if self._level or self._level_from is None or self._held_end() < self._level_from:
+    def _caught_up_now(self) -> list[Action]:
+        if self._is_caught_up or self._caught_up_from is None or self._held_end() < self._caught_up_from:
             return []
-        self._level = True
-        return [Level()]
+        self._is_caught_up = True
+        return [CaughtUp()]
 
     def _held_end(self) -> int:
         """The end of the log as it counts for this replica."""
@@ -415,7 +425,7 @@ class SlaveLink:
         if self._flushed_end is None or self.state not in (SlaveState.PERSISTING, SlaveState.TRANSFER):
             return []
         self._flushed_end = end
-        return [*self._level_now(), *self.turn_over(now_ms)]
+        return [*self._caught_up_now(), *self.turn_over(now_ms)]
 
     # -- the handshake reply
 

@@ -177,7 +177,7 @@ class Master:
         self.tables = tables = Tables(settings, runtime.files, clock, store)
         self.ha = controllers.ha = HAService(
             store, EpochFile(runtime.files),
-            settings=settings.replication, clock=clock, host=HOST, port=0, told_host=HOST,
+            settings=settings.replication, clock=clock, host=HOST, port=0, advertised_host=HOST,
             members_min=lambda: settings.min_in_sync_replicas, truncation_allowed=lambda: None,
             catch_up_limit=lambda: settings.catch_up_limit, on_fatal=failed,
         )  # fmt: skip

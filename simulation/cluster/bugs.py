@@ -246,7 +246,7 @@ def counted_by_connection(self: Mastership, actions: Iterable[SetAction]) -> Non
 def greeted_beside_the_former(self: Mastership, connection: MasterConnection, handshake: Handshake) -> None:
     """The former connection of this slave stays until its end is noticed."""
     self._newest[handshake.slave_broker_id] = connection
-    self.sync_state_set.connected(handshake.slave_broker_id, barred=self._why_barred(handshake))
+    self.sync_state_set.connected(handshake.slave_broker_id, excluded=self._why_excluded(handshake))
 
 
 @bug("foreign-ids-believed", Admittance, "_id_of")
@@ -510,9 +510,9 @@ greeted = SlaveProgress.greeted
 
 
 @bug("learner-counted", SlaveProgress, "greeted", plays=("learner",))
-def like_any_other(self: SlaveProgress, *, barred: str | None) -> None:
+def like_any_other(self: SlaveProgress, *, excluded: str | None) -> None:
     """What the handshake says of it is forgotten: a learner that caught up becomes a member."""
-    greeted(self, barred=None)
+    greeted(self, excluded=None)
 
 
 @bug("outsider-elected", elections, "_electable")

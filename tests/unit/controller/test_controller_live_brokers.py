@@ -88,7 +88,7 @@ def test_who_watches_controllers_reads_whose_machine_went_down(caplog: pytest.Lo
         )
         brokers.heard(heartbeat, broker_id)
     [told] = [each for each in caplog.records if each.levelname == "WARNING"]
-    assert "start the others" in told.getMessage()
+    assert "start the others" in told.__dict__["fields"]["hint"]
 
 
 def test_an_id_that_is_granted_again_is_not_alive_by_what_its_former_holder_said() -> None:

@@ -42,7 +42,7 @@ def test_all_others_have_their_turn_and_while_nobody_is_heard_they_come_ever_mor
         began_ms = now_ms
         while not hearing.should_give_way(now_ms):
             now_ms += 500
-        targets.append(hearing.yield_to_preferred(MEMBERS, "n1", now_ms))
+        targets.append(hearing.give_way(MEMBERS, "n1", now_ms))
         waits.append(now_ms - began_ms)
     assert targets[:4] == ["n2", "n0", "n2", "n0"]
     assert waits == sorted(waits) and waits[0] < 4_000 and waits[-1] <= PATIENCE_MS_MAX + 500
@@ -59,7 +59,7 @@ def test_a_new_leader_knows_from_before_how_rare_heartbeats_are() -> None:
             for hearing in group.values():
                 hearing.heard(LIFETIME_MS, now_ms)
         if group[leader].should_give_way(now_ms):
-            leader = group[leader].yield_to_preferred(MEMBERS, leader, now_ms)
+            leader = group[leader].give_way(MEMBERS, leader, now_ms)
             group[leader].leads_from(now_ms)
             changes_ms.append(now_ms)
     assert len(changes_ms) <= len(MEMBERS) and max(changes_ms, default=0) < 30_000
@@ -77,7 +77,7 @@ def test_a_deaf_member_that_leads_now_and_then_gives_way_as_soon_as_the_first_ti
     for now_ms in range(3_600_000, 20 * 3_600_000, 3_600_000):
         hearing.leads_from(now_ms)
         assert hearing.should_give_way(now_ms + LIFETIME_MS // 3 + 1)
-        hearing.yield_to_preferred(MEMBERS, "n1", now_ms + LIFETIME_MS // 3 + 1)
+        hearing.give_way(MEMBERS, "n1", now_ms + LIFETIME_MS // 3 + 1)
 
 
 def test_who_never_heard_a_broker_waits_for_a_whole_life_of_them() -> None:

@@ -97,7 +97,7 @@ class Node:
             clock=SystemClock(),
             host=HOST,
             port=port,
-            told_host=HOST,
+            advertised_host=HOST,
             members_min=lambda: self.members_min,
             truncation_allowed=lambda: None,
             catch_up_limit=lambda: self.catch_up_limit,

@@ -9,11 +9,11 @@ from ha.frames import Handshake
 from ha.slave.link import (
     Action,
     Advance,
+    CaughtUp,
     Close,
     Confirm,
     Cut,
     LeftBehind,
-    Level,
     LogRange,
     MasterProof,
     OldMaster,
@@ -96,7 +96,7 @@ class SlaveDriver:
                     self.stored = history
                     self.stores.append((history, self.log.max_offset()))
                     self.perform(self.link.persisted(self.now_ms))
-                case Level():
+                case CaughtUp():
                     self.level.append(self.log.max_offset())
                 case StayOut() | LeftBehind():
                     self.stays_out = action

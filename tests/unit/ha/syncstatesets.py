@@ -70,7 +70,7 @@ def newly_elected(
 def attach(
     sss: SyncStateSet, broker_id: int, ack: int, now_ms: int = 0, *, learner: bool = False
 ) -> list[Action]:
-    sss.connected(broker_id, barred="it is a learner" if learner else None)
+    sss.connected(broker_id, excluded="it is a learner" if learner else None)
     return sss.acked(broker_id, ack, now_ms, now_ms)
 
 
@@ -79,7 +79,7 @@ def expanded(*slaves: int, members_min: int = 1) -> SyncStateSet:
     sss = master(1, members_min=members_min)
     for broker_id in slaves:
         attach(sss, broker_id, 1000)
-    sss.told(ids(1, *slaves), 8, 0)
+    sss.observe(ids(1, *slaves), 8, 0)
     assert sss.applied_members == ids(1, *slaves)
     return sss
 

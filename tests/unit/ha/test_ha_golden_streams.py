@@ -14,7 +14,7 @@ import pytest
 from epochfile.format import decode
 from epochfile.history import EpochHistory
 from ha.frames import Handshake, decode_ack
-from ha.master.link import Acked, Batch, Close, Greeted
+from ha.master.link import Acked, Batch, Close, HandshakeDone
 from tests.unit.ha.masterlinks import link_of
 from tests.unit.ha.memorylog import MemoryLog
 from tests.unit.ha.slavedriver import SlaveDriver
@@ -190,7 +190,7 @@ def test_a_java_slave_is_understood_and_served(number: str, step: int) -> None:
         while isinstance(batch := next(iter(link.writable(now_ms=0)), None), Batch):
             log += TRUTH[batch.offset : batch.offset + batch.size]
     assert not [action for action in actions if isinstance(action, Close)]
-    assert [a.handshake for a in actions if isinstance(a, Greeted)] == [Handshake.decode(data[:16])]
+    assert [a.handshake for a in actions if isinstance(a, HandshakeDone)] == [Handshake.decode(data[:16])]
     acks = [action.offset for action in actions if isinstance(action, Acked)]
     if row["firstAck"] is not None:
         assert acks[0] == row["firstAck"] and acks[-1] == row["dataRange"][1]

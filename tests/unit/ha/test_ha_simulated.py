@@ -64,7 +64,7 @@ class App:
             clock=runtime.clock,
             host=broker.node.host,
             port=PORT,
-            told_host=broker.node.host,
+            advertised_host=broker.node.host,
             members_min=lambda: 1,
             truncation_allowed=lambda: None,
             catch_up_limit=lambda: None,
@@ -103,7 +103,7 @@ class App:
                 return
             self.epoch, self.is_master = epoch, master == own_id
         elif told.epoch == self.epoch and self.is_master and self.ha.mastership is not None:
-            self.ha.mastership.told(told.members, told.set_epoch)
+            self.ha.mastership.observe(told.members, told.set_epoch)
 
     def read_sync_state_set(self) -> None:
         """It polls anyway."""

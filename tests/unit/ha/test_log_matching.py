@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from epochfile.history import EpochHistory
 from ha.frames import Handshake, encode_ack
-from ha.master.link import Batch, Greeted
+from ha.master.link import Batch, HandshakeDone
 from tests.unit.ha.masterlinks import link_of
 from tests.unit.ha.memorylog import MemoryLog, record
 from tests.unit.ha.slavedriver import SlaveDriver
@@ -71,7 +71,7 @@ def follow(slave: Node, master: Node, stream_limit: int) -> bool:
     driver = SlaveDriver(slave.log, slave.history, Handshake(slave.broker_id))
     link = link_of(master, 100)
     [greeted] = link.receive(driver.sent[0], 0)
-    assert isinstance(greeted, Greeted)
+    assert isinstance(greeted, HandshakeDone)
     driver.feed(greeted.reply)
     if driver.closed is None:
         link.receive(encode_ack(driver.link.log_end), 0)

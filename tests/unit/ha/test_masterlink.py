@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from epochfile.history import EpochHistory
 from ha.frames import Handshake, HandshakeReply, TransferHeader, encode_ack
-from ha.master.link import Acked, Action, Batch, Close, Greeted, Hold, MasterLink, MasterState
+from ha.master.link import Acked, Action, Batch, Close, HandshakeDone, Hold, MasterLink, MasterState
 from tests.unit.ha.masterlinks import link_of
 
 HANDSHAKE = Handshake(2).encode()
@@ -60,7 +60,7 @@ def test_handshake_and_first_ack_are_read_however_the_network_cuts_them_r17(step
     for at in range(0, len(data), step):
         actions += link.receive(data[at : at + step], 0)
     reply = HandshakeReply(1000, EpochHistory([(1, 0)])).encode()
-    assert actions == [Greeted(Handshake(2), reply), Acked(600)]
+    assert actions == [HandshakeDone(Handshake(2), reply), Acked(600)]
     assert frames(link) == [(600, 400, 1)]
 
 
@@ -102,7 +102,7 @@ def test_who_asks_for_what_is_deleted_is_told_where_the_log_begins_r14() -> None
     link = link_of(Master(log_end=30_000, log_min=20_000))
     link.receive(HANDSHAKE + encode_ack(19_999), 0)
     assert frames(link) == [(20_000, 0, 1)]
-    assert link.state is MasterState.TURNED_AWAY
+    assert link.state is MasterState.REJECTED
     [close] = link.receive(encode_ack(19_999), 0)
     assert isinstance(close, Close) and "begins at 20000" in close.reason
 
@@ -122,7 +122,7 @@ def test_a_log_that_holds_nothing_any_more_turns_away_who_asks_for_what_it_held_
     link = link_of(Master(log_end=20_000, log_min=20_000, history=EpochHistory([(1, 20_000)])))
     link.receive(HANDSHAKE + encode_ack(19_999), 0)
     assert frames(link) == [(20_000, 0, 1)]
-    assert link.state is MasterState.TURNED_AWAY
+    assert link.state is MasterState.REJECTED
 
 
 def test_an_ack_of_a_slave_that_is_being_sent_the_log_makes_nothing_due() -> None:
@@ -291,7 +291,7 @@ def test_no_bytes_do_more_than_end_the_connection(chunks: list[bytes], greeted: 
     link = sending(Master()) if greeted else link_of(Master())
     for chunk in chunks:
         for action in link.receive(chunk, 0):
-            assert isinstance(action, Close) or greeted or isinstance(action, Greeted | Acked)
+            assert isinstance(action, Close) or greeted or isinstance(action, HandshakeDone | Acked)
         frames(link)
     assert len(link._received) < 60
 
@@ -313,5 +313,5 @@ def test_a_handshake_by_address_is_read_however_the_network_cuts_it(step: int) -
     for at in range(0, len(data), step):
         actions += link.receive(data[at : at + step], 0)
     [greeted, acked] = actions
-    assert isinstance(greeted, Greeted) and greeted.handshake == Handshake(0, address="10.0.0.2:10911")
+    assert isinstance(greeted, HandshakeDone) and greeted.handshake == Handshake(0, address="10.0.0.2:10911")
     assert acked == Acked(600) and frames(link) == [(600, 400, 1)]

@@ -53,7 +53,7 @@ def prepared(log: MemoryLog, records: Records | None) -> int | None:
             tasks=tasks,
             counters=HACounters(),
             on_confirm=lambda: None,
-            on_level=lambda: None,
+            on_caught_up=lambda: None,
         )
         prepare: Callable[[], Awaitable[int | None]] = slave._prepare  # noqa: SLF001 - connects otherwise
         try:
@@ -91,8 +91,10 @@ def test_a_slave_whose_last_record_retention_deleted_at_its_master_says_so(
 ) -> None:
     with caplog.at_level(logging.ERROR):
         assert prepared(log_with(LAST), Records(None, begins)) == SETTINGS.full_log_wait_ms
-    assert ("by retention has deleted" in caplog.text) is left_behind
-    assert ("which does not have the last record" in caplog.text) is not left_behind
+    [line] = caplog.records
+    hint = line.__dict__["fields"]["hint"]
+    assert ("retention has deleted" in hint) is left_behind
+    assert ("does not have the last record" in hint) is not left_behind
 
 
 def test_a_master_that_does_not_say_where_its_log_begins_is_asked_again_soon() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from epochfile.history import EpochHistory
 from ha.frames import Handshake, HandshakeReply, TransferHeader, decode_ack, encode_ack
-from ha.slave.link import Close, Confirm, LeftBehind, Level, LogRange, PersistEpochs, Place, Send, StayOut
+from ha.slave.link import CaughtUp, Close, Confirm, LeftBehind, LogRange, PersistEpochs, Place, Send, StayOut
 from tests.unit.ha.memorylog import MemoryLog, record
 from tests.unit.ha.slavedriver import SlaveDriver
 
@@ -427,7 +427,7 @@ def test_small_frames_of_one_receive_are_placed_and_confirmed_together() -> None
     place = s.link.next_read()
     assert isinstance(place, memoryview)
     place[: len(frames)] = frames
-    assert s.link.filled(len(frames), 0) == [Place(100, data(100, 600)), Confirm(500), Level()]
+    assert s.link.filled(len(frames), 0) == [Place(100, data(100, 600)), Confirm(500), CaughtUp()]
 
 
 def test_frames_behind_the_first_of_an_epoch_wait_until_its_entry_is_durable() -> None:
@@ -442,7 +442,7 @@ def test_frames_behind_the_first_of_an_epoch_wait_until_its_entry_is_durable() -
     assert s.link.next_read() is None and s.link.log_end == 200
     acked, *rest = s.link.persisted(0)
     assert acked == Send(encode_ack(200))
-    assert rest == [Place(200, data(200, 400)[:-7]), Confirm(300), Level()]
+    assert rest == [Place(200, data(200, 400)[:-7]), Confirm(300), CaughtUp()]
 
 
 @pytest.mark.parametrize("step", [1 << 30, 30_000, 16_400, 999])

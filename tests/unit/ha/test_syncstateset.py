@@ -49,7 +49,7 @@ def test_the_slowest_member_decides() -> None:
 def test_a_member_whose_ack_is_unknown_stops_the_confirm_offset_r8_c3() -> None:
     sss = expanded(2, 3)
     sss.log_grew(2000)
-    sss.connected(3, barred=None)
+    sss.connected(3, excluded=None)
     sss.acked(2, 2000, 5, 5)
     assert sss.confirm_offset == 1000
     sss.acked(3, 2000, 6, 6)
@@ -76,12 +76,12 @@ def test_who_counts_is_found_anew_after_all_that_may_change_it() -> None:
     sss.log_grew(2000)
     sss.acked(2, 2000, None, 1)
     assert sss.confirm_offset == 1000
-    sss.told(ids(1, 2), 9, 1)  # broker 3 has left
+    sss.observe(ids(1, 2), 9, 1)  # broker 3 has left
     assert sss.acked(2, 2000, None, 1) == [] and sss.confirm_offset == 2000
     sss.log_grew(3000)
-    sss.connected(2, barred="it acknowledges too early")
+    sss.connected(2, excluded="it acknowledges too early")
     assert sss.acked(2, 3000, None, 2) == [] and sss.confirm_offset == 2000
-    sss.connected(2, barred=None)
+    sss.connected(2, excluded=None)
     assert sss.acked(2, 3000, None, 2) == [Confirmed(3000)]
     sss.members_min_is(3, 2)
     assert sss.log_grew(4000) == sss.acked(2, 4000, None, 3) == []
@@ -92,7 +92,7 @@ def test_who_counts_is_found_anew_after_all_that_may_change_it() -> None:
 def test_learners_and_strangers_do_not_count_r10_s6() -> None:
     sss = expanded(2)
     sss.log_grew(2000)
-    sss.connected(9, barred=None)
+    sss.connected(9, excluded=None)
     sss.acked(9, 500, None, 0)
     attach(sss, 8, 2000, learner=True)
     sss.acked(2, 1800, None, 1)
@@ -121,14 +121,14 @@ def test_whatever_happens_the_confirm_offset_never_falls_r9_c2(steps: list[tuple
         elif kind == "acked":
             if broker_id not in linked:
                 linked.add(broker_id)
-                sss.connected(broker_id, barred=None)
+                sss.connected(broker_id, excluded=None)
             held[broker_id] = min(end, max(held[broker_id], end - value))
             sss.acked(broker_id, held[broker_id], now_ms if held[broker_id] == end else None, now_ms)
         elif kind == "gone" and broker_id in linked:
             linked.remove(broker_id)
             sss.disconnected(broker_id, now_ms)
         elif kind == "set":
-            wanted = alter(sss.told(sss.applied_members, sss.set_epoch, now_ms)) or alter(sss.tick(now_ms))
+            wanted = alter(sss.observe(sss.applied_members, sss.set_epoch, now_ms)) or alter(sss.tick(now_ms))
             if wanted is None:
                 continue
             for member in wanted.members - sss.applied_members:
@@ -160,7 +160,7 @@ def test_below_the_minimum_nothing_more_is_confirmed_nor_answered_f6() -> None:
     sss = expanded(2, members_min=2)
     sss.log_grew(1200)
     assert sss.acked_end() == 1000
-    sss.told(ids(1), 9, 0)
+    sss.observe(ids(1), 9, 0)
     assert sss.confirm_offset == 1000, "nobody may read what the master alone holds"
     assert sss.acked_end() == 0
 
@@ -168,7 +168,7 @@ def test_below_the_minimum_nothing_more_is_confirmed_nor_answered_f6() -> None:
 def test_they_are_answered_once_the_set_is_large_enough_again() -> None:
     sss = expanded(2, members_min=2)
     sss.log_grew(1200)
-    sss.told(ids(1), 9, 0)
+    sss.observe(ids(1), 9, 0)
     wanted = alter(sss.acked(2, 1200, 50, 50))
     assert wanted is not None and wanted.members == ids(1, 2) and sss.acked_end() == 0
     assert sss.alter_ended(wanted, Applied(ids(1, 2), 10), 60) == [Confirmed(1200)], "who waits is told"
@@ -186,13 +186,13 @@ def test_confirm_offset_and_enough_as_functions() -> None:
 def test_who_was_forgotten_by_the_controllers_is_no_member_until_it_enters_again() -> None:
     sss = expanded(2, 3, members_min=2)
     epoch = sss.set_epoch
-    sss.told(ids(1, 2), epoch, 10)
+    sss.observe(ids(1, 2), epoch, 10)
     assert sss.applied_members == ids(1, 2)
-    sss.told(ids(1, 2, 3), epoch, 11)
+    sss.observe(ids(1, 2, 3), epoch, 11)
     assert sss.applied_members == ids(1, 2), "an older word of that epoch"
     again = alter(sss.acked(3, 1000, 20, 20)) or asked(sss, 600)
     assert again is not None and (again.members, again.set_epoch) == (ids(1, 2, 3), epoch)
-    sss.told(ids(1), epoch, 700)
+    sss.observe(ids(1), epoch, 700)
     assert sss.applied_members == ids(1, 2), "while a proposal is open all are waited for"
 
 
@@ -230,7 +230,7 @@ def test_what_was_told_may_have_been_a_fence_while_its_own_fate_is_unknown() -> 
     told = alter(sss.begin(0))
     assert told is not None
     sss.alter_ended(told, Unknown(), 5)
-    sss.told(ids(1), 8, 6)
+    sss.observe(ids(1), 8, 6)
     assert sss.acked_end() == 0
     again = asked(sss, 600)
     assert again == Alter(ids(1), 8, 4, 1, same_members=True)
@@ -240,7 +240,7 @@ def test_what_was_told_may_have_been_a_fence_while_its_own_fate_is_unknown() -> 
 
 def test_a_lower_minimum_counts_once_it_was_told_and_a_higher_one_at_once() -> None:
     sss = expanded(2, members_min=2)
-    sss.told(ids(1), 9, 0)
+    sss.observe(ids(1), 9, 0)
     lower = alter(sss.members_min_is(1, 1))
     assert lower == Alter(ids(1), 9, 4, 1, same_members=True) and sss.acked_end() == 0
     sss.log_grew(1200)
@@ -254,13 +254,13 @@ def test_a_late_report_of_an_older_telling_does_not_undo_a_newer_one() -> None:
     older = alter(sss.begin(0))
     assert older is not None
     sss.alter_ended(older, Unknown(), 5)
-    sss.told(ids(1), 8, 6)
+    sss.observe(ids(1), 8, 6)
     sss.members_min_is(2, 7)
     joining = alter(attach(sss, 2, 1000, 600))
     assert joining is not None and joining.members_min == 2
     sss.alter_ended(joining, Applied(ids(1, 2), 9), 601)
     sss.alter_ended(older, Applied(ids(1), 8), 602)
-    sss.told(ids(1), 10, 603)
+    sss.observe(ids(1), 10, 603)
     assert alter(sss.members_min_is(1, 1_200)) is not None, "1 was told before 2 was"
     assert sss.acked_end() == 0
 
@@ -279,7 +279,7 @@ def test_a_level_slave_is_wanted_and_counted_from_then_on_r6() -> None:
 
 def test_under_constant_writes_a_slave_close_behind_is_waited_for_and_then_wanted_r22() -> None:
     sss = master(1)
-    sss.connected(2, barred=None)
+    sss.connected(2, excluded=None)
     sss.log_grew(2000)
     assert alter(sss.acked(2, 1900, 90, 100)) is None  # had all of the log 10 ms ago
     sss.log_grew(2500)
@@ -290,7 +290,7 @@ def test_under_constant_writes_a_slave_close_behind_is_waited_for_and_then_wante
 
 def test_a_joiner_that_does_not_catch_up_is_given_up() -> None:
     sss = master(1)
-    sss.connected(2, barred=None)
+    sss.connected(2, excluded=None)
     sss.log_grew(2000)
     sss.acked(2, 1900, 90, 100)
     sss.log_grew(3000)
@@ -301,7 +301,7 @@ def test_a_joiner_that_does_not_catch_up_is_given_up() -> None:
 
 def test_a_joiner_that_falls_silent_is_withdrawn_after_a_second() -> None:
     sss = master(1)
-    sss.connected(2, barred=None)
+    sss.connected(2, excluded=None)
     sss.log_grew(2000)
     assert alter(sss.acked(2, 1900, 90, 100)) is None and sss.union() == ids(1, 2)
     sss.log_grew(3000)
@@ -314,7 +314,7 @@ def test_a_joiner_that_falls_silent_is_withdrawn_after_a_second() -> None:
 
 def test_a_joiner_that_gets_on_is_waited_for_longer() -> None:
     sss = master(1)
-    sss.connected(2, barred=None)
+    sss.connected(2, excluded=None)
     sss.log_grew(5000)
     sss.acked(2, 1900, 90, 100)
     sss.log_grew(9000)
@@ -353,9 +353,9 @@ def test_nobody_who_has_entered_and_is_level_or_has_been_is_hurried() -> None:
 
 def test_a_slave_far_behind_is_not_waited_for() -> None:
     sss = master(1)
-    sss.connected(3, barred=None)
+    sss.connected(3, excluded=None)
     sss.acked(3, 700, None, 0)
-    sss.connected(4, barred=None)
+    sss.connected(4, excluded=None)
     sss.acked(4, 900, 0, 1_001)
     assert ids(3, 4).isdisjoint(sss.union())
 
@@ -368,7 +368,7 @@ def test_an_ack_below_the_start_of_the_epoch_does_not_enter_s4() -> None:
 
 def test_a_joiner_that_goes_before_it_is_proposed_is_not_r6() -> None:
     sss = master(1)
-    sss.connected(2, barred=None)
+    sss.connected(2, excluded=None)
     sss.log_grew(1100)
     assert alter(sss.acked(2, 1000, 5, 5)) is None and sss.union() == ids(1, 2)
     sss.disconnected(2, 10)

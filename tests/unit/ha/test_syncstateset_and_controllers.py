@@ -128,7 +128,7 @@ class Story:
                 self.perform(core.disconnected(slave, self.now_ms))
             case "link":
                 self.linked.add(slave)
-                self.perform(core.connected(slave, barred=None))
+                self.perform(core.connected(slave, excluded=None))
             case "silence":
                 self.silent ^= {slave}
             case "minimum":
@@ -153,7 +153,7 @@ class Story:
             case "elected" if chance.random() < 0.1:
                 self.elected_again()
             case "told":
-                self.perform(core.told(self.kept.members, self.kept.set_epoch, self.now_ms))
+                self.perform(core.observe(self.kept.members, self.kept.set_epoch, self.now_ms))
         self.perform(core.tick(self.now_ms))
         self.check()
 

@@ -81,8 +81,8 @@ def test_an_unknown_fate_keeps_the_union_until_the_set_is_looked_up_and_the_same
     assert sss.alter_ended(wanted, Unknown(), 10) == [ReadSet()], "the union stays"
     assert sss.union() == ids(1, 2, 3)
     assert alter(sss.tick(100)) is None
-    assert sss.told(ids(1), 7, 110) == [wanted], "unchanged, whatever is wanted now"
-    assert sss.told(ids(1), 7, 120) == [], "one at a time"
+    assert sss.observe(ids(1), 7, 110) == [wanted], "unchanged, whatever is wanted now"
+    assert sss.observe(ids(1), 7, 120) == [], "one at a time"
     assert sss.union() == ids(1, 2, 3)
 
 
@@ -118,7 +118,7 @@ def test_a_slave_that_fell_behind_while_it_could_not_enter_is_given_up() -> None
 def test_an_unknown_fate_is_settled_by_a_newer_set() -> None:
     sss, wanted = joining()
     sss.alter_ended(wanted, Unknown(), 10)
-    assert sss.told(ids(1, 2), 8, 20) == [Confirmed(1000)]
+    assert sss.observe(ids(1, 2), 8, 20) == [Confirmed(1000)]
     assert sss.union() == ids(1, 2) and alter(sss.tick(600)) is None
 
 
@@ -126,7 +126,7 @@ def test_a_refusal_of_the_same_proposal_does_not_settle_what_another_controller_
     sss, wanted = joining()
     sss.disconnected(2, 5)
     sss.alter_ended(wanted, Unknown(), 10)
-    sss.told(ids(1), 7, 20)
+    sss.observe(ids(1), 7, 20)
     assert sss.alter_ended(wanted, Refused(), 30) == [ReadSet()]
     assert sss.union() == ids(1, 2), "the first sending may be held up, and its controller lead again"
 
@@ -135,7 +135,7 @@ def test_it_settles_what_it_has_fenced_with_a_newer_epoch_of_the_set() -> None:
     sss, wanted = joining()
     sss.disconnected(2, 5)
     sss.alter_ended(wanted, Unknown(), 10)
-    sss.told(ids(1), 7, 20)
+    sss.observe(ids(1), 7, 20)
     assert sss.alter_ended(wanted, Refused(ids(1), 8), 30) == [Confirmed(1000)]
     assert sss.union() == ids(1) and sss.set_epoch == 8
     assert alter(sss.tick(31)) is None
@@ -184,10 +184,10 @@ def test_a_second_sending_that_reached_nobody_says_nothing_about_the_first() -> 
     sss, wanted = joining()
     sss.disconnected(2, 5)
     sss.alter_ended(wanted, Unknown(), 10)
-    sss.told(ids(1), 7, 20)
+    sss.observe(ids(1), 7, 20)
     assert sss.alter_ended(wanted, NotSent(), 30) == [ReadSet()]
     assert sss.union() == ids(1, 2)
-    assert sss.told(ids(1), 7, 40) == [wanted], "and may go at once: no controller has seen it"
+    assert sss.observe(ids(1), 7, 40) == [wanted], "and may go at once: no controller has seen it"
 
 
 def test_a_proposal_that_may_have_been_judged_says_so_when_it_is_sent_again() -> None:
@@ -203,9 +203,9 @@ def test_a_proposal_that_may_have_been_judged_says_so_when_it_is_sent_again() ->
 def test_the_same_proposal_is_sent_again_and_again_but_not_in_a_tight_loop() -> None:
     sss, wanted = joining()
     sss.alter_ended(wanted, Unknown(), 10)
-    assert sss.told(ids(1), 7, 11) == [wanted], "at once the first time"
+    assert sss.observe(ids(1), 7, 11) == [wanted], "at once the first time"
     sss.alter_ended(wanted, Unknown(), 12)
-    assert sss.told(ids(1), 7, 13) == []
+    assert sss.observe(ids(1), 7, 13) == []
     assert sss.next_tick_ms <= 512
     assert sss.tick(512) == [wanted]
 
@@ -247,18 +247,18 @@ def test_what_controllers_answer_is_believed_also_where_members_were_forgotten()
         Unknown(),
     ):
         assert sss.why_untrue(wanted, fate) is None
-    sss.told(ids(1, 2, 3, 4), 10, 2_001)
+    sss.observe(ids(1, 2, 3, 4), 10, 2_001)
     assert sss.why_untrue(wanted, Refused(ids(1, 2, 3), 9)) is None, "an older one, of no effect"
 
 
 def test_a_refusal_that_comes_after_the_set_was_read_changes_nothing() -> None:
     sss, wanted = joining()
-    sss.told(ids(1, 2), 8, 0)
+    sss.observe(ids(1, 2), 8, 0)
     assert sss.alter_ended(wanted, Refused(), 1) == []
     assert sss.applied_members == ids(1, 2)
 
 
 def test_an_older_set_and_a_set_without_the_master_are_ignored() -> None:
     sss = expanded(2)
-    assert sss.told(ids(1), 7, 0) == sss.told(ids(1), 3, 0) == sss.told(ids(2, 3), 9, 0) == []
+    assert sss.observe(ids(1), 7, 0) == sss.observe(ids(1), 3, 0) == sss.observe(ids(2, 3), 9, 0) == []
     assert sss.applied_members == ids(1, 2)

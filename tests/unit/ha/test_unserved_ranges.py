@@ -102,7 +102,7 @@ async def paired(log: MemoryLog, fatal: list[BaseException], **values: object) -
         clock=SystemClock(),
         host=HOST,
         port=0,
-        told_host=HOST,
+        advertised_host=HOST,
         members_min=lambda: 1,
         truncation_allowed=lambda: None,
         catch_up_limit=lambda: None,
