@@ -1,1 +1,2 @@
-"""The store of a Raft-mode broker: its commit log is a DLedger log. Read whole, taken over into controller mode, given back."""
+"""The store of a Raft-mode broker, whose commit log is a DLedger log: read, adopted into controller mode, and
+exported again."""

@@ -1,7 +1,7 @@
-"""A Raft-mode broker's store made into one of controller mode: the same messages at the same queue offsets, in a new folder.
+"""Adoption of a Raft-mode store into controller mode: the same messages at the same queue offsets, in a new folder.
 
-Invariant: the store that is read is not changed. The new one gets its epochs last, and under controllers no broker starts on a
-log that has none: so one that a crash left half made is refused."""
+Invariant: the source store is not changed. The new one gets its epochs last, and under controllers no broker starts
+on a log without epochs, so a store left incomplete by a crash is rejected."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from raftstore.placing import stretches
 logger = logging.getLogger("raftstore")
 
 EPOCH = 0
-"""Before the first that controllers give."""
+"""Before the first epoch that controllers grant."""
 
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """The log that was made."""
+    """The new log."""
 
     begin: int
     end: int
@@ -42,8 +42,10 @@ async def adopt(
     settings: StoreSettings,
     epoch_file: str,
 ) -> Adopted:
-    """`log` was read to its end before, and is whole; `runtime`'s root is empty. `tables` are small files by name. All is on
-    disk on return. Raises StoreError, OSError: the root is to be emptied again."""
+    """Adopt `log`, which was read to its end before, and is complete; `runtime`'s root is empty. `tables` are small
+    files by name. All is on disk on return.
+
+    Raises: StoreError, OSError: empty the root again."""
     begin, messages = log.census.begin, log.census.messages
     failures: list[BaseException] = []
     store = MessageStore(runtime, settings, on_fatal=failures.append)
@@ -61,7 +63,7 @@ async def adopt(
 
 
 async def _fill(store: MessageStore, log: MessageLog, begin: int, messages: int) -> None:
-    """As a slave's log is filled, and read by the same dispatch. OSError where there are not so many messages."""
+    """Fill the log as a slave's is, and dispatch it. Raises OSError if the number of messages differs."""
     await store.begin_empty_at(begin)
     end = begin
     for stretch in stretches(log.messages(), store.segment_size_bytes, begin):
@@ -73,8 +75,8 @@ async def _fill(store: MessageStore, log: MessageLog, begin: int, messages: int)
             pass
         if not end % store.segment_size_bytes:
             logger.info("segment taken over", extra=fields(end=end, messages=log.census.messages))
-        await asyncio.sleep(0)  # what was written is flushed meanwhile
+        await asyncio.sleep(0)  # the data is flushed meanwhile
     if store.dispatched_offset() < end:
         raise OSError(errno.ENOSPC, "no room for all entries of the consume queues and the index")
     if log.census.messages != messages:
-        raise OSError(errno.EIO, f"the log reads otherwise than a moment ago: {log.census.damage}")
+        raise OSError(errno.EIO, f"the log reads differently than a moment ago: {log.census.damage}")

@@ -1,7 +1,7 @@
-"""What a read of a Raft-mode broker's log has seen so far.
+"""Totals of a scan of a Raft-mode broker's log.
 
-Invariant: of each queue the messages that were counted are without a gap; one that is not the next of its queue is not counted,
-and is damage. Pure."""
+Invariant: the counted messages of each queue have no gap; a message that is not the next of its queue is damage, and
+is not counted. Pure."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from dledger.storage.inspection import Inspection
 from messagestore.record import QueueFacts, counts_in_queue
 
 OLD_LOG = "commitlog"
-"""The folder of what the broker stored before it ran in Raft mode."""
+"""The folder of the plain log from before Raft mode."""
 
 
 @dataclass(slots=True)
 class Census:
-    """`found` is the DLedger log's; damage of what stands before it is told there too."""
+    """`found` is the DLedger log's; it also reports damage of the plain log before it."""
 
     found: Inspection
     file_bytes: int = 0
-    """Of each file of the log."""
+    """Size of each file of the log."""
     begin: int = 0
-    """Where its first file begins."""
+    """Start of its first file."""
     messages: int = 0
     first_time: int = 0
     last_time: int = 0
     """Store times of the first and the last message, ms; 0 without any."""
     queues: dict[tuple[bytes, int], int] = field(default_factory=dict)
-    """(topic, queue id) -> the queue offset behind the last."""
+    """(topic, queue id) -> the queue offset after the last message."""
 
     @property
     def damage(self) -> str:
-        """Where and what, in one line; empty for none."""
+        """The damage and its place, in one line; empty for none."""
         found = self.found
         if not found.damage:
             return ""
@@ -40,7 +40,7 @@ class Census:
         return f"{place}: {found.damage}"
 
     def count(self, facts: QueueFacts, what: str, place: str) -> bool:
-        """Whether the message is the next of its queue; `what` and `place` name it for people."""
+        """Count the message if it is the next of its queue; `what` and `place` describe it for people."""
         if counts_in_queue(facts.sys_flag):
             queue = facts.topic, facts.queue_id
             due = self.queues.get(queue, facts.queue_offset if self.begin else 0)

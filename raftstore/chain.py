@@ -1,9 +1,9 @@
-"""Checking a slice of a DLedger log: each entry's header, the message in it, and its check value, which covers all of its bytes
-and goes on from the one before.
+"""Check of a slice of a DLedger log: each entry's header, its message, and its checksum, which covers all of its
+bytes and is chained to the entry before.
 
-Invariant: no entry of ours that follows another one of the slice, or stands where an earlier slice ended, passes with a bit
-that flipped. Of one that stands first, behind entries that nobody looked at, its own check value is taken as it is; the next
-pass of the scrub compares it."""
+Invariant: no entry of this implementation that follows another one of the slice, or starts where an earlier slice
+ended, passes with a flipped bit. For a first entry after unchecked ones its own checksum is assumed; the next pass of
+the scrub compares it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from messagestore.scrub.walk import RECORDS_MAX, Walked
 from raftstore.entrywalk import CLOSED, entry_at, is_message
 
 Checks = tuple[int, ...]
-"""From one of these the check value of the next entry starts: two, behind an entry of which the one or the other may be right;
-none is known: empty."""
+"""Candidates for the checksum that the next entry continues: two, after an entry of which either may be right; empty
+if none is known."""
 ENDS_MAX = 16
 
 
 class Chain:
-    """Where the last walks ended, and with which check values. Walks run in threads beside each other; a deque bears that."""
+    """Ends of the last walks, and their checksums. Walks run in concurrent threads, which a deque supports."""
 
     def __init__(self) -> None:
         self._ends: deque[tuple[int, Checks]] = deque(maxlen=ENDS_MAX)
@@ -43,8 +43,8 @@ def walk_entries(
     *,
     before: Checks = (),
 ) -> tuple[Walked, Checks]:
-    """As messagestore.scrub.walk.walk_slice, of a log of entries: what is wrong with one is told with its place and size. And
-    the check values behind the last entry, the damaged one if there is one."""
+    """As messagestore.scrub.walk.walk_slice, for a log of entries: damage is reported with its place and size. Also
+    returns the checksums after the last entry, which is the damaged one if there is one."""
     position = start
     for entries in range(RECORDS_MAX):
         if position >= limit:
@@ -57,7 +57,7 @@ def walk_entries(
         if size is None:
             if held < min(ENTRY_HEADER_BYTES, limit - position):
                 return Walked(position, entries, wanted=ENTRY_HEADER_BYTES if at == 0 else 0), before
-            return Walked(position, entries, "no head of an entry stands here"), ()
+            return Walked(position, entries, "no entry header here"), ()
         if position + size > limit:
             return Walked(position, entries, f"an entry of {size} bytes goes beyond {limit}"), ()
         if size > held:
@@ -70,13 +70,13 @@ def walk_entries(
 
 
 def judged(entry: memoryview, position: int, before: Checks, verify_record: bool) -> tuple[str, Checks]:
-    """What is wrong with it, if anything is, and what the next one starts from."""
-    told, body = stored_check(entry), len(entry) - ENTRY_HEADER_BYTES
-    made = tuple(check_of(entry, check) for check in before) if told else ()
+    """The damage of an entry, if any, and the checksums that the next one may continue."""
+    stored, body = stored_check(entry), len(entry) - ENTRY_HEADER_BYTES
+    made = tuple(check_of(entry, check) for check in before) if stored else ()
     if is_message(entry, 0, len(entry)):
         offset = position + ENTRY_HEADER_BYTES
         if record.check(entry, ENTRY_HEADER_BYTES, body, offset, verify_record=verify_record) != body:
-            return "the message in the entry is damaged", (told, *made)
-    if told and before and told not in made:
-        return "the entry is not what its check value is of", (told, *made)
-    return "", (told,)
+            return "the message in the entry is damaged", (stored, *made)
+    if stored and before and stored not in made:
+        return "the entry does not match its checksum", (stored, *made)
+    return "", (stored,)

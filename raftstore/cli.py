@@ -1,7 +1,8 @@
-"""`python -m raftstore`: looks at the stores of Raft-mode brokers, takes one over into controller mode, and gives one back.
+"""`python -m raftstore`: inspects the stores of Raft-mode brokers, adopts one into controller mode, and exports one
+back.
 
-Invariant: the stores that are named are not changed. The exit code says what is certain: 0 done and nothing found wrong, 1 not
-done or something is wrong, 2 the command line cannot be used. Each failure is one line that says what to do."""
+Invariant: source stores are not changed. Exit codes: 0 done and nothing wrong, 1 not done or something is wrong, 2
+invalid command line. Each failure is one line with a remedy."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ STORE = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
 class NewStore(StoreSettings):
-    """What a broker's properties file says of its store."""
+    """The store settings in a broker's properties file."""
 
     root: Path = Field(Path(), alias="storePathRootDir")
     epoch_file: str = Field("", alias="storePathEpochFile")
@@ -49,7 +50,7 @@ class NewStore(StoreSettings):
 
 
 class RaftModeStore(NewStore):
-    """What that of a Raft-mode broker does."""
+    """Those of a Raft-mode broker."""
 
     self_id: str = Field(alias="dLegerSelfId", pattern=r"^[A-Za-z]\d+$")
 
@@ -87,10 +88,9 @@ def inspect_command(stores: tuple[Path, ...]) -> None:
 @properties("The properties file of the broker that is to lead in controller mode.")
 @click.argument("stores", nargs=-1, required=True, type=STORE)
 def adopt_command(config: Path, stores: tuple[Path, ...]) -> None:
-    """Makes a store of controller mode of what the one of STORES holds that holds most, in the folder that FILE names, which is
-    empty.
+    """Makes a store of controller mode from the most complete one of STORES, in the empty folder that FILE names.
 
-    STORES are those of one group's stopped brokers, or the one of them that `inspect` shows to hold most; they are not changed.
+    STORES are those of one group's stopped brokers, or the one that `inspect` shows to hold most; they are not changed.
     """
     with failures_told(config, NewStore) as settings:
         adopted = taken_over(stores, settings)
@@ -104,9 +104,9 @@ def adopt_command(config: Path, stores: tuple[Path, ...]) -> None:
 @properties("The properties file of a member of the Raft-mode set.")
 @click.argument("store", type=STORE)
 def give_back_command(config: Path, store: Path) -> None:
-    """Makes a store of Raft mode of what STORE holds, in the folder that FILE names, which is empty.
+    """Makes a store of Raft mode from STORE, in the empty folder that FILE names.
 
-    STORE is that of a broker of ours that was master and was stopped in good order; it is not changed. What is made of it is
+    STORE is that of a broker of this implementation that was master and was stopped cleanly; it is not changed. The result is
     the same for each member.
     """
     with failures_told(config, RaftModeStore) as settings:
@@ -119,7 +119,7 @@ def give_back_command(config: Path, store: Path) -> None:
 
 @contextmanager
 def failures_told(config: Path, kind: type[S]) -> Iterator[S]:
-    """With what FILE says; what can go wrong is told in a line."""
+    """Load FILE, and report failures in one line."""
     try:
         settings = kind.load(config)
     except SettingsError as error:
@@ -138,7 +138,7 @@ def taken_over(stores: tuple[Path, ...], settings: NewStore) -> Adopted:
     """Raises what `adopt` raises, and ClickException with nothing done."""
     if not settings.controller_mode:
         raise click.ClickException(
-            "enableControllerMode=false: slaves of a pair would lack all but the log's last file"
+            "enableControllerMode=false: slaves of a pair would be missing all but the log's last file"
         )
     with ExitStack() as held:
         for store in stores:
@@ -161,14 +161,14 @@ def taken_over(stores: tuple[Path, ...], settings: NewStore) -> Adopted:
 
 
 def most_of(logs: dict[Path, MessageLog]) -> tuple[Path, MessageLog]:
-    """The one that its group would elect, once all were read. Raises ClickException when one is damaged, or two cannot be of
-    one group."""
+    """The store that its group would elect, after reading all. Raises ClickException if one is damaged, or two cannot
+    be of one group."""
     for log_of_one in logs.values():
         if damage := taken(log_of_one).damage:
             raise click.ClickException(f"nothing is done, for a log is damaged: {damage}")
     for one, other in combinations(logs.values(), 2):
-        if told := differences(one.census.found, other.census.found):
-            raise click.ClickException(f"nothing is done, for these are not of one group: {told[0]}")
+        if found := differences(one.census.found, other.census.found):
+            raise click.ClickException(f"nothing is done, for these are not of one group: {found[0]}")
     return max(logs.items(), key=lambda one: (one[1].census.found.last_term, one[1].census.found.last_index))
 
 
@@ -188,7 +188,7 @@ def given_back(store: Path, settings: RaftModeStore) -> int:
 
 @contextmanager
 def held_alone(store: Path, root: Path) -> Iterator[None]:
-    """`store` is nobody's meanwhile, and `root` empty. Raises StoreLocked, StoreUnusable, ClickException."""
+    """Hold `store` exclusively, and check that `root` is empty. Raises StoreLocked, StoreUnusable, ClickException."""
     if root.exists() and any(root.iterdir()):
         raise click.ClickException(f"{root} is not empty; let storePathRootDir name a new folder")
     if not os.access(store / LOCK_FILE, os.W_OK):  # a copy, whose broker cannot run
@@ -204,7 +204,7 @@ def held_alone(store: Path, root: Path) -> Iterator[None]:
 
 @contextmanager
 def rooted(root: Path) -> Iterator[Runtime]:
-    """What works in the new store. Raises StoreLocked, StoreUnusable."""
+    """The runtime of the new store. Raises StoreLocked, StoreUnusable."""
     log.configure(as_json=False)
     runtime = real_runtime(root)
     runtime.lock.acquire()
@@ -215,7 +215,7 @@ def rooted(root: Path) -> Iterator[Runtime]:
 
 
 def taken(source: MessageLog) -> Census:
-    """The census of all of it."""
+    """The totals of the whole log."""
     for _ in source.messages():
         pass
     return source.census

@@ -1,9 +1,10 @@
-"""A plain log closed, so that a log of Raft mode goes on where it ends: with a BLANK in its last file, as upstream closes it.
+"""Closes a plain log with a BLANK in its last file, as upstream does, so that a log of Raft mode continues at its
+end.
 
-Invariant: no record is touched, and until the log is closed and its queues and checkpoint are on disk the store is one of a
-broker without Raft mode, whatever a crash leaves; again it does no harm. All whole records count as decided, whatever was told
-to be confirmed of them: a group forms only of members that hold the same ones, and its first start needs all of them, so what
-was acknowledged is among these, and what was not is held by all."""
+Invariant: no record is changed. Until the log is closed and its queues and checkpoint are on disk, the store is one
+of a broker without Raft mode, whatever a crash leaves; repeating it is harmless. Every complete record counts as
+committed, whatever the confirm offset. This is safe: the first start needs all members, with identical records, so
+these include all acknowledged ones, and every member holds the others."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from mqruntime.runtime import Runtime
 
 
 async def close_plain_log(runtime: Runtime, settings: StoreSettings) -> None:
-    """Raises what the start of such a store does, OSError."""
+    """Close the log. Raises the errors of such a store's start, and OSError."""
     failures: list[BaseException] = []
     store = MessageStore(runtime, settings, on_fatal=failures.append)
     await store.start()

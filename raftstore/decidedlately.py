@@ -1,6 +1,6 @@
-"""What a group had decided a moment ago: who holds that is level, though more is under way to it.
+"""The commit index of a moment ago: a member that holds it is caught up, though more is on its way to it.
 
-Invariant: the index told was decided `LATELY_MS` before, or is a later one. Pure."""
+Invariant: the returned index was committed `LATELY_MS` before, or is a later one. Pure."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ APART_MS = 50
 
 
 class DecidedLately:
-    """Keeps no more notes than fit into a moment, `APART_MS` apart."""
+    """Keeps only the notes that fit into a moment, `APART_MS` apart."""
 
     def __init__(self) -> None:
         self._notes: deque[tuple[int, int]] = deque()
 
     def note(self, index: int, now_ms: int) -> None:
-        """All up to `index` is decided now."""
+        """Note that everything up to `index` is committed now."""
         notes = self._notes
         if len(notes) > 1 and now_ms - notes[-2][0] < APART_MS:
             notes.pop()
@@ -28,12 +28,12 @@ class DecidedLately:
         self._forget(now_ms)
 
     def index(self, now_ms: int) -> int:
-        """NO_INDEX before anything is known to be decided."""
+        """NO_INDEX before any commit is known."""
         self._forget(now_ms)
         return self._notes[0][1] if self._notes else NO_INDEX
 
     def _forget(self, now_ms: int) -> None:
-        """The notes before the newest of those that are old enough."""
+        """Drop the notes before the newest of the old enough ones."""
         notes = self._notes
         old = sum(1 for at_ms, _ in islice(notes, 1, None) if at_ms <= now_ms - LATELY_MS)
         for _ in range(old):

@@ -1,8 +1,9 @@
-"""Where a broker's plain log ends and its log of Raft mode begins (upstream: dividedCommitlogOffset), and what the first was.
+"""The boundary between a broker's plain log and its log of Raft mode (upstream: dividedCommitlogOffset), and the
+identity of the plain log.
 
-Invariant: members whose plain logs end alike find the same words for it, whichever broker closed the log: where it ends, where
-the last record of its last file does, and the CRC-32 of the records in that file. Earlier files are taken to agree where that
-does: they are of one set, whose replicas copy one log. Pure."""
+Invariant: members whose plain logs end alike describe them alike, whichever broker closed the log: by its end, the
+end of the last record in its last file, and the CRC-32 of the records in that file. Earlier files are assumed to
+agree if that one does: they are of one set, whose replicas copy one log. Pure."""
 
 from __future__ import annotations
 
@@ -19,17 +20,17 @@ QUEUE_ENDS = "queueEnds"
 
 class Divide(NamedTuple):
     at: int
-    """Where the plain log ends, and its last file."""
+    """End of the plain log, and of its last file."""
     records_end: int
     check: int
     gone: bool = False
-    """Nothing of it is left, or about to be."""
+    """Nothing of it is left, or it is about to be deleted."""
     filling: bool = False
-    """What is there of it is void: another member's is being copied."""
+    """The local copy is void: another member's is being fetched."""
     begins: int = 0
-    """Where it began when this was told."""
+    """Start of the plain log when this was sent."""
     queue_ends: tuple[QueueEnd, ...] = ()
-    """Where queues began when this was told to a member that had nothing."""
+    """Starts of the queues when this was sent to an empty member."""
 
     @property
     def told(self) -> str:
@@ -37,13 +38,13 @@ class Divide(NamedTuple):
 
 
 def encode_divide(divide: Divide) -> bytes:
-    told = dict(zip(NUMBERS, map(int, divide[:-1]), strict=True))
+    numbers = dict(zip(NUMBERS, map(int, divide[:-1]), strict=True))
     ends = encode_queue_ends(divide.queue_ends).decode()
-    return "".join(f"{key}={value}\n" for key, value in [*told.items(), (QUEUE_ENDS, ends)]).encode()
+    return "".join(f"{key}={value}\n" for key, value in [*numbers.items(), (QUEUE_ENDS, ends)]).encode()
 
 
 def decode_divide(name: str, data: bytes) -> Divide:
-    """What stands in the file `name`. Raises BadKeyValues, QueueEndsUnreadable."""
+    """Decode the contents of the file `name`. Raises BadKeyValues, QueueEndsUnreadable."""
     values = parse_key_values(name, data)
     at, records_end, check, gone, filling, begins = (
         whole_number(name, values, key, least=0) for key in NUMBERS

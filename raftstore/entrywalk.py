@@ -1,7 +1,7 @@
-"""Walking the entries of a DLedger log for the messages in them, as dispatch does.
+"""Walking the entries of a DLedger log for the messages in them, for dispatch.
 
-Invariant: a walk goes from the beginning of an entry, or the end of a file's entries, to another one, and no further than its
-limit. An entry without a body, or with a list of members, is no message and is passed over."""
+Invariant: a walk goes from the start of an entry, or the end of a file's entries, to another one, and not past its
+limit. An entry without a body, or with a list of members, is no message and is skipped."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ CLOSED = 0
 
 
 def entry_at(buffer: Buffer, at: int, left: int, position: int) -> int | None:
-    """The size of the entry whose header stands at `buffer[at]`, at `position` of the log, where `left` bytes remain of its
-    file; CLOSED where a blank stands, or no header has room; None where no header of an entry of that place is."""
+    """Size of the entry whose header is at `buffer[at]`, which is `position` of the log, with `left` bytes until the
+    end of its file. CLOSED for a blank, or if no header fits; None if there is no header for that position."""
     if left < ENTRY_HEADER_BYTES:
         return CLOSED
     if len(buffer) - at < ENTRY_HEADER_BYTES:
@@ -48,7 +48,7 @@ def _blank_at(buffer: Buffer, at: int) -> int | None:
 
 
 def is_message(buffer: Buffer, at: int, size: int) -> bool:
-    """Whether the entry of `size` bytes at `buffer[at]`, of whose body as much is there as tells, is one."""
+    """Whether the entry of `size` bytes at `buffer[at]` is a message; the buffer holds enough of its body."""
     body = at + ENTRY_HEADER_BYTES
     return size > ENTRY_HEADER_BYTES and not is_members(
         bytes(buffer[body : min(body + len(MEMBERS), at + size)])
@@ -56,15 +56,14 @@ def is_message(buffer: Buffer, at: int, size: int) -> bool:
 
 
 class EntryDispatcher(Dispatcher):
-    """Dispatches what is in entries, and below `divided_at` what stands there as in every commit log; `on_moved()` after each
-    run."""
+    """Dispatches messages from entries, and below `divided_at` as in any commit log; `on_moved()` after each run."""
 
     divided_at = 0
     on_moved: Callable[[], None] = staticmethod(lambda: None)
 
     def __init__(self, queues: QueueTable, message_delay_level: str, index: IndexTable | None = None) -> None:
         super().__init__(queues, message_delay_level, index)
-        self.known = deque(maxlen=0)  # what is appended is read from the log once it is decided
+        self.known = deque(maxlen=0)  # appended messages are read from the log once committed
 
     def alone(self, queues: QueueTable, index: IndexTable | None = None) -> Self:
         other = super().alone(queues, index)
@@ -102,8 +101,8 @@ class EntryDispatcher(Dispatcher):
                 return segment_end < limit
             if size is None:
                 if len(buffer) - at < min(ENTRY_HEADER_BYTES, segment_end - position):
-                    return False  # this buffer has the first part of it only
-                raise StoreCorrupted(position, limit, "no entry stands here")
+                    return False  # the buffer holds only its first part
+                raise StoreCorrupted(position, limit, "no entry here")
             if position + size > limit or at + size > len(buffer):
                 return False
             if is_message(buffer, at, size):
@@ -115,12 +114,12 @@ class EntryDispatcher(Dispatcher):
         body, offset = at + ENTRY_HEADER_BYTES, position + ENTRY_HEADER_BYTES
         facts = record.queue_facts(buffer, body, size - ENTRY_HEADER_BYTES, offset)
         if isinstance(facts, int) or facts.size != size - ENTRY_HEADER_BYTES:
-            raise StoreCorrupted(offset, limit, "the entry there holds no message of that place")
+            raise StoreCorrupted(offset, limit, "the entry there holds no message for that position")
         self.put(offset, facts)
 
 
 def commits_in_entries(buffer: bytes, start: int, segment_end: int, limit: int) -> CommitsFound:
-    """As messagestore.log.commits.commits_in, of a log of entries."""
+    """As messagestore.log.commits.commits_in, for a log of entries."""
     position = start
     halves: list[int] = []
     while position < limit:

@@ -1,7 +1,8 @@
-"""A member that has nothing gets the plain log from before Raft mode from one that has it, and goes on from it as all do.
+"""Bootstrap of an empty member: it fetches the plain log from before Raft mode from a member that has it, then
+follows as usual.
 
-Invariant: until all of it is there, on disk, and is what the other told of, the member's folder says that what is there is
-void; and a member that holds an entry of its own, or a plain log, takes nobody else's."""
+Invariant: until the whole log is there, on disk, and matches the other member's description, the member's folder
+marks it as void. A member that holds an entry of its own, or a plain log, fetches nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ AGAIN_MS = 5_000
 
 
 class Filling:
-    """`runs(coroutine, name)` starts a task of the store; `restart()` opens it anew with the process."""
+    """`runs(coroutine, name)` starts a task of the store; `restart()` reopens it with the process."""
 
     def __init__(
         self,
@@ -44,7 +45,7 @@ class Filling:
         member.node.guard.on_other_origin = self._differs
 
     def _differs(self, sender: str) -> None:
-        """What the log of `sender` goes on from is another one, or there is none here."""
+        """Called when the log of `sender` continues another plain log, or this member has none."""
         node, now_ms = self._member.node, self._clock.monotonic_ms()
         empty = node.core is not None and node.last_index == NO_INDEX and not node.data.files
         known = sender in node.peers and sender != node.self_id
@@ -54,17 +55,17 @@ class Filling:
 
     async def _fill(self, member: str) -> None:
         try:
-            told = await self._member.told_before(member)
-            logger.info("gets the log from before Raft mode", extra=fields(member=member, ends=told.at))
+            divide = await self._member.told_before(member)
+            logger.info("fetching log from before Raft mode", extra=fields(member=member, ends=divide.at))
 
             async def piece(offset: int, size: int) -> bytes:
                 return await self._member.piece(member, offset, size)
 
-            await self._former.fill(told, piece)
+            await self._former.fill(divide, piece)
         except (PieceRefused, RemotingError, StoreError, BadKeyValues, QueueEndsUnreadable, OSError) as error:
             why = fields(member=member, why=error)
             logger.warning("log from before Raft mode not fetched, trying on", extra=why)
             self._again_ms = self._clock.monotonic_ms() + AGAIN_MS
         else:
-            logger.info("has the log from before Raft mode, and opens its store anew")
+            logger.info("log from before Raft mode fetched, reopening the store")
             self._restart()

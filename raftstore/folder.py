@@ -1,6 +1,6 @@
-"""The folder of a Raft-mode broker's store, for those who only look at it.
+"""The folder of a Raft-mode broker's store, for read-only use.
 
-Invariant: nothing is written, made or deleted."""
+Invariant: nothing is written, created or deleted."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from raftstore.plainlog import plain_messages
 
 TABLES = "config"
 OF_THE_GROUP = "tablesVersion.json"
-"""Terms of this group: another one, or controllers, begin without it."""
+"""Terms of this group: another group, or controllers, start without them."""
 
 
 class NotClosed(StoreError):
-    """A store that may hold more than its checkpoint tells of."""
+    """A store that may hold more than its checkpoint records."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(
@@ -33,13 +33,13 @@ class NotClosed(StoreError):
 
 
 def read_log(folder: Path) -> MessageLog:
-    """`folder` is what storePathRootDir names, with one member's folder in it. Raises NoMember, OSError."""
+    """`folder` is storePathRootDir, with one member's folder in it. Raises NoMember, OSError."""
     return MessageLog(mapped(folder / OLD_LOG), read_folder(folder))
 
 
 def confirmed_end(folder: Path) -> int:
-    """Up to where the log of a broker of ours is confirmed, which stands in the store if that was closed. Raises NotClosed,
-    CheckpointDamaged, OSError."""
+    """Confirm offset of a log of this implementation, stored when it was closed. Raises NotClosed, CheckpointDamaged,
+    OSError."""
     found = decode_checkpoint(small(folder / CHECKPOINT))
     if not was_closed(small(folder / ABORT_FILE)) or not found.ours:
         raise NotClosed(folder)
@@ -52,6 +52,6 @@ def plain_log(folder: Path, end: int) -> Iterator[StoredMessage]:
 
 
 def tables_of(folder: Path) -> Mapping[str, bytes]:
-    """Topics, groups, offsets: content by name below `folder`. OSError."""
+    """Topics, groups, offsets: content by name below `folder`. Raises OSError."""
     found = sorted((folder / TABLES).glob("*.json"))
     return {f"{TABLES}/{path.name}": path.read_bytes() for path in found if path.name != OF_THE_GROUP}

@@ -1,8 +1,8 @@
-"""The plain log that a member's broker had before Raft mode, if it had one: closed at the first start, opened at each, and gone
-once retention has come so far, or another member's log replaced all of it.
+"""The plain log that a member's broker had before Raft mode, if any. It is closed at the first start and opened at
+each, and is deleted by retention, or when another member's log replaced all of it.
 
-Invariant: what it was is in the member's folder, durably, before the first entry behind it is written; and a DLedger log is
-opened behind a plain log only where it goes on from just that one."""
+Invariant: its identity is in the member's folder, durably, before the first entry after it is written. A DLedger log
+is opened after a plain log only if it continues exactly that one."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from raftstore.queueends import QueueEnd
 
 PIECE_BYTES = 1 << 20
 Piece = Callable[[int, int], Awaitable[bytes]]
-"""Bytes of another member's log, from an offset on, so many at most; one at least."""
+"""Bytes of another member's log from an offset on, at least one and at most the given size."""
 
 
 class FormerLog:
-    """Of the store at the root of `runtime`."""
+    """That of the store at the root of `runtime`."""
 
     def __init__(self, runtime: Runtime, settings: StoreSettings, member: Member) -> None:
         self._runtime = runtime
@@ -39,7 +39,7 @@ class FormerLog:
         self._divide: Divide | None = None
 
     async def close_if_new(self) -> None:
-        """Closes a plain log beside which there is no ledger yet. Raises as close_plain_log."""
+        """Close a plain log if there is no ledger yet. Raises as close_plain_log."""
         segments = self._runtime.segments
         begun = any(name.startswith(FOLDER_PREFIX) for name in segments.subdirectories())
         if begun or not segments.subdirectory(FOLDER).names():
@@ -47,14 +47,15 @@ class FormerLog:
         await close_plain_log(self._runtime, self._settings)
 
     async def open(self) -> Divide | None:
-        """Where the ledger goes on from a plain log, and which; None where it has none before it. Raises LogsPart, BadSegments,
-        StoreCorrupted, BadKeyValues, QueueEndsUnreadable, OSError."""
+        """Open the plain log that the ledger continues, and return its boundary; None without one.
+
+        Raises: LogsPart, BadSegments, StoreCorrupted, BadKeyValues, QueueEndsUnreadable, OSError."""
         self.log.open()
-        told = None
+        stored = None
         if any(name == FILE for name, _ in self._runtime.segments.subdirectory(self._folder).names()):
-            told = await self._runtime.files.read(self._file)
-        if told is not None:
-            self._divide = decode_divide(self._file, told)
+            stored = await self._runtime.files.read(self._file)
+        if stored is not None:
+            self._divide = decode_divide(self._file, stored)
             if self._divide.filling:
                 return await self._filled_in_vain()
             if self.log.end != self._divide.at and not (self._divide.gone and not self.log.files):
@@ -72,18 +73,22 @@ class FormerLog:
         return self._divide
 
     def told(self, queue_ends: tuple[QueueEnd, ...]) -> bytes | None:
-        """What a member is to know that has nothing; None where there is no divide."""
+        """The description for an empty member; None where there is no divide."""
         if self._divide is None:
             return None
         gone, begins = not self.log.files, self.log.first
         return encode_divide(self._divide._replace(gone=gone, begins=begins, queue_ends=queue_ends))
 
     async def fill(self, told: Divide, piece: Piece) -> None:
-        """Makes what another member `told` of, whose bytes `piece` gives, this one's, which has nothing. On return it is on
-        disk and is that. Raises LogsPart, what `piece` raises, OSError: it is void, to be tried again."""
+        """Fetch the plain log described by `told` with `piece`, into an empty member. On return it is on disk and
+        matches.
+
+        Raises: LogsPart, the errors of `piece`, OSError: the log is void, try again."""
         size = self._settings.mapped_file_size_commit_log
         if told.at % size or told.begins % size:
-            raise BadSegments(FOLDER, "*", f"the other's has other files than mappedFileSizeCommitLog={size}")
+            raise BadSegments(
+                FOLDER, "*", f"the other member's file size is not mappedFileSizeCommitLog={size}"
+            )
         await self._runtime.files.replace(self._file, encode_divide(told._replace(filling=True)))
         await self.log.wipe()
         if not told.gone:
@@ -107,30 +112,30 @@ class FormerLog:
             raise LogsPart(self._folder, told.records_end, FOLDER, found.records_end)
 
     async def _filled_in_vain(self) -> Divide | None:
-        """A copy was broken off; None: there is nothing, as before it. One that an operator made since is taken."""
+        """Handle an interrupted copy: discard it and return None, unless an operator has completed it since."""
         assert self._divide is not None
-        told, self._divide = self._divide, None
+        wanted, self._divide = self._divide, None
         try:
-            await self._check_is(told)
+            await self._check_is(wanted)
         except (StoreError, IndexError):
             await self.log.wipe()
             await self._runtime.files.remove(self._file)
             return None
-        self._divide = told._replace(filling=False)
+        self._divide = wanted._replace(filling=False)
         await self._runtime.files.replace(self._file, encode_divide(self._divide))
         return self._divide
 
     async def _last_goes(self) -> None:
-        """Files that are missing otherwise were lost."""
-        assert self._divide is not None, "it was opened behind its divide"
+        """Record the deletion of the last file, so that files missing without it count as lost."""
+        assert self._divide is not None, "it was opened with its divide"
         self._divide = self._divide._replace(gone=True)
         await self._runtime.files.replace(self._file, encode_divide(self._divide))
 
     def _ledger_begins(self) -> tuple[int | None, int]:
-        """Where the ledger's first file begins, None without one, and which entry stands there, NO_INDEX for none."""
+        """Start of the ledger's first file (None without one), and the index of the entry there, NO_INDEX for none."""
         data = self._runtime.segments.subdirectory(self._folder).subdirectory("data")
         names = data.names()
-        if not names or not names[0][0].isdigit():  # what is no file of a log the member tells of
+        if not names or not names[0][0].isdigit():  # the member reports files that are not of a log
             return None, NO_INDEX
         name, size = names[0]
         file = data.open(name)
@@ -141,8 +146,8 @@ class FormerLog:
         return int(name), first.index if first is not None and first.position == int(name) else NO_INDEX
 
     async def begins_at(self, position: int) -> None:
-        """The ledger begins at `position` now: where that is behind the divide, another member's log replaced what was here,
-        and the plain log before it."""
+        """Note that the ledger begins at `position` now. If that is after the divide, another member's log replaced
+        this one and the plain log before it, which is deleted."""
         if self._divide is not None and position > self._divide.at:
             for file in await self.log.delete_below(self._divide.at):
                 file.close()

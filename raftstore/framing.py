@@ -1,7 +1,7 @@
-"""A message in a Raft-mode broker's log: a record as commit logs have it, which is the body of an entry of a DLedger log.
+"""A message in a Raft-mode broker's log: a commit log record as the body of an entry of a DLedger log.
 
-Invariant: its physical offset, which clients see, is that of the record: where the entry stands and its header behind that; so
-two messages that follow each other are a header apart. Pure."""
+Invariant: its physical offset, which clients see, is that of the record, after the entry's header; so two consecutive
+messages are a header apart. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from messagestore.recordcrc import HEAD, RECORD_CRC_BYTES, seal
 
 
 class StoredMessage(NamedTuple):
-    """A message where it stands, in a Raft-mode broker's log or in another."""
+    """A message and its place, in a Raft-mode broker's log or in another."""
 
     offset: int
     """Its physical offset."""
@@ -30,13 +30,13 @@ class StoredMessage(NamedTuple):
 
 
 def physical_offset(position: int) -> int:
-    """Of the message in the entry at `position` of the data files."""
+    """Offset of the message in the entry at `position` of the data files."""
     return position + ENTRY_HEADER_BYTES
 
 
 def facts_of(body: bytes, position: int) -> QueueFacts | None:
-    """What a consume queue needs of the message that is the `body` of the entry at `position`; None when no whole, intact one
-    of that place is."""
+    """Consume queue data of the message in the `body` of the entry at `position`; None if it is no complete, intact
+    message for that position."""
     offset = physical_offset(position)
     if check(body, 0, len(body), offset, verify_record=True) != len(body):
         return None
@@ -46,7 +46,7 @@ def facts_of(body: bytes, position: int) -> QueueFacts | None:
 
 
 def moved(content: bytes, facts: QueueFacts, offset: int) -> bytes:
-    """The same record where its physical offset is another; a CRC of all of it, where it ends with one, is made anew."""
+    """The same record with another physical offset; a trailing CRC of the record is recomputed."""
     record = bytearray(content)
     PHYSICAL_OFFSET.pack_into(record, PHYSICAL_OFFSET_AT, offset)
     if facts.properties[-RECORD_CRC_BYTES:].startswith(HEAD):
@@ -55,7 +55,7 @@ def moved(content: bytes, facts: QueueFacts, offset: int) -> bytes:
 
 
 def position_told(body: bytes) -> int | None:
-    """Where the entry stands whose body is this message, by the message's own word; None for one that is no message."""
+    """Position of an entry, as the message that is its body records it; None if it is no message."""
     if len(body) < RECORD_SIZE_MIN or is_members(body):
         return None
     return int(PHYSICAL_OFFSET.unpack_from(body, PHYSICAL_OFFSET_AT)[0]) - ENTRY_HEADER_BYTES

@@ -1,7 +1,7 @@
-"""The store of a Raft-mode broker made of the messages of another: its log as a leader of one term wrote it.
+"""Export of another store's messages to a Raft-mode broker's store: its log as a leader of one term writes it.
 
-Invariant: a message stands where Raft mode has it, in an entry, and its physical offset says so; queue offsets and store times
-stay. What is half made is not to be used: Java takes a log that ends early for a whole one."""
+Invariant: each message is in an entry, with the matching physical offset; queue offsets and store times stay. An
+incomplete export must not be used: Java takes a log that ends early for a complete one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mqruntime.runtime import Runtime
 from raftstore.framing import StoredMessage, moved, physical_offset
 
 TERM = 0
-"""That of a Java group which never elected twice."""
+"""The term of a Java group with a single election."""
 ENTRIES_A_SYNC = 1024
 
 
@@ -32,9 +32,10 @@ async def give_back(
     member: str,
     file_bytes: int,
 ) -> int:
-    """How many entries the log of `member` has, one a message, in files of `file_bytes`, which each of them fits into.
-    `runtime`'s root is empty; `tables` are small files by name. All is on disk on return. Raises OSError: the root is to be
-    emptied again."""
+    """The number of entries in the log of `member`, one a message, in files of `file_bytes`, which each of them fits
+    into. `runtime`'s root is empty; `tables` are small files by name. All is on disk on return.
+
+    Raises: OSError: empty the root again."""
     folder = f"{FOLDER_PREFIX}{member}"
     settings = DLedgerSettings(data_file_bytes=file_bytes, entry_bytes_max=file_bytes - 64)
     log = EntryLog(runtime.segments.subdirectory(folder), settings, folder)
@@ -54,12 +55,12 @@ async def give_back(
     last = log.end_index
     await CheckpointFile(runtime.files, f"{folder}/checkpoint").store(Checkpoint(last, last))
     await TermFile(runtime.files, f"{folder}/currterm", members="").store(Vote(TERM))
-    await runtime.files.replace(ABORT_FILE, b"")  # or Java takes the queues, which are not there, for whole
+    await runtime.files.replace(ABORT_FILE, b"")  # or Java takes the missing queues for complete
     return last + 1
 
 
 def entry_of(message: StoredMessage, log: EntryLog) -> Entry:
-    """The next entry of `log`, with the message as it stands in that."""
+    """The next entry of `log`, with the message moved to it."""
     position = log.start_of(ENTRY_HEADER_BYTES + len(message.content), log.end)
     body = moved(message.content, message.facts, physical_offset(position))
     return Entry(log.end_index + 1, TERM, body)

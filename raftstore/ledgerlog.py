@@ -1,8 +1,10 @@
-"""The files of a member's DLedger log as the log of a broker's store, behind the plain log that the broker had before, if any.
+"""The files of a member's DLedger log as the log of a broker's store, after the plain log that the broker had before,
+if any.
 
-Invariant: what can be read is decided and on this disk, and all of the plain log is; its end moves only up, but for a log that
-another member's replaces, of which nothing is read from before its first file goes. A record goes into the log as the body of
-an entry whose place is known before the body is made; in the plain log records stand side by side, and nothing is written."""
+Invariant: only committed data on this disk can be read, and all of the plain log. The end only grows, except when
+another member's log replaces this one; then nothing is read before its first file is deleted. A record is written as
+the body of an entry whose position is known before the body is built; the plain log holds bare records, and is not
+written."""
 
 from __future__ import annotations
 
@@ -27,14 +29,14 @@ from raftstore.oldlog import OldLog
 logger = logging.getLogger("raftstore.log")
 
 HEAD_BYTES = ENTRY_HEADER_BYTES + FIXED_PARTS[3].size
-"""Of an entry and as much of its record as tells when that was stored."""
+"""An entry's header and as much of its record as holds its store time."""
 
 
 class LedgerLog(LogFiles):
     """Offsets are positions in the data files of `node`, which is opened first."""
 
     def __init__(self, node: DLedgerNode, *, hot_segments: int, queue_ends: Callable[[], bytes]) -> None:
-        """`queue_ends()` is what a log that begins later is to know of the queues, see raftstore.queueends."""
+        """`queue_ends()` describes the queues for a log that begins later, see raftstore.queueends."""
         super().__init__(node.settings.data_file_bytes, hot_segments)
         self.record_bytes_max = min(
             self.record_bytes_max - ENTRY_HEADER_BYTES, node.settings.proposal_bytes_max
@@ -42,37 +44,37 @@ class LedgerLog(LogFiles):
         self._node = node
         self._queue_ends = queue_ends
         self._old: OldLog | None = None
-        self._told_first: int | None = None  # it was told that files before it stay
+        self._told_first: int | None = None  # the start of files whose stay was logged
         self._tail: Block | None = None
-        """Records that have their places, and are to be filled in."""
+        """Records with reserved positions, to be filled in."""
         self._replaced = False
 
     def opened(self, vouched_for: int, old: OldLog | None = None) -> None:
-        """The node has opened its files, which begin where those of `old` end. What was dispatched before, which ends at
-        `vouched_for`, was decided, whatever the node's own checkpoint knows of that."""
+        """Use the opened files of the node, which begin where those of `old` end. Data below `vouched_for` was
+        dispatched before, so it was committed, whatever the node's own checkpoint knows."""
         self._old = old
         self._first = self._node.log_begin() if old is None or not old.files else old.first
         self._end = max(self._node.readable()[1], min(vouched_for, self._node.log_end()))
 
     def readable_to(self, end: int) -> None:
-        """More of the log is decided, and on this disk."""
+        """More of the log is committed, and on this disk."""
         self._end = max(end, self._end)
 
     @property
     def divided_at(self) -> int:
-        """What is below stands in the plain log, where anything of that is left; else 0."""
+        """End of the plain log, if any of it is left; else 0."""
         old = self._old
         return old.end if old is not None and old.files else 0
 
     def replaced_at(self, position: int) -> None:
-        """Another member's log, which begins there, takes the place of this one, whose files are about to go. Nothing of either
-        can be read from now on."""
+        """Another member's log, which begins at `position`, replaces this one, whose files are about to be deleted.
+        From now on nothing of either can be read."""
         self._first = self._end = position
         self._replaced = True
 
     @property
     def max_offset(self) -> int:
-        """Where the log ends, with what is not decided yet."""
+        """End of the log, uncommitted entries included."""
         return self._node.log_end()
 
     @property
@@ -95,8 +97,9 @@ class LedgerLog(LogFiles):
         return file, number * self.segment_size_bytes
 
     async def rewrite(self, offset: int, content: bytes, wanted: Callable[[], bool]) -> bool:
-        """Puts what was once decided at `offset`, in one file, there again, durably on return; whether it is `wanted` still,
-        and reads so around the mapping. OffsetOutOfRange where it is gone, OSError."""
+        """Write `content`, which was committed at `offset` and lies in one file, again, durably on return. Returns
+        whether it was still `wanted`, and reads back outside the mapping. Raises OffsetOutOfRange if it is gone,
+        OSError."""
         file, start = self._file_at(offset)
         if not wanted():
             return False
@@ -118,7 +121,7 @@ class LedgerLog(LogFiles):
             head = self.read(position, PREFIX.size)
             if declared_end(head, 0, position) != position:
                 return position
-            position = self.divided_at  # it had nothing else
+            position = self.divided_at  # the plain log had no record
         while True:
             head = self.read(position, HEAD_BYTES)
             size = self._entry_size(head, position)
@@ -129,11 +132,11 @@ class LedgerLog(LogFiles):
             position = self._next(position, size)
 
     def _entry_size(self, head: bytes | memoryview, position: int) -> int | None:
-        """As `entry_at`, of what `head` holds from `position` on."""
+        """As `entry_at`, for `head`, which was read from `position` on."""
         return entry_at(head, 0, self.segment_start(position) + self.segment_size_bytes - position, position)
 
     def _next(self, position: int, size: int) -> int:
-        """Behind the entry of `size` bytes, or where the next file begins."""
+        """End of the entry of `size` bytes, or the start of the next file."""
         return self.segment_start(position) + self.segment_size_bytes if size == CLOSED else position + size
 
     # The leader's appends
@@ -164,7 +167,7 @@ class LedgerLog(LogFiles):
             raise LogTakesNothing(str(error)) from error
 
     def grow(self, end: int) -> None:
-        assert self._tail is not None, "they were given places"
+        assert self._tail is not None, "positions were reserved"
         self._node.append_reserved(self._tail)
         self._tail = None
 
@@ -186,8 +189,8 @@ class LedgerLog(LogFiles):
         return found
 
     async def _first_time(self, position: int) -> int | None:
-        """When the first message of a file was stored, ms; None where none stands among its first entries, or the file is gone:
-        another member's log is about to replace this one."""
+        """Store time in ms of the first message of a file. None if none is among its first entries, or if the file is
+        gone, because another member's log is about to replace this one."""
         while position < self._end:
             try:
                 if position < self.divided_at:
@@ -204,28 +207,31 @@ class LedgerLog(LogFiles):
         return None
 
     def _proven_time(self, head: bytes, position: int) -> int | None:
-        """What `head` of an entry there says of its time, where the entry is as it was written: by one that rotted files would
-        go that are young, or stay for good. From the mapping: these are few, and their heads were read a moment ago."""
+        """Store time in `head`, if the entry is intact: a corrupt time would delete young files, or keep old ones.
+        Read from the mapping, because these are few and their heads were read a moment ago."""
         log, unit = self._node.store.log, index_header(head)
         assert log is not None and unit is not None
         try:
-            sound = decode_entry(log.data.rest_of_file(position), position, log.check_of(unit.index - 1))
+            intact = decode_entry(log.data.rest_of_file(position), position, log.check_of(unit.index - 1))
         except LogDamaged:
             return None
-        return None if sound is None else store_timestamp(head, ENTRY_HEADER_BYTES) or None
+        return None if intact is None else store_timestamp(head, ENTRY_HEADER_BYTES) or None
 
     def begin_at(self, offset: int) -> None:
         assert self._first <= offset <= self.segment_start(self._end)
         self._first = offset
 
     async def delete_former(self) -> list[SegmentFile]:
-        """Nothing before the node knows as decided what the store vouches for: after a start the next leader tells it. Where an
-        entry has rotted that the log would begin with, or behind, it stays until that is mended or a later file is old."""
+        """Delete nothing before the node knows as committed what the store vouches for; after a start the next leader
+        reports it. If an entry at the new start is corrupt, the files stay until it is repaired or a later file is
+        old."""
         gone = [] if self._old is None else await self._old.delete_below(self._first)
         if self._node.log_begin() < self._first <= self._node.readable()[1]:
             try:
                 await self._node.advance_log_start(self._first, self._queue_ends())
-            except LogDamaged as error:  # the next round tries again, and what rotted is mended meanwhile
+            except (
+                LogDamaged
+            ) as error:  # the next round tries again, and the corrupt entry is repaired meanwhile
                 if self._told_first != self._first:
                     logger.warning("files before %d stay for now: %s", self._first, error)
                 self._told_first = self._first

@@ -1,8 +1,8 @@
-"""The store of a Raft-mode broker: its commit log is the DLedger log of a member of its group, behind the plain log that the
-broker had before, where it had one: what is below the divide is decided and stays as it is.
+"""The store of a Raft-mode broker: its commit log is the DLedger log of a member of its group, after the broker's
+plain log, if any. Everything below the divide is committed and never changes.
 
-Invariant: only what is decided and on this disk is dispatched and read. A leader appends once all that its log holds is
-dispatched, so that queue offsets go on without a gap. The member's files are open for as long as the store is."""
+Invariant: only committed data on this disk is dispatched and read. A leader appends once its whole log is dispatched,
+so that queue offsets have no gap. The member's files are open as long as the store is. Upstream: DLedgerCommitLog."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ UNUSABLE = (
 
 
 class LedgerUnusable(StoreError):
-    """The DLedger log cannot be opened; the text says why."""
+    """The DLedger log cannot be opened; the text has the reason."""
 
 
 class LedgerStore(BrokerStore):
-    """Over the log of `member`, whose files it opens at its start, and which it closes at its end. `restart()` is called when
-    another member's log replaced this one: queues and index are of a log that is gone, and are opened anew with the process."""
+    """Uses the log of `member`, which it opens at its start and closes at its end. `restart()` is called if another
+    member's log replaced this one: queues and index are of a log that is gone, and are reopened with the process."""
 
     _log: LedgerLog
     _dispatcher: EntryDispatcher
@@ -124,15 +124,15 @@ class LedgerStore(BrokerStore):
     def begin_of(self, record_offset: int) -> int:
         return record_offset - (0 if record_offset < self._log.divided_at else ENTRY_HEADER_BYTES)
 
-    # Life
+    # Lifecycle
 
     async def start(self, *, saves: bool = True) -> RecoveryReport:
-        """A plain log that is not gone on from yet is closed first."""
+        """Start; a plain log that no ledger continues yet is closed first."""
         await self._former.close_if_new()
         return await super().start(saves=saves)
 
     async def _recovered(self, checkpoint: Checkpoint, *, clean: bool) -> RecoveryReport:
-        """The member's own recovery finds the log's end, and what of it is decided; what queues and index lack of that is
+        """The member's own recovery finds the log's end and its committed part; missing queue and index entries are
         dispatched while the store runs."""
         node = self._member.node
         try:
@@ -162,33 +162,33 @@ class LedgerStore(BrokerStore):
         self._dispatcher.log_min = log.min_offset
         dispatched = await self._saved.check_queues(dispatched, vouched_for, mends=False)
         self._dispatcher.position = await self._index_start(checkpoint).found(dispatched, trusted=clean)
-        # what is not decided may be replaced, and is no part of the log for who checks its bytes
-        history_end = log.flushed_offset
+        # uncommitted data may be replaced, and is no part of the log for checks of its bytes
+        committed_end = log.flushed_offset
         return RecoveryReport(
-            clean=clean, min_offset=log.min_offset, max_offset=history_end, confirm_offset=history_end,
-            dispatched_offset=self._dispatcher.position, walked_from=history_end, walked_records=0, cut_bytes=0,
+            clean=clean, min_offset=log.min_offset, max_offset=committed_end, confirm_offset=committed_end,
+            dispatched_offset=self._dispatcher.position, walked_from=committed_end, walked_records=0, cut_bytes=0,
             removed_segments=0,
         )  # fmt: skip
 
     def _queue_ends(self) -> bytes:
-        """Where each queue begins now that the log does not hold what was before."""
+        """Starts of the queues, since the log no longer holds earlier messages."""
         return encode_queue_ends(QueueEnd(*begin) for begin in self._queues.begins())
 
     def _appends_end(self) -> None:
         self._progress.set()
 
     async def _flush_all(self) -> None:
-        """What is decided is on disk before it is told."""
+        """Committed data is already on disk when it is reported."""
 
     def _has_unlisted(self) -> bool:
-        """Java's lists nothing while it starts, and goes on behind what is decided."""
+        """Java's lists nothing while it starts, and continues after the committed part."""
         return False
 
     async def _close_log(self) -> None:
         await self._member.close()
         self._former.close()
 
-    # What the member says
+    # Called by the member
 
     def _readable_to(self, end: int) -> None:
         self._log.readable_to(end)
@@ -204,31 +204,31 @@ class LedgerStore(BrokerStore):
         self._restart()
 
     def _fail(self, error: BaseException) -> None:
-        """Who reads on in a log that another member's replaces, as dispatch, ends with that: a restart is on its way, and no
-        disk has failed."""
+        """Ignore the error of a reader, as dispatch, in a log that another member's replaces: a restart is coming,
+        and no disk has failed."""
         if not isinstance(error, LogReplaced):
             super()._fail(error)
 
     def leads_no_more(self) -> None:
-        """Whoever waits to become master looks again."""
+        """Wake waiters for the master role, so that they check it again."""
         self._progress.set()
 
     def runs(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
-        """Until the store stops; what it raises ends the broker."""
+        """Run a task until the store stops; its errors end the broker."""
         self._tasks.start(coroutine, name=name)
 
-    # What rotted
+    # Corrupt entries
 
     def _unreadable(self, index: int) -> None:
-        """An entry that a follower lacks, or the check value of the one before, is not as it was written: which of them, a look
-        at both tells, and has it mended."""
+        """Handle an unreadable entry that a follower is missing: either it or the checksum of the entry before is
+        corrupt. Checking both shows which, and has it repaired."""
         ends = self._member.ends_up_to(index)
         if len(ends) > 1 and ends[-1] <= self._confirm and not self._looks_again:
             self._looks_again = True
-            self.runs(self._look_again(ends[0], ends[-1]), "look at what could not be read")
+            self.runs(self._look_again(ends[0], ends[-1]), "check unreadable entry")
 
     def _is_as_written(self, content: memoryview, physical_offset: int) -> bool:
-        """Of an entry its check value tells, which covers more than the CRCs of the record in it."""
+        """Compare an entry with its checksum, which covers more than the CRCs of its record."""
         if not super()._is_as_written(content, physical_offset):
             return False
         position = self.begin_of(physical_offset)
@@ -238,10 +238,10 @@ class LedgerStore(BrokerStore):
         assert log is not None
         try:
             head = bytes(self._log.read(position, ENTRY_HEADER_BYTES))
-            unit, told = index_header(head), stored_check(head)
+            unit, stored = index_header(head), stored_check(head)
             if unit is None or not log.begin.index < unit.index <= log.end_index:
                 return False
-            return told in (0, check_of(head + bytes(content), log.check_of(unit.index - 1)))
+            return stored in (0, check_of(head + bytes(content), log.check_of(unit.index - 1)))
         except (LogDamaged, OffsetOutOfRange):
             return False
 
@@ -252,7 +252,7 @@ class LedgerStore(BrokerStore):
         return position >= self._log.divided_at and self._sound_dispatch.looks_again(position)
 
     async def _doubted(self, record_offset: int, size: int) -> tuple[int, int] | None:
-        """With the entry before, whose check value may be what rotted."""
+        """Include the entry before, whose checksum may be the corrupt one."""
         if self.is_plain(record_offset):
             return await super()._doubted(record_offset, size)
         return self._entry_doubted(self.begin_of(record_offset))
@@ -274,17 +274,18 @@ class LedgerStore(BrokerStore):
         except LogReplaced:
             raise
         except (RecordDamaged, OffsetOutOfRange, OSError) as error:
-            logger.debug("what a follower lacks is damaged: %s", error)
+            logger.debug("an entry that a follower is missing is damaged: %s", error)
         finally:
             self._looks_again = False
 
     def told_of_divide(self) -> bytes | None:
-        """What a member that has nothing is to know of the log before the ledger; None where there was none."""
+        """The description of the plain log for an empty member; None without one."""
         return self._former.told(tuple(QueueEnd(*begin) for begin in self._queues.begins()))
 
     async def piece(self, offset: int, size: int) -> bytes:
-        """Up to `size` bytes from `offset` on, in one file, of what is decided, on this disk, and sound. OffsetOutOfRange,
-        RecordDamaged, OSError."""
+        """Up to `size` bytes from `offset` on, in one file, of committed and intact data on this disk.
+
+        Raises: OffsetOutOfRange, RecordDamaged, OSError."""
         size = min(size, self._log.flushed_offset - offset)
         if size <= 0:
             raise OffsetOutOfRange(offset, self._log.min_offset, self._log.flushed_offset)
@@ -296,16 +297,16 @@ class LedgerStore(BrokerStore):
         return offset < self._log.divided_at
 
     def left_at(self, offset: int) -> int:
-        """How many bytes of its file there are from `offset` on."""
+        """Bytes of its file from `offset` on."""
         return self._log.segment_start(offset) + self._log.segment_size_bytes - offset
 
     async def own_piece(self, offset: int, size: int) -> bytes:
-        """The same, sound or not, of this one's file. OffsetOutOfRange, OSError."""
+        """The same from this member's file, intact or not. Raises OffsetOutOfRange, OSError."""
         return await self._log.read_file(offset, offset + min(size, self.left_at(offset)))
 
     async def mend(self, offset: int, content: bytes, size: int) -> bool:
-        """Puts what was proven to have stood at `offset` there again, `size` bytes of the log, durably on return; False where
-        it is no damage any more, or is not decided here. StoreFailed."""
+        """Write the proven contents at `offset` again, `size` bytes of the log, durably on return. False if it is not
+        damaged any more, or not committed here. Raises StoreFailed."""
         if offset + size > self._confirm:
             return False
         try:
@@ -342,7 +343,7 @@ class LedgerStore(BrokerStore):
         self._dispatcher.known.clear()
 
     async def _newest_store_time(self) -> int:
-        """Of the messages that were dispatched, ms: none that is appended is older."""
+        """Store time of the newest dispatched message, ms: no appended one is older."""
         newest = max(self._queues.all(), key=lambda queue: queue.phy_end, default=None)
         if newest is None:
             return 0
@@ -351,13 +352,13 @@ class LedgerStore(BrokerStore):
         return max(0, self._dispatcher.store_timestamp, stored_ms)
 
     def _nothing_appended(self) -> None:
-        """Its sender is told, and tries another broker."""
+        """Nothing to do: the sender gets an error and tries another broker."""
 
     async def write_anew(self, offset: int) -> None:
-        """The member does that for its log at each start."""
+        """Nothing to do: the member does that for its log at each start."""
 
     async def synced_to(self, end: int) -> None:
-        """What is decided is on a majority's disks, and nothing rests on more."""
+        """Nothing to do: committed data is on a majority's disks, and nothing depends on more."""
 
     def sync_lasts_ms(self) -> int:
         return 0

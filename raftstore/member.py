@@ -1,7 +1,8 @@
-"""A Raft-mode broker as a member of its group: the DLedger node that holds its log, and the port where members talk.
+"""A Raft-mode broker as a member of its group: the DLedger node that holds its log, and the port for the other
+members.
 
-Invariant: the node's files are open before it takes part and until the store over them has stopped; who asks on that port where
-clients find this member is answered by the leader only, once it serves."""
+Invariant: the node's files are open before it takes part and until the store over them has stopped. Only a serving
+leader answers requests for this member's client address."""
 
 from __future__ import annotations
 
@@ -37,16 +38,16 @@ logger = logging.getLogger("raftstore.member")
 
 CONNECT_TIMEOUT_MS, ASK_TIMEOUT_MS, PIECE_TIMEOUT_MS = 1_000, 1_000, 5_000
 ENTRY_ROOM_BYTES = 64
-"""Of a file, for the header of its one entry and the blank behind it."""
+"""Of a file, for the header of its one entry and the blank after it."""
 
 
 class PieceRefused(Exception):
-    """Another member does not give a piece of its log; the text says why."""
+    """Another member rejects the request for a piece of its log; the text has the reason."""
 
 
 class Behind(NamedTuple):
-    """How far a member is behind the one that leads: where what it is known to hold ends, how many entries it lacks, how long
-    it has not been heard, and whether it holds what was decided a moment ago."""
+    """A member's lag behind the leader: the known end of its log, the number of missing entries, the time since it
+    was heard, and whether it holds the commit index of a moment ago."""
 
     held_end: int
     lacks: int
@@ -55,14 +56,13 @@ class Behind(NamedTuple):
 
 
 def ledger_settings(store: StoreSettings, *, pending_max: int, checks_addresses: bool) -> DLedgerSettings:
-    """What the log of a broker with these settings is like. Its timing is that of all groups: a master whose process ends is
-    replaced at once, by the end of its connections, so only one that hangs, or whose host is gone, costs the 1 to 2 s of the
-    election timeout; a shorter one would depose masters whose disk takes its time, which is when sends come thickest."""
+    """Raft settings for a broker with these store settings. The timing is that of all groups. A master whose process
+    ends is replaced at once, when its connections end; only one that hangs, or whose host is gone, costs the 1 to 2 s
+    of the election timeout. A shorter one would depose masters with slow disks, at the highest load."""
     file_bytes = store.mapped_file_size_commit_log
     return DLedgerSettings(
         data_file_bytes=file_bytes,
-        entry_bytes_max=file_bytes
-        - ENTRY_ROOM_BYTES,  # the store bounds messages, new ones and those of before
+        entry_bytes_max=file_bytes - ENTRY_ROOM_BYTES,  # the store limits messages, new ones and earlier ones
         pending_proposals_max=pending_max,
         checks_addresses=checks_addresses,
         same_positions=True,
@@ -74,8 +74,8 @@ async def no_reason() -> str | None:
 
 
 class Member(NodeListener):
-    """`peers` maps the id of each member to its "host:port"; this one listens there, or on the host `listens_on`. A leader that
-    is not `preferred` hands over to one that is, once that is level."""
+    """`peers` maps the id of each member to its "host:port"; this one listens there, or on the host `listens_on`. A
+    leader that is not `preferred` transfers leadership to one that is, once that one has caught up."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Member(NodeListener):
         self._on_fatal = on_fatal
         self._why_no_members = why_no_members
         self.address = peers[self_id]
-        """Where this one is listed: for as long as the group takes it in and when it was removed, too."""
+        """Address in the list of members; kept while it joins and after it was removed."""
         self.group = group
         self._preferred = frozenset(preferred)
         self._clock: Clock = runtime.clock
@@ -138,36 +138,36 @@ class Member(NodeListener):
         restarted: Callable[[], None],
         unreadable: Callable[[int], None],
     ) -> None:
-        """Who hears that more can be read, where another member's log begins that is about to replace this one, that it has,
-        and which entry a follower lacks and cannot be read here."""
+        """Set the callbacks: the log is readable up to a new end, another member's log that begins at a position is
+        about to replace this one, it has, and an entry that a follower is missing is unreadable."""
         self._readable, self._replaced, self._restarted = readable, replaced, restarted
         self._unreadable = unreadable
 
     def on_role(self, callback: Callable[[], None]) -> None:
-        """`callback` when this member begins to lead and can serve, and when it leads no more."""
+        """Call `callback` when this member begins to lead and can serve, and when it leads no more."""
         self._role_changed = callback
 
     def on_hand_over(self, callback: Callable[[bool], None]) -> None:
-        """`callback(True)` when this member, which leads, is about to hand over, whoever wants that; `callback(False)` when it
-        leads on."""
+        """Call `callback(True)` when this leader is about to transfer leadership, for any reason; `callback(False)`
+        if it keeps leading."""
         self._hands_over = callback
 
     def on_forgetful(self, callback: Callable[[], None]) -> None:
-        """`callback` when what it said before may be forgotten: it starts as a newcomer, or its disk was set back."""
+        """Call `callback` when its earlier messages may be forgotten: it rejoins, or its disk was set back."""
         self._forgetful = callback
 
     def before_change(self, why_not: Callable[[], Awaitable[str | None]]) -> None:
-        """`why_not()` is awaited before who votes is changed: None, and it is; else what is told."""
+        """Await `why_not()` before a change of voters: None allows it; else the reason is returned to the caller."""
         self._before_change = why_not
 
     def serves_clients_at(self, address: Callable[[], str | None]) -> None:
-        """Where clients find this broker; None while it does not serve them as a master."""
+        """Set the address for clients; None while it does not serve them as a master."""
         self._clients_at = address
 
-    # Life
+    # Lifecycle
 
     async def serve(self) -> None:
-        """Takes part. AddressInUse, CannotListen."""
+        """Take part. Raises AddressInUse, CannotListen."""
         await self._server.start()
         await self.node.start()
         if self._preferred and self.self_id not in self._preferred:
@@ -177,13 +177,13 @@ class Member(NodeListener):
             )
 
     async def hand_over(self) -> None:
-        """Another member leads, if this one did and one can."""
+        """Transfer leadership to another member, if this one leads and one can."""
         if await self.node.transfer_leadership() is ResultCode.SUCCESS:
             logger.info("handed over to %s", self.node.leader_id)
 
     async def close(self) -> None:
-        """Takes part no more, and closes the files; a leader hands over first, so that the others need not wait until it is
-        missed."""
+        """Stop taking part, and close the files; a leader transfers leadership first, so that the others need not
+        detect its end."""
         await self._tasks.stop()
         await self.node.transfer_leadership()
         await self.node.stop()
@@ -202,7 +202,7 @@ class Member(NodeListener):
 
     @property
     def leads(self) -> bool:
-        """And serves."""
+        """Whether it leads and serves."""
         return self.node.is_active
 
     @property
@@ -213,28 +213,29 @@ class Member(NodeListener):
         return sorted(self.node.peers)
 
     def voters(self) -> frozenset[str]:
-        """Of the newest list in its log, this one too if it votes."""
+        """Voters of the newest list in its log, perhaps this one too."""
         core = self.node.core
         return frozenset() if core is None else frozenset(core.membership.members.voters)
 
     def is_majority(self, members: Collection[str]) -> bool:
-        """Of those that vote; any two of lists that follow each other have one in common."""
+        """Whether these contain a majority of the voters. Majorities of two consecutive lists have a member in
+        common."""
         core = self.node.core
         return core is not None and len(self.voters() & set(members)) >= core.membership.members.quorum
 
     @property
     def counts(self) -> bool:
-        """Whether what this member says is no newcomer's, who may have forgotten what it said before."""
+        """Whether this member counts: it is not recovering, so it has forgotten none of its messages."""
         core = self.node.core
         return core is not None and core.counts
 
     def is_bound_to(self, term: int) -> bool:
-        """Whether no leader of an older term is followed here any more, not after a restart either, and none of a newer one is
-        yet."""
+        """Whether no leader of an older term is followed here any more, not after a restart either, and none of a
+        newer one yet."""
         return self.counts and self.node.term == term == self.node.store.term_file.term
 
     async def still_leads(self) -> bool:
-        """Whether it leads, by the word of a majority that is asked now."""
+        """Whether a majority, asked now, confirms that it leads."""
         try:
             await self.node.read_barrier(ASK_TIMEOUT_MS)
         except NotLeader:
@@ -242,15 +243,15 @@ class Member(NodeListener):
         return True
 
     async def ask(self, member: str, request: RemotingCommand, timeout_ms: int) -> RemotingCommand:
-        """Its reply, from where the group has it. Raises RemotingError."""
+        """The reply of `member`, at its listed address. Raises RemotingError."""
         address = self.node.peers.get(member)
         if address is None:
             raise NotSent(member, "it is no member any more")
         return await self._client.call(address, request, timeout_ms)
 
     async def where_leader_serves(self) -> str | None:
-        """The leader's address for clients, by its own word; None without one that serves. A member of another id does not
-        answer at that address as this one."""
+        """The leader's own address for clients; None without a serving leader. Another member at that address does
+        not answer for it."""
         address = self.node.leader_address
         if address is None:
             return None
@@ -261,7 +262,7 @@ class Member(NodeListener):
                 return None
             return ExchangeHAInfoHeader.from_ext(reply.ext).master_address
         except (RemotingError, HeaderError) as error:
-            logger.debug("the leader does not say where it serves: %s", error)
+            logger.debug("leader's client address unknown: %s", error)
             return None
 
     def _told_where(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
@@ -278,31 +279,32 @@ class Member(NodeListener):
         return sorted(self.node.peers.keys() - {self.self_id}, key=lambda each: (each != leader, each))
 
     async def piece(self, member: str, offset: int, size: int) -> bytes:
-        """What that member has from `offset` on of its log, up to `size` bytes; less where a file, or what is decided there,
-        ends. Raises RemotingError; PieceRefused, when it gives none."""
+        """Up to `size` bytes of that member's log from `offset` on; fewer where a file, or the committed part, ends.
+
+        Raises: RemotingError; PieceRefused if it returns none."""
         request = RemotingCommand.request(RequestCode.DLEDGER_READ_LOG, ReadLogHeader(offset, size))
         reply = await self.ask(member, request, PIECE_TIMEOUT_MS)
         if reply.code != ResponseCode.SUCCESS:
             raise PieceRefused(reply.remark or f"code {reply.code}")
         if not reply.body:
-            raise PieceRefused("it gives nothing")
+            raise PieceRefused("the reply is empty")
         return bytes(reply.body)
 
     async def told_before(self, member: str) -> Divide:
-        """What that member has before its ledger. As `piece`; BadKeyValues, QueueEndsUnreadable."""
-        return decode_divide(f"what {member} tells", await self.piece(member, 0, 0))
+        """The boundary of that member's plain log. Raises as `piece`, and BadKeyValues, QueueEndsUnreadable."""
+        return decode_divide(f"the reply of {member}", await self.piece(member, 0, 0))
 
     def end_of(self, index: int) -> int:
-        """Where entry `index`, which is on this disk, ends, by the index, whatever rotted of the entry; the log's beginning for
-        one before it, or that the index does not know."""
+        """End of entry `index` by the index, even if the entry is corrupt; the log's start for an entry before it, or
+        one missing in the index."""
         log = self.node.store.log
         assert log is not None
         unit = log.unit(index)
         return self.node.log_begin() if unit is None else unit.end
 
     def ends_up_to(self, index: int) -> list[int]:
-        """Where entries end that stand before entry `index`, two at most, and where it does; what the index does not know is
-        left out, and for what is before the log's first entry there is its beginning."""
+        """Ends of at most two entries before entry `index`, and of it. Those missing in the index are left out; for
+        an entry before the log's first one it is the log's start."""
         log = self.node.store.log
         assert log is not None
         units = [log.unit(each) for each in range(max(index - 2, log.begin.index + 1), index + 1)]
@@ -310,18 +312,18 @@ class Member(NodeListener):
         return begins + [unit.end for unit in units if unit is not None]
 
     def behind(self) -> dict[str, Behind]:
-        """Of each other member, where this one leads."""
+        """Lag of each other member, if this one leads."""
         core = self.node.core
         if core is None or not self.leads:
             return {}
         now_ms = self._clock.monotonic_ms()
-        decided = self._decided.index(now_ms)
+        committed = self._decided.index(now_ms)
         return {
             peer: Behind(
                 self.end_of(min(known.match_index, core.durable_index)),
                 self.node.last_index - known.match_index,
                 now_ms - known.heard_ms,
-                known.match_index >= decided,
+                known.match_index >= committed,
             )
             for peer, known in core.progress.items()
         }

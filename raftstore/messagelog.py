@@ -1,8 +1,8 @@
-"""The log of one member of a Raft-mode broker set, as it lies in its store, read and not changed.
+"""The log of one member of a Raft-mode broker set, read from its store without changing it.
 
-Invariant: messages come in the order of the log, each whole and intact and the next of its queue; what contradicts that is
-damage, named with its entry. The DLedger log may begin above 0: behind the plain commit log that the broker had before, which
-comes first then, or where retention deleted what was before. Pure."""
+Invariant: messages come in the order of the log, each complete and intact and the next of its queue; anything else is
+damage, reported with its entry. The DLedger log may begin above 0: after the plain commit log that the broker had
+before, which then comes first, or where retention deleted earlier files. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from raftstore.census import OLD_LOG, Census
 from raftstore.framing import StoredMessage, facts_of, physical_offset
 from raftstore.plainlog import plain_messages
 
-OF_ANOTHER_KIND = "stands for the state of a program: this is no store of a Raft-mode broker"
+OF_ANOTHER_KIND = "holds the state of a program: this is no store of a Raft-mode broker"
 
 ONLY_OLD = "nothing was stored in Raft mode yet: this is the store of a broker without it"
 
@@ -49,7 +49,8 @@ class MessageLog:
         self.census = Census(Inspection(member.name))
 
     def messages(self) -> Iterator[StoredMessage]:
-        """All, from the first; `census` is of those that came, and at the end of all. Raises BadKeyValues."""
+        """All messages, from the first; `census` counts those returned so far, and at the end all. Raises
+        BadKeyValues."""
         found, data = begun(self._member), self._data
         self.census = census = Census(found, data.file_bytes, data.first)
         if self._only_old:
@@ -68,12 +69,12 @@ class MessageLog:
 
     @property
     def _begin(self) -> Begin:
-        """Behind which entry the log begins, as far as that is told, and where."""
+        """The entry before the log's start, as far as known, and the start."""
         return Begin(position=self._data.first) if self._snapshot is None else self._snapshot.begin
 
     def _raft_messages(self, census: Census) -> Iterator[StoredMessage]:
-        """Java counts an entry whose header is there, and a crash may have torn its body: the last one, which nobody knew as
-        decided, is no part of the log then."""
+        """Java counts an entry with an intact header whose body a crash may have torn. If it is the last one, and not
+        known to be committed, it is no part of the log."""
         found, data = census.found, self._data
         torn: tuple[str, str] | None = None
         for position, entry in entries_in(
@@ -111,7 +112,7 @@ class MessageLog:
 
 
 def place_in(member: MemberFiles) -> tuple[Snapshot | None, bool]:
-    """What says where the log begins, if anything does, and whether something else stands in its place."""
+    """The snapshot that says where the log begins, if any, and whether something else is in its place."""
     if member.snapshot is None:
         return None, False
     try:
@@ -123,7 +124,7 @@ def place_in(member: MemberFiles) -> tuple[Snapshot | None, bool]:
 
 
 def leave_out_last(found: Inspection, why: str) -> None:
-    """The last entry is no part of the log."""
+    """Remove the last entry from the log."""
     found.last_index -= 1
     found.bodies.pop()
     if found.terms[-1][0] > found.last_index:

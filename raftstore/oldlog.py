@@ -1,7 +1,7 @@
-"""The plain commit log from before Raft mode, in front of a member's DLedger log.
+"""The plain commit log from before Raft mode, before a member's DLedger log.
 
-Invariant: nothing in its files is written. They go whole, from the first on, as retention deletes them, and before any file of
-the DLedger log does."""
+Invariant: its files are never written. They are deleted whole, from the first on, by retention, before any file of
+the DLedger log."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class OldLog:
         self._segment_size = segment_size
         self.files: list[SegmentFile] = []
         self.first = 0
-        """Where the first file begins that is left."""
+        """Start of the first remaining file."""
 
     def open(self) -> None:
         """Raises BadSegments, OSError."""
@@ -46,16 +46,16 @@ class OldLog:
 
     @property
     def end(self) -> int:
-        """Where the last file ends that is left."""
+        """End of the last remaining file."""
         return self.first + len(self.files) * self._segment_size
 
     def segment_of(self, offset: int) -> tuple[SegmentFile, int]:
-        """As LogFiles has it, of an offset that is here."""
+        """As LogFiles, for an offset that is here."""
         number = (offset - self.first) // self._segment_size
         return self.files[number], self.first + number * self._segment_size
 
     async def divide(self) -> Divide:
-        """What is to be told of it. StoreCorrupted where its last file holds anything but records up to a BLANK; OSError."""
+        """Its boundary. Raises StoreCorrupted if its last file holds anything but records up to a BLANK, OSError."""
         start, size = self.end - self._segment_size, self._segment_size
         at, check, wanted = 0, 0, SLICE_BYTES
         while at < size:
@@ -65,28 +65,29 @@ class OldLog:
             if walked.ends:
                 break
             if not walked.size and not walked.wanted:
-                raise StoreCorrupted(start + at, self.end, "no whole valid record stands here")
+                raise StoreCorrupted(start + at, self.end, "no complete valid record here")
         return Divide(self.end, start + at, check)
 
     async def wipe(self) -> None:
-        """Deletes whatever is there. OSError."""
+        """Delete all files. Raises OSError."""
         self.close()
         for name, _ in self._directory.names():
             await self._directory.delete(name)
 
     def create(self, start: int) -> SegmentFile:
-        """The next file, for what another member has there. OSError."""
+        """Create the next file, for another member's data. Raises OSError."""
         self.files.append(self._directory.create(segment_name(start), self._segment_size))
         self.first = start if len(self.files) == 1 else self.first
         return self.files[-1]
 
     async def delete_below(self, offset: int) -> list[SegmentFile]:
-        """Deletes the files that end at or below, each durably; they are to be released. OSError: the rest stays."""
+        """Delete the files that end at or below `offset`, each durably; release them afterwards. Raises OSError: the
+        rest stays."""
         gone: list[SegmentFile] = []
         while self.files and self.first + self._segment_size <= offset:
             if len(self.files) == 1:
                 await self._last_goes()
-            with suppress(FileNotFoundError):  # somebody else made room
+            with suppress(FileNotFoundError):  # another process made room
                 await self._directory.delete(self.files[0].name)
             gone.append(self.files.pop(0))
             self.first += self._segment_size
@@ -99,8 +100,8 @@ class OldLog:
 
 
 class Records(NamedTuple):
-    """Whole records of `size` bytes stood there, with the CRC `check` continued over them; `ends`: behind them the segment has
-    no more. `wanted`: so many bytes are to be read for the next one."""
+    """`size` bytes of complete records, with the CRC `check` continued over them; `ends`: the segment has no more
+    after them. `wanted`: bytes to read for the next one."""
 
     size: int
     check: int
@@ -109,7 +110,7 @@ class Records(NamedTuple):
 
 
 def sound_records(content: bytes, *, start: int, segment_end: int, check: int) -> Records:
-    """Of `content`, which stands at `start`."""
+    """The intact records of `content`, which begins at `start`."""
     at, found = 0, 1
     while found > 0:
         found = record.check(content, at, segment_end - start - at, start + at)

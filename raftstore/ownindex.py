@@ -1,7 +1,6 @@
-"""What a member's own index says of its log: which entries stand where. It lies in files of its own, so what rotted in the data
-is known there still.
+"""A member's own index of its log: positions of entries. It has its own files, so it survives corrupt data files.
 
-Invariant: what it does not say, or what cannot be read of it, counts for nothing."""
+Invariant: entries that are missing or unreadable in it count for nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from raftstore.mending import Around
 
 
 class OwnIndex:
-    """Of the log of `node`, which is open when anything is asked."""
+    """That of the log of `node`, which is open at each call."""
 
     def __init__(self, node: DLedgerNode) -> None:
         self._node = node
@@ -27,11 +26,11 @@ class OwnIndex:
         return log
 
     def has(self, unit: IndexUnit) -> bool:
-        """Whether just that entry stands there."""
+        """Whether exactly that entry is there."""
         return self._log.unit(unit.index) == unit
 
     def closes_at(self, position: int, left: int) -> bool:
-        """Whether the last entry of a file ends there, `left` bytes before the file does. Raises LogDamaged."""
+        """Whether the last entry of a file ends at `position`, `left` bytes before the file does. Raises LogDamaged."""
         log = self._log
         indexes = range(log.begin.index + 1, log.end_index + 1)
         number = bisect_left(indexes, position, key=lambda index: self._unit(index).position)
@@ -39,7 +38,7 @@ class OwnIndex:
         return number > 0 and self._unit(indexes[number - 1]).end == position and behind == position + left
 
     def at(self, position: int) -> IndexUnit | None:
-        """Of the entry that begins there; None for none. Raises LogDamaged."""
+        """The entry that begins at `position`; None for none. Raises LogDamaged."""
         log = self._log
         indexes = range(log.begin.index + 1, log.end_index + 1)
         number = bisect_left(indexes, position, key=lambda index: self._unit(index).position)
@@ -47,7 +46,7 @@ class OwnIndex:
         return unit if unit is not None and unit.position == position else None
 
     def around(self, index: int) -> Around:
-        """What is written around entry `index`. Raises LogDamaged."""
+        """The data around entry `index`. Raises LogDamaged."""
         log = self._log
         behind = log.unit(index + 1) if index < log.end_index else None
         check, count = log.check_of(index - 1), -1
@@ -61,5 +60,5 @@ class OwnIndex:
     def _unit(self, index: int) -> IndexUnit:
         unit = self._log.unit(index)
         if unit is None:
-            raise LogDamaged(self._log.where, f"its index says nothing of entry {index}")
+            raise LogDamaged(self._log.where, f"its index is missing entry {index}")
         return unit

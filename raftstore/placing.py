@@ -1,8 +1,8 @@
-"""The bytes of a commit log whose records come from elsewhere.
+"""The bytes of a commit log made of another log's records.
 
-Invariant: records stand side by side, and none spans two segments: one that does not fit, with room for a blank behind it,
-begins the next segment, and a blank ends the one before, as in every commit log. So what stood in one before stands where it
-stood. Pure."""
+Invariant: records are contiguous, and none spans two segments: one that does not fit, with room for a blank after it,
+begins the next segment, and a blank ends the one before, as in every commit log. So records of a commit log keep
+their positions. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STRETCH_BYTES = 1 << 20
 
 
 def stretches(messages: Iterable[StoredMessage], segment_bytes: int, begin: int) -> Iterator[bytes]:
-    """The log from `begin` on, piece by piece, none of which spans two segments; about STRETCH_BYTES each."""
+    """The log from `begin` on, in pieces of about STRETCH_BYTES, none of which spans two segments."""
     gathered: list[bytes] = []
     size, end = 0, begin
     for message in messages:

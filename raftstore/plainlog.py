@@ -1,6 +1,6 @@
 """The messages of a plain commit log, as brokers without Raft mode write it.
 
-Invariant: all of them come, whole and in order, up to where the log is said to end, or there is an error. Pure."""
+Invariant: all messages come, complete and in order, up to the given end, or there is an error. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from raftstore.framing import StoredMessage
 def plain_messages(
     files: Sequence[NamedFile], end: int, segment_bytes: int | None = None
 ) -> Iterator[StoredMessage]:
-    """Those below `end`; the files have `segment_bytes`, or all one size. Raises BadSegments, StoreCorrupted."""
+    """Messages below `end`; the files have `segment_bytes`, or all one size. Raises BadSegments, StoreCorrupted."""
     views = dict(files)
     segments = order_segments(OLD_LOG, [(name, len(view)) for name, view in files], segment_bytes)
     begin = segments[0].start_offset if segments else 0

@@ -1,7 +1,7 @@
-"""What a log that begins later still says of its queues: which offsets the messages that are gone had.
+"""Queue offsets of messages that are gone, kept for a log that begins later.
 
-Invariant: whoever gets a log's beginning from another member gives no queue offset twice, though it never saw the messages.
-Pure."""
+Invariant: a member that gets its log's beginning from another member assigns no queue offset twice, though it never
+had those messages. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class QueueEnd(NamedTuple):
 
 
 class QueueEndsUnreadable(ValueError):
-    """What stands there is of another version."""
+    """The data is of another version."""
 
 
 def encode_queue_ends(ends: Iterable[QueueEnd]) -> bytes:
@@ -28,7 +28,7 @@ def encode_queue_ends(ends: Iterable[QueueEnd]) -> bytes:
 
 
 def decode_queue_ends(note: bytes) -> list[QueueEnd]:
-    """Nothing for an empty note. Raises QueueEndsUnreadable."""
+    """Empty for an empty note. Raises QueueEndsUnreadable."""
     if not note:
         return []
     try:

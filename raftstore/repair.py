@@ -1,8 +1,8 @@
-"""What rotted on a member's disk is fetched from another member, and pieces of the own log are given to those who ask.
+"""Repairs corrupt ranges of a member's log from other members, and serves pieces of the own log to them.
 
-Invariant: a piece is given only of what is decided, on this disk, and sound; one is taken only for what is decided here, where
-it is proven to be what stood there (raftstore.mending). What no member has stays damaged, and is asked for again. Nothing is
-asked, and no task runs, while nothing is damaged."""
+Invariant: only committed and intact pieces on this disk are served. A fetched piece is used only for a committed
+range, and only if it is proven to be the original (raftstore.mending). Damage that no member can repair stays, and is
+retried. Without damage there are no requests and no task."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ PIECE_BYTES_MAX = 16 << 20
 
 
 class NotRepaired(Exception):
-    """This time; the text says why."""
+    """The repair failed this time; the text has the reason."""
 
 
 class LedgerRepair:
-    """Of the log of `store`, which `member` holds."""
+    """For the log of `store`, which `member` holds."""
 
     def __init__(self, store: LedgerStore, member: Member, clock: Clock) -> None:
         self._store = store
@@ -53,7 +53,7 @@ class LedgerRepair:
         store.soundness.on_damage = self.soon
 
     def soon(self) -> None:
-        """Something is damaged."""
+        """Start repairing; something is damaged."""
         if not self._runs:
             self._runs = True
             self._store.runs(self._run(), "ledger repair")
@@ -94,14 +94,14 @@ class LedgerRepair:
     async def _repair(self, damage: Damage, member: str) -> None:
         store, offset = self._store, damage.offset
         if offset >= store.confirm_offset():
-            raise NotRepaired("it is not known to be decided")
+            raise NotRepaired("it is not known to be committed")
         get = self._plain if store.is_plain(offset) else self._entry
         content, size = await get(offset, member)
         if not await store.mend(offset, content, size):
-            raise NotRepaired("it is gone, or reads otherwise than it was written")
+            raise NotRepaired("it is gone, or reads differently than it was written")
 
     async def _plain(self, offset: int, member: str) -> tuple[bytes, int]:
-        """What is to be written there, and how much of the log that is."""
+        """The bytes to write at `offset`, and their size in the log."""
         if (await self._member.told_before(member)).told != self._member.node.guard.origin:
             raise NotRepaired("its log from before Raft mode is another one")
         left = self._store.left_at(offset)
@@ -109,7 +109,7 @@ class LedgerRepair:
         theirs = await self._piece(member, offset, PREFIX.size if whole == left else whole)
         found = plain_mended(theirs, left, offset)
         if found is None:
-            raise NotRepaired("no sound record stands there")
+            raise NotRepaired("no intact record there")
         return found, whole
 
     async def _entry(self, position: int, member: str) -> tuple[bytes, int]:
@@ -119,18 +119,18 @@ class LedgerRepair:
             return closed(left), left
         unit = entry_told(head, position)
         if unit is None or not self._index.has(unit):
-            raise NotRepaired("no entry stands there, or another one than here")
+            raise NotRepaired("no entry there, or another one than here")
         theirs = await self._piece(member, position, unit.size)
         own = await self._store.own_piece(position, unit.size)
         found = mended(own, theirs, unit, self._index.around(unit.index))
         if found is None:
-            raise NotRepaired("what stands there is not proven to be what was written here")
+            raise NotRepaired("the bytes there are not proven to be those written here")
         return found, unit.size
 
     async def _piece(self, member: str, offset: int, size: int, least: int = 0) -> bytes:
         """Raises NotRepaired, RemotingError."""
         if not 0 < size <= PIECE_BYTES_MAX:
-            raise NotRepaired(f"{size} bytes would stand there")
+            raise NotRepaired(f"a size of {size} bytes is impossible")
         found = await self._member.piece(member, offset, size)
         if not (least or size) <= len(found) <= size:
             raise NotRepaired(f"{len(found)} bytes came instead of {size}")
@@ -140,9 +140,9 @@ class LedgerRepair:
         try:
             header = ReadLogHeader.from_ext(command.ext)
             if not header.size:
-                told = self._store.told_of_divide()
-                refused = command.reply(ResponseCode.SYSTEM_ERROR, "nothing was before the ledger")
-                return refused if told is None else command.reply(body=told)
+                divide = self._store.told_of_divide()
+                refused = command.reply(ResponseCode.SYSTEM_ERROR, "there is no log before the ledger")
+                return refused if divide is None else command.reply(body=divide)
             size = min(header.size, PIECE_BYTES_MAX)
             return command.reply(body=await self._store.piece(header.offset, size))
         except (HeaderError, OffsetOutOfRange, RecordDamaged, OSError) as error:

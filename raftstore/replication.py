@@ -1,6 +1,7 @@
-"""A Raft group as what replicates a broker's log.
+"""A Raft group as the replication of a broker's log.
 
-Invariant: what is acknowledged is decided, and on this member's own disk: that a majority has it there too is Raft's word."""
+Invariant: acknowledged data is committed, and on this member's own disk; Raft ensures that a majority has it on disk
+too."""
 
 from __future__ import annotations
 
@@ -17,14 +18,14 @@ from raftstore.member import Member
 from raftstore.termstarts import TermStarts
 
 HEARD_MS = 3_000
-"""A member that answered so lately counts as connected."""
+"""A member that answered within this time counts as connected."""
 
 
 async def nothing(term: int) -> None: ...
 
 
 class GroupReplication:
-    """Satisfies the replication protocol; `broker_id_of` a member's id."""
+    """Implements the replication protocol; `broker_id_of` a member's id."""
 
     mastership = None
     stays_out = None
@@ -40,14 +41,14 @@ class GroupReplication:
         store.on_flush(self._confirmed)
 
     def before_leading(self, callback: Callable[[int], Awaitable[None]]) -> None:
-        """`callback(term)` has to return before this member is the master of that term; it may raise EpochFenced."""
+        """`callback(term)` must return before this member is the master of that term; it may raise EpochFenced."""
         self._before_leading = callback
 
     async def start(self) -> None:
         await self._member.serve()
 
     async def stop(self) -> None:
-        """The store closes the member."""
+        """Nothing to do: the store closes the member."""
 
     @property
     def address(self) -> str:
@@ -59,7 +60,7 @@ class GroupReplication:
 
     @property
     def history(self) -> EpochHistory:
-        """The terms of the log itself: there is no file of epochs."""
+        """The terms of the log itself: there is no epoch file."""
         return self._terms.history
 
     @property
@@ -67,7 +68,7 @@ class GroupReplication:
         return self.follows
 
     def holds(self, end: int) -> bool:
-        """Who is elected holds all that was decided, and nothing rests on more."""
+        """True: an elected member holds all committed data, and nothing depends on more."""
         return True
 
     @property
@@ -77,7 +78,7 @@ class GroupReplication:
     async def become_master(
         self, epoch: int, broker_id: int, sync_state_set: frozenset[int], sync_state_set_epoch: int
     ) -> None:
-        """EpochFenced: this member leads no more."""
+        """Raises EpochFenced if this member leads no more."""
         self._check_leads(epoch)
         await self._before_leading(epoch)
         self._check_leads(epoch)
@@ -93,7 +94,7 @@ class GroupReplication:
         self.counters.role_changes += 1
 
     def on_caught_up(self, callback: Callable[[], None]) -> None:
-        """Who may lead is for the group to say."""
+        """Nothing to do: the group decides which member may lead."""
 
     def on_confirm(self, callback: Callable[[], None]) -> None:
         self._confirm_callbacks.append(callback)
@@ -108,19 +109,20 @@ class GroupReplication:
         return self._member.leads
 
     def agreed_without(self, lacking: Collection[int], epoch: int) -> bool:
-        """Whether a majority has it, this member too: the leader of each later term asks one before it is a master."""
+        """Whether a majority has it, this member included: the leader of each later term asks a majority before it is
+        a master."""
         held = [peer for peer in self._member.voters() if self._broker_id_of(peer) not in lacking]
         return self._member.leads and self._member.term == epoch and self._member.is_majority(held)
 
     async def still_leads(self) -> bool:
-        """A majority says so, asked now: a process that stood still may have been replaced."""
+        """Whether a majority, asked now, confirms it: a paused process may have been replaced."""
         return await self._member.still_leads()
 
     def reachable(self, end: int) -> bool:
         return True
 
     def in_sync_count(self) -> int:
-        """Members that were heard lately, this one too; 0 unless it leads."""
+        """Members heard lately, this one included; 0 unless it leads."""
         return 1 + len(self.slaves()) if self._member.leads else 0
 
     def applied_members(self) -> frozenset[int]:
@@ -129,13 +131,13 @@ class GroupReplication:
         )
 
     def counted_members(self) -> frozenset[int]:
-        """Who votes: a majority of them copies tables before an administrator is answered."""
+        """The voters: a majority of them copies tables before an administrator is answered."""
         return (
             frozenset(map(self._broker_id_of, self._member.voters())) if self._member.leads else frozenset()
         )
 
     def slaves(self) -> dict[int, tuple[int, bool]]:
-        """Broker id -> (where what it holds ends, level) of each member that was heard lately."""
+        """Broker id -> (end of its log, caught up) of each member heard lately."""
         return {
             self._broker_id_of(peer): (behind.held_end, behind.is_level)
             for peer, behind in self._member.behind().items()
@@ -143,19 +145,19 @@ class GroupReplication:
         }
 
     def may_be_followed(self) -> bool:
-        """A member is heard: before it leads it draws level."""
+        """Whether a member is heard: it catches up before it leads."""
         return bool(self.slaves())
 
     def read_from(self) -> int | None:
-        """The least end of those, which is read on from there; None without any."""
+        """The lowest end of those, which read on from there; None without any."""
         return min((end for end, _ in self.slaves().values()), default=None)
 
     async def truncate_epoch_prefix(self, log_min: int) -> None:
-        """There is no file of epochs."""
+        """Nothing to do: there is no epoch file."""
 
     async def why_not(self, asker: Asker, broker_id: int) -> Why | None:
-        """Members are known by the list that all of them were given, and speak from where it has them; on this machine under
-        any of its addresses."""
+        """Members are known by the list given to all of them, and connect from their listed address; on this machine
+        from any of its addresses."""
         member = next(
             (each for each in self._member.members() if self._broker_id_of(each) == broker_id), None
         )
@@ -169,7 +171,7 @@ class GroupReplication:
         return None if await self._member.node.guard.speaks_for(member, comes_from) else Why.NO_MEMBER
 
     def set_master_ha_address(self, address: str, epoch: int) -> None:
-        """Members find each other by their list."""
+        """Nothing to do: members find each other by their list."""
 
     def status(self) -> dict[str, Any]:
         leads, end = self._member.leads, self._store.max_offset()

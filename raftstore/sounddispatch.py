@@ -1,8 +1,9 @@
-"""What is dispatched of a member's log was compared with its check values before: queues that are built anew read old entries,
-and what rotted of those would come into wrong queues, or end the broker at each start before it could be mended.
+"""Verified dispatch: entries are compared with their checksums before they are dispatched. Rebuilding queues reads
+old entries, and a corrupt one would get into wrong queues, or end the broker at each start before it could be
+repaired.
 
-Invariant: while other members can be asked, dispatch waits for them at what rotted, and goes on by itself; a member that is
-alone ends with StoreCorrupted."""
+Invariant: while other members can be asked, dispatch waits for them at a corrupt entry, and continues by itself; a
+member that is alone ends with StoreCorrupted."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ logger = logging.getLogger("raftstore.dispatch")
 
 
 class SoundDispatch:
-    """`others()` are who can be asked; `doubted(position)` from where to where the entry there, and what its check value goes
-    on from, stand, None where it is not known."""
+    """`others()` returns the members to ask; `doubted(position)` the range of the entry there and the one that its
+    checksum continues, None if not known."""
 
     def __init__(
         self,
@@ -35,13 +36,13 @@ class SoundDispatch:
         self._has_begun = False
 
     async def may_read(self, start: int, end: int) -> bool:
-        """Whether the bytes there can be dispatched now. StoreCorrupted, OSError."""
+        """Whether the bytes there can be dispatched now. Raises StoreCorrupted, OSError."""
         try:
             await self._soundness.check(begin := self._compared_from(start), end - begin)
         except RecordDamaged as damage:
             if not self._others():
                 raise StoreCorrupted(damage.offset, end, damage.why) from damage
-            self._tell(damage)
+            self._log_wait(damage)
             return False
         self._has_begun = True
         if self._waits_at >= 0:
@@ -52,28 +53,33 @@ class SoundDispatch:
         return True
 
     def _compared_from(self, start: int) -> int:
-        """Where dispatch begins, nothing is known yet of the entry before, with whose check value the first one is compared."""
+        """Start of the check. At the beginning of dispatch the entry before, whose checksum the first one continues,
+        is not verified yet, so it is included."""
         doubted = None if self._has_begun else self._doubted(start)
         if doubted is None:
             return start
         self._soundness.doubt(*doubted)
         return doubted[0]
 
-    def _tell(self, damage: RecordDamaged) -> None:
+    def _log_wait(self, damage: RecordDamaged) -> None:
         if damage.offset == self._waits_at:
             return
         self._waits_at = damage.offset
         logger.error(
-            "dispatch waits: an entry of the log is damaged on disk, and is fetched from another member; messages behind it "
-            "come into their queues once it is mended, and nothing is to be done while a member that has it runs. Start those "
-            "that are down; where none has it, stop this broker, empty its store and start it, and the group fills it again",
+            "dispatch waits: an entry of the log is damaged on disk",
             extra=fields(
-                segment=damage.segment, offset=damage.offset, why=damage.why, asked=", ".join(self._others())
+                segment=damage.segment,
+                offset=damage.offset,
+                why=damage.why,
+                asked=", ".join(self._others()),
+                hint="it is fetched from a running member that has it, and messages after it are dispatched then. Start "
+                "members that are down; if none has it, stop this broker, empty its store and start it, and the group fills "
+                "it again",
             ),
         )
 
     def looks_again(self, position: int) -> bool:
-        """What stands at `position` was sound when it was compared, and is no entry now: whether it is to be compared again."""
+        """Whether to compare the entry at `position` again, which was intact when compared, and is no entry now."""
         doubted = self._doubted(position)
         if doubted is None or position == self._looked_again_at:
             return False

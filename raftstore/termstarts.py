@@ -1,7 +1,7 @@
-"""Where the terms of a member's log begin, told as a plain log tells its epochs.
+"""The terms of a member's log as an epoch history.
 
-Invariant: a term is told once its first entry is on this disk, and begins where that entry stands: at the same place on every
-member, for one leader made all entries of a term."""
+Invariant: a term is included once its first entry is on this disk, and begins at that entry's position, which is the
+same on every member, because one leader made all entries of a term."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from epochfile.entry import EpochEntry
 from epochfile.history import EpochHistory
 
 TOLD_MAX = 100
-"""Of the newest: a log may have grown for years."""
+"""Limit of the newest terms: a log may have grown for years."""
 
 
 class TermStarts:
-    """Of the log of `node`, from the disk; kept until a term begins or a file goes."""
+    """For the log of `node`, read from disk; cached until a term begins or a file is deleted."""
 
     def __init__(self, node: DLedgerNode) -> None:
         self._node = node
