@@ -92,7 +92,7 @@ def adopt_command(config: Path, stores: tuple[Path, ...]) -> None:
 
     STORES are those of one group's stopped brokers, or the one that `inspect` shows to hold most; they are not changed.
     """
-    with failures_told(config, NewStore) as settings:
+    with failures_reported(config, NewStore) as settings:
         adopted = taken_over(stores, settings)
     click.echo(
         f"{settings.root} holds {adopted.messages} messages, from {adopted.begin} to {adopted.end}; start its broker first, "
@@ -109,7 +109,7 @@ def give_back_command(config: Path, store: Path) -> None:
     STORE is that of a broker of this implementation that was master and was stopped cleanly; it is not changed. The result is
     the same for each member.
     """
-    with failures_told(config, RaftModeStore) as settings:
+    with failures_reported(config, RaftModeStore) as settings:
         entries = given_back(store, settings)
     click.echo(
         f"{settings.root} holds {entries} messages; give all members of the group the same before any of them starts: two that "
@@ -118,7 +118,7 @@ def give_back_command(config: Path, store: Path) -> None:
 
 
 @contextmanager
-def failures_told(config: Path, kind: type[S]) -> Iterator[S]:
+def failures_reported(config: Path, kind: type[S]) -> Iterator[S]:
     """Load FILE, and report failures in one line."""
     try:
         settings = kind.load(config)

@@ -13,7 +13,7 @@ LATELY_MS = 1_000
 APART_MS = 50
 
 
-class DecidedLately:
+class RecentCommits:
     """Keeps only the notes that fit into a moment, `APART_MS` apart."""
 
     def __init__(self) -> None:

@@ -33,7 +33,7 @@ class Divide(NamedTuple):
     """Starts of the queues when this was sent to an empty member."""
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         return f"commitlog up to {self.at}, whose records end at {self.records_end} with CRC {self.check:08x}"
 
 

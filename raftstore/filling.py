@@ -55,7 +55,7 @@ class Filling:
 
     async def _fill(self, member: str) -> None:
         try:
-            divide = await self._member.told_before(member)
+            divide = await self._member.fetch_divide(member)
             logger.info("fetching log from before Raft mode", extra=fields(member=member, ends=divide.at))
 
             async def piece(offset: int, size: int) -> bytes:

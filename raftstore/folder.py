@@ -27,7 +27,7 @@ class NotClosed(StoreError):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(
-            f"{folder} was not closed by a broker of ours: start one on it, let it lead, and stop it (SIGTERM)"
+            f"{folder} was not closed by a broker of this implementation: start one on it, let it lead, and stop it (SIGTERM)"
         )
         self.folder = folder
 

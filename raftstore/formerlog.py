@@ -72,31 +72,31 @@ class FormerLog:
             await self._runtime.files.replace(self._file, encode_divide(self._divide))
         return self._divide
 
-    def told(self, queue_ends: tuple[QueueEnd, ...]) -> bytes | None:
+    def encoded_divide(self, queue_ends: tuple[QueueEnd, ...]) -> bytes | None:
         """The description for an empty member; None where there is no divide."""
         if self._divide is None:
             return None
         gone, begins = not self.log.files, self.log.first
         return encode_divide(self._divide._replace(gone=gone, begins=begins, queue_ends=queue_ends))
 
-    async def fill(self, told: Divide, piece: Piece) -> None:
-        """Fetch the plain log described by `told` with `piece`, into an empty member. On return it is on disk and
+    async def fill(self, wanted: Divide, piece: Piece) -> None:
+        """Fetch the plain log described by `wanted` with `piece`, into an empty member. On return it is on disk and
         matches.
 
         Raises: LogsPart, the errors of `piece`, OSError: the log is void, try again."""
         size = self._settings.mapped_file_size_commit_log
-        if told.at % size or told.begins % size:
+        if wanted.at % size or wanted.begins % size:
             raise BadSegments(
                 FOLDER, "*", f"the other member's file size is not mappedFileSizeCommitLog={size}"
             )
-        await self._runtime.files.replace(self._file, encode_divide(told._replace(filling=True)))
+        await self._runtime.files.replace(self._file, encode_divide(wanted._replace(filling=True)))
         await self.log.wipe()
-        if not told.gone:
-            for start in range(told.begins, told.at, size):
+        if not wanted.gone:
+            for start in range(wanted.begins, wanted.at, size):
                 await self._copy(start, size, piece)
-            await self._check_is(told)
+            await self._check_is(wanted)
             self.log.close()
-        await self._runtime.files.replace(self._file, encode_divide(told))
+        await self._runtime.files.replace(self._file, encode_divide(wanted))
 
     async def _copy(self, start: int, size: int, piece: Piece) -> None:
         file, at = self.log.create(start), 0
@@ -106,10 +106,10 @@ class FormerLog:
             at += len(content)
         await file.sync(0, size)
 
-    async def _check_is(self, told: Divide) -> None:
+    async def _check_is(self, wanted: Divide) -> None:
         found = await self.log.divide()
-        if found[:3] != told[:3]:
-            raise LogsPart(self._folder, told.records_end, FOLDER, found.records_end)
+        if found[:3] != wanted[:3]:
+            raise LogsPart(self._folder, wanted.records_end, FOLDER, found.records_end)
 
     async def _filled_in_vain(self) -> Divide | None:
         """Handle an interrupted copy: discard it and return None, unless an operator has completed it since."""

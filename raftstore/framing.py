@@ -54,7 +54,7 @@ def moved(content: bytes, facts: QueueFacts, offset: int) -> bytes:
     return bytes(record)
 
 
-def position_told(body: bytes) -> int | None:
+def position_in_body(body: bytes) -> int | None:
     """Position of an entry, as the message that is its body records it; None if it is no message."""
     if len(body) < RECORD_SIZE_MIN or is_members(body):
         return None

@@ -44,7 +44,7 @@ class LedgerLog(LogFiles):
         self._node = node
         self._queue_ends = queue_ends
         self._old: OldLog | None = None
-        self._told_first: int | None = None  # the start of files whose stay was logged
+        self._stay_logged: int | None = None  # the start of files whose stay was logged
         self._tail: Block | None = None
         """Records with reserved positions, to be filled in."""
         self._replaced = False
@@ -232,7 +232,7 @@ class LedgerLog(LogFiles):
             except (
                 LogDamaged
             ) as error:  # the next round tries again, and the corrupt entry is repaired meanwhile
-                if self._told_first != self._first:
+                if self._stay_logged != self._first:
                     logger.warning("files before %d stay for now: %s", self._first, error)
-                self._told_first = self._first
+                self._stay_logged = self._first
         return gone

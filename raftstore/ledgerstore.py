@@ -45,7 +45,7 @@ from raftstore.ledgerlog import LedgerLog
 from raftstore.member import Member
 from raftstore.ownindex import OwnIndex
 from raftstore.queueends import QueueEnd, QueueEndsUnreadable, decode_queue_ends, encode_queue_ends
-from raftstore.sounddispatch import SoundDispatch
+from raftstore.sounddispatch import VerifiedDispatch
 
 logger = logging.getLogger("raftstore.store")
 
@@ -92,11 +92,11 @@ class LedgerStore(BrokerStore):
         self._progress = asyncio.Event()
         self._chain = Chain()
         self._own_index = OwnIndex(member.node)
-        self._sound_dispatch = SoundDispatch(
+        self._verified_dispatch = VerifiedDispatch(
             self.soundness, others=member.others, doubted=self._entry_doubted
         )
         self._looks_again = False
-        member.tells(
+        member.set_listeners(
             readable=self._readable_to,
             replaced=self._replaced_at,
             restarted=self._restarted,
@@ -138,7 +138,7 @@ class LedgerStore(BrokerStore):
         try:
             divide = await self._former.open()
             if divide is not None:
-                node.set_log_origin(divide.at, divide.told)
+                node.set_log_origin(divide.at, divide.description)
             await node.open()
             ends = [*(() if divide is None else divide.queue_ends), *decode_queue_ends(node.note)]
         except UNUSABLE as error:
@@ -246,10 +246,10 @@ class LedgerStore(BrokerStore):
             return False
 
     async def _may_dispatch(self, start: int, end: int) -> bool:
-        return await self._sound_dispatch.may_read(start, end)
+        return await self._verified_dispatch.may_read(start, end)
 
     def _dispatch_looks_again(self, position: int) -> bool:
-        return position >= self._log.divided_at and self._sound_dispatch.looks_again(position)
+        return position >= self._log.divided_at and self._verified_dispatch.looks_again(position)
 
     async def _doubted(self, record_offset: int, size: int) -> tuple[int, int] | None:
         """Include the entry before, whose checksum may be the corrupt one."""
@@ -278,9 +278,9 @@ class LedgerStore(BrokerStore):
         finally:
             self._looks_again = False
 
-    def told_of_divide(self) -> bytes | None:
+    def encoded_divide(self) -> bytes | None:
         """The description of the plain log for an empty member; None without one."""
-        return self._former.told(tuple(QueueEnd(*begin) for begin in self._queues.begins()))
+        return self._former.encoded_divide(tuple(QueueEnd(*begin) for begin in self._queues.begins()))
 
     async def piece(self, offset: int, size: int) -> bytes:
         """Up to `size` bytes from `offset` on, in one file, of committed and intact data on this disk.

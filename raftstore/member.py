@@ -22,9 +22,9 @@ from messagestore.settings import StoreSettings
 from mqruntime.clock import Clock
 from mqruntime.runtime import Runtime
 from mqruntime.tasks import Tasks
-from raftstore.decidedlately import DecidedLately
+from raftstore.decidedlately import RecentCommits
 from raftstore.divide import Divide, decode_divide
-from raftstore.framing import position_told
+from raftstore.framing import position_in_body
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
@@ -52,7 +52,7 @@ class Behind(NamedTuple):
     held_end: int
     lacks: int
     silent_ms: int
-    is_level: bool
+    is_caught_up: bool
 
 
 def ledger_settings(store: StoreSettings, *, pending_max: int, checks_addresses: bool) -> DLedgerSettings:
@@ -108,7 +108,7 @@ class Member(NodeListener):
         self._hands_over: Callable[[bool], None] = lambda begins: None
         self._forgetful: Callable[[], None] = lambda: None
         self._clients_at: Callable[[], str | None] = lambda: None
-        self._decided = DecidedLately()
+        self._recent_commits = RecentCommits()
         self.node = DLedgerNode(
             self_id=self_id,
             peers=peers,
@@ -118,19 +118,19 @@ class Member(NodeListener):
             settings=settings,
             listener=self,
             state_machine=None,
-            position_in_body=position_told,
+            position_in_body=position_in_body,
         )
         self.router = Router(on_fatal=on_fatal)
         self.node.register(self.router)
         self._before_change: Callable[[], Awaitable[str | None]] = no_reason
         MemberService(self.node, group, before_change=lambda: self._before_change()).register(self.router)
-        self.router.add(RequestCode.EXCHANGE_BROKER_HA_INFO, self._told_where)
+        self.router.add(RequestCode.EXCHANGE_BROKER_HA_INFO, self._on_where_request)
         host, _, port = self.address.rpartition(":")
         self._server = RemotingServer(
             self.router, host=listens_on or host, port=int(port), clock=runtime.clock
         )
 
-    def tells(
+    def set_listeners(
         self,
         *,
         readable: Callable[[int], None],
@@ -265,7 +265,7 @@ class Member(NodeListener):
             logger.debug("leader's client address unknown: %s", error)
             return None
 
-    def _told_where(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
+    def _on_where_request(self, peer: Peer, command: RemotingCommand) -> RemotingCommand:
         address = self._clients_at() if self.leads else None
         if address is None:
             return command.reply(
@@ -290,7 +290,7 @@ class Member(NodeListener):
             raise PieceRefused("the reply is empty")
         return bytes(reply.body)
 
-    async def told_before(self, member: str) -> Divide:
+    async def fetch_divide(self, member: str) -> Divide:
         """The boundary of that member's plain log. Raises as `piece`, and BadKeyValues, QueueEndsUnreadable."""
         return decode_divide(f"the reply of {member}", await self.piece(member, 0, 0))
 
@@ -317,7 +317,7 @@ class Member(NodeListener):
         if core is None or not self.leads:
             return {}
         now_ms = self._clock.monotonic_ms()
-        committed = self._decided.index(now_ms)
+        committed = self._recent_commits.index(now_ms)
         return {
             peer: Behind(
                 self.end_of(min(known.match_index, core.durable_index)),
@@ -332,7 +332,7 @@ class Member(NodeListener):
 
     def readable_to(self, end: int) -> None:
         assert self.node.core is not None
-        self._decided.note(self.node.core.committed_index, self._clock.monotonic_ms())
+        self._recent_commits.note(self.node.core.committed_index, self._clock.monotonic_ms())
         self._readable(end)
 
     def role_changed(self, role: Role, term: int) -> None:

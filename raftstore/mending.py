@@ -31,7 +31,7 @@ OWN_END = CHECK_END + COUNT.size
 """End of the header part that differs between members: the checksum, and the number of entries before it in its sync."""
 
 
-def entry_told(head: bytes, position: int) -> IndexUnit | None:
+def entry_in_header(head: bytes, position: int) -> IndexUnit | None:
     """The entry in another member's header at `position`; None if it is for another position."""
     unit = index_header(head)
     return unit if unit is not None and unit.position == position else None

@@ -59,7 +59,7 @@ class OldLog:
         start, size = self.end - self._segment_size, self._segment_size
         at, check, wanted = 0, 0, SLICE_BYTES
         while at < size:
-            begin = partial(sound_records, start=start + at, segment_end=self.end, check=check)
+            begin = partial(intact_records, start=start + at, segment_end=self.end, check=check)
             walked = await self.files[-1].examine(at, min(at + wanted, size), begin)
             at, check, wanted = at + walked.size, walked.check, max(walked.wanted, SLICE_BYTES)
             if walked.ends:
@@ -109,7 +109,7 @@ class Records(NamedTuple):
     wanted: int
 
 
-def sound_records(content: bytes, *, start: int, segment_end: int, check: int) -> Records:
+def intact_records(content: bytes, *, start: int, segment_end: int, check: int) -> Records:
     """The intact records of `content`, which begins at `start`."""
     at, found = 0, 1
     while found > 0:

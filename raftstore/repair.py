@@ -20,7 +20,7 @@ from mqruntime.log import fields
 from mqruntime.repeatedfailures import RepeatedFailures
 from raftstore.ledgerstore import LedgerStore
 from raftstore.member import Member, PieceRefused
-from raftstore.mending import closed, entry_told, is_closed, mended, plain_mended
+from raftstore.mending import closed, entry_in_header, is_closed, mended, plain_mended
 from raftstore.ownindex import OwnIndex
 from raftstore.queueends import QueueEndsUnreadable
 from remoting.codes import RequestCode, ResponseCode
@@ -102,7 +102,7 @@ class LedgerRepair:
 
     async def _plain(self, offset: int, member: str) -> tuple[bytes, int]:
         """The bytes to write at `offset`, and their size in the log."""
-        if (await self._member.told_before(member)).told != self._member.node.guard.origin:
+        if (await self._member.fetch_divide(member)).description != self._member.node.guard.origin:
             raise NotRepaired("its log from before Raft mode is another one")
         left = self._store.left_at(offset)
         whole = PREFIX.unpack(await self._piece(member, offset, PREFIX.size))[0]
@@ -117,7 +117,7 @@ class LedgerRepair:
         head = await self._piece(member, position, min(ENTRY_HEADER_BYTES, left), least=BLANK.size)
         if is_closed(head, left) and self._index.closes_at(position, left):
             return closed(left), left
-        unit = entry_told(head, position)
+        unit = entry_in_header(head, position)
         if unit is None or not self._index.has(unit):
             raise NotRepaired("no entry there, or another one than here")
         theirs = await self._piece(member, position, unit.size)
@@ -140,7 +140,7 @@ class LedgerRepair:
         try:
             header = ReadLogHeader.from_ext(command.ext)
             if not header.size:
-                divide = self._store.told_of_divide()
+                divide = self._store.encoded_divide()
                 refused = command.reply(ResponseCode.SYSTEM_ERROR, "there is no log before the ledger")
                 return refused if divide is None else command.reply(body=divide)
             size = min(header.size, PIECE_BYTES_MAX)

@@ -139,7 +139,7 @@ class GroupReplication:
     def slaves(self) -> dict[int, tuple[int, bool]]:
         """Broker id -> (end of its log, caught up) of each member heard lately."""
         return {
-            self._broker_id_of(peer): (behind.held_end, behind.is_level)
+            self._broker_id_of(peer): (behind.held_end, behind.is_caught_up)
             for peer, behind in self._member.behind().items()
             if behind.silent_ms <= HEARD_MS
         }
@@ -177,7 +177,7 @@ class GroupReplication:
         leads, end = self._member.leads, self._store.max_offset()
         connections = [
             {"addr": self._member.node.peers[peer], "brokerId": self._broker_id_of(peer), "slaveAckOffset": behind.held_end,
-             "diff": end - behind.held_end, "inSync": behind.is_level,
+             "diff": end - behind.held_end, "inSync": behind.is_caught_up,
              "transferFromWhere": behind.held_end, "transferredByteInSecond": 0}
             for peer, behind in self._member.behind().items()
             if behind.silent_ms <= HEARD_MS

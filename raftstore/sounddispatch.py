@@ -17,7 +17,7 @@ from mqruntime.log import fields
 logger = logging.getLogger("raftstore.dispatch")
 
 
-class SoundDispatch:
+class VerifiedDispatch:
     """`others()` returns the members to ask; `doubted(position)` the range of the entry there and the one that its
     checksum continues, None if not known."""
 
@@ -46,9 +46,7 @@ class SoundDispatch:
             return False
         self._has_begun = True
         if self._waits_at >= 0:
-            logger.warning(
-                "dispatch goes on, what was damaged is mended", extra=fields(offset=self._waits_at)
-            )
+            logger.warning("dispatch continues, damage repaired", extra=fields(offset=self._waits_at))
             self._waits_at = -1
         return True
 

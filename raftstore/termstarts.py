@@ -9,7 +9,7 @@ from dledger.node.node import DLedgerNode
 from epochfile.entry import EpochEntry
 from epochfile.history import EpochHistory
 
-TOLD_MAX = 100
+TERMS_MAX = 100
 """Limit of the newest terms: a log may have grown for years."""
 
 
@@ -41,7 +41,7 @@ class TermStarts:
         core, disk = self._node.core, self._node.store.log
         assert core is not None and disk is not None
         found: list[EpochEntry] = []
-        while index > core.log.prev_index and len(found) < TOLD_MAX:
+        while index > core.log.prev_index and len(found) < TERMS_MAX:
             term, first = core.log.term_and_its_first_index(index)
             found.append(EpochEntry(term, disk.stored_unit(first).position))
             index = first - 1

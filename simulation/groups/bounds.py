@@ -117,7 +117,7 @@ class GroupBounds:
             "RouteTable.topics": names,
             "SubscriptionGroupWrapper.subscription_group_table": names,
             "ConsumerOffsetWrapper.offset_table": names,
-            "DecidedLately._notes": NOTES_OF_A_MOMENT,
+            "RecentCommits._notes": NOTES_OF_A_MOMENT,
             "Outcomes._outcomes": self.deals(),
             "RaftLog._recent": ENTRIES_IN_MEMORY,
             "Placing._ends": ENTRIES_IN_MEMORY,

@@ -32,7 +32,7 @@ from raftstore.ledgerlog import LedgerLog
 from raftstore.ledgerstore import LedgerStore
 from raftstore.mending import Around
 from raftstore.replication import GroupReplication
-from raftstore.sounddispatch import SoundDispatch
+from raftstore.sounddispatch import VerifiedDispatch
 from simulation.kernel.plants import Bugs
 from simulation.raft.bugs import any_log_will_do
 
@@ -206,8 +206,8 @@ def for_itself(
     return judged_entry(entry, position, (), verify_record)
 
 
-@bug("first-entry-uncompared", SoundDispatch, "_compared_from")
-def from_itself_on(self: SoundDispatch, start: int) -> int:
+@bug("first-entry-uncompared", VerifiedDispatch, "_compared_from")
+def from_itself_on(self: VerifiedDispatch, start: int) -> int:
     """The entry where dispatch begins is not compared."""
     return start
 

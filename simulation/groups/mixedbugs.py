@@ -11,7 +11,7 @@ from simulation.groups.bugs import BUGS
 bug = BUGS.playing("plain log before")
 
 
-@bug("any-plain-log-will-do", Divide, "told")
+@bug("any-plain-log-will-do", Divide, "description")
 def some_log(self: Divide) -> str:
     """Members are not told apart by what their plain logs held."""
     return "commitlog"

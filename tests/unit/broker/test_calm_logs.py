@@ -32,7 +32,7 @@ def test_a_long_outage_is_told_calmly(caplog: pytest.LogCaptureFixture) -> None:
     told = Counter(
         (record.getMessage(), vars(record).get("fields", {}).get("what")) for record in caplog.records
     )
-    assert told["master not reached, trying on", None] >= survivors
+    assert told["master not reached, retrying", None] >= survivors
     assert {line: count for line, count in told.items() if count > survivors * REMINDERS_MAX} == {}
 
 

@@ -243,7 +243,7 @@ def test_a_first_epoch_of_which_nothing_was_confirmed_gives_way_to_another_first
 def test_logs_that_part_before_the_own_one_begins_are_refused() -> None:
     log = MemoryLog(1000, data(1000, 2000), begins=1000)
     s = slave(log, (1, 0)).feed(greeting(1500, (1, 0), (2, 500)))
-    assert s.closed is not None and "the logs part at 500" in s.closed
+    assert s.closed is not None and "the logs diverge at 500" in s.closed
 
 
 def test_a_log_cut_down_to_its_first_segment_goes_on_from_there() -> None:

@@ -28,7 +28,7 @@ from messagestore.messages import Appended, MessageToStore, PlainAppended, Reply
 from messagestore.record import PREFIX, encode_blank, pack_host
 from mqruntime.histogram import Histogram
 from nativepath import presence
-from raftstore.framing import position_told
+from raftstore.framing import position_in_body
 from raftstore.ledgerlog import LedgerLog
 from remoting.bodies.groups import SubscriptionGroupConfig
 from remoting.command import RESPONSE_BIT, Body, RemotingCommand
@@ -87,7 +87,7 @@ class LoneNode:
         self.content = bytearray(SEGMENT_BYTES * SEGMENTS)
         self.is_full = False
         self.last_index = NO_INDEX
-        self._placing = Placing(self, NO_INDEX)
+        self._tracker = Placing(self, NO_INDEX)
 
     def start_of(self, size: int, end: int) -> int:
         left = SEGMENT_BYTES - end % SEGMENT_BYTES
@@ -100,21 +100,21 @@ class LoneNode:
         return 0
 
     def log_end(self) -> int:
-        return self._placing.end
+        return self._tracker.end
 
-    def place(self, sizes: list[int]) -> list[int]:
+    def reserve(self, sizes: list[int]) -> list[int]:
         if self.is_full:
             raise TooManyProposals("no room")
-        self.positions = self._placing.place(sizes)
+        self.positions = self._tracker.reserve(sizes)
         return self.positions
 
     def append_reserved(self, block: Block) -> None:
-        assert self._placing.matches_reservation(block.sizes, outermost_positions(block, position_told))
+        assert self._tracker.matches_reservation(block.sizes, outermost_positions(block, position_in_body))
         entries = Entries(self.last_index + 1, (block,))
-        self._placing.took(PersistThenSend(None, None, entries, ()))
+        self._tracker.took(PersistThenSend(None, None, entries, ()))
         self.last_index = entries.last_index
         for entry, position in zip(entries, self.positions, strict=True):
-            assert position_told(entry.body) == position, "also those between"
+            assert position_in_body(entry.body) == position, "also those between"
             stored = header_of(entry, position, 0, 0)[0] + entry.body
             self.content[position : position + len(stored)] = stored
 

@@ -157,7 +157,7 @@ def test_a_pair_takes_nothing_over(tmp_path: Path) -> None:
     store, file = lay_out("killed", tmp_path / "java"), tmp_path / "broker.conf"
     file.write_text(f"enableControllerMode=false\nstorePathRootDir={tmp_path / 'new'}\n")
     result = CliRunner().invoke(raftstore, ["adopt", "-c", str(file), str(store)])
-    assert result.exit_code == 1 and "slaves of a pair would lack" in result.output
+    assert result.exit_code == 1 and "slaves of a pair would be missing" in result.output
 
 
 class Broken(MessageLog):
@@ -195,7 +195,7 @@ def test_a_log_that_rots_between_its_two_reads_is_not_taken_over(tmp_path: Path)
     content[content.rindex(b"...")] ^= 1
     file.write_bytes(content)  # the log sees it through its mapping
     root, settings = tmp_path / "new", StoreSettings(mappedFileSizeCommitLog=FILE_BYTES)
-    with pytest.raises(OSError, match="reads otherwise than a moment ago"):
+    with pytest.raises(OSError, match="reads differently than a moment ago"):
         asyncio.run(adopt(log, {}, real_runtime(root), settings, "epochFileCheckpoint"))
     assert not (root / "epochFileCheckpoint").exists()
 
@@ -245,7 +245,7 @@ def test_the_way_back_wants_a_store_that_was_closed(tmp_path: Path) -> None:
     assert adopted(java, ours).exit_code == 0
     (ours / "abort.spare").rename(ours / "abort")
     result = given_back(ours, back)
-    assert result.exit_code == 1 and "was not closed by a broker of ours" in result.output
+    assert result.exit_code == 1 and "was not closed by a broker of this implementation" in result.output
     assert not back.exists()
     (ours / "abort").unlink()
     assert given_back(ours, back).exit_code == 0

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from raftstore.decidedlately import DecidedLately
+from raftstore.decidedlately import RecentCommits
 
 
 def test_nothing_is_decided_at_first() -> None:
-    assert DecidedLately().index(5_000) == -1
+    assert RecentCommits().index(5_000) == -1
 
 
 def test_what_is_decided_now_counts_a_second_later() -> None:
-    decided = DecidedLately()
+    decided = RecentCommits()
     decided.note(10, 1_000)
     decided.note(20, 3_000)
     assert (decided.index(3_000), decided.index(3_999), decided.index(4_000)) == (10, 10, 20)
 
 
 def test_of_many_notes_few_are_kept_and_the_last_is_among_them() -> None:
-    decided = DecidedLately()
+    decided = RecentCommits()
     for number in range(10_000):
         decided.note(number, 1_000 + number)
     assert len(decided._notes) <= 25

@@ -7,7 +7,7 @@ import pytest
 from dledger.raft.entries import Entry
 from dledger.storage.entry import CHECK_END, CHECK_START, IndexUnit, header_of, stored_check
 from messagestore.record import encode, encode_blank
-from raftstore.mending import OWN_END, Around, closed, entry_told, is_closed, mended, plain_mended
+from raftstore.mending import OWN_END, Around, closed, entry_in_header, is_closed, mended, plain_mended
 from tests.unit.raftstore.raftstores import message
 
 POSITION, PREVIOUS = 4096, 0x1234_5678
@@ -41,7 +41,7 @@ def flipped(entry: bytes, at: int) -> bytes:
 def test_any_bit_that_is_not_a_members_own_comes_back_with_its_own_checks(body: bytes) -> None:
     was, theirs = written(body, 2, PREVIOUS), written(body, 0, 99)
     assert was != theirs
-    unit = entry_told(theirs, POSITION)
+    unit = entry_in_header(theirs, POSITION)
     assert unit == IndexUnit(POSITION, len(was), 7, 3)
     for at in [*range(CHECK_START), *range(OWN_END, len(was))]:
         assert mended(flipped(was, at), theirs, unit, around()) == was
@@ -62,13 +62,13 @@ def test_what_is_not_proven_mends_nothing() -> None:
     body, other = bodies()[0], message(1, b"y" * 40, 5)
     other.physical_offset = POSITION + 48
     was = written(body, 2, PREVIOUS)
-    unit = entry_told(was, POSITION)
+    unit = entry_in_header(was, POSITION)
     assert unit is not None
     assert mended(was, written(encode(other), 0, 99), unit, around()) is None, "another message of its size"
     assert mended(was, flipped(written(body, 0, 99), 150), unit, around()) is None, "rotten there, too"
     assert mended(was, was, unit, around(PREVIOUS + 1)) is None, "the entry before is another"
     assert mended(was[:-1], was, unit, around()) is None
-    assert entry_told(was, POSITION + 1) is None
+    assert entry_in_header(was, POSITION + 1) is None
     by_java = was[:CHECK_START] + bytes(8) + was[OWN_END:]
     assert CHECK_END + 4 == OWN_END
     assert mended(flipped(by_java, 150), was, unit, around(0)) == by_java, "Java writes no checks"

@@ -91,6 +91,6 @@ def test_an_entry_that_the_own_index_has_not_is_not_taken(theirs: bytes) -> None
 def test_what_is_not_known_to_be_committed_is_not_repaired_nor_asked_for() -> None:
     """Another leader may replace it: what a former one wrote there would come back."""
     scene = Scene(java_entry(TERM, body(b"x")), decided=POSITION)
-    with pytest.raises(NotRepaired, match="not known to be decided"):
+    with pytest.raises(NotRepaired, match="not known to be committed"):
         asyncio.run(scene.repair())
     assert scene.mended == [] and scene.asked == 0
