@@ -1,7 +1,6 @@
-"""One client process' connections and routes, which its producers and consumers share.
+"""The connections and routes of one client process, shared by its producers and consumers.
 
-Invariant: `close` ends every connection and task that any of them started.
-"""
+Invariant: `close` ends every connection and task that any of them started."""
 
 from __future__ import annotations
 
@@ -34,8 +33,8 @@ class Client:
         random: Random | None = None,
         asks_after_failures: bool = True,
     ) -> None:
-        """`namesrv` is "host:port;..."; the machine's clock and a random generator of its own if none is given;
-        `asks_after_failures` as of RouteTable. Raises ValueError for what is no such list."""
+        """`namesrv` is "host:port;..."; without a clock and a random generator the machine's are used;
+        `asks_after_failures` as of RouteTable. Raises ValueError if `namesrv` is no such list."""
         self.clock = clock or SystemClock()
         self.random = random or Random()
         self._awaited = Awaited()
@@ -48,8 +47,9 @@ class Client:
         self.routes = RouteTable(namesrv, self.remoting, self.clock, asks_after_failures=asks_after_failures)
 
     def producer(self, group: str, *, message_bytes_max: int | None = MESSAGE_BYTES_MAX) -> Producer:
-        """A producer that sends as `group`; it needs no start and no close of its own. A body above `message_bytes_max`, which
-        is to be raised where brokers' `maxMessageSize` is, raises `MessageTooLong` and does not leave."""
+        """A producer that sends as `group`; it needs no start and no close of its own. A body above
+        `message_bytes_max` is not sent and raises `MessageTooLong`; raise the limit where brokers' `maxMessageSize`
+        is higher."""
         return Producer(
             group,
             routes=self.routes,
@@ -62,10 +62,11 @@ class Client:
     def transactions(
         self, group: str, check: Check, *, client_id: str = "", topics: Iterable[str] = ()
     ) -> TransactionProducer:
-        """A producer of messages in transactions, one of each group, to be used with `async with`; brokers ask `check` for what
-        was not ended in `topics` and where it sends to. `client_id` is this client's alone; without one it gets some.
+        """A producer of transactions, one of each group, to be used with `async with`. Brokers ask `check` about
+        unfinished ones in `topics` and in topics that it sends to. `client_id` must be unique to this client; by
+        default it is generated.
 
-        Raises `GroupTaken` while the client has another one of `group`, until that is closed."""
+        Raises: `GroupTaken` while the client has another one of `group`, until that is closed."""
         producer = self.producer(group)
         known_by = client_id or f"{self.random.getrandbits(64):016x}"
         return TransactionProducer(
@@ -84,11 +85,11 @@ class Client:
         return PullConsumer(group, routes=self.routes, client=self.remoting, clock=self.clock)
 
     def locks(self, group: str, client_id: str) -> QueueLocks:
-        """What `group` reads in order; `client_id` is this client's alone."""
+        """Locks for reading in order as `group`; `client_id` must be unique to this client."""
         return QueueLocks(group, client_id, routes=self.routes, client=self.remoting, clock=self.clock)
 
     def requester(self, group: str) -> Requester:
-        """Sends requests as `group` and waits for their replies; answers those of others."""
+        """Sends requests as `group` and waits for their replies; also sends replies to requests."""
         if not self._client_id:
             self._client_id = f"python@{self.random.getrandbits(64):016x}"
         return Requester(
@@ -105,7 +106,7 @@ class Client:
         return Introductions(group, client_id, routes=self.routes, client=self.remoting, clock=self.clock)
 
     async def close(self) -> None:
-        """Every call that is under way ends at once, with what is known of it."""
+        """End all calls in progress at once, each with what is known of it."""
         self._awaited.close()
         for producer in self._checks.producers():
             await producer.close()

@@ -1,7 +1,7 @@
-"""Compressed bodies, opened: ZLIB by what Python brings, LZ4 and ZSTD where their libraries are installed.
+"""Decompression of bodies: ZLIB with Python's library, LZ4 and ZSTD where their libraries are installed.
 
-Invariant: what would grow beyond `OPENED_BYTES_MAX` is refused, not unpacked; each library is imported only when a body needs
-it. Pure."""
+Invariant: a body that would grow beyond `OPENED_BYTES_MAX` is rejected, not unpacked; each library is imported only
+when a body needs it. Pure."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import zlib
 OPENED_BYTES_MAX = 64 << 20
 LZ4, ZSTD = 0x100, 0x200
 PACKAGES = {LZ4: "lz4", ZSTD: "zstandard"}
-"""Compression type in a message's sysFlag -> what opens it. Any other is ZLIB: clients before compression types wrote none."""
+"""Compression type in a message's sysFlag -> the package for it. All others are ZLIB: clients before compression
+types wrote none."""
 
 
 class CompressionUnsupported(ValueError):
-    """The body was compressed with what is not installed here; `cure` is one line for a person."""
+    """The library for the body's compression is not installed; `cure` is one line for a person."""
 
     def __init__(self, message_id: str, compression_type: int) -> None:
         name, package = ("LZ4" if compression_type == LZ4 else "ZSTD"), PACKAGES[compression_type]
@@ -28,7 +29,7 @@ class CompressionUnsupported(ValueError):
 
 
 def opened(body: bytes, compression_type: int, message_id: str) -> bytes:
-    """The body as the application gave it. Raises `CompressionUnsupported`, and ValueError for a damaged body."""
+    """The original body. Raises `CompressionUnsupported`, and ValueError for a damaged body."""
     try:
         if compression_type == LZ4:
             return _open_lz4(body)
@@ -54,7 +55,7 @@ def _open_lz4(body: bytes) -> bytes:
 
 
 def _open_zstd(body: bytes) -> bytes:
-    """A stream of the library's knows no greatest size, and 32 KB may be a gigabyte; a call in one piece does."""
+    """In one call: the library's streams have no limit, and 32 KB may be a gigabyte."""
     import zstandard
 
     library = zstandard.ZstdDecompressor(max_window_size=OPENED_BYTES_MAX)

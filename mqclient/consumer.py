@@ -1,8 +1,7 @@
 """Reads queues by pulling from their masters; it keeps no position of its own.
 
-Invariant: every call is a read or an idempotent write, so it may be repeated; messages of one pull are in
-queue order and their offsets are at or above the offset asked for.
-"""
+Invariant: every call is a read or an idempotent write, so it may be repeated. Messages of one pull are in queue
+order, at or above the requested offset."""
 
 from __future__ import annotations
 
@@ -59,23 +58,23 @@ NEVER_SERVED = frozenset(
         ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
     }
 )
-"""Codes of pulls that no other master and no later try will answer otherwise."""
+"""Codes of pulls for which another master or a retry gives the same answer."""
 READS = (
     RequestCode.PULL_MESSAGE,
     RequestCode.GET_MAX_OFFSET,
     RequestCode.GET_MIN_OFFSET,
     RequestCode.QUERY_CONSUMER_OFFSET,
 )
-"""What a slave may be asked, too."""
+"""Requests that a slave answers, too."""
 SLAVE_AFTER_MS = 1_500
 NO_READERS = (
-    "the broker set has no master at the moment, and its slave lets nobody read (slaveReadEnable=true would)"
+    "the broker set has no master at the moment, and its slave refuses reads (set slaveReadEnable=true)"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class PullResult:
-    """What a pull gave; go on at `next_offset`. `max_offset` is one beyond the last readable message."""
+    """The result of a pull; continue at `next_offset`. `max_offset` is one beyond the last readable message."""
 
     status: PullStatus
     next_offset: int
@@ -85,8 +84,9 @@ class PullResult:
 
 
 class PullConsumer:
-    """Reads as `group`; queues are chosen by the caller. A set that has no master for SLAVE_AFTER_MS is read from a slave, as
-    Java's consumers do: under controllers the next master is there by then, in a pair the slave has what there is."""
+    """Reads as `group`; the caller chooses queues. A set without a master for SLAVE_AFTER_MS is read from a slave, as
+    Java's consumers do: under controllers the next master is elected by then, and in a pair the slave holds the
+    available messages."""
 
     def __init__(self, group: str, *, routes: RouteTable, client: RemotingClient, clock: Clock) -> None:
         self.group = group
@@ -111,13 +111,12 @@ class PullConsumer:
         max_messages: int = MESSAGES_MAX,
         suspend_ms: int = 0,
     ) -> PullResult:
-        """Messages of `queue` from `offset` on; with `suspend_ms` the broker waits that long for the first
-        one.
+        """Messages of `queue` from `offset` on; with `suspend_ms` the broker waits that long for the first one.
 
-        `tags` is `A||B`, or `*` or "" for every message, with a tag or without, as upstream's FilterAPI reads it; the broker
-        compares hashes, so a stranger with an equal hash is dropped here. With `sql` an SQL92 expression chooses instead, where
-        the broker takes such (`enablePropertyFilter`). Raises `PullFailed`, and ValueError for `tags` that name none.
-        """
+        `tags` is `A||B`, or `*` or "" for every message, tagged or not, as upstream's FilterAPI reads it. The broker
+        compares hashes, so other tags with an equal hash are dropped here. With `sql` an SQL92 expression selects
+        instead, if the broker supports it (`enablePropertyFilter`). Raises `PullFailed`, and ValueError for `tags`
+        without any."""
         wanted = _tags(tags) if sql is None else None
         header = PullMessageHeader(
             consumer_group=self.group,
@@ -156,13 +155,12 @@ class PullConsumer:
     async def read(
         self, queue: MessageQueue, start: int, end: int, *, patience_ms: int = 10_000
     ) -> AsyncIterator[StoredMessage]:
-        """Every message with `start` <= queue offset < `end`, in order, through changes of the master. What an answer brings
-        that does not move on would come again with the next one, and is left to that.
+        """Every message with `start` <= queue offset < `end`, in order, through changes of the master. Messages of an
+        answer that does not advance are ignored, because the next answer would return them again.
 
-        Raises `PullFailed` after `patience_ms` in which no pull moved on, and at once where the broker knows no
-        such group or says that the offset is outside the queue (messages below its minimum were removed), or that the group was
-        moved by an administrator: both with code 21.
-        """
+        Raises `PullFailed` after `patience_ms` without progress. It is raised at once if the broker does not know the
+        group, and with code 21 if the offset is outside the queue (messages below its minimum were removed) or an
+        administrator moved the group."""
         progress_ms = self._clock.monotonic_ms()
         while start < end:
             asked_ms = self._clock.monotonic_ms()
@@ -181,7 +179,7 @@ class PullConsumer:
             if result.status is PullStatus.OFFSET_ILLEGAL:
                 why = f"offset {start} is outside [{result.min_offset}, {result.max_offset})"
                 if result.min_offset <= start <= result.max_offset:
-                    why = f"group {self.group} was moved: the broker says to go on at {result.next_offset}, not at {start}"
+                    why = f"group {self.group} was moved: the broker returned next offset {result.next_offset}, not {start}"
                 raise PullFailed(str(queue), why, int(result.status))
             if moves_on:
                 start, progress_ms = result.next_offset, self._clock.monotonic_ms()
@@ -189,7 +187,7 @@ class PullConsumer:
                 raise PullFailed(str(queue), f"nothing to read at {start} for {patience_ms} ms, wanted {end}")
             elif (
                 result.messages or self._clock.monotonic_ms() - asked_ms < RETRY_MS
-            ):  # the broker holds no pulls
+            ):  # the broker suspends no pulls
                 await asyncio.sleep(RETRY_MS / 1000)
 
     async def max_offset(self, queue: MessageQueue) -> int:
@@ -199,11 +197,11 @@ class PullConsumer:
         )
 
     async def min_offset(self, queue: MessageQueue) -> int:
-        """The first message that is still there. Raises `PullFailed`."""
+        """The first remaining message. Raises `PullFailed`."""
         return await self._offset(queue, RequestCode.GET_MIN_OFFSET, QueueHeader(queue.topic, queue.queue_id))
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """Where the group is said to go on; None if nothing was committed. Raises `PullFailed`."""
+        """The group's committed offset; None if nothing was committed. Raises `PullFailed`."""
         header = QueryConsumerOffsetHeader(
             self.group, queue.topic, queue.queue_id, set_zero_if_not_found=False
         )
@@ -215,7 +213,7 @@ class PullConsumer:
             raise
 
     async def commit(self, queue: MessageQueue, offset: int) -> None:
-        """Stores where the group goes on. Raises `PullFailed`."""
+        """Commit the group's offset. Raises `PullFailed`."""
         header = UpdateConsumerOffsetHeader(self.group, queue.topic, queue.queue_id, offset)
         reply = await self._ask(queue, RequestCode.UPDATE_CONSUMER_OFFSET, header, CALL_TIMEOUT_MS)
         if reply.code != ResponseCode.SUCCESS:
@@ -249,7 +247,7 @@ class PullConsumer:
         return reply
 
     async def _address(self, queue: MessageQueue, code: RequestCode) -> str:
-        """Whom to ask. Raises `PullFailed`."""
+        """The address to send the request to. Raises `PullFailed`."""
         name = queue.broker_name
         while True:
             try:
@@ -270,7 +268,7 @@ class PullConsumer:
 
 
 def _tags(subscription: str) -> frozenset[str] | None:
-    """Those that it names; None where it takes messages whatever their tag. Raises ValueError where it names none."""
+    """The tags that it contains; None if it selects all messages. Raises ValueError if it contains none."""
     if subscription in ("", ALL_TAGS):
         return None
     named = frozenset(tag.strip() for tag in subscription.split("||")) - {""}

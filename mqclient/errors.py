@@ -1,8 +1,7 @@
-"""What a client call can end in besides its result; the type says what is known of the message.
+"""Errors of client calls; the type says what is known of the message.
 
-Invariant: `SendRefused` is raised only where the message certainly was not stored; every other failure of a
-send is `SendOutcomeUnknown`, for a message that may be there once or not at all.
-"""
+Invariant: `SendRefused` is raised only if the message certainly was not stored. Every other failure of a send is
+`SendOutcomeUnknown`: the message may be stored once or not at all."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ REMARK_CHARS_MAX = 1_000
 
 
 def in_short(remark: str | None) -> str:
-    """What a server said, in one line that a person may read."""
+    """A server's remark, in one line for a person."""
     said = " ".join((remark or "")[: 2 * REMARK_CHARS_MAX].split())
     return said if len(said) <= REMARK_CHARS_MAX else f"{said[:REMARK_CHARS_MAX]}..."
 
@@ -20,8 +19,8 @@ class ClientError(Exception):
 
 
 class RouteUnknown(ClientError):
-    """No name server told where the topic is. `topic` and the reason of each that was asked; `is_absent` where one of them
-    answered that there is no such topic."""
+    """No name server returned a route for `topic`; with the reason of each that was asked. `is_absent` if one of them
+    answered that the topic does not exist."""
 
     def __init__(self, topic: str, why: str, *, is_absent: bool = False) -> None:
         super().__init__(f"no route for topic {topic}: {why}")
@@ -31,8 +30,8 @@ class RouteUnknown(ClientError):
 
 
 class SendRefused(ClientError):
-    """The message was not stored, now or later. `code` is the broker's answer, None where none was asked; `broker_name` is the
-    set that it should have gone to, None where none was chosen."""
+    """The message was not stored, and will not be. `code` is the broker's answer, None if none was asked;
+    `broker_name` is the chosen set, None if none was chosen."""
 
     def __init__(self, topic: str, why: str, code: int | None = None, broker_name: str | None = None) -> None:
         super().__init__(f"message to {topic} refused: {why}")
@@ -42,11 +41,11 @@ class SendRefused(ClientError):
 
 
 class MessageTooLong(SendRefused):
-    """No broker takes such a message: its properties, or all of it in one frame, are too long. It did not leave."""
+    """No broker accepts such a message: its properties, or the whole frame, are too long. It was not sent."""
 
 
 class SendOutcomeUnknown(ClientError):
-    """The message may have been stored, once at most; only reading the queue tells. `address` got the
+    """The message may have been stored, at most once; only reading the queue can show it. `address` received the
     request."""
 
     def __init__(self, topic: str, address: str, why: str) -> None:
@@ -56,8 +55,7 @@ class SendOutcomeUnknown(ClientError):
 
 
 class PullFailed(ClientError):
-    """A read gave nothing; it can be repeated without harm. `code` is the broker's answer, if there was
-    one."""
+    """A read returned nothing; it can be repeated without harm. `code` is the broker's answer, if there was one."""
 
     def __init__(self, where: str, why: str, code: int | None = None) -> None:
         super().__init__(f"{where}: {why}")
@@ -65,8 +63,8 @@ class PullFailed(ClientError):
 
 
 class LockFailed(ClientError):
-    """The set `broker_name` did not say which queues are locked; it can be asked again without harm. `code` is the broker's
-    answer, if there was one."""
+    """The set `broker_name` did not return its locked queues; it can be asked again without harm. `code` is the
+    broker's answer, if there was one."""
 
     def __init__(self, group: str, broker_name: str, why: str, code: int | None = None) -> None:
         super().__init__(f"queues of {broker_name} for {group}: {why}")
@@ -75,7 +73,7 @@ class LockFailed(ClientError):
 
 
 class EndRefused(ClientError):
-    """This end of a transaction was not applied: it had ended otherwise before. `code` is the broker's answer."""
+    """This end of a transaction was not applied: it had ended differently before. `code` is the broker's answer."""
 
     def __init__(self, topic: str, why: str, code: int) -> None:
         super().__init__(f"end of a transaction in {topic} refused: {why}")
@@ -84,7 +82,7 @@ class EndRefused(ClientError):
 
 
 class EndOutcomeUnknown(ClientError):
-    """The transaction may be ended so or not; if not, the broker asks the producer's `check`."""
+    """The transaction may have ended so or not; if not, the broker asks the producer's `check`."""
 
     def __init__(self, topic: str, why: str) -> None:
         super().__init__(f"outcome of the end of a transaction in {topic} is unknown: {why}")
@@ -92,20 +90,18 @@ class EndOutcomeUnknown(ClientError):
 
 
 class GroupTaken(ClientError):
-    """`group` has a producer of transactions in this client already. Brokers ask a client, not a producer, so two could not be
-    told apart. Upstream: MQClientInstance.registerProducer."""
+    """`group` already has a producer of transactions in this client. Brokers ask a client, not a producer, so two
+    could not be distinguished. Upstream: MQClientInstance.registerProducer."""
 
     def __init__(self, group: str) -> None:
         what = f"group {group} has a producer of transactions in this client, whose check brokers ask"
-        super().__init__(
-            f"{what}: use that one, close it first, or make the other one in a Client of its own"
-        )
+        super().__init__(f"{what}: use that one, close it first, or create the other one in its own Client")
         self.group = group
 
 
 class RequestUnanswered(ClientError):
-    """A request got no reply in its time, or before the client was closed. It may be stored, and somebody may have acted
-    on it."""
+    """A request got no reply in time, or before the client was closed. It may be stored, and a consumer may have
+    acted on it."""
 
     def __init__(self, topic: str, why: str) -> None:
         super().__init__(f"request to {topic}: {why}")
@@ -113,15 +109,15 @@ class RequestUnanswered(ClientError):
 
 
 class NotARequest(ClientError):
-    """Nobody waits for a reply to this message: it lacks the properties that say who does."""
+    """No client waits for a reply to this message: it is missing the properties for a reply."""
 
-    def __init__(self, message_id: str, lacking: list[str]) -> None:
-        super().__init__(f"message {message_id} was not sent as a request: it has no {', '.join(lacking)}")
+    def __init__(self, message_id: str, missing: list[str]) -> None:
+        super().__init__(f"message {message_id} was not sent as a request: it has no {', '.join(missing)}")
 
 
 class ReplyFailed(ClientError):
-    """No broker said that `client_id` has the reply. `code` is the last broker's answer, None where none answered: then the
-    client may have it."""
+    """No broker confirmed that `client_id` has the reply. `code` is the last broker's answer, None if none answered:
+    then the client may have it."""
 
     def __init__(self, client_id: str, why: str, code: int | None = None) -> None:
         super().__init__(f"reply to {client_id}: {why}")

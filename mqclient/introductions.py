@@ -1,6 +1,7 @@
-"""Heartbeats by which masters know a producer: whom to ask about its transactions, and whom to bring replies.
+"""Heartbeats of a producer to masters, so that they can ask about its transactions and forward replies.
 
-Invariant: masters are told at the same time, and one that does not take its heartbeat now is told again the next time."""
+Invariant: masters are sent heartbeats at the same time, and one that does not accept its heartbeat now gets the next
+one."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from remoting.errors import RemotingError
 
 
 class Introductions:
-    """Those of one producer of `group`; brokers know its client by `client_id`."""
+    """Heartbeats of one producer of `group`; brokers know its client by `client_id`."""
 
     def __init__(
         self, group: str, client_id: str, *, routes: RouteTable, client: RemotingClient, clock: Clock
@@ -31,8 +32,8 @@ class Introductions:
         self._heard_ms: dict[str, int] = {}
 
     async def at(self, topics: Iterable[str], timeout_ms: int, *, fresh_ms: int = 0) -> None:
-        """Tells the masters of `topics`, but for those that took a heartbeat over their connection less than `fresh_ms` ago.
-        Each has `timeout_ms` to answer, and as long again to be connected."""
+        """Send heartbeats to the masters of `topics`, except those that accepted one over their connection less than
+        `fresh_ms` ago. Each has `timeout_ms` to answer, and as long again to be connected."""
         masters: dict[str, None] = {}
         for topic in topics:
             with suppress(RouteUnknown):
@@ -40,10 +41,10 @@ class Introductions:
                 found = (route.master(name) for name in route.addresses)
                 masters |= dict.fromkeys(address for address in found if address is not None)
         now_ms = self._clock.monotonic_ms()
-        told = [address for address in masters if not self._is_fresh(address, now_ms - fresh_ms)]
-        await together([self._tell(address, timeout_ms) for address in told])
+        due = [address for address in masters if not self._is_fresh(address, now_ms - fresh_ms)]
+        await together([self._send_heartbeat(address, timeout_ms) for address in due])
 
-    async def _tell(self, address: str, timeout_ms: int) -> None:
+    async def _send_heartbeat(self, address: str, timeout_ms: int) -> None:
         now_ms = self._clock.monotonic_ms()
         with suppress(RemotingError):
             beat = RemotingCommand.request(RequestCode.HEART_BEAT, None, self._body)

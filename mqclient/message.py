@@ -1,9 +1,7 @@
-"""Messages as a client sees them: properties, batch bodies, and records as a pull returns them.
+"""Messages of a client: properties, batch bodies, and records as a pull returns them.
 
-Invariant: a decoded record is complete (its length, magic and inner lengths agree), or `RecordMalformed` says
-where it is not. Layouts are those of the stored commit-log record, versions 1 and 2, and of the batch body of
-a producer.
-"""
+Invariant: a decoded record is complete (its length, magic and inner lengths agree), or `RecordMalformed` reports
+where it is not. Layouts are those of the stored commit-log record, versions 1 and 2, and of a producer's batch body."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ from mqclient.compression import opened
 NAME_VALUE_SEPARATOR = "\x01"
 PROPERTY_SEPARATOR = "\x02"
 PROPERTIES_BYTES_MAX = 32_767
-"""Of one message, encoded: what a stored record has room for."""
+"""Limit of one message, encoded: the space in a stored record."""
 
 MAGIC_V1 = 0xDAA320A7
 MAGIC_V2 = 0xDAA320AB
@@ -63,15 +61,14 @@ BATCH_ENTRY_START = Struct(
 
 
 class PropertiesTooLong(ValueError):
-    """More than PROPERTIES_BYTES_MAX bytes of properties: brokers refuse them."""
+    """More than PROPERTIES_BYTES_MAX bytes of properties: brokers reject them."""
 
     def __init__(self, bytes_encoded: int) -> None:
         super().__init__(f"properties of {bytes_encoded} bytes; {PROPERTIES_BYTES_MAX} are allowed")
 
 
 class RecordMalformed(ValueError):
-    """The bytes at `position` of a pulled body are no stored record: the broker or the network is at
-    fault."""
+    """The bytes at `position` of a pulled body are no stored record: the broker or the network is at fault."""
 
     def __init__(self, position: int, why: str) -> None:
         super().__init__(f"no message record at byte {position} of the pulled body: {why}")
@@ -80,17 +77,17 @@ class RecordMalformed(ValueError):
 
 
 def check_body(body: object) -> None:
-    """Raises TypeError for what is not bytes: a connection that is to send it ends in the middle of the frame."""
+    """Raises TypeError for anything but bytes: sending it would break the connection in the middle of a frame."""
     if not isinstance(body, bytes | bytearray):
         raise TypeError(f"a body is bytes, not {type(body).__name__}")
 
 
 @dataclass(frozen=True, slots=True)
 class OutgoingMessage:
-    """One message to send. `properties` go with it as given; keys and tags are properties KEYS and TAGS.
+    """One message to send. `properties` are sent as given; keys and tags are properties KEYS and TAGS.
 
-    A message that was stored before keeps its `born_timestamp_ms`, and the `sys_flag` that says how its body is
-    compressed; in a batch neither travels with a message of its own."""
+    A message that was stored before keeps its `born_timestamp_ms`, and the `sys_flag` with its compression; in a
+    batch neither is sent for each message."""
 
     body: bytes
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -104,8 +101,7 @@ class OutgoingMessage:
 
 @dataclass(frozen=True, slots=True)
 class StoredMessage:
-    """One record of a commit log, as a pull or a query returns it. `body` is as stored (perhaps
-    compressed)."""
+    """One record of a commit log, as a pull or a query returns it. `body` is as stored (perhaps compressed)."""
 
     topic: str
     queue_id: int
@@ -125,12 +121,12 @@ class StoredMessage:
 
     @property
     def message_id(self) -> str:
-        """The client's id (UNIQ_KEY), or "" where the producer set none."""
+        """The client's id (UNIQ_KEY), or "" if the producer set none."""
         return self.properties.get("UNIQ_KEY", "")
 
     def plain_body(self) -> bytes:
-        """The body as the application gave it. Raises `CompressionUnsupported` where what opens it is not installed, and
-        ValueError for a damaged one."""
+        """The original body. Raises `CompressionUnsupported` if the library is not installed, and ValueError for a
+        damaged body."""
         if not self.sys_flag & SYS_FLAG_COMPRESSED:
             return self.body
         return opened(self.body, self.sys_flag & SYS_FLAG_COMPRESSION_TYPE, self.message_id)
@@ -139,14 +135,13 @@ class StoredMessage:
 def encode_properties(properties: Mapping[str, str]) -> str:
     """`key 0x01 value 0x02` for each pair, in the given order.
 
-    Raises ValueError for what a reader would drop or misread: an empty key or value, or a separator where one
-    ends. A value may hold 0x01, as stored ones do: readers end the key at the first. `PropertiesTooLong` is one. Raises
-    TypeError for what is no text.
-    """
+    Raises ValueError for pairs that a reader would drop or misread: an empty key or value, or a separator where one
+    ends. A value may contain 0x01, as stored ones do: readers end the key at the first. `PropertiesTooLong` is one.
+    Raises TypeError for anything but text."""
     text = "".join(
         [key + NAME_VALUE_SEPARATOR + value + PROPERTY_SEPARATOR for key, value in properties.items()]
     )
-    # the text is looked at once as a whole: a pair at a time costs more than the rest of a send
+    # the text is checked once as a whole: checking each pair costs more than the rest of a send
     whole = text.count(NAME_VALUE_SEPARATOR) == text.count(PROPERTY_SEPARATOR) == len(properties)
     if not (whole and "" not in properties and "\x01\x02" not in text):
         _find_misread(properties)
@@ -164,8 +159,7 @@ def _find_misread(properties: Mapping[str, str]) -> None:
 
 
 def decode_properties(text: str) -> dict[str, str]:
-    """The pairs of an encoded text; the last of equal names wins, malformed pairs are dropped as upstream
-    does."""
+    """The pairs of an encoded text; the last of equal names wins, malformed pairs are dropped as upstream does."""
     properties: dict[str, str] = {}
     for pair in text.split(PROPERTY_SEPARATOR):
         key, separator, value = pair.partition(NAME_VALUE_SEPARATOR)
@@ -245,7 +239,7 @@ def _record_at(body: bytes, start: int) -> StoredMessage:
 
 
 class _FieldReader:
-    """Takes one field after the other of the record that ends at `end`, never beyond it."""
+    """Reads the fields of the record that ends at `end`, never beyond it."""
 
     def __init__(self, body: bytes, record_start: int, position: int, end: int) -> None:
         self.body = body

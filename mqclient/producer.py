@@ -1,9 +1,8 @@
 """Sends messages to the masters of a topic, each at most once.
 
-Invariant: a call makes at most one attempt that can store its message, so a message is never there twice: what is repeated was
-refused before. The way a call ends says what is known: a `SendResult`, `SendRefused` (certainly not stored) or
-`SendOutcomeUnknown`.
-"""
+Invariant: a call makes at most one attempt that can store its message, so a message is never stored twice: only a
+rejected one is sent again. The result shows what is known: a `SendResult`, `SendRefused` (certainly not stored) or
+`SendOutcomeUnknown`."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ IN_SYNC_REPLICAS_NOT_ENOUGH = "in-sync replicas not enough"
 
 
 class SendStatus(IntEnum):
-    """How the broker answered a message that it stored; only SEND_OK promises that it stays."""
+    """The broker's answer for a message that it stored; only SEND_OK promises that it stays."""
 
     SEND_OK = ResponseCode.SUCCESS
     FLUSH_DISK_TIMEOUT = ResponseCode.FLUSH_DISK_TIMEOUT
@@ -65,8 +64,7 @@ LASTING = NEVER_STORED - {
 
 @dataclass(frozen=True, slots=True)
 class SendResult:
-    """Where a stored message is. Of a batch, `queue_offset` is its first message's and the ids are all of
-    them."""
+    """Where a message is stored. Of a batch, `queue_offset` is its first message's and the ids are all of them."""
 
     status: SendStatus
     queue: MessageQueue
@@ -81,7 +79,7 @@ class SendResult:
 
 @dataclass(frozen=True, slots=True)
 class _Sending:
-    """What one call sends, and where it may go; the ids are those of all messages within."""
+    """The message of one call, and its possible targets; the ids are those of all messages within."""
 
     code: RequestCode
     topic: str
@@ -94,12 +92,12 @@ class _Sending:
 
 
 MESSAGE_BYTES_MAX = 4 << 20
-"""Of a body, as upstream's DefaultMQProducer.maxMessageSize and brokers' maxMessageSize are by default."""
+"""Of a body: the default of upstream's DefaultMQProducer.maxMessageSize and brokers' maxMessageSize."""
 
 
 class Producer:
-    """Any number of sends may be under way at once, over one connection per broker. A body, of a message or a batch, above
-    `message_bytes_max` does not leave; with None brokers alone judge."""
+    """Any number of sends may be in progress at once, over one connection per broker. A body, of a message or a
+    batch, above `message_bytes_max` is not sent; with None only brokers check it."""
 
     def __init__(
         self,
@@ -133,15 +131,15 @@ class Producer:
         timeout_ms: int = SEND_TIMEOUT_MS,
         patience_ms: int = 0,
     ) -> SendResult:
-        """Sends one message, to `queue_id` or the next queue in turn, of one broker set or of any. An attempt takes at most
-        `timeout_ms` once connected; where the broker reads too slowly, part of it passes before the message leaves.
+        """Sends one message, to `queue_id` or the next queue in turn, of one broker set or of any. An attempt takes
+        at most `timeout_ms` once connected; if the broker reads too slowly, part of it passes before the message is
+        sent.
 
-        With `patience_ms` a message that is refused for now is sent again for so long, to whoever the routes name by then; one
-        that may be stored never is. A topic that nobody made is made by its first message where brokers allow that
-        (`autoCreateTopicEnable`). `keys` are index keys separated by blanks; with `tags` "" the message has no tag, as in Java:
-        only readers of all messages get it. Raises `SendRefused` (`MessageTooLong` is one)
-        and `SendOutcomeUnknown`.
-        """
+        With `patience_ms` a message that is rejected for now is sent again for so long, by the newest routes; one
+        that may be stored never is. Its first message creates a topic that does not exist, if brokers allow that
+        (`autoCreateTopicEnable`). `keys` are index keys separated by blanks; with `tags` "" the message has no tag,
+        as in Java: only readers of all messages get it. Raises `SendRefused` (`MessageTooLong` is one) and
+        `SendOutcomeUnknown`."""
         own = {name: text for name, text in (("KEYS", keys), ("TAGS", tags)) if text}
         message = OutgoingMessage(body, {**own, **(properties or {})})
         return await self.send_message(
@@ -190,7 +188,8 @@ class Producer:
     ) -> SendResult:
         """Sends several messages as one: all go to one queue at consecutive offsets, or none is stored.
 
-        They share one time of birth. The envelope has no id of its own: a broker would give it to all of them."""
+        They share one time of birth. The envelope has no id of its own, because a broker would give it to all of
+        them."""
         if not messages:
             raise ValueError("a batch holds at least one message")
         named = [self._identified(message) for message in messages]
@@ -270,8 +269,9 @@ class Producer:
         return self._result(queue, address, sending.message_ids, reply)
 
     def _target(self, route: TopicRoute, sending: _Sending, avoided: str | None) -> tuple[MessageQueue, str]:
-        """The queue that comes next (or is asked for) and its master's address; where there are others, none of the set
-        `avoided`. Raises `SendRefused`. Upstream: TopicPublishInfo.selectOneMessageQueue."""
+        """The next (or requested) queue and its master's address; if there are others, none of the set `avoided`.
+        Raises `SendRefused`.
+        Upstream: TopicPublishInfo.selectOneMessageQueue."""
         broker_name, queue_id = sending.broker_name, sending.queue_id
         queues = route.queues_to_write(broker_name, queue_id)
         if not queues:

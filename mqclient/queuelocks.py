@@ -1,7 +1,8 @@
-"""Which queues this client may read in order: it locks them at their masters, renews that, and gives them up.
+"""Locks on queues for reading in order: locks them at their masters, renews the locks, and releases them.
 
-Invariant: a queue counts as held for `TRUST_MS` from before the last question that its master answered with yes; nobody else is
-answered yes for longer than that, however slow the answer was. Upstream: RebalanceImpl.lockAll, ProcessQueue.isLockExpired."""
+Invariant: a queue counts as held for `TRUST_MS` from before the last request that its master granted. No other client
+is granted it for longer than that, however slow the answer was. Upstream: RebalanceImpl.lockAll,
+ProcessQueue.isLockExpired."""
 
 from __future__ import annotations
 
@@ -22,14 +23,14 @@ from remoting.command import RemotingCommand
 from remoting.errors import BodyError, RemotingError
 
 TRUST_MS = 30_000
-"""Half of what masters wait before they give the queue to another."""
+"""Half of the time after which masters grant the queue to another client."""
 RENEW_MS = 10_000
-"""So often a reader had better ask again; upstream's do each 20 s."""
+"""Interval at which a reader should renew; upstream's do each 20 s."""
 CALL_TIMEOUT_MS = 3_000
 
 
 class QueueLocks:
-    """Those of `client_id`, which no other living client has, for `group`."""
+    """Locks of `client_id`, which no other living client has, for `group`."""
 
     def __init__(
         self, group: str, client_id: str, *, routes: RouteTable, client: RemotingClient, clock: Clock
@@ -42,22 +43,27 @@ class QueueLocks:
         self._trusted_until_ms: dict[MessageQueue, int] = {}
         self._asked = 0
         self._given_up: dict[MessageQueue, int] = {}
-        """Behind which question each was: a lock that was asked for before is not trusted, whatever the answer."""
+        """The number of the last request before each was released: a lock requested before is not trusted, whatever
+        the answer."""
 
     def holds(self, queue: MessageQueue) -> bool:
-        """Whether nobody else reads `queue` for the group at this moment."""
+        """Whether no other client reads `queue` for the group at this moment."""
         return self._clock.monotonic_ms() < self._trusted_until_ms.get(queue, 0)
 
     async def lock(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
-        """Locks `queues`, or renews that; those that are held now. What another holds is not, and what was held before and is
-        not any more must not be read on. Raises LockFailed: a master did not answer; what was held before still is, for
-        its time, and what the others answered counts (`holds`)."""
+        """Lock `queues`, or renew their locks; returns those held now. A queue that is not returned must not be read
+        on.
+
+        Raises: LockFailed: a master did not answer. Locks held before remain, for their time, and the other masters'
+        answers count (`holds`)."""
         sets = _by_set(queues).items()
         return set().union(*await together([self._lock(name, wanted) for name, wanted in sets]))
 
     async def unlock(self, queues: Iterable[MessageQueue]) -> None:
-        """Others may read `queues` now. Raises LockFailed: their locks last until they are over, or until the request arrives
-        all the same, so this client must not lock them again."""
+        """Release `queues`, so that other clients may read them.
+
+        Raises: LockFailed: the locks last until they expire or the request arrives after all, so this client must not
+        lock them again."""
         sets = _by_set(queues)
         for given_up in sets.values():
             for queue in given_up:

@@ -1,7 +1,7 @@
 """Requests that wait for a reply, and replies to them.
 
-Invariant: a request is sent at most once, and its call ends with the reply, or with what is known of the request, at the latest
-when the client is closed. A reply that nobody waits for any more is refused, so that its sender hears of it."""
+Invariant: a request is sent at most once. Its call ends with the reply, or with what is known of the request, at the
+latest when the client is closed. A reply that is no longer waited for is rejected, so that its sender is notified."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from remoting.router import Router
 CORRELATION_ID, REPLY_TO_CLIENT, TTL = "CORRELATION_ID", "REPLY_TO_CLIENT", "TTL"
 CLUSTER, MESSAGE_TYPE = "CLUSTER", "MSG_TYPE"
 HEARTBEAT_MS = 30_000
-"""Brokers forget a client that they do not hear for two minutes."""
+"""Brokers forget a client without heartbeats after two minutes."""
 INTRODUCTION_PART = 4
-"""Of the time that a request has: so little of it waits for masters that are silent."""
+"""Fraction of a request's time that is spent waiting for silent masters."""
 NOWHERE = -1
 
 
 class Awaited:
-    """The replies that one client waits for, by correlation id; None in the place of one says that the client is closed."""
+    """The replies that one client waits for, by correlation id; a None reply means that the client is closed."""
 
     def __init__(self) -> None:
         self._futures: dict[str, asyncio.Future[StoredMessage | None]] = {}
@@ -52,13 +52,13 @@ class Awaited:
         router.add(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, self._arrived)
 
     def new_id(self, client_id: str, group: str) -> str:
-        """A correlation id that no other request of this client has, whichever requester makes it."""
+        """A correlation id that is unique in this client, for all requesters."""
         self._asked += 1
         return f"{client_id}/{group}/{self._asked}"
 
     @contextmanager
     def reply_to(self, correlation_id: str) -> Iterator[asyncio.Future[StoredMessage | None]]:
-        """Its reply, for as long as somebody waits."""
+        """The future reply, while it is waited for."""
         future: asyncio.Future[StoredMessage | None] = asyncio.get_running_loop().create_future()
         self._futures[correlation_id] = future
         if self._closed:
@@ -69,7 +69,7 @@ class Awaited:
             del self._futures[correlation_id]
 
     def close(self) -> None:
-        """No reply is waited for any more."""
+        """Stop waiting for replies."""
         self._closed = True
         for future in self._futures.values():
             if not future.done():
@@ -105,7 +105,7 @@ class Awaited:
 
 
 class Requester:
-    """Any number of requests and replies may be under way at once. Brokers know the client by `client_id`."""
+    """Any number of requests and replies may be in progress at once. Brokers know the client by `client_id`."""
 
     def __init__(
         self,
@@ -136,11 +136,10 @@ class Requester:
         properties: Mapping[str, str] | None = None,
         timeout_ms: int = SEND_TIMEOUT_MS,
     ) -> StoredMessage:
-        """Sends one message, once, and waits for the reply to it, `timeout_ms` in all. The reply's offsets are -1: where it is
-        stored is not told.
+        """Sends one message, once, and waits for the reply to it, `timeout_ms` in all. The reply's offsets are -1,
+        because they are not returned.
 
-        Raises `SendRefused`, `SendOutcomeUnknown` and `RequestUnanswered`.
-        """
+        Raises `SendRefused`, `SendOutcomeUnknown` and `RequestUnanswered`."""
         correlation_id = self._awaited.new_id(self._client_id, self._producer.group)
         asked = {CORRELATION_ID: correlation_id, REPLY_TO_CLIENT: self._client_id, TTL: str(timeout_ms)}
         own = {name: text for name, text in (("KEYS", keys), ("TAGS", tags)) if text}
@@ -167,15 +166,15 @@ class Requester:
         properties: Mapping[str, str] | None = None,
         timeout_ms: int = SEND_TIMEOUT_MS,
     ) -> None:
-        """Answers a message that somebody sent as a request; one attempt at each broker set, until one reaches its client.
+        """Replies to a message that was sent as a request; one attempt at each broker set, until one reaches its
+        client.
 
-        Raises `NotARequest` and `ReplyFailed`: that client may have the reply all the same, where no broker said no.
-        """
+        Raises `NotARequest` and `ReplyFailed`: unless a broker rejected it, that client may still have the reply."""
         check_body(body)
         asked = request.properties
-        lacking = [name for name in (CLUSTER, REPLY_TO_CLIENT, CORRELATION_ID) if name not in asked]
-        if lacking:
-            raise NotARequest(request.message_id, lacking)
+        missing = [name for name in (CLUSTER, REPLY_TO_CLIENT, CORRELATION_ID) if name not in asked]
+        if missing:
+            raise NotARequest(request.message_id, missing)
         topic = f"{asked[CLUSTER]}_REPLY_TOPIC"
         try:
             route = await self._routes.get(topic)

@@ -1,7 +1,7 @@
-"""Where a topic is: its queues, and the master of each broker set that has some.
+"""The route of a topic: its queues, and the master of each of its broker sets. Upstream: TopicPublishInfo,
+TopicRouteData.
 
-Invariant: a queue of a set without master stays in the route: the set is between two masters. Pure.
-"""
+Invariant: a queue of a set without a master stays in the route, because the set is between two masters. Pure."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ PERM_WRITE = 2
 PERM_READ = 4
 MASTER_ID = 0
 AUTO_CREATE_TOPIC = "TBW102"
-"""The model of topics that a first message makes; brokers have it with autoCreateTopicEnable."""
+"""The template of automatically created topics; brokers have it with autoCreateTopicEnable."""
 AUTO_CREATE_QUEUES = 4
-"""So many queues such a topic gets, and no more than its model has: `defaultTopicQueueNums` of Java's clients."""
+"""Queues of such a topic, at most those of its template: `defaultTopicQueueNums` of Java's clients."""
 QUEUES_MAX = 1 << 15
-"""Of a topic, in all broker sets; a number on the wire shall not take the client's memory."""
+"""Limit of a topic's queues, in all broker sets: a number on the wire must not exhaust the client's memory."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -35,8 +35,7 @@ class MessageQueue:
 
 @dataclass(frozen=True, slots=True)
 class TopicRoute:
-    """Queues that may be written and read, in order, and broker addresses by set name and role id,
-    and the cluster of each set."""
+    """Writable and readable queues, in order, broker addresses by set name and role id, and the cluster of each set."""
 
     topic: str
     write_queues: tuple[MessageQueue, ...]
@@ -57,7 +56,7 @@ class TopicRoute:
         return [members[each] for each in sorted(members) if each != MASTER_ID]
 
     def queues_to_write(self, broker_name: str | None, queue_id: int | None) -> tuple[MessageQueue, ...]:
-        """Those of that set and id, None for any; where some of their sets have a master, only these sets' queues."""
+        """Queues of that set and id, None for any; if some of their sets have a master, only these sets' queues."""
         queues = self._asked.get((broker_name, queue_id))
         if queues is None:
             fitting = tuple(
@@ -70,7 +69,7 @@ class TopicRoute:
         return queues
 
     def of_new(self, topic: str) -> TopicRoute:
-        """Where the first messages of `topic` go, if this is the route of its model."""
+        """The route for the first messages of `topic`, if this is the route of its template."""
         write, read = (
             tuple(
                 MessageQueue(topic, queue.broker_name, queue.queue_id)

@@ -1,8 +1,7 @@
 """The routes that a client knows, renewed at once when one of them failed.
 
-Invariant: per topic at most one question to the name servers is open, and renewals begin at least RETRY_MS
-apart, however many sends fail; a failure reported to `renew` is followed by a question asked after it.
-"""
+Invariant: per topic at most one request to the name servers is open, and renewals begin at least RETRY_MS apart,
+however many sends fail. A failure reported to `renew` is followed by a request sent after it."""
 
 from __future__ import annotations
 
@@ -25,30 +24,31 @@ RETRY_MS = 40
 AGE_MS_MAX = 30_000
 NAMESRV_TIMEOUT_MS = 1000
 DIALECT_BYTES_MAX = 512 << 10
-"""Of a route that is not strict JSON, as name servers before 4.9.4 have it: thousands of broker sets, and a second to read."""
+"""Limit of a route that is not strict JSON, as from name servers before 4.9.4: thousands of broker sets, and a second
+to read."""
 CLOSED = "the client is closed"
 
 
 @dataclass(slots=True)
 class _Entry:
-    """What is known of one topic; `asked_ms` is when the newest question began."""
+    """The route of one topic; `asked_ms` is when the newest request began."""
 
     route: TopicRoute | None = None
     asked_ms: int | None = None
     asking: asyncio.Task[TopicRoute] | None = None
-    stale: bool = False  # a failure was reported while a question was open, which may predate it
+    stale: bool = False  # a failure was reported while a request was open, which may predate it
     again: asyncio.TimerHandle | None = None
 
 
 class RouteTable:
-    """Topic -> route, from the name servers of a `host:port;host:port` list, asked in turn until one
-    answers; one that does not is asked last from then on."""
+    """Topic -> route, from the name servers of a `host:port;host:port` list, asked in turn until one answers; one
+    that does not answer becomes the last."""
 
     def __init__(
         self, namesrv: str, client: RemotingClient, clock: Clock, *, asks_after_failures: bool = True
     ) -> None:
-        """Without `asks_after_failures` a route that is known is asked for again when it is old, and no sooner: so Java's
-        clients do by default. Raises ValueError for what is no such list: it would be asked for ever."""
+        """Without `asks_after_failures` a known route is renewed only when it is old, as Java's clients do by
+        default. Raises ValueError if `namesrv` is no such list, which would be asked for ever."""
         self._asks_after_failures = asks_after_failures
         self._namesrv = addresses_in(namesrv)
         if not self._namesrv:
@@ -61,7 +61,7 @@ class RouteTable:
         self.closed = False
 
     async def get(self, topic: str) -> TopicRoute:
-        """The route as last known, asked for if none is known. Raises `RouteUnknown`."""
+        """The last known route, requested if none is known. Raises `RouteUnknown`."""
         entry = self._entries.setdefault(topic, _Entry())
         if entry.route is None:
             if self.closed:
@@ -72,7 +72,7 @@ class RouteTable:
         return entry.route
 
     async def _answer(self, topic: str, asking: asyncio.Task[TopicRoute]) -> TopicRoute:
-        """What `asking` comes to; a caller that gives up leaves it to the others."""
+        """The result of `asking`; it continues for the others if this caller is cancelled."""
         try:
             return await asyncio.shield(asking)
         except asyncio.CancelledError:
@@ -81,8 +81,8 @@ class RouteTable:
             raise RouteUnknown(topic, CLOSED) from None
 
     async def to_send(self, topic: str) -> TopicRoute:
-        """As `get`; where no broker has the topic yet, the queues in which a first message makes it, on the brokers that allow
-        that. Raises `RouteUnknown`. Upstream: DefaultMQProducerImpl.tryToFindTopicPublishInfo."""
+        """As `get`; if no broker has the topic yet, the queues in which a first message creates it, on the brokers
+        that allow that. Raises `RouteUnknown`. Upstream: DefaultMQProducerImpl.tryToFindTopicPublishInfo."""
         try:
             return await self.get(topic)
         except RouteUnknown as unknown:
@@ -94,7 +94,7 @@ class RouteTable:
                 raise unknown from None
 
     def renew(self, topic: str) -> None:
-        """The route failed: ask again, now or RETRY_MS after the last question."""
+        """Renew a route that failed, now or RETRY_MS after the last request."""
         entry = self._entries.setdefault(topic, _Entry())
         if self._asks_after_failures or entry.route is None:
             self._renew(topic, entry)
@@ -116,7 +116,7 @@ class RouteTable:
             entry.again = asyncio.get_running_loop().call_later(wait_ms / 1000, self._again, topic, entry)
 
     async def close(self) -> None:
-        """No question is asked any more; who waits for an answer gets RouteUnknown."""
+        """Stop all requests; callers that wait for an answer get RouteUnknown."""
         self.closed = True
         asking = [entry.asking for entry in self._entries.values() if entry.asking is not None]
         for entry in self._entries.values():
@@ -169,7 +169,7 @@ class RouteTable:
         raise RouteUnknown(topic, why, is_absent=is_absent)
 
     def _move_on(self, silent: str) -> None:
-        """The next questions begin behind `silent`, which others have passed over since if it is not the first any more."""
+        """Ask `silent` last from now on, unless another name server is first already."""
         if self._namesrv[0] == silent:
             self._namesrv = [*self._namesrv[1:], silent]
 

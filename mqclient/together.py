@@ -1,6 +1,6 @@
-"""Calls to several broker sets at a time.
+"""Concurrent calls to several broker sets.
 
-Invariant: one that is silent holds up no other, and every call has ended when this has."""
+Invariant: a silent one delays no other, and every call has ended when this has."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 async def together(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """Their results, in order; where some fail, the error of the first of them. One alone is awaited in place."""
+    """Their results, in order; if some fail, the error of the first of them. A single call is awaited directly."""
     if len(calls) == 1:
         return [await calls[0]]
     results: list[T] = []

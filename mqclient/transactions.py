@@ -1,8 +1,8 @@
-"""Messages in transactions: stored first where no consumer sees them, then committed or rolled back.
+"""Messages in transactions: stored first as half messages, which no consumer sees, then committed or rolled back.
 
-Invariant: a transaction is ended once, by `commit`, by `rollback` or by what `check` answers a broker that asks; the way a call
-ends says what is known: it returned, `EndRefused` (this end was not applied, and will not be), or `EndOutcomeUnknown`, after
-which the broker asks."""
+Invariant: a transaction is ended once: by `commit`, by `rollback` or by the answer of `check` to a broker. The result
+of a call shows what is known: it returned, `EndRefused` (this end was not applied, and will not be), or
+`EndOutcomeUnknown`, after which the broker asks. Upstream: TransactionMQProducer."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ logger = logging.getLogger("mqclient")
 
 OFFSET_MESSAGE_ID = re.compile("[0-9A-Fa-f]*(?P<offset>[0-7][0-9A-Fa-f]{15})")
 HEARTBEAT_MS = 10_000
-"""So often a producer tells masters that it is there to be asked; it may be asked by a new master no sooner."""
+"""Interval of a producer's heartbeats to masters; a new master can ask it only after one."""
 CALL_TIMEOUT_MS = 3_000
 NOT_TAKEN = (ResponseCode.SYSTEM_BUSY, ResponseCode.SLAVE_NOT_AVAILABLE, ResponseCode.SERVICE_NOT_AVAILABLE)
 REFUSED = (ResponseCode.TRANSACTION_SHOULD_COMMIT, ResponseCode.TRANSACTION_SHOULD_ROLLBACK)
 
 
 class TransactionState(IntEnum):
-    """What became of a transaction; the value is that on the wire."""
+    """The outcome of a transaction; the value is that on the wire."""
 
     UNKNOWN = 0
     COMMIT = 8
@@ -49,24 +49,24 @@ Check = Callable[[StoredMessage], TransactionState | Awaitable[TransactionState]
 
 
 class Transaction:
-    """One message that waits for its end. Its place is the log's, so it is valid at whoever is master of its set."""
+    """One message that waits for its end. Its place is the log's, so it is valid at any master of its set."""
 
     def __init__(self, producer: TransactionProducer, result: SendResult) -> None:
         self.result = result
         self._producer = producer
 
     async def commit(self, *, timeout_ms: int = CALL_TIMEOUT_MS) -> None:
-        """Consumers get it, once. Raises EndRefused, EndOutcomeUnknown."""
+        """Commit: consumers get it, once. Raises EndRefused, EndOutcomeUnknown."""
         await self._producer.end(self.result, TransactionState.COMMIT, timeout_ms)
 
     async def rollback(self, *, timeout_ms: int = CALL_TIMEOUT_MS) -> None:
-        """No consumer ever gets it. Raises as `commit`."""
+        """Roll back: no consumer ever gets it. Raises as `commit`."""
         await self._producer.end(self.result, TransactionState.ROLLBACK, timeout_ms)
 
 
 class TransactionProducer:
-    """One of a group in its client; `check` says of a message of the group what became of its transaction, whoever of the group
-    sent it. Within `async with` it can be asked, about what was sent to `topics`, and to those that it sends to."""
+    """One of a group in its client. `check` returns the outcome of a transaction of the group, by any of its
+    producers. Within `async with` brokers can ask it about messages in `topics`, and in topics that it sends to."""
 
     def __init__(
         self,
@@ -103,8 +103,9 @@ class TransactionProducer:
         properties: dict[str, str] | None = None,
         timeout_ms: int = SEND_TIMEOUT_MS,
     ) -> Transaction:
-        """Stores one message that no consumer sees yet. Raises `SendRefused` and `SendOutcomeUnknown`: of one that may be
-        stored the broker asks `check`. Masters of a topic that is new to this producer hear of it meanwhile."""
+        """Stores one message that no consumer sees yet. Raises `SendRefused` and `SendOutcomeUnknown`: if it was
+        stored, the broker asks `check`. Masters of a topic that is new to this producer are sent a heartbeat
+        meanwhile."""
         if topic not in self._topics:
             self._topics[topic] = None
             self._introduce(topic)
@@ -114,7 +115,7 @@ class TransactionProducer:
         return Transaction(self, await self._producer.send_message(topic, message, timeout_ms=timeout_ms))
 
     async def end(self, result: SendResult, state: TransactionState, timeout_ms: int) -> None:
-        """Ends the transaction of `result`; see Transaction."""
+        """End the transaction of `result`; see Transaction."""
         topic, name = result.queue.topic, result.queue.broker_name
         (message_id,) = result.message_ids
         place = OFFSET_MESSAGE_ID.fullmatch(result.offset_message_id)
@@ -150,7 +151,7 @@ class TransactionProducer:
         raise EndOutcomeUnknown(topic, said)
 
     async def asked(self, message: StoredMessage) -> TransactionState:
-        """What `check` says; what it raises, and an answer that is no state, is logged, and the broker asks again."""
+        """The answer of `check`; an error, or an answer of another type, is logged, and the broker asks again."""
         try:
             state = self._check(message)
             said = await state if inspect.isawaitable(state) else state
@@ -163,7 +164,7 @@ class TransactionProducer:
         return said
 
     async def close(self) -> None:
-        """It is asked no more."""
+        """Stop answering checks."""
         self._checks.remove(self)
         tasks = [*self._introducing]
         if self._beating is not None:
@@ -174,7 +175,7 @@ class TransactionProducer:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def __aenter__(self) -> Self:
-        """Raises GroupTaken: it was closed, and another one of its group was made."""
+        """Raises GroupTaken if it was closed, and another one of its group was created."""
         self._checks.add(self)
         self._beating = asyncio.create_task(self._beat(), name=f"heartbeats of {self.group}")
         return self
@@ -193,22 +194,22 @@ class TransactionProducer:
             await asyncio.sleep(HEARTBEAT_MS / 1000)
 
     def _introduce(self, topic: str) -> None:
-        """A silent master of `topic` shall not hold up what goes to the others."""
-        told = asyncio.create_task(
+        """In a task of its own, so that a silent master of `topic` delays no other messages."""
+        task = asyncio.create_task(
             self._introductions.at([topic], CALL_TIMEOUT_MS), name=f"{self.group} to the masters of {topic}"
         )
-        self._introducing[told] = None
-        told.add_done_callback(self._introducing.pop)
+        self._introducing[task] = None
+        task.add_done_callback(self._introducing.pop)
 
 
 class CheckRequests:
-    """Answers brokers that ask (39) for the producers of this client, one of each group."""
+    """Answers brokers' checks (39) for the producers of this client, one of each group."""
 
     def __init__(self) -> None:
         self._producers: dict[str, TransactionProducer] = {}
 
     def add(self, producer: TransactionProducer) -> None:
-        """`producer` is asked from now on. Raises GroupTaken."""
+        """Ask `producer` from now on. Raises GroupTaken."""
         if self._producers.setdefault(producer.group, producer) is not producer:
             raise GroupTaken(producer.group)
 
@@ -220,7 +221,8 @@ class CheckRequests:
         return list(self._producers.values())
 
     async def handle(self, peer: Peer, command: RemotingCommand) -> None:
-        """Over the connection that it came by; where nobody knows, nothing is said, and the broker asks again."""
+        """Answer over the connection of the request; without a known outcome there is no answer, and the broker asks
+        again."""
         try:
             header = CheckTransactionStateHeader.from_ext(command.ext)
             (message,) = decode_messages(command.body or b"")

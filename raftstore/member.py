@@ -50,7 +50,7 @@ class Behind(NamedTuple):
     was heard, and whether it holds the commit index of a moment ago."""
 
     held_end: int
-    lacks: int
+    missing: int
     silent_ms: int
     is_caught_up: bool
 

@@ -35,6 +35,6 @@ class GroupCollector(Collector):
             yield one(figures.LAST_INDEX, node.last_index)
             yield one(figures.DECIDED_INDEX, node.core.committed_index)
         behind = sorted(self._member.behind().items())
-        yield each(figures.BEHIND, (((member,), lag.lacks) for member, lag in behind))
+        yield each(figures.BEHIND, (((member,), lag.missing) for member, lag in behind))
         yield one(figures.UNREADABLE, node.catchup_reader.unreadable)
         yield each(figures.SILENT, (((member,), lag.silent_ms) for member, lag in behind))

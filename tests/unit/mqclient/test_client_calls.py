@@ -310,7 +310,7 @@ def test_a_reader_whose_group_was_moved_is_told_where_to_go_on() -> None:
     async def scenario(client: Client) -> None:
         with pytest.raises(PullFailed) as told:
             _ = [message async for message in client.consumer("CG").read(queue, 3, 8)]
-        assert str(told.value).endswith("group CG was moved: the broker says to go on at 9, not at 3")
+        assert str(told.value).endswith("group CG was moved: the broker returned next offset 9, not 3")
         assert told.value.code == 21
 
     with_servers(namesrv, broker)(scenario)

@@ -56,7 +56,7 @@ def test_a_second_producer_of_a_group_is_refused_and_the_first_is_asked_on() -> 
                 GroupTaken,
                 match=re.escape(
                     "group PG has a producer of transactions in this client, whose check brokers ask: "
-                    "use that one, close it first, or make the other one in a Client of its own"
+                    "use that one, close it first, or create the other one in its own Client"
                 ),
             ) as refused:
                 client.transactions("PG", rollback, client_id="another", topics=["T"])

@@ -87,7 +87,7 @@ class LoneNode:
         self.content = bytearray(SEGMENT_BYTES * SEGMENTS)
         self.is_full = False
         self.last_index = NO_INDEX
-        self._tracker = Placing(self, NO_INDEX)
+        self._tracker = PositionTracker(self, NO_INDEX)
 
     def start_of(self, size: int, end: int) -> int:
         left = SEGMENT_BYTES - end % SEGMENT_BYTES
