@@ -1,4 +1,4 @@
-"""Entry of `mqadmin` and `python -m mqadmin`; loads the command that is run and no other."""
+"""Entry of `mqadmin` and `python -m mqadmin`; imports only the command that is run."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""The admin requests, one coroutine each, with the leading controller found on the way.
+"""The admin requests, one coroutine each, which find the leading controller themselves.
 
-Invariant: a method returns only what a server answered with success; everything else is an `AdminError` that
-says what was asked of whom, what came back, and what to do about it.
-"""
+Invariant: a method returns only successful answers; everything else is an `AdminError` with the request, the server,
+its answer, and a remedy."""
 
 from __future__ import annotations
 
@@ -45,7 +44,7 @@ NOT_SERVED = "this server does not serve that request"
 
 
 class AdminClient:
-    """Admin calls over connections of its own; close it when done. Each call waits at most `answer_ms_max`."""
+    """Admin calls over its own connections; close it when done. Each call waits at most `answer_ms_max`."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -56,12 +55,12 @@ class AdminClient:
         await self.remoting.close()
 
     async def controller_metadata(self, controller: str) -> ControllerMetadata:
-        """What one controller says of its group (1005); any member answers, leader or not."""
+        """One controller's view of its group (1005); any member answers, leader or not."""
         reply = await self.ask(controller, RequestCode.CONTROLLER_GET_METADATA_INFO)
         return ControllerMetadata.from_ext(reply.ext)
 
     async def leader(self, controllers: str) -> str:
-        """Address of the leading controller, as the first of the `;` list says that answers and knows one."""
+        """Address of the leading controller, from the first of the `;` list that answers and knows one."""
         addresses = split_addresses(controllers)
         reasons: list[str] = []
         for address in addresses:
@@ -154,13 +153,13 @@ class AdminClient:
         return json_body(address, reply)
 
     async def knows_topic(self, broker: str, topic: str) -> bool:
-        """Whether this broker has the topic (351); a slave learns of it some time after its master."""
+        """Whether this broker has the topic (351); a slave receives it some time after its master."""
         absent = ResponseCode.TOPIC_NOT_EXIST
         asked = self.ask_for(broker, RequestCode.GET_TOPIC_CONFIG, {"topic": topic}, absent=absent)
         return await asked is not None
 
     async def create_topic(self, broker: str, topic: TopicSettings) -> None:
-        """Creates or changes a topic on one broker (17), which registers it with its name servers."""
+        """Create or change a topic on one broker (17), which registers it with its name servers."""
         await self.ask(
             broker,
             RequestCode.UPDATE_AND_CREATE_TOPIC,
@@ -188,8 +187,9 @@ class AdminClient:
         advice: dict[ResponseCode, str] | None = None,
         wait_ms: int | None = None,
     ) -> RemotingCommand:
-        """The successful answer of `address`, waited for as long as for every answer unless `wait_ms` says more.
-        Raises `ServerUnreachable`, or `RequestRefused` with the `advice` for its code."""
+        """The successful answer of `address`. It is waited for at most `wait_ms`, or as long as any answer.
+
+        Raises: `ServerUnreachable`, or `RequestRefused` with the `advice` for its code."""
         check_address(address)
         try:
             reply = await self.remoting.call(
@@ -199,14 +199,14 @@ class AdminClient:
             raise ServerUnreachable(address, code.name, error.why) from error
         if reply.code != ResponseCode.SUCCESS:
             known = {ResponseCode.REQUEST_CODE_NOT_SUPPORTED: NOT_SERVED, **(advice or {})}
-            hint = next((text for told, text in known.items() if told == reply.code), "")
+            hint = next((text for code, text in known.items() if code == reply.code), "")
             raise RequestRefused(address, code.name, reply.code, reply.remark, hint)
         return reply
 
     async def ask_for(
         self, address: str, code: RequestCode, ext: Header | dict[str, str], *, absent: ResponseCode
     ) -> RemotingCommand | None:
-        """As `ask`; None where the server has no such thing, which it says with `absent`."""
+        """As `ask`; None if the server answers `absent`."""
         try:
             return await self.ask(address, code, ext)
         except RequestRefused as error:
@@ -222,7 +222,8 @@ class AdminClient:
         *,
         advice: dict[ResponseCode, str] | None = None,
     ) -> tuple[str, RemotingCommand]:
-        """The first of the `;` list that answers, and its answer. Raises as `ask` does, `NobodyReachable` for several."""
+        """The first of the `;` list that answers, and its answer. Raises as `ask` does, `NobodyReachable` for
+        several."""
         unreachable: list[ServerUnreachable] = []
         for address in split_addresses(addresses):
             try:

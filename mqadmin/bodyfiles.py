@@ -1,8 +1,7 @@
-"""Files with message bodies, for eyes and other tools; upstream's place for them.
+"""Files with message bodies, in upstream's folder.
 
-Invariant: a file is new or was made by the same user, its name is the message's id and nothing that a producer could
-have made into a path.
-"""
+Invariant: a file is new or was created by the same user. Its name is the message's id, and no path that a producer
+made up."""
 
 from __future__ import annotations
 
@@ -17,8 +16,7 @@ SAFE = re.compile(r"[0-9A-Za-z_-]{1,128}")
 
 
 def save_body(message_id: str, otherwise: str, body: bytes, folder: Path = FOLDER) -> Path:
-    """Writes `body` to a file named `message_id`, or `otherwise` where that is no plain name. Raises
-    `AdminError`."""
+    """Write `body` to a file named `message_id`, or `otherwise` if that is no plain name. Raises `AdminError`."""
     path = folder / (message_id if SAFE.fullmatch(message_id) else otherwise)
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -17,7 +17,7 @@ INTERRUPTED = 130
 
 
 class CommandEntry(NamedTuple):
-    """Where a command lives: `place` is its module below mqadmin.commands, and its name there."""
+    """The place of a command: `place` is its module below mqadmin.commands, and its name there."""
 
     place: str
     summary: str
@@ -118,12 +118,12 @@ COMMANDS: dict[str, CommandEntry] = {
     "leadershipTransfer": CommandEntry("controllers.leadership_transfer", "Let another controller lead."),
     "addController": CommandEntry("controllers.add_controller", "Take a controller into the group."),
     "removeController": CommandEntry("controllers.remove_controller", "Take a controller out of the group."),
-    "resyncBroker": CommandEntry("brokers.resync_broker", "Let a replica begin anew with an empty store."),
+    "resyncBroker": CommandEntry("brokers.resync_broker", "Resync a replica: start it with an empty store."),
     "cleanBrokerMetadata": CommandEntry(
         "controllers.clean_broker_metadata", "Clean metadata of broker on controller."
     ),
 }
-"""Command name as upstream spells it -> where it is, in the order of upstream's list."""
+"""Command name in upstream's spelling -> its place, in the order of upstream's list."""
 
 SPELLING = {name.lower(): name for name in COMMANDS}
 
@@ -150,7 +150,7 @@ class AdminGroup(click.Group):
         if args[0].lower() == "help" and len(args) > 1:
             args = [args[1], "-h"]
         command = self.get_command(ctx, args[0])
-        if command is None and ctx.resilient_parsing:  # a shell asks how a half-typed line may go on
+        if command is None and ctx.resilient_parsing:  # a shell completes a half-typed line
             return None, None, args
         if command is None:
             from mqadmin.notbuilt import why_not
@@ -163,7 +163,7 @@ class AdminGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt:  # what was asked is left off between two lines of output
+        except KeyboardInterrupt:  # output stops between two lines
             ctx.exit(INTERRUPTED)
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -184,7 +184,7 @@ class AdminGroup(click.Group):
 )  # fmt: skip
 @click.pass_context
 def admin(ctx: click.Context) -> None:
-    """Lists the commands when none is named."""
+    """Lists the commands if none is named."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 
@@ -198,6 +198,6 @@ def _version(ctx: click.Context, asked: bool) -> None:
 
 
 def main() -> None:
-    """Runs the tool on sys.argv and exits: 0 done, 1 not done (said on stderr), 130 interrupted."""
-    logging.getLogger().addHandler(logging.NullHandler())  # the one line on stderr is the command's own
+    """Run the tool on sys.argv and exit: 0 done, 1 not done (with the reason on stderr), 130 interrupted."""
+    logging.getLogger().addHandler(logging.NullHandler())  # the command itself prints the one line on stderr
     admin.main(prog_name="mqadmin")

@@ -1,8 +1,6 @@
-"""What all admin commands share: options in upstream's style, its usage text, and how errors leave.
+"""The parts shared by all admin commands: options in upstream's style, its usage text, and the output of errors.
 
-Invariant: a command that did not do what it was asked exits non-zero with one line on stderr, never with a
-traceback.
-"""
+Invariant: a failed command exits non-zero with one line on stderr, never with a traceback."""
 
 from __future__ import annotations
 
@@ -38,15 +36,15 @@ class Argument:
     required: bool = False
     is_flag: bool = False
     may_be_empty: bool = False  # a required text usually names something
-    alone: str | None = None  # what it is given without a value; upstream's tool wants one
+    alone: str | None = None  # its value if given without one; upstream's tool requires one
 
     @property
     def short(self) -> str:
-        """`-b`; empty for an option that has its long name only."""
+        """`-b`; empty for an option with a long name only."""
         return "" if self.letter == self.name else f"-{self.letter}"
 
     def click_option(self) -> click.Option:
-        """For the parser; whether a required one is missing is checked by the command, all at once."""
+        """For the parser; the command itself checks for missing required options, all at once."""
         return click.Option(
             [*filter(None, [self.short]), f"--{self.name}", self.name.lower()],
             **(
@@ -69,7 +67,7 @@ class Argument:
 
 
 def json_option() -> click.Option:
-    """--json; left out of the usage text, which is upstream's to the letter, and told of by the help alone."""
+    """--json; only the help mentions it, because the usage text is upstream's to the letter."""
 
     def remember(ctx: click.Context, option: click.Parameter, wanted: bool) -> None:
         ctx.meta[JSON_KEY] = wanted
@@ -86,13 +84,13 @@ COMMON = (
 
 
 class UsageWanted(click.UsageError):
-    """The options cannot be obeyed; says which, and shows the usage. Exit code 1, as upstream."""
+    """Invalid options; the text has the reason, and the usage is shown. Exit code 1, as upstream."""
 
     exit_code = 1
 
 
 class AdminCommand(click.Command):
-    """A click command whose help, and whose complaints about options, read as upstream's tool does."""
+    """A click command whose help and option errors look like upstream's tool."""
 
     def __init__(self, name: str, arguments: tuple[Argument, ...], callback: Callable[..., None]) -> None:
         self.arguments = tuple(sorted((*arguments, *COMMON), key=lambda argument: argument.letter.lower()))
@@ -105,7 +103,7 @@ class AdminCommand(click.Command):
         )
 
     def usage_text(self) -> str:
-        """The usage block as upstream's option library lays it out, 110 columns wide."""
+        """The usage block in the layout of upstream's option library, 110 columns wide."""
         options = " ".join(argument.usage() for argument in self.arguments)
         usage = wrap(
             f"usage: mqadmin {self.name} {options}",
@@ -125,7 +123,7 @@ class AdminCommand(click.Command):
         formatter.write(self.usage_text() + JSON_HELP)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if ctx.resilient_parsing:  # a shell asks how a half-typed line may go on
+        if ctx.resilient_parsing:  # a shell completes a half-typed line
             return super().parse_args(ctx, args)
         try:
             rest = super().parse_args(ctx, args)
@@ -157,7 +155,7 @@ class AdminCommand(click.Command):
             ctx.exit(1)
 
     def complain(self, ctx: click.Context, why: str) -> None:
-        """Says `why` on stderr, shows the usage on stdout and exits 1."""
+        """Print `why` on stderr and the usage on stdout, and exit 1."""
         if why:
             click.echo(why, err=True)
         click.echo(self.usage_text(), nl=False)
@@ -165,20 +163,18 @@ class AdminCommand(click.Command):
 
 
 def admin_command(name: str, *arguments: Argument) -> Callable[[Callable[..., None]], AdminCommand]:
-    """Decorates `function(namesrvaddr=..., <option name in lower case>=...)`; unset options are None."""
+    """Decorate `function(namesrvaddr=..., <option name in lower case>=...)`; unset options are None."""
     return lambda callback: AdminCommand(name, arguments, callback)
 
 
 Calls = Callable[[AdminClient, Report], Awaitable[None]]
-"""One round of a command: asks, and tells what it heard to the report."""
+"""One round of a command: sends requests, and adds the answers to the report."""
 
 
 def run(calls: Calls, *, interval: str | None = None) -> None:
-    """Runs `calls` with a client of its own; again every `interval` seconds (text, empty means 3) until
-    Ctrl-C.
+    """Run `calls` with its own client; again every `interval` seconds (text, empty means 3) until Ctrl-C.
 
-    Raises `AdminError` as the calls do, and `UsageWanted` for an interval that is no number.
-    """
+    Raises `AdminError` as the calls do, and `UsageWanted` for an interval that is no number."""
     seconds = interval_seconds(interval)
     report = Report(as_json=bool(click.get_current_context().meta.get(JSON_KEY)))
 
@@ -217,7 +213,7 @@ def interval_seconds(text: str | None) -> float | None:
 
 
 def required_namesrv(address: str | None) -> str:
-    """The name server list of -n or NAMESRV_ADDR. Raises `AdminError` where neither is set."""
+    """The name server list of -n or NAMESRV_ADDR. Raises `AdminError` if neither is set."""
     if not address:
         raise AdminError("no name server is known; give -n HOST:PORT or set NAMESRV_ADDR")
     return address
@@ -226,7 +222,7 @@ def required_namesrv(address: str | None) -> str:
 def one_wanted(
     first: str | None, second: str | None, letters: str = "-b and -c", *, not_both: bool = False
 ) -> None:
-    """Raises `UsageWanted` unless one of two options is given; with `not_both`, also where both are."""
+    """Raises `UsageWanted` unless one of two options is given; with `not_both`, also if both are."""
     if not first and not second:
         raise UsageWanted(f"one of {letters} is needed")
     if not_both and first and second:
@@ -234,8 +230,7 @@ def one_wanted(
 
 
 def number(option: str, text: str | None, default: int, *, least: int = 0, most: int = I32_MAX) -> int:
-    """The whole number that an option gives. Raises `UsageWanted` for anything else, or one outside `least` to
-    `most`."""
+    """The whole number in an option. Raises `UsageWanted` for anything else, or one outside `least` to `most`."""
     if text is None:
         return default
     try:

@@ -1,6 +1,6 @@
-"""Files with settings of topics or groups that a command is given.
+"""Files with settings of topics or groups, for commands.
 
-Invariant: a file is read whole and checked before anybody is asked for anything."""
+Invariant: a file is read whole and checked before any request is sent."""
 
 from __future__ import annotations
 

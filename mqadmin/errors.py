@@ -1,7 +1,6 @@
-"""Why an admin request was not done; each text is one line for a person: what, where, what to do.
+"""Errors of admin requests; each text is one line for a person: what, where, what to do.
 
-Invariant: an error is raised only where the command must exit non-zero.
-"""
+Invariant: an error is raised only if the command must exit non-zero."""
 
 from __future__ import annotations
 
@@ -10,15 +9,15 @@ import re
 from remoting.codes import ResponseCode
 
 FAQ = re.compile(r" *(See|For more information, please visit the url,) https?://\S+( for further details\.)?")
-"""What upstream's servers add to every remark."""
+"""Upstream's servers add this to every remark."""
 
 
 class AdminError(Exception):
-    """What was asked did not happen; the text is one line for a person."""
+    """The request was not done; the text is one line for a person."""
 
 
 class ServerUnreachable(AdminError):
-    """No answer came from `address`; what was asked may or may not have happened."""
+    """No answer came from `address`; the request may have been done or not."""
 
     def __init__(self, address: str, request: str, why: str) -> None:
         super().__init__(f"{request}: no answer from {address} ({why}); is it running, is the address right?")
@@ -27,7 +26,7 @@ class ServerUnreachable(AdminError):
 
 
 class NobodyReachable(AdminError):
-    """No answer came from any server of a list, for the reason of each."""
+    """No answer came from any server of a list, with the reason of each."""
 
     def __init__(self, request: str, silent: list[ServerUnreachable]) -> None:
         each = ", ".join(f"{error.address} ({error.why})" for error in silent)
@@ -61,5 +60,5 @@ class NoLeader(AdminError):
 
 
 class ReplyMalformed(AdminError):
-    """An answer lacks what its request code promises: the server is no RocketMQ 5 server, or it has a
+    """An answer is missing fields that its request code promises: the server is no RocketMQ 5 server, or it has a
     fault."""

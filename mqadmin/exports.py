@@ -1,4 +1,4 @@
-"""JSON files that a command writes for other tools; upstream's place for them.
+"""JSON files that commands write for other tools, in upstream's folder.
 
 Invariant: a file is written whole or the command fails; a link at its name is not followed."""
 
@@ -15,13 +15,13 @@ FOLDER = "/tmp/rocketmq/export"  # noqa: S108 (upstream's; files are made as the
 
 
 def write_json(folder: str | None, name: str, content: Any) -> Path:
-    """Writes `content` as `name` into `folder`, which is made where it is missing. Raises `AdminError`."""
+    """Write `content` as `name` into `folder`, which is created if missing. Raises `AdminError`."""
     text = json.dumps(content, ensure_ascii=False, indent="\t", sort_keys=True) + "\n"
     return write_text(Path(folder or FOLDER) / name, text)
 
 
 def write_text(path: Path, text: str) -> Path:
-    """Writes `text`, and makes the folder where it is missing. Raises `AdminError`."""
+    """Write `text`, and create the folder if missing. Raises `AdminError`."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)

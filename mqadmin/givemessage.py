@@ -1,4 +1,4 @@
-"""Gives one stored message to one push consumer, and tells what it said of it."""
+"""Passes one stored message to one push consumer, and reports its result."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from remoting.bodies.queues import ConsumeDirectlyResult
 from remoting.headers.messages import ConsumeMessageDirectlyHeader
 
 Found = tuple[Holder, StoredMessage]
-"""A message, and who has it."""
+"""A message, and the broker that has it."""
 
 
 def format_verdict(result: ConsumeDirectlyResult) -> str:
-    """The line of a consumer that was given a message, as upstream's object writes itself."""
+    """The line of a consumer's result, like the toString of upstream's object."""
     return (
         f"ConsumeMessageDirectlyResult [order={java_text(result.order)}, "
         f"autoCommit={java_text(result.auto_commit)}, consumeResult={result.consume_result}, "
@@ -25,7 +25,7 @@ def format_verdict(result: ConsumeDirectlyResult) -> str:
 
 
 async def give(client: AdminClient, report: Report, found: Found, group: str, client_id: str) -> None:
-    """Has `client_id` consume the message now. Raises `AdminError` where it does not."""
+    """Have `client_id` consume the message now. Raises `AdminError` if it does not."""
     holder, message = found
     header = ConsumeMessageDirectlyHeader(
         group, client_id, messages.offset_id(message), holder.broker_name, message.topic

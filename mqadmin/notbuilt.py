@@ -1,6 +1,7 @@
-"""What to say of a command that is not here.
+"""Answers to commands that do not exist here.
 
-Invariant: every command of upstream's mqadmin, 5.3.3 and 5.5.0, is here or named here; docs/mqadmin.md has a row for each."""
+Invariant: every command of upstream's mqadmin, 5.3.3 and 5.5.0, is here or named here; docs/mqadmin.md has a row for
+each."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ NOT_APPLICABLE = {
     "rocksDBConfigToJson": ROCKSDB,
     "switchTimerEngine": "there is one kind of timers",
 }  # fmt: skip
-"""Upstream's commands that have nothing to do here -> why."""
+"""Upstream's commands that do not apply here -> why."""
 ACCESS_CONTROL = "there is no access control yet"
 COLD_READS = "cold reads are not controlled yet"
 STATIC_TOPICS = "there are no static topics yet"
@@ -50,7 +51,7 @@ NOT_BUILT = {
     "updateColdDataFlowCtrGroupConfig": COLD_READS,
     "updateStaticTopic": STATIC_TOPICS,
 }  # fmt: skip
-"""Upstream's commands that this tool does not have yet -> what they would need."""
+"""Upstream's commands that this tool does not have yet -> what they need."""
 
 
 def why_not(name: str, commands: Collection[str]) -> str:

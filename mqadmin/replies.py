@@ -1,9 +1,7 @@
-"""What servers answer to the admin requests, as values: one class per answer, read from JSON bodies and
-headers.
+"""Answers to admin requests, as values: one class per answer, read from JSON bodies and headers.
 
-Invariant: a missing optional field is None or empty as upstream's reader would have it; a body that is not
-what the request asks for raises `ReplyMalformed`, so a format function only ever sees complete values.
-"""
+Invariant: a missing optional field is None or empty, as with upstream's reader; a body of another kind raises
+`ReplyMalformed`, so a format function gets complete values only."""
 
 from __future__ import annotations
 
@@ -20,8 +18,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ControllerMetadata:
-    """Answer of 1005: what one controller knows of its group. Leader fields are None while it knows no
-    leader."""
+    """Answer of 1005: one controller's view of its group. Leader fields are None while it knows no leader."""
 
     group: str | None
     leader_id: str | None
@@ -95,7 +92,7 @@ class SyncState:
 
 @dataclass(frozen=True, slots=True)
 class ElectedMaster:
-    """Answer of 1002: the master that now stands, and the addresses of its set by broker id."""
+    """Answer of 1002: the present master, and the addresses of its set by broker id."""
 
     master_id: int
     master_address: str
@@ -278,7 +275,7 @@ class TopicSettings:
 
 @contextmanager
 def _reading(what: str) -> Iterator[None]:
-    """Turns the errors of an absent or mistyped member into `ReplyMalformed` with the answer's name."""
+    """Turn the errors of an absent or mistyped member into `ReplyMalformed` with the answer's name."""
     try:
         yield
     except (KeyError, TypeError, ValueError, AttributeError) as error:

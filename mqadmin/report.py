@@ -1,8 +1,7 @@
-"""What a command found, told as upstream's text while it comes, or as one JSON object when it is done.
+"""The output of a command: upstream's text while it comes, or one JSON object when it is done.
 
-Invariant: with JSON asked for, standard output holds exactly one object per round and nothing else; it has the member
-`error` when, and only when, the command fails.
-"""
+Invariant: with JSON requested, standard output holds exactly one object per round and nothing else; it has the member
+`error` if, and only if, the command fails."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from remoting.wirefields import camel
 
 
 class Report:
-    """One round of one command; text and JSON members are given side by side, one of them is shown."""
+    """One round of one command; text and JSON members are both added, and one of them is shown."""
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
@@ -24,13 +23,13 @@ class Report:
         self._noted: set[str] = set()
 
     def text(self, text: str) -> None:
-        """Prints `text` as it is (it brings its own line ends); nothing where JSON is wanted."""
+        """Print `text` as it is, with its own line ends; nothing if JSON is requested."""
         if not self.as_json:
             sys.stdout.write(text)
             sys.stdout.flush()
 
     def note(self, text: str) -> None:
-        """One line on stderr about something that is missing from what is shown, once a round; a member `notes` in JSON."""
+        """Print one line on stderr about missing output, once a round; a member `notes` in JSON."""
         if text in self._noted:
             return
         self._noted.add(text)
@@ -48,7 +47,7 @@ class Report:
         self._members.setdefault(name, []).append(plain(row))
 
     def finish(self, error: str | None = None) -> None:
-        """Shows the JSON object, where it is wanted, with what had been found before `error`."""
+        """Print the JSON object, if requested, with everything found before `error`."""
         if self.as_json:
             if error is not None:
                 self._members["error"] = error
@@ -72,7 +71,7 @@ def plain(value: Any) -> Any:
 
 
 def java_text(value: object) -> str:
-    """`value` as upstream's objects write it."""
+    """`value` in the format of upstream's objects."""
     if value is None:
         return "null"
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,4 +1,4 @@
-"""What a connected consumer tells of itself (307), as upstream lays it out, and what looks wrong in it."""
+"""A connected consumer's own state (307), in upstream's layout, and the problems in it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CONSUME_TYPE, CONSUME_ORDERLY, STARTED = (
     "PROP_CONSUME_TYPE", "PROP_CONSUMEORDERLY", "PROP_CONSUMER_START_TIMESTAMP",
 )  # fmt: skip
 SETTLED_MS = 120_000
-"""A consumer that started so lately may still be taking its subscription to the brokers."""
+"""A consumer that started so lately may still be sending its subscription to the brokers."""
 BLOCKED_MS = 60_000
 
 
@@ -91,7 +91,8 @@ def _moment(epoch_ms: int, zone: tzinfo | None) -> str:
 
 
 def same_subscription(infos: dict[str, ConsumerQueues], now_ms: int) -> bool:
-    """Whether all of a group want the same; taken for granted of pull consumers and of those that have just begun."""
+    """Whether all of a group have the same subscription; assumed of pull consumers and of those that have just
+    started."""
     first = next(iter(infos.values()))
     started_ms = int(first.properties.get(STARTED) or 0)
     if first.properties.get(CONSUME_TYPE) != "CONSUME_PASSIVELY" or now_ms - started_ms <= SETTLED_MS:
@@ -104,7 +105,7 @@ def same_subscription(infos: dict[str, ConsumerQueues], now_ms: int) -> bool:
 
 
 def troubles(client_id: str, info: ConsumerQueues, now_ms: int) -> list[str]:
-    """A line for each queue that a push consumer cannot lock, or does not get on with."""
+    """A line for each queue that a push consumer cannot lock, or makes no progress with."""
     if info.properties.get(CONSUME_TYPE) != "CONSUME_PASSIVELY":
         return []
     orderly = info.properties.get(CONSUME_ORDERLY) == "true"

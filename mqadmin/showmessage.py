@@ -1,7 +1,6 @@
 """Shows one found message with its body in a file and its tracks, the same way in every query command.
 
-Invariant: what is known is shown even where the groups of the topic are not; then one line says so.
-"""
+Invariant: known facts are shown even if the groups of the topic are not known; then one line says so."""
 
 from __future__ import annotations
 
@@ -18,9 +17,9 @@ BODY_FORMAT_HELP = "print message body by the specified format"
 
 
 def check_format(option: str, name: str | None) -> None:
-    """Raises `UsageWanted` for a character set that is not known, with the option that named it."""
+    """Raises `UsageWanted` for an unknown character set, with the option that named it."""
     try:
-        b"\x80".decode(name or "UTF-8", errors="replace")  # nothing is looked up for no bytes
+        b"\x80".decode(name or "UTF-8", errors="replace")  # no bytes would look up no character set
     except (LookupError, ValueError):
         raise UsageWanted(f"{option} {name}: no known character set") from None
 

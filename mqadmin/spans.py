@@ -15,8 +15,8 @@ from remoting.headers.offsets import OffsetResponseHeader, SearchOffsetHeader
 
 
 class Span(NamedTuple):
-    """What is wanted of each queue: from an offset on, or from one moment to another, in ms, both included. None bounds
-    nothing."""
+    """The wanted part of each queue: from an offset on, or from one moment to another, in ms, both included. None: no
+    bound."""
 
     first: int | None
     begin_ms: int | None
@@ -26,7 +26,7 @@ class Span(NamedTuple):
 def span_of(
     client: AdminClient, begin: tuple[str, str | None], end: tuple[str, str | None], first: int | None = None
 ) -> Span:
-    """The span of two options with their texts. Raises `UsageWanted`."""
+    """The span in two options. Raises `UsageWanted`."""
     now_ms = client.clock.now_ms()
     (begin_option, begin_text), (end_option, end_text) = begin, end
     return Span(

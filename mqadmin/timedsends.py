@@ -1,6 +1,6 @@
-"""Sends that are timed, one after the other, as sendMsgStatus, checkMsgSendRT and clusterRT make them.
+"""Timed sends, one after the other, for sendMsgStatus, checkMsgSendRT and clusterRT.
 
-Invariant: a send counts as done only when the message is certain to stay."""
+Invariant: a send counts as done only if the message is certain to stay."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mqclient.producer import Producer, SendResult
 
 
 class Timed(NamedTuple):
-    """One send: what came of it, and how long that took, ms; `why` where it was not done."""
+    """One send: its result and its time in ms; `why` if it failed."""
 
     result: SendResult | None
     ms: int
@@ -38,6 +38,6 @@ async def timed_sends(
 
 
 def mean_of_warm(sends: list[Timed]) -> float:
-    """Mean time of all but the first, which opens the connection, ms; 0 where there is no other."""
+    """Mean time of all but the first, which opens the connection, ms; 0 if there is no other."""
     warm = sends[1:]
     return sum(send.ms for send in warm) / len(warm) if warm else 0.0

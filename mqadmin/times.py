@@ -1,7 +1,6 @@
-"""Times as upstream's tool writes and reads them.
+"""Times in the format of upstream's tool.
 
-Invariant: text without a zone is in the zone that is given, None being the local one.
-"""
+Invariant: text without a zone is in the given zone, None being the local one."""
 
 from __future__ import annotations
 

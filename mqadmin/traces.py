@@ -1,5 +1,4 @@
-"""What clients with message trace switched on tell of their sends and of what they consumed: the bodies of the trace topic's
-messages.
+"""Traces that clients send of their sends and consumed messages: the bodies of the trace topic's messages.
 
 Invariant: a line that is not in upstream's form is left out. Pure."""
 
@@ -13,7 +12,7 @@ PUB, SUB_AFTER = "Pub", "SubAfter"
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One send (Pub), or one message consumed (SubAfter); times in ms, 0 where an old client told none."""
+    """One send (Pub), or one message consumed (SubAfter); times in ms, 0 if an old client sent none."""
 
     kind: str
     group: str

@@ -1,4 +1,4 @@
-"""Client versions by the number that they send, as upstream names them. Pure."""
+"""Names of client versions by the number that clients send, as in upstream. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ V4_0_0 = 213
 
 
 def version_name(number: int) -> str:
-    """`V5_3_3` for 479; older ones than 4.0.0, which nobody runs, by their number."""
+    """`V5_3_3` for 479; versions before 4.0.0 by their number."""
     if number < V4_0_0 - 1:
         return str(number)
     release = (number + 1 - V4_0_0) // 2

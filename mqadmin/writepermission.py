@@ -1,4 +1,4 @@
-"""What wipeWritePerm and addWritePerm do alike: one request to every name server of the list."""
+"""The common part of wipeWritePerm and addWritePerm: one request to every name server of the list."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def format_done(verb: str, broker_name: str, namesrv: str, topics: int) -> str:
 
 
 def set_everywhere(namesrv: str | None, broker_name: str, *, allowed: bool) -> None:
-    """Sets the write permission of `broker_name` and says so of each name server. Raises `AdminError` in the end where one did
-    not do it, or nobody knows the broker set."""
+    """Set the write permission of `broker_name` and print the result of each name server. Raises `AdminError` at the
+    end if one failed, or none knows the broker set."""
     addresses = split_addresses(required_namesrv(namesrv))
     verb = "add" if allowed else "wipe"
 

@@ -1,4 +1,4 @@
-"""What a broker counted lately (315)."""
+"""Recent counts of a broker (315)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TOPIC_PUT_NUMS, GROUP_GET_NUMS = "TOPIC_PUT_NUMS", "GROUP_GET_NUMS"
 
 
 async def recent(client: AdminClient, broker: str, name: str, key: str) -> BrokerStatsData:
-    """The counts of one topic, or of `topic@group`; zeros where the broker has none yet."""
+    """The counts of one topic, or of `topic@group`; zeros if the broker has none yet."""
     reply = await client.ask_for(
         broker,
         RequestCode.VIEW_BROKER_STATS_DATA,
@@ -22,5 +22,6 @@ async def recent(client: AdminClient, broker: str, name: str, key: str) -> Broke
 
 
 def day_sum(stats: BrokerStatsData) -> int:
-    """Of the last 24 hours; a Java broker fills its hour and its day only as they pass, so the longest that it has."""
+    """The sum of the last 24 hours, or of the longest period available: a Java broker fills its hour and its day only
+    as they pass."""
     return stats.stats_day.sum or stats.stats_hour.sum or stats.stats_minute.sum

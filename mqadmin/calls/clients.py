@@ -1,7 +1,6 @@
-"""Connected consumers, asked through a broker that has their connections.
+"""Connected consumers, queried through a broker that has their connections.
 
-Invariant: a client is asked only through a broker where it says itself that it is online.
-"""
+Invariant: a client is queried only through a broker at which it is registered as online."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ CONSUME_TYPE = "PROP_CONSUME_TYPE"
 async def queues_of(
     client: AdminClient, broker: str, group: str, client_id: str, *, jstack: bool = False
 ) -> ConsumerQueues:
-    """What one client reads now (307), with its threads where they are asked for."""
+    """The queues that one client reads now (307), with its threads on request."""
     header = GetConsumerRunningInfoHeader(group, client_id, jstack)
     reply = await client.ask(broker, RequestCode.GET_CONSUMER_RUNNING_INFO, header, wait_ms=WAIT_MS)
     return body_of(ConsumerQueues, broker, reply)
@@ -29,8 +28,8 @@ async def queues_of(
 async def readers(
     client: AdminClient, masters: list[str], group: str
 ) -> tuple[dict[MessageQueue, str], list[str]]:
-    """Queue -> ip of the client that reads it, as its client id begins; and a line for each client that did not
-    tell."""
+    """Queue -> ip of the client that reads it, taken from its client id; and a line for each client that did not
+    answer."""
     found: dict[MessageQueue, str] = {}
     asked: set[str] = set()
     silent: list[str] = []
@@ -41,21 +40,22 @@ async def readers(
                 continue
             asked.add(member.client_id)
             try:
-                told = await queues_of(client, master, group, member.client_id)
+                queues = await queues_of(client, master, group, member.client_id)
             except AdminError as error:
-                silent.append(f"{member.client_id} does not tell what it reads: {error}")
+                silent.append(f"{member.client_id} does not report its queues: {error}")
                 continue
-            found |= dict.fromkeys(told.mq_table, member.client_id.partition("@")[0])
+            found |= dict.fromkeys(queues.mq_table, member.client_id.partition("@")[0])
     return found, silent
 
 
 async def consume_directly(
     client: AdminClient, broker: str, header: ConsumeMessageDirectlyHeader
 ) -> ConsumeDirectlyResult:
-    """Has a push consumer consume one stored message now (309). Raises `AdminError` also for another consumer."""
+    """Have a push consumer consume one stored message now (309). Raises `AdminError` also for another kind of
+    consumer."""
     group, client_id = header.consumer_group, header.client_id or ""
-    told = await queues_of(client, broker, group, client_id)
-    if told.properties.get(CONSUME_TYPE) != "CONSUME_PASSIVELY":
+    queues = await queues_of(client, broker, group, client_id)
+    if queues.properties.get(CONSUME_TYPE) != "CONSUME_PASSIVELY":
         raise AdminError(
             f"{client_id} of group {group} is no push consumer; only those take a message given to them"
         )

@@ -50,8 +50,9 @@ async def settings_of(client: AdminClient, kind: ServerKind, address: str) -> di
 async def changed(
     client: AdminClient, kind: ServerKind, addresses: list[str], key: str, value: str
 ) -> AsyncIterator[str]:
-    """Sets one key of each of these running servers and yields the address of each that took it. Raises `AdminError` in
-    the end where some did not: the first one's, and how many they are."""
+    """Set one key of each of these running servers and yield the address of each that accepted it.
+
+    Raises: `AdminError` at the end if some did not: the first one's, and their number."""
     failed: list[AdminError] = []
     for address in addresses:
         try:

@@ -1,7 +1,7 @@
-"""Who belongs to a controller group, changed by its leader: request 51022.
+"""Changes of a controller group's members, by its leader: request 51022.
 
-Invariant: what is returned was said by the leader once it was decided; a member that is added votes, or the error says that it
-learns still."""
+Invariant: a returned change was reported by the leader after its commit. An added member votes, or the error says
+that it is still a learner."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ REQUEST = RequestCode.DLEDGER_CHANGE_MEMBERS
 DONE, UNKNOWN = 200, 502
 LEVEL_MS, TRY_LEVEL_MS = 60_000, 200
 PASSES = {"NOT_LEVEL", "UNDER_WAY", "NOT_BEGUN", "HANDING_OVER"}
-"""What is refused for these may be made a moment later."""
+"""Reasons of rejections that may succeed a moment later."""
 REFUSALS = {
     404: "it leads no more; ask again",
     411: "it cannot read that; an address is HOST:PORT",
-    UNKNOWN: "the change may be decided later; see getControllerMetaData before you ask again",
+    UNKNOWN: "the change may be committed later; see getControllerMetaData before you ask again",
 }
 
 
@@ -51,7 +51,8 @@ class ChangeRefused(RequestRefused):
 
 
 async def add(client: AdminClient, controllers: str, member: str, address: str, *, dry_run: bool) -> Changed:
-    """As a learner first, and with a vote once it is level. Raises `AdminError`: unless it says more, nothing was changed."""
+    """Add a member as a learner first, and as a voter once it has caught up. Raises `AdminError`: unless it says
+    more, nothing was changed."""
     asked = await ask(client, controllers, "show")
     if asked["learners"].get(member) == address and not dry_run:
         first = changed(asked, asked)
@@ -68,12 +69,12 @@ async def add(client: AdminClient, controllers: str, member: str, address: str, 
             last = refusal
         await asyncio.sleep(TRY_LEVEL_MS / 1000)
     raise AdminError(
-        f"{member} learns still, and votes not: {last}; repeat the command once it runs and is level"
+        f"{member} is still a learner, not a voter: {last}; repeat the command once it runs and has caught up"
     )
 
 
 async def remove(client: AdminClient, controllers: str, member: str, *, dry_run: bool) -> Changed:
-    """One that leads hands over first. Raises `AdminError`."""
+    """Remove a member; a leader transfers leadership first. Raises `AdminError`."""
     while True:
         try:
             return await change(client, controllers, "remove", member, dry_run=dry_run)
@@ -86,12 +87,12 @@ async def remove(client: AdminClient, controllers: str, member: str, *, dry_run:
 async def change(
     client: AdminClient, controllers: str, step: str, member: str, address: str = "", *, dry_run: bool = False
 ) -> Changed:
-    told = await ask(client, controllers, step, member=member, address=address, dryRun=dry_run)
-    return changed(told, told["after"])
+    before = await ask(client, controllers, step, member=member, address=address, dryRun=dry_run)
+    return changed(before, before["after"])
 
 
 def changed(before: dict[str, Any], after: dict[str, Any]) -> Changed:
-    return Changed(*(Group(told["voters"], told["learners"]) for told in (before, after)))
+    return Changed(*(Group(each["voters"], each["learners"]) for each in (before, after)))
 
 
 async def ask(client: AdminClient, controllers: str, step: str, **wish: object) -> dict[str, Any]:

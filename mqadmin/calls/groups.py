@@ -1,7 +1,6 @@
 """Consumer groups: their settings, their offsets, their members.
 
-Invariant: offsets and members are asked of masters; a slave's tables are copies, which count where there is no master.
-"""
+Invariant: offsets and members are read from masters; a slave's copies are used only if there is no master."""
 
 from __future__ import annotations
 
@@ -41,8 +40,8 @@ class Progress:
 
 
 async def one_of_each_set(client: AdminClient, namesrv: str, cluster: str | None = None) -> list[str]:
-    """A member of each broker set of one cluster, or of all: the master, or a slave where there is none now. Raises
-    `AdminError` where nobody is registered."""
+    """A member of each broker set of one cluster, or of all: the master, or a slave if there is none now. Raises
+    `AdminError` if no broker is registered."""
     info = await client.cluster_info(namesrv)
     found = [row.addresses[min(row.addresses)] for row in info.sets_of(cluster) if row.addresses]
     if not found:
@@ -52,7 +51,7 @@ async def one_of_each_set(client: AdminClient, namesrv: str, cluster: str | None
 
 
 async def progress(client: AdminClient, masters: list[str], group: str, topic: str | None = None) -> Progress:
-    """The offsets that a group has committed and where its queues end (208); no queues for an unknown group."""
+    """The committed offsets of a group and the ends of its queues (208); no queues for an unknown group."""
     found = Progress({}, 0.0)
     for master in masters:
         reply = await client.ask(master, RequestCode.GET_CONSUME_STATS, GetConsumeStatsHeader(group, topic))
@@ -106,7 +105,7 @@ async def put(client: AdminClient, broker: str, group: SubscriptionGroupConfig) 
 
 
 async def settings_of(client: AdminClient, broker: str, group: str) -> SubscriptionGroupConfig | None:
-    """The settings of a group on one broker (352); None where it does not know it."""
+    """The settings of a group on one broker (352); None if it does not have the group."""
     absent = ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
     asked = client.ask_for(
         broker, RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, GroupHeader(group), absent=absent
@@ -125,14 +124,14 @@ async def is_known(client: AdminClient, broker: str, group: str) -> bool:
 
 
 async def delete(client: AdminClient, broker: str, group: str, *, clean_offset: bool) -> None:
-    """Takes a group from one broker (207), its offsets too where asked for."""
+    """Delete a group from one broker (207), and its offsets if requested."""
     header = DeleteSubscriptionGroupHeader(group, clean_offset)
     await client.ask(broker, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
 
 
 async def reset(client: AdminClient, broker: str, header: ResetOffsetHeader) -> dict[MessageQueue, int]:
-    """Moves a group on one broker (222): the offset that each queue goes on at. The broker keeps the group's own
-    commits out until its consumers have taken the new offset."""
+    """Move a group on one broker (222): the new offset of each queue. The broker rejects the group's own commits
+    until its consumers have received the new offset."""
     reply = await client.ask(
         broker,
         RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,

@@ -1,7 +1,6 @@
-"""The leadership of a controller group, given to another of its members.
+"""Transfer of a controller group's leadership to another of its members.
 
-Invariant: what is returned was said by the former leader after it gave way.
-"""
+Invariant: a returned transfer was reported by the former leader after it stepped down."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ REFUSALS = {
     "and does its disk answer?",
     506: "it is handing over already",
 }
-"""Codes of DLedger's, in the body of an answer."""
+"""DLedger's codes, in the body of an answer."""
 
 
 class Moved(NamedTuple):
@@ -37,8 +36,8 @@ class Moved(NamedTuple):
 
 
 async def transfer(client: AdminClient, controllers: str, transferee_id: str) -> Moved:
-    """Asks the leader that one of `controllers` names to give way to `transferee_id`, or, if that is empty, to whom it chooses.
-    Raises `AdminError`: nothing was changed, but after 418."""
+    """Ask the leader known to one of `controllers` to transfer leadership to `transferee_id`, or, if that is empty,
+    to a member that it chooses. Raises `AdminError`: nothing was changed, except after 418."""
     leader = await client.leader(controllers)
     before = await client.controller_metadata(leader)
     if before.group is None or before.leader_id is None:

@@ -1,7 +1,6 @@
 """Single messages: found by id, by key or by place, and shown as upstream shows them.
 
-Invariant: an id leads only to brokers that the name server knows, never to an address that somebody wrote into it.
-"""
+Invariant: an id leads only to brokers that the name server knows, never to an address made up in an id."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ from remoting.headers.messages import QueryMessageHeader, ViewMessageHeader
 TOOLS_GROUP = "TOOLS_CONSUMER"
 TIMESTAMP_MAX = 2**63 - 1
 NOT_FOUND = "can not find message, maybe time range not correct"
-"""All that upstream's brokers say; ours may say more behind it."""
+"""The whole remark of upstream's brokers; this implementation's may be longer."""
 OFFSET_ID_BYTES = (16, 28)
 """Of an IPv4 and of an IPv6 broker."""
 PORT_AND_OFFSET = struct.Struct(
@@ -40,14 +39,14 @@ PORT_AND_OFFSET = struct.Struct(
 
 
 def offset_id(message: StoredMessage) -> str:
-    """The broker's id of a message: where it was stored first and at which byte of the log."""
+    """The broker's id of a message: the address where it was stored first, and its offset in the log."""
     host, _, port = message.store_host.rpartition(":")
     address = ipaddress.ip_address(host.strip("[]"))
     return (address.packed + PORT_AND_OFFSET.pack(int(port), message.physical_offset)).hex().upper()
 
 
 def offset_in(text: str) -> int | None:
-    """The physical offset in an offset id; None for text that is none."""
+    """The physical offset in an offset id; None for other text."""
     try:
         data = bytes.fromhex(text)
     except ValueError:
@@ -59,7 +58,7 @@ def offset_in(text: str) -> int | None:
 
 
 async def at_offset(client: AdminClient, broker: str, offset: int, topic: str = "") -> StoredMessage | None:
-    """The message that begins at a byte of a broker's log (33); None where none does."""
+    """The message that begins at a byte of a broker's log (33); None if none does."""
     header = ViewMessageHeader(offset, topic or None)
     absent = ResponseCode.SYSTEM_ERROR
     reply = await client.ask_for(broker, RequestCode.VIEW_MESSAGE_BY_ID, header, absent=absent)
@@ -81,8 +80,9 @@ async def by_key(
     last_key: str | None = None,
     note: Callable[[str], None] | None = None,
 ) -> list[StoredMessage]:
-    """Messages that an index of one broker has for a key, a producer's id, or a tag (12), oldest first. `last_key`: behind
-    which a broker with its index in RocksDB goes on. `note` gets what the broker says it may have missed, and why."""
+    """Messages that one broker's index has for a key, a producer's id, or a tag (12), oldest first. `last_key`: where
+    a broker with its index in RocksDB continues. `note` receives the broker's remark on messages that it may have
+    missed."""
     header = QueryMessageHeader(
         topic, key, count_max, begin_ms, end_ms, unique, "T" if by_tag else None, last_key
     )
@@ -101,7 +101,7 @@ async def by_key(
 
 
 def _matches(message: StoredMessage, topic: str, key: str, unique: bool, by_tag: bool) -> bool:
-    """An index holds hashes: strangers with an equal hash are left out."""
+    """An index holds hashes: other keys with an equal hash are left out."""
     if message.topic != topic:
         return False
     if by_tag:
@@ -120,7 +120,7 @@ def _decoded(broker: str, body: bytes | bytearray | memoryview | None) -> list[S
 
 @asynccontextmanager
 async def puller(client: AdminClient, namesrv: str, group: str = TOOLS_GROUP) -> AsyncIterator[PullConsumer]:
-    """A consumer on the connections of `client`; what its reads raise leaves as `AdminError`."""
+    """A consumer on the connections of `client`; its errors become `AdminError`."""
     routes = RouteTable(namesrv, client.remoting, client.clock)
     try:
         yield PullConsumer(group, routes=routes, client=client.remoting, clock=client.clock)
@@ -131,7 +131,7 @@ async def puller(client: AdminClient, namesrv: str, group: str = TOOLS_GROUP) ->
 
 
 def plain_body(message: StoredMessage) -> bytes:
-    """The body as the application gave it, or as stored where its compression is not built in."""
+    """The original body, or the stored one if its compression is not supported."""
     try:
         return message.plain_body()
     except ValueError:
@@ -139,7 +139,7 @@ def plain_body(message: StoredMessage) -> bytes:
 
 
 def shown_body(report: Report, message: StoredMessage) -> bytes:
-    """As `plain_body`, with a line about a body that stays as it was stored."""
+    """As `plain_body`, with a note about a body that cannot be decompressed."""
     try:
         return message.plain_body()
     except CompressionUnsupported as error:
@@ -171,7 +171,7 @@ def format_message(message: StoredMessage, zone: tzinfo | None = None) -> str:
 
 
 def format_line(queue_broker: str, message: StoredMessage, body: str) -> str:
-    """The one line that consumeMessage prints, as upstream's MessageExt writes itself."""
+    """The one line that consumeMessage prints, like upstream's MessageExt.toString."""
     plain = plain_body(message)
     signed = ", ".join(str(byte - 256 if byte > 127 else byte) for byte in plain)
     return (
@@ -188,7 +188,7 @@ def format_line(queue_broker: str, message: StoredMessage, body: str) -> str:
 
 
 def as_json(message: StoredMessage) -> dict[str, Any]:
-    """One message for scripts: `body` is text where it is UTF-8, else `bodyBase64` holds the bytes."""
+    """One message for scripts: `body` is text if it is UTF-8, else `bodyBase64` holds the bytes."""
     plain = plain_body(message)
     try:
         body = {"body": plain.decode()}

@@ -1,4 +1,4 @@
-"""The topics and groups of users on one broker, as their settings stand in JSON."""
+"""The users' topics and groups on one broker, with their settings as JSON."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ PREDEFINED_GROUPS = frozenset(
         "CID_ONS-HTTP-PROXY", "CID_ONSAPI_PERMISSION", "CID_ONSAPI_OWNER", "CID_ONSAPI_PULL", "CID_RMQ_SYS_TRANS",
     }
 )  # fmt: skip
-"""What upstream's tools leave out by name."""
+"""Names that upstream's tools leave out."""
 
 
 async def user_topics(client: AdminClient, broker: str, *, with_special: bool = False) -> dict[str, Any]:
-    """Topics by name (21), without those of the system (305); those of retries and dead letters only `with_special`."""
+    """Topics by name (21), without the system's (305); those of retries and dead letters only `with_special`."""
     reply = await client.ask(broker, RequestCode.GET_ALL_TOPIC_CONFIG)
     table = body_of(TopicConfigWrapper, broker, reply).topic_config_table
     system = await client.ask(broker, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)

@@ -1,5 +1,4 @@
-"""Requests to name servers that change something: each goes to every name server of the list, for they tell each other
-nothing."""
+"""Requests that change name servers: each goes to every name server of the list, because they do not synchronise."""
 
 from __future__ import annotations
 
@@ -21,7 +20,8 @@ ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 
 
 async def set_write_permission(client: AdminClient, namesrv: str, broker_name: str, *, allowed: bool) -> int:
-    """Gives a broker set's queues at one name server the write permission, or takes it (327, 205): of how many topics."""
+    """Grant or revoke the write permission of a broker set's queues at one name server (327, 205); returns the number
+    of topics."""
     code = RequestCode.ADD_WRITE_PERM_OF_BROKER if allowed else RequestCode.WIPE_WRITE_PERM_OF_BROKER
     reply = await client.ask(namesrv, code, BrokerNameHeader(broker_name))
     try:
@@ -33,19 +33,19 @@ async def set_write_permission(client: AdminClient, namesrv: str, broker_name: s
 
 
 async def put_kv(client: AdminClient, namesrv: str, namespace: str, key: str, value: str) -> list[str]:
-    """Sets one value (100); the name servers that have it now."""
+    """Set one value (100); returns the name servers that have it now."""
     return await _everywhere(
         client, namesrv, RequestCode.PUT_KV_CONFIG, PutKVConfigHeader(namespace, key, value)
     )
 
 
 async def delete_kv(client: AdminClient, namesrv: str, namespace: str, key: str) -> list[str]:
-    """Removes one value (102); the name servers that do not have it now."""
+    """Remove one value (102); returns the name servers without it now."""
     return await _everywhere(client, namesrv, RequestCode.DELETE_KV_CONFIG, KVConfigHeader(namespace, key))
 
 
 async def get_kv(client: AdminClient, namesrv: str, namespace: str, key: str) -> str:
-    """One value (101), of the first name server that answers. Raises `AdminError` where it has none."""
+    """One value (101), of the first name server that answers. Raises `AdminError` if it has none."""
     _, reply = await client.ask_any(
         namesrv,
         RequestCode.GET_KV_CONFIG,
@@ -59,7 +59,7 @@ async def get_kv(client: AdminClient, namesrv: str, namespace: str, key: str) ->
 
 
 async def add_to_order_conf(client: AdminClient, namesrv: str, topic: str, queues: dict[str, int]) -> str:
-    """The order conf of a topic with these broker sets' queue numbers, whatever others it names; it is put so."""
+    """Put the order conf of a topic with these broker sets' queue numbers, keeping those of other sets; returns it."""
     try:
         known = await get_kv(client, namesrv, ORDER_TOPIC_CONFIG, topic)
     except RequestRefused as error:
@@ -74,7 +74,7 @@ async def add_to_order_conf(client: AdminClient, namesrv: str, topic: str, queue
 
 
 async def _everywhere(client: AdminClient, namesrv: str, code: RequestCode, header: Header) -> list[str]:
-    """Asks every name server; those that did it. Raises `AdminError` in the end where one did not."""
+    """Ask every name server; returns those that succeeded. Raises `AdminError` at the end if one did not."""
     done: list[str] = []
     failed: list[AdminError] = []
     addresses = split_addresses(namesrv)

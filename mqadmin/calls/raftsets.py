@@ -1,6 +1,8 @@
-"""A set in Raft mode, asked of its brokers, in the form in which controllers tell of a set: who is level counts as in sync.
+"""A set in Raft mode, queried from its brokers, in the form of a set under controllers: members that have caught up
+count as in sync.
 
-Invariant: the master is the broker that serves in the highest term; whoever it lists as level it has heard lately."""
+Invariant: the master is the broker that serves in the highest term; it has lately heard every member that it lists as
+caught up."""
 
 from __future__ import annotations
 
@@ -15,11 +17,11 @@ from mqadmin.replies import Replica, SyncState
 MASTER_ID = 0
 NO_EPOCH = 0
 ENTRY_HEADER_BYTES = 48
-"""In Raft mode's log each record stands behind such a header, and a term begins with an entry that has no more."""
+"""In Raft mode's log each record follows such a header, and a term begins with an entry that is only a header."""
 
 
-class Told(NamedTuple):
-    """What one broker says of itself: its own id, that of its role, and the newest term in its log."""
+class BrokerAnswer(NamedTuple):
+    """One broker's own answer: its own id, its role's id, and the newest term in its log."""
 
     address: str
     broker_id: int
@@ -30,40 +32,40 @@ class Told(NamedTuple):
 async def state_of(
     client: AdminClient, broker_name: str, members: Mapping[str, int | None]
 ) -> SyncState | None:
-    """`members` has the address of each, with its id where that is known: who neither answers nor is known so is left out.
-    None where nobody serves as master."""
-    answers = await asyncio.gather(*(_told(client, address) for address in members))
-    told = {answer.address: answer for answer in answers if answer is not None}
-    masters = [each for each in told.values() if each.role_id == MASTER_ID]
+    """`members` has the address of each, with its id if known; a member without an answer and without an id is left
+    out. None if no broker serves as master."""
+    answers = await asyncio.gather(*(_ask_broker(client, address) for address in members))
+    found = {answer.address: answer for answer in answers if answer is not None}
+    masters = [each for each in found.values() if each.role_id == MASTER_ID]
     if not masters:
         return None
     master = max(masters, key=lambda each: each.term)
-    level = {master.broker_id, *await _level_with(client, master.address)}
+    caught_up = {master.broker_id, *await _caught_up_with(client, master.address)}
     ids = {
-        address: told[address].broker_id if address in told else known for address, known in members.items()
+        address: found[address].broker_id if address in found else known for address, known in members.items()
     }
     replicas = [
-        Replica(broker_name, broker_id, address, address in told)
+        Replica(broker_name, broker_id, address, address in found)
         for address, broker_id in ids.items()
         if broker_id is not None
     ]
     return SyncState(
         broker_name, master.broker_id, master.address, master.term, NO_EPOCH,
-        tuple(each for each in replicas if each.broker_id in level),
-        tuple(each for each in replicas if each.broker_id not in level),
+        tuple(each for each in replicas if each.broker_id in caught_up),
+        tuple(each for each in replicas if each.broker_id not in caught_up),
     )  # fmt: skip
 
 
-async def _told(client: AdminClient, address: str) -> Told | None:
+async def _ask_broker(client: AdminClient, address: str) -> BrokerAnswer | None:
     try:
         epochs, info = await asyncio.gather(client.broker_epochs(address), client.runtime_info(address))
     except AdminError:
         return None
     term = epochs.epochs[-1].epoch if epochs.epochs else NO_EPOCH
-    return Told(address, int(info.get("replicaId", "-1")), epochs.broker_id, term)
+    return BrokerAnswer(address, int(info.get("replicaId", "-1")), epochs.broker_id, term)
 
 
-async def _level_with(client: AdminClient, master: str) -> list[int]:
+async def _caught_up_with(client: AdminClient, master: str) -> list[int]:
     try:
         status = await client.ha_status(master)
     except AdminError:

@@ -1,4 +1,4 @@
-"""Requests to brokers that make room on their disks."""
+"""Requests to brokers to delete files."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ async def ask_brokers(
     namesrv: str | None,
     cluster: str | None,
 ) -> None:
-    """Asks `broker`, or every replica of `cluster` (all clusters without one): each keeps a log of its own. Raises `AdminError`
-    in the end where one did not answer with success."""
+    """Ask `broker`, or every replica of `cluster` (all clusters without one), because each has its own log. Raises
+    `AdminError` at the end if one failed."""
     addresses = [broker] if broker else await members_of(client, namesrv, cluster)
     failed: list[AdminError] = []
     report.put(brokers=[])

@@ -1,7 +1,6 @@
 """Sending messages on the connections of an admin client.
 
-Invariant: a message that is not certain to stay ends the command with an error.
-"""
+Invariant: a message that may be lost ends the command with an error."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from mqclient.routetable import RouteTable
 
 @asynccontextmanager
 async def producer(client: AdminClient, namesrv: str, group: str) -> AsyncIterator[Producer]:
-    """A producer; what its sends raise leaves as `AdminError`."""
+    """A producer; its errors become `AdminError`."""
     routes = RouteTable(namesrv, client.remoting, client.clock)
     try:
         yield Producer(
@@ -32,7 +31,7 @@ async def producer(client: AdminClient, namesrv: str, group: str) -> AsyncIterat
 
 
 def must_be_safe(result: SendResult) -> None:
-    """Raises `AdminError` for a message that was stored and may yet be lost."""
+    """Raises `AdminError` for a message that was stored and may be lost."""
     if not result.acknowledged:
         raise AdminError(f"the message is stored, but not safe: {result.status.name}")
 

@@ -1,7 +1,6 @@
-"""Topics: what brokers and name servers say of them, and taking them away.
+"""Topics: their data on brokers and name servers, and their deletion.
 
-Invariant: nothing is read from a slave where the set has a master.
-"""
+Invariant: nothing is read from a slave if the set has a master."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ async def all_topics(client: AdminClient, namesrv: str) -> list[str]:
 
 
 async def holders(client: AdminClient, namesrv: str, topic: str, cluster: str | None = None) -> list[Holder]:
-    """One member of each broker set that has the topic, the master where there is one (105)."""
+    """One member of each broker set that has the topic, the master if there is one (105)."""
     route = await client.topic_route(namesrv, topic)
     sets = [BrokerSet.from_json(row) for row in route.get("brokerDatas") or ()]
     found = [
@@ -51,7 +50,7 @@ async def holders(client: AdminClient, namesrv: str, topic: str, cluster: str | 
 
 
 async def must_have(client: AdminClient, namesrv: str, topic: str, broker_name: str | None) -> None:
-    """Raises `AdminError` for a topic that nobody has, or that this broker set has not."""
+    """Raises `AdminError` for a topic that no broker, or not this broker set, has."""
     names = {holder.broker_name for holder in await holders(client, namesrv, topic)}
     if broker_name is not None and broker_name not in names:
         raise AdminError(f"broker set {broker_name} has no topic {topic}; topicRoute shows where it is")
@@ -84,14 +83,14 @@ async def groups_of(client: AdminClient, broker: str, topic: str) -> list[str]:
 
 
 async def delete_on_broker(client: AdminClient, broker: str, topic: str) -> None:
-    """Takes a topic from one broker (215); its slaves follow. A topic that is not there is no error."""
+    """Delete a topic from one broker (215); its slaves follow. A missing topic is no error."""
     await client.ask(broker, RequestCode.DELETE_TOPIC_IN_BROKER, TopicHeader(topic))
 
 
 async def delete_on_name_servers(
     client: AdminClient, namesrv: str, topic: str, cluster: str | None = None
 ) -> None:
-    """Takes a topic's route from every name server of the list (216)."""
+    """Delete a topic's route from every name server of the list (216)."""
     for address in split_addresses(namesrv):
         await client.ask(
             address, RequestCode.DELETE_TOPIC_IN_NAMESRV, DeleteTopicInNamesrvHeader(topic, cluster)

@@ -1,7 +1,6 @@
-"""What became of a message in each group that reads its topic.
+"""The outcome of a message in each group that reads its topic.
 
-Invariant: a group is said to have consumed a message only by its committed offsets.
-"""
+Invariant: only a group's committed offsets show that it consumed a message."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ class Track:
 
 
 async def tracks(client: AdminClient, namesrv: str, message: StoredMessage) -> list[Track]:
-    """A track of each group, by name. Raises `AdminError` where a broker cannot tell the groups of a topic."""
+    """A track of each group, by name. Raises `AdminError` if a broker does not return the groups of a topic."""
     holders = await topics.holders(client, namesrv, message.topic)
     masters = [holder.address for holder in holders]
     names = {name for master in masters for name in await topics.groups_of(client, master, message.topic)}

@@ -45,8 +45,7 @@ HEADING_MORE = (
 
 @dataclass(frozen=True, slots=True)
 class BrokerRow:
-    """One broker: `broker_id` is the role's, `info` the table of its runtime info, empty when it did not
-    answer."""
+    """One broker: `broker_id` is the role's, `info` the table of its runtime info, empty if it did not answer."""
 
     cluster: str
     broker_name: str
@@ -163,7 +162,7 @@ def format_status(table: dict[str, str], address: str | None = None) -> str:
     Argument("c", "clusterName", "which cluster"),
 )
 def broker_status(namesrvaddr: str | None, brokeraddr: str | None, clustername: str | None) -> None:
-    """What a broker tells of itself, sorted by key."""
+    """A broker's runtime info, sorted by key."""
     one_wanted(brokeraddr, clustername)
 
     async def calls(client: AdminClient, report: Report) -> None:
@@ -206,7 +205,7 @@ def headings(sets: list[BrokerSet]) -> list[tuple[str, str]]:
     Argument("c", "clusterName", "get which cluster"),
 )
 def broker_config(namesrvaddr: str | None, brokeraddr: str | None, clustername: str | None) -> None:
-    """The settings that are in force on brokers."""
+    """The settings in force on brokers."""
     one_wanted(brokeraddr, clustername, not_both=True)
 
     async def calls(client: AdminClient, report: Report) -> None:
@@ -324,7 +323,7 @@ STATS_HEADING = (
 
 
 class Flow(NamedTuple):
-    """One topic and one of its groups; no group where nobody consumes it."""
+    """One topic and one of its groups; no group if the topic has no consumer."""
 
     topic: str
     group: str | None
@@ -365,7 +364,7 @@ def flow_json(row: Flow) -> dict[str, Any]:
     Argument("t", "topic", "print select topic only"),
 )
 def stats_all(namesrvaddr: str | None, activetopic: bool, topic: str | None) -> None:
-    """How much comes to each topic and goes to each of its groups, a second and in 24 hours."""
+    """Rates of messages into each topic and out to each of its groups, per second and in 24 hours."""
     namesrv = required_namesrv(namesrvaddr)
 
     async def calls(client: AdminClient, report: Report) -> None:
@@ -413,7 +412,7 @@ async def _flows(client: AdminClient, namesrv: str, topic: str) -> list[Flow]:
     Argument("c", "cluster", "clustername"),
 )
 def clean_expired_cq(namesrvaddr: str | None, brokeraddr: str | None, cluster: str | None) -> None:
-    """Lets brokers delete files of queues that lead to nothing any more."""
+    """Makes brokers delete queue files that refer to deleted messages."""
 
     async def calls(client: AdminClient, report: Report) -> None:
         await ask_brokers(
@@ -429,7 +428,7 @@ def clean_expired_cq(namesrvaddr: str | None, brokeraddr: str | None, cluster: s
     Argument("c", "cluster", "clustername"),
 )
 def delete_expired_commit_log(namesrvaddr: str | None, brokeraddr: str | None, cluster: str | None) -> None:
-    """Lets brokers delete segments that are old enough, whatever the hour."""
+    """Makes brokers delete segments that are old enough, at any hour."""
 
     async def calls(client: AdminClient, report: Report) -> None:
         await ask_brokers(
@@ -440,8 +439,7 @@ def delete_expired_commit_log(namesrvaddr: str | None, brokeraddr: str | None, c
 
 
 def format_ha_status(address: str, status: HAStatus, zone: tzinfo | None = None) -> str:
-    """Upstream's layout of the answer of the broker at `address`; times in `zone`, None being the local
-    one."""
+    """Upstream's layout of the answer of the broker at `address`; times in `zone`, None being the local one."""
     return _master(address, status) if status.is_master else _slave(status, zone)
 
 
@@ -462,7 +460,7 @@ def _master(address: str, status: HAStatus) -> str:
 
 
 def _state(link: HALink) -> str:
-    """A learner is in no set, however close it is."""
+    """State of a link; a learner is in no set, however close it is."""
     return "OK" if link.in_sync else "Learner" if link.learner else "Fall Behind"
 
 
@@ -485,7 +483,7 @@ def _slave(status: HAStatus, zone: tzinfo | None) -> str:
 def ha_status(
     namesrvaddr: str | None, brokeraddr: str | None, clustername: str | None, interval: str | None
 ) -> None:
-    """How far replication has come, seen from a master or from one slave."""
+    """The progress of replication, as a master or a slave reports it."""
     one_wanted(brokeraddr, clustername)
 
     async def calls(client: AdminClient, report: Report) -> None:
@@ -542,15 +540,15 @@ ADVICE = {
 
 
 def format_resync(said: ResyncBrokerResponseHeader, broker: str, *, dry_run: bool) -> str:
-    """One line what, one what becomes of the folder."""
-    begins = "would begin" if dry_run else "begins"
+    """One line on the resync, one on the set-aside folder."""
+    begins = "would start" if dry_run else "starts"
     then = (
-        "and stays there, for it may hold what no other replica has"
+        "and stays there, because it may hold data that no other replica has"
         if said.keeps
         else "and is removed when the new copy is in the SyncStateSet"
     )
     return (
-        f"broker {said.broker_id} at {broker} {begins} anew, under an id of its own\n"
+        f"broker {said.broker_id} at {broker} {begins} empty, under an id of its own\n"
         f"its store, with {said.log_bytes} bytes of log, goes to {said.folder} below storePathRootDir, {then}\n"
     )
 
@@ -561,7 +559,7 @@ def format_resync(said: ResyncBrokerResponseHeader, broker: str, *, dry_run: boo
     Argument("d", "dryRun", "Only ask whether it would, and change nothing", is_flag=True),
 )
 def resync_broker(namesrvaddr: str | None, brokeraddr: str, dryrun: bool) -> None:
-    """A replica sets its store aside and begins anew with an empty one."""
+    """Makes a replica set its store aside and start with an empty one."""
 
     async def calls(client: AdminClient, report: Report) -> None:
         reply = await client.ask(

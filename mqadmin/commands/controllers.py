@@ -1,4 +1,4 @@
-"""Commands about controllers and what they decide: SyncStateSets, elections, members."""
+"""Commands about controllers and their state: SyncStateSets, elections, members."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def sync_state_set(
 
 
 def format_metadata(metadata: ControllerMetadata) -> str:
-    """Upstream's lines; what the controller does not know reads `null`."""
+    """Upstream's lines; unknown values are `null`."""
     lines = [
         "",
         f"#ControllerGroup\t{java_text(metadata.group)}",
@@ -95,7 +95,7 @@ ADDRESS_HELP = "Controller address list, eg: 192.168.0.1:9878;192.168.0.2:9878"
     Argument("a", "controllerAddress", ADDRESS_HELP, required=True),
 )
 def controller_config(namesrvaddr: str | None, controlleraddress: str) -> None:
-    """The settings that are in force on controllers."""
+    """The settings in force on controllers."""
 
     async def calls(client: AdminClient, report: Report) -> None:
         found: dict[str, dict[str, str]] = {}
@@ -118,7 +118,7 @@ def format_updated(addresses: list[str], key: str, value: str) -> str:
     Argument("v", "value", "config value", required=True, may_be_empty=True),
 )
 def update_controller_config(namesrvaddr: str | None, controlleraddress: str, key: str, value: str) -> None:
-    """Changes one setting of running controllers, each for itself."""
+    """Changes one setting of running controllers, on each of them."""
 
     async def calls(client: AdminClient, report: Report) -> None:
         addresses = split_addresses(controlleraddress)
@@ -131,7 +131,7 @@ def update_controller_config(namesrvaddr: str | None, controlleraddress: str, ke
 
 
 def format_elected(cluster: str, broker_name: str, elected: ElectedMaster) -> str:
-    """Upstream's lines. Upstream's tool means to list the members and never does; neither does this."""
+    """Upstream's lines. Upstream's tool is meant to list the members but never does; neither does this one."""
     return (
         f"\n#ClusterName\t{cluster}\n#BrokerName\t{broker_name}\n#BrokerMasterAddr\t{elected.master_address}"
         f"\n#MasterEpoch\t{elected.master_epoch}\n#SyncStateSetEpoch\t{elected.sync_state_set_epoch}\n"
@@ -153,7 +153,7 @@ def format_elected(cluster: str, broker_name: str, elected: ElectedMaster) -> st
 def elect_master(
     namesrvaddr: str | None, controlleraddress: str, brokerid: str, brokername: str, clustername: str
 ) -> None:
-    """Hands the mastership of a broker set to a chosen member of its SyncStateSet."""
+    """Makes a chosen member of its SyncStateSet the master of a broker set."""
     if not brokerid.isdecimal():
         raise UsageWanted(f"-b {brokerid}: a broker id is a number, see getSyncStateSet")
 
@@ -171,7 +171,7 @@ def elect_master(
     Argument("t", "transfereeId", "The id of the controller that is to lead; left out: the leader chooses"),
 )
 def leadership_transfer(namesrvaddr: str | None, controlleraddress: str, transfereeid: str | None) -> None:
-    """The leading controller hands its leadership to another one."""
+    """Transfers the leadership of the controllers to another one."""
 
     async def calls(client: AdminClient, report: Report) -> None:
         moved = await leadership.transfer(client, controlleraddress, transfereeid or "")
@@ -191,7 +191,7 @@ def format_change(change: Changed, *, dry_run: bool) -> str:
 
 
 def listing(group: Group) -> str:
-    """As controllerDLegerPeers has it, and behind a bar who learns."""
+    """In the form of controllerDLegerPeers, with the learners after a bar."""
     voters, learners = (
         ";".join(f"{member}-{address}" for member, address in sorted(some.items())) for some in group
     )
@@ -210,7 +210,7 @@ def put_change(report: Report, change: Changed, *, dry_run: bool) -> None:
     Argument("d", "dryRun", "Only ask whether it would, and change nothing", is_flag=True),
 )
 def add_controller(namesrvaddr: str | None, controlleraddress: str, member: str, dryrun: bool) -> None:
-    """A controller that was started becomes a member of the group."""
+    """Adds a started controller to the group."""
     name, dash, address = member.partition("-")
     if not (name and dash and address):
         raise UsageWanted(f"{member} is not ID-HOST:PORT")
@@ -231,7 +231,7 @@ def add_controller(namesrvaddr: str | None, controlleraddress: str, member: str,
 def remove_controller(
     namesrvaddr: str | None, controlleraddress: str, controllerid: str, dryrun: bool
 ) -> None:
-    """A controller is no member of the group any more; one that leads hands over first."""
+    """Removes a controller from the group; a leader transfers leadership first."""
 
     async def calls(client: AdminClient, report: Report) -> None:
         change = await controllers.remove(client, controlleraddress, controllerid, dry_run=dryrun)

@@ -1,4 +1,4 @@
-"""Commands that write what a cluster holds into files."""
+"""Commands that write a cluster's data into files."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ KEYS = (
     "flushDiskType", "maxMessageSize", "messageDelayLevel", "msgTraceTopicName", "slaveReadEnable", "traceOn",
     "traceTopicEnable", "useTLS", "autoCreateTopicEnable", "autoCreateSubscriptionGroup",
 )  # fmt: skip
-"""Upstream's choice; a broker without such a key has none in the file."""
+"""Upstream's selection; a key that a broker does not have is missing in the file."""
 
 
 async def _sets_with_masters(client: AdminClient, namesrv: str, cluster: str) -> list[BrokerSet]:
-    """The broker sets of a cluster that have a master. Raises `AdminError` where none has."""
+    """The broker sets of a cluster that have a master. Raises `AdminError` if none has."""
     sets = [row for row in (await client.cluster_info(namesrv)).sets_of(cluster) if 0 in row.addresses]
     if not sets:
         raise AdminError(f"{namesrv} knows no master of cluster {cluster}; clusterList shows what is there")
@@ -38,7 +38,7 @@ async def _sets_with_masters(client: AdminClient, namesrv: str, cluster: str) ->
     Argument("f", "filePath", "export configs.json path | default /tmp/rocketmq/export"),
 )
 def export_configs(namesrvaddr: str | None, clustername: str, filepath: str | None) -> None:
-    """How big a cluster is and how its masters are set, as a JSON file."""
+    """The size of a cluster and the settings of its masters, as a JSON file."""
     namesrv, cluster = required_namesrv(namesrvaddr), clustername.strip()
 
     async def calls(client: AdminClient, report: Report) -> None:
@@ -64,7 +64,7 @@ BOTH = "metadata.json"
 
 
 def add_up(total: dict[str, Any], table: dict[str, Any], counts: tuple[str, ...]) -> None:
-    """The rows of one broker set more; `counts` are added to those of a row that is there."""
+    """Add the rows of one broker set; `counts` are added to those of an existing row."""
     for name, row in table.items():
         known = total.get(name)
         total[name] = row if known is None else row | {key: known[key] + row[key] for key in counts}
@@ -90,7 +90,7 @@ def export_metadata(
 ) -> None:
     """The topics and groups of a cluster, or of one broker, as a JSON file.
 
-    Invariant: the system's own are left out; of several broker sets the queue numbers are added up, as upstream has it."""
+    Invariant: the system's own are left out; queue numbers of several broker sets are added up, as in upstream."""
     one_wanted(brokeraddr, clustername)
     if topic and subscriptiongroup:
         raise UsageWanted("-t and -g each leave out the other: give neither for both")
@@ -122,12 +122,12 @@ HALF_TOPIC, SCHEDULE_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC", "SCHEDULE_TOPIC_XXXX"
 
 
 def rate(text: str | None) -> float:
-    """The first of the three numbers that a broker gives; a Java one gives none in its first seconds."""
+    """The first of a broker's three numbers; a Java broker returns none in its first seconds."""
     return float(next(iter((text or "").split()), 0))
 
 
 def day_count(info: dict[str, str], what: str) -> int:
-    """Of yesterday, as a broker counts days."""
+    """Of yesterday, by the broker's clock."""
     return int(info.get(f"{what}TotalTodayMorning", 0)) - int(info.get(f"{what}TotalYesterdayMorning", 0))
 
 
@@ -137,7 +137,7 @@ def day_count(info: dict[str, str], what: str) -> int:
     Argument("f", "filePath", "export metrics.json path | default /tmp/rocketmq/export"),
 )
 def export_metrics(namesrvaddr: str | None, clustername: str, filepath: str | None) -> None:
-    """How much the brokers of a cluster have to do, as a JSON file."""
+    """The load of the brokers of a cluster, as a JSON file."""
     namesrv, cluster = required_namesrv(namesrvaddr), clustername.strip()
 
     async def calls(client: AdminClient, report: Report) -> None:

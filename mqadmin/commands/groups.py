@@ -81,13 +81,13 @@ def fields_of(group: SubscriptionGroupConfig) -> dict[str, Any]:
 
 
 def format_group_config(group: SubscriptionGroupConfig) -> str:
-    """The group as upstream's SubscriptionGroupConfig writes itself, without a line end, as upstream."""
+    """The group like upstream's SubscriptionGroupConfig.toString, without a line end, as upstream."""
     inside = ", ".join(f"{name}={java_text(value)}" for name, value in fields_of(group).items())
     return f"SubscriptionGroupConfig{{{inside}}}"
 
 
 def retry_policy(text: str | None) -> dict[str, Any]:
-    """The policy that -p gives. Raises `UsageWanted`."""
+    """The policy in -p. Raises `UsageWanted`."""
     if text is None:
         return {"type": "CUSTOMIZED"}
     try:
@@ -202,7 +202,7 @@ def delete_sub_group(
     groupname: str,
     removeoffset: str | None,
 ) -> None:
-    """Takes a consumer group, and what was kept for its retries, from brokers."""
+    """Deletes a consumer group, and its retry topics, from brokers."""
     one_wanted(brokeraddr, clustername)
     clean_offset = boolean("-r", removeoffset)
 
@@ -286,7 +286,7 @@ class GroupRow:
 
 
 def format_progress(progress: Progress, zone: tzinfo | None = None, readers: Readers | None = None) -> str:
-    """A line per queue, by topic, broker and queue, with its reader's ip where readers are given; and the totals."""
+    """A line per queue, by topic, broker and queue, with its reader's ip if readers are given; and the totals."""
 
     def ip(queue: MessageQueue) -> str:
         return "" if readers is None else f"{readers.get(queue, 'N/A'):<20} "
@@ -336,7 +336,7 @@ def consumer_progress(
     topicname: str | None,
     showclientip: str | None,
 ) -> None:
-    """How far groups are behind what brokers have for them."""
+    """The lag of groups behind their queues."""
     namesrv = required_namesrv(namesrvaddr)
     show_ip = boolean("-s", showclientip)
     if show_ip and not groupname:
@@ -398,7 +398,7 @@ TOPIC_HEADING = f"{'#Topic':<20} #SubExpression\n"
 
 
 def format_connected(connected: ConsumerConnection) -> str:
-    """Clients, subscriptions by topic, and how they consume."""
+    """Clients, subscriptions by topic, and their mode of consumption."""
     clients = "".join(
         f"{row.client_id:<36} {row.client_addr:<22} {row.language:<10} {version_name(row.version)}\n"
         for row in connected.connection_set
@@ -416,7 +416,7 @@ def format_connected(connected: ConsumerConnection) -> str:
 async def must_be_online(
     client: AdminClient, namesrv: str | None, broker: str | None, group: str
 ) -> ConsumerConnection:
-    """The consumers of a group at `broker`, or at all masters. Raises `AdminError` where none is connected."""
+    """The consumers of a group at `broker`, or at all masters. Raises `AdminError` if none is connected."""
     masters = [broker] if broker else await groups.one_of_each_set(client, required_namesrv(namesrv))
     found = await groups.consumers(client, masters, group)
     if found is None:
@@ -430,7 +430,7 @@ async def must_be_online(
     Argument("b", "brokerAddr", "broker address"),
 )
 def consumer_connection(namesrvaddr: str | None, consumergroup: str, brokeraddr: str | None) -> None:
-    """The consumers that are connected for a group, and what they subscribe to."""
+    """The connected consumers of a group, and their subscriptions."""
 
     async def calls(client: AdminClient, report: Report) -> None:
         found = await must_be_online(client, namesrvaddr, brokeraddr, consumergroup.strip())
@@ -446,7 +446,7 @@ UNSAFE = re.compile(r"[^0-9A-Za-z@._#-]")
 
 
 def format_verdict(infos: dict[str, ConsumerQueues], now_ms: int) -> str:
-    """What looks wrong in a group, or that nothing does."""
+    """The problems found in a group, or that there are none."""
     if not same_subscription(infos, now_ms):
         return "\n\nWARN: Different subscription in the same group of consumer!!!"
     lines = [line for name, info in sorted(infos.items()) for line in troubles(name, info, now_ms)]
@@ -470,8 +470,7 @@ def file_for(folder: str, client_id: str) -> Path:
 def consumer_status(
     namesrvaddr: str | None, consumergroup: str, clientid: str | None, brokeraddr: str | None, jstack: bool
 ) -> None:
-    """What the connected consumers of a group say of themselves: one on the screen, or each in a file, and what
-    looks wrong among them."""
+    """The state of a group's connected consumers: one on the screen, or each in a file, and the problems found."""
     group = consumergroup.strip()
 
     async def calls(client: AdminClient, report: Report) -> None:
@@ -482,7 +481,7 @@ def consumer_status(
             else await groups.one_of_each_set(client, required_namesrv(namesrvaddr))
         )
         if clientid:
-            info = await _told(client, masters, group, clientid.strip(), jstack)
+            info = await _running_info(client, masters, group, clientid.strip(), jstack)
             report.text(format_info(info))
             report.put(clients={clientid.strip(): info.to_json()})
             return
@@ -491,13 +490,15 @@ def consumer_status(
         report.text(CONSUMER_STATUS_HEADING)
         for member in found.connection_set:
             try:
-                infos[member.client_id] = await _told(client, masters, group, member.client_id, jstack)
+                infos[member.client_id] = await _running_info(
+                    client, masters, group, member.client_id, jstack
+                )
             except AdminError as error:
-                report.note(f"{member.client_id} does not tell of itself: {error}")
+                report.note(f"{member.client_id} does not report its state: {error}")
                 continue
             _show(report, len(infos), member, infos[member.client_id], folder)
         if not infos:
-            raise AdminError(f"no consumer of group {group} tells of itself")
+            raise AdminError(f"no consumer of group {group} reports its state")
         report.text(format_verdict(infos, client.clock.now_ms()))
         report.put(clients={name: info.to_json() for name, info in infos.items()})
 
@@ -510,17 +511,17 @@ def _show(report: Report, number: int, member: Connection, info: ConsumerQueues,
         report.text(COLUMNS.format(number, member.client_id, version_name(member.version), path))
 
 
-async def _told(
+async def _running_info(
     client: AdminClient, masters: list[str], group: str, client_id: str, jstack: bool
 ) -> ConsumerQueues:
-    """Through the first broker that has the client's connection."""
+    """Query a client through the first broker that has its connection."""
     failed: AdminError | None = None
     for master in masters:
         try:
             return await clients.queues_of(client, master, group, client_id, jstack=jstack)
         except AdminError as error:
             failed = failed or error
-    assert failed is not None, "there is a master, for the group is online there"
+    assert failed is not None, "there is a master, because the group is online there"
     raise failed
 
 
@@ -538,7 +539,7 @@ def format_producers(members: list[Connection]) -> str:
     Argument("t", "topic", "topic name", required=True),
 )
 def producer_connection(namesrvaddr: str | None, producergroup: str, topic: str) -> None:
-    """The producers that are connected for a group, at the masters that have a topic."""
+    """The connected producers of a group, at the masters that have a topic."""
     namesrv, group = required_namesrv(namesrvaddr), producergroup.strip()
 
     async def calls(client: AdminClient, report: Report) -> None:
@@ -563,7 +564,7 @@ def producer_connection(namesrvaddr: str | None, producergroup: str, topic: str)
 
 
 def format_producer(group: str, producer: ProducerInfo) -> str:
-    """The line of one, as upstream's object writes itself."""
+    """The line of one, like the toString of upstream's object."""
     return (
         f"producer group ({group}) instance : clientId={producer.client_id},remoteIP={producer.remote_ip}, "
         f"language={producer.language}, version={producer.version}, "
@@ -591,8 +592,7 @@ MONITORING_RULE = "=" * 41
 
 
 class Undone(NamedTuple):
-    """What a group has not consumed of one topic; the time is from the last that it consumed until now, ms, and 0 where it is
-    level."""
+    """A group's unconsumed messages of one topic; the time since the last consumed one in ms, 0 if it has caught up."""
 
     group: str
     topic: str
@@ -602,7 +602,7 @@ class Undone(NamedTuple):
 
 
 def format_undone(row: Undone) -> str:
-    """As upstream's object writes itself."""
+    """Like the toString of upstream's object."""
     return (
         f"{PREFIX}reportUndoneMsgs: UndoneMsgs [consumerGroup={row.group}, topic={row.topic}, "
         f"undoneMsgsTotal={row.total}, undoneMsgsSingleMQ={row.most_in_one_queue}, "
@@ -639,10 +639,10 @@ def undone_json(row: Undone) -> dict[str, Any]:
     Argument("once", "once", "one round, then end (not an option of upstream's)", is_flag=True),
 )
 def start_monitoring(namesrvaddr: str | None, once: bool) -> None:
-    """Once a minute, how far each group is behind and what looks wrong with its consumers.
+    """Once a minute, the lag of each group and the problems of its consumers.
 
-    Invariant: what upstream writes to a log file stands on standard output; a group that cannot be asked is named and costs the
-    others nothing."""
+    Invariant: standard output gets what upstream writes to a log file. A group that cannot be queried is named, and
+    does not affect the others."""
     namesrv = required_namesrv(namesrvaddr)
 
     async def calls(client: AdminClient, report: Report) -> None:
@@ -665,7 +665,7 @@ def start_monitoring(namesrvaddr: str | None, once: bool) -> None:
 
 
 async def _look_at(client: AdminClient, report: Report, masters: list[str], group: str) -> None:
-    """Of a group that is online."""
+    """For a group that is online."""
     connected = await groups.consumers(client, masters, group)
     if connected is None:
         return

@@ -41,7 +41,7 @@ NO_UNIT = "-u changes nothing: clients here belong to no unit"
 
 
 def format_sent(result: SendResult) -> str:
-    """The line of a message that was sent once more, as upstream's object writes itself."""
+    """The line of a message that was sent again, like the toString of upstream's object."""
     queue = result.queue
     return (
         f"SendResult [sendStatus={result.status.name}, msgId={result.message_ids[0]}, "
@@ -73,8 +73,8 @@ def query_by_id(
     sendmessage: str | None,
     unitname: str | None,
 ) -> None:
-    """The messages with a producer's or a broker's ids, separated by commas: shown, sent once more, or given to
-    one consumer."""
+    """The messages with a producer's or a broker's ids, separated by commas: shown, sent again, or passed to one
+    consumer."""
     namesrv = required_namesrv(namesrvaddr)
     check_format("-f", bodyformat)
     ids = [part.strip() for part in msgid.split(",") if part.strip()]
@@ -104,7 +104,7 @@ def query_by_id(
 
 
 async def _send_again(client: AdminClient, report: Report, namesrv: str, message: StoredMessage) -> None:
-    """One more message with the same body, properties and id; the first one stays."""
+    """Send one more message with the same body, properties and id; the first one stays."""
     report.text(f"prepare resend msg. originalMsgId={message.message_id or messages.offset_id(message)}\n")
     again = OutgoingMessage(
         message.body, message.properties, message.flag, sys_flag=message.sys_flag & COMPRESSION
@@ -119,7 +119,7 @@ async def _send_again(client: AdminClient, report: Report, namesrv: str, message
 async def _by_offset_id(
     client: AdminClient, namesrv: str, topic: str, cluster: str | None, text: str
 ) -> Found | None:
-    """The message at the byte that an offset id names, from whoever is master now: all logs of a set are one."""
+    """The message at the byte in an offset id, from the present master: all logs of a set are equal."""
     offset = messages.offset_in(text)
     if offset is None:
         return None
@@ -181,7 +181,7 @@ def query_by_key(
     keytype: str | None,
     lastkey: str | None,
 ) -> None:
-    """The messages that carry a key."""
+    """The messages with a key."""
     kind = (keytype or KEYS).strip()
     if kind not in (KEYS, TAGS):
         raise UsageWanted(f"-p {kind}: K for words of the keys, T for tags")
@@ -237,7 +237,7 @@ def query_by_unique_key(
     endtime: str | None,
     cluster: str | None,
 ) -> None:
-    """The messages with a producer's id: the first, or all of them; or given to one consumer."""
+    """The messages with a producer's id: the first, or all of them; or passed to one consumer."""
     begin_ms = number("-s", starttime, 0, most=I64_MAX)
     end_ms = number("-e", endtime, I64_MAX, most=I64_MAX)
     namesrv, key = required_namesrv(namesrvaddr), msgid.strip()
@@ -306,7 +306,7 @@ TRACE_COUNT = 64
 COLUMNS = "{:<10} {:<20} {:<20} {:<20} {:<10} {:<10}\n"
 
 Traced = tuple[Trace, str]
-"""A trace and the host of the client that told it."""
+"""A trace and the host of the client that sent it."""
 
 
 def format_traces(found: list[Traced], zone: tzinfo | None = None) -> str:
@@ -354,7 +354,7 @@ def query_trace(
     endtimestamp: str | None,
     maxnum: str | None,
 ) -> None:
-    """Who sent a message and who consumed it, as the clients themselves told the trace topic."""
+    """The sender and the consumers of a message, from the clients' own traces in the trace topic."""
     namesrv, topic, key = required_namesrv(namesrvaddr), (tracetopic or TRACE_TOPIC).strip(), msgid.strip()
     begin_ms = number("-b", begintimestamp, 0, most=I64_MAX)
     end_ms = number("-e", endtimestamp, I64_MAX, most=I64_MAX)
@@ -385,7 +385,7 @@ CQ_COUNT = 10
 
 
 def format_entry(index: int, entry: ConsumeQueueData) -> str:
-    """One entry as upstream's object writes itself."""
+    """One entry, like the toString of upstream's object."""
     return (
         f"idx: {index}\nConsumeQueueData{{physicOffset={entry.physic_offset}, physicSize={entry.physic_size}, "
         f"tagsCode={entry.tags_code}, extendDataJson='{java_text(entry.extend_data_json)}', "
@@ -424,7 +424,7 @@ def query_cq(
     broker: str | None,
     consumer: str | None,
 ) -> None:
-    """The entries of a queue as a broker has them, and whether a group's subscription takes them."""
+    """The entries of a queue on a broker, and whether a group's subscription matches them."""
     first = number("-i", index, 0, most=I64_MAX)
     header = QueryConsumeQueueHeader(
         topic.strip(), number("-q", queue, 0), first, number("-c", count, CQ_COUNT, least=1), consumer
@@ -454,7 +454,7 @@ def format_message_queue(queue: MessageQueue) -> str:
 
 
 def format_nothing(queue: MessageQueue, status: PullStatus, offset: int) -> str:
-    """The line of a pull that gave no message."""
+    """The line of a pull without a message."""
     said = "no matched msg." if status is PullStatus.NO_MATCHED_MESSAGE else "print msg finished."
     return f"{format_message_queue(queue)} {said} status={STATUS.get(status, 'OFFSET_ILLEGAL')}, offset={offset}\n"
 
@@ -479,7 +479,7 @@ def print_msg(
     printbody: str | None,
     lmqparenttopic: str | None,
 ) -> None:
-    """The messages of a topic, queue by queue, of a span of time and of some tags."""
+    """The messages of a topic, queue by queue, within a span of time and with some tags."""
     namesrv, name = required_namesrv(namesrvaddr), topic.strip()
     check_format("-c", charsetname)
     shows_body = boolean("-d", printbody, True)
@@ -509,7 +509,7 @@ async def _print_queue(
     tags: str,
     charset: str | None,
 ) -> None:
-    """The messages within `bounds`, and why no more came where none did; `charset` "" hides bodies."""
+    """The messages within `bounds`, and the reason if there are none; `charset` "" hides bodies."""
     offset, end = bounds
     while offset < end:
         result = await consumer.pull(queue, offset, tags=tags)
@@ -550,7 +550,7 @@ def format_tags(counts: Counter[str]) -> str:
 def print_msg_by_queue(
     namesrvaddr: str | None, topic: str, brokername: str, queueid: str, **given: str | None
 ) -> None:
-    """The messages of one queue, of a span of time and of some tags, or how many have which tag."""
+    """The messages of one queue, within a span of time and with some tags, or the number of messages by tag."""
     namesrv, charset = required_namesrv(namesrvaddr), given["charsetname"]
     check_format("-c", charset)
     queue = MessageQueue(topic.strip(), brokername.strip(), number("-i", queueid, 0))
@@ -629,7 +629,7 @@ def consume_message(
     endtimestamp: str | None,
     messagenumber: str | None,
 ) -> None:
-    """Reads messages of a topic, of one queue or of a span of time, and leaves no trace of it."""
+    """Reads messages of a topic, of one queue or of a span of time, without committing offsets."""
     namesrv = required_namesrv(namesrvaddr)
     queue_id = None if queueid is None else number("-i", queueid, 0)
     if queue_id is not None and not brokername:
@@ -664,7 +664,7 @@ def consume_message(
 async def _consume_queue(
     report: Report, consumer: PullConsumer, queue: MessageQueue, bounds: tuple[int, int], count_max: int
 ) -> int:
-    """Tells of the messages within `bounds`, of the first `count_max`; how many it were."""
+    """Print the messages within `bounds`, at most `count_max`; returns their number."""
     start, end = bounds
     cut = end - start > count_max
     if cut:

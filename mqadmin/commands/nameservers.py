@@ -51,7 +51,7 @@ def delete_kv_config(namesrvaddr: str | None, namespace: str, key: str) -> None:
 
 @admin_command("wipeWritePerm", Argument("b", "brokerName", "broker name", required=True))
 def wipe_write_perm(namesrvaddr: str | None, brokername: str) -> None:
-    """Name servers tell producers of no queue of a broker set any more, until it registers something new."""
+    """Makes name servers return no queue of a broker set to producers, until it registers something new."""
     set_everywhere(namesrvaddr, brokername.strip(), allowed=False)
 
 
@@ -63,7 +63,7 @@ def add_write_perm(namesrvaddr: str | None, brokername: str) -> None:
 
 @admin_command("getNamesrvConfig")
 def namesrv_config(namesrvaddr: str | None) -> None:
-    """The settings that are in force on each name server of the list."""
+    """The settings in force on each name server of the list."""
     addresses = split_addresses(required_namesrv(namesrvaddr))
 
     async def calls(client: AdminClient, report: Report) -> None:

@@ -23,12 +23,12 @@ from remoting.headers.admin import CloneGroupOffsetHeader
 from remoting.headers.offsets import ResetOffsetHeader
 
 END = -1
-"""What the wire has for `now`: the end of each queue, whatever the broker's clock says."""
+"""The wire value of `now`: the end of each queue, whatever the broker's clock."""
 RESET_HEADING = f"{'#brokerName':<40}  {'#queueId':<40}  {'#offset':<40}\n"
 
 
 def format_start(group: str, topic: str, force: bool, text: str, timestamp_ms: int) -> str:
-    """The line that repeats what was asked for."""
+    """The line that repeats the request."""
     return (
         f"start reset consumer offset by specified, group[{group}], topic[{topic}], "
         f"force[{java_text(force)}], timestamp(string)[{text}], timestamp(long)[{timestamp_ms}]\n"
@@ -115,7 +115,7 @@ def reset_offset(
 def skip_accumulated(
     namesrvaddr: str | None, group: str, topic: str, force: str | None, cluster: str | None
 ) -> None:
-    """Moves a consumer group to the end of a topic's queues; what it had before it is never consumed."""
+    """Moves a consumer group to the end of a topic's queues; earlier messages are never consumed."""
     namesrv = required_namesrv(namesrvaddr)
     header = ResetOffsetHeader(topic.strip(), group.strip(), END, boolean("-f", force, True))
 
@@ -137,7 +137,7 @@ def skip_accumulated(
 
 
 def format_cloned(source: str, target: str, topic: str) -> str:
-    """Upstream's line, which it does not end."""
+    """Upstream's line, without a line end."""
     return f"clone group offset success. srcGroup[{source}], destGroup=[{target}], topic[{topic}]"
 
 
@@ -151,10 +151,10 @@ def format_cloned(source: str, target: str, topic: str) -> str:
 def clone_group_offset(
     namesrvaddr: str | None, srcgroup: str, destgroup: str, topic: str, offline: str | None
 ) -> None:
-    """Lets one consumer group go on where another one is, in a topic.
+    """Moves one consumer group to the offsets of another one, in a topic.
 
-    Invariant: each broker moves its queues in one step, and only the topic that is named (upstream's tool moves every topic of
-    the source group, at the offsets of that moment, queue by queue)."""
+    Invariant: each broker moves its queues in one step, and only those of the named topic. Upstream's tool moves
+    every topic of the source group, at the offsets of that moment, queue by queue."""
     namesrv = required_namesrv(namesrvaddr)
     source, target, name = srcgroup.strip(), destgroup.strip(), topic.strip()
     header = CloneGroupOffsetHeader(source, target, name, boolean("-o", offline))

@@ -1,4 +1,4 @@
-"""Commands that send messages, and measure how long that takes."""
+"""Commands that send messages, and measure the time of sends."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def send_message(
     qid: str | None,
     msgtraceenable: str | None,
 ) -> None:
-    """Sends one message, to see that a topic takes it."""
+    """Sends one message, to check that a topic accepts it."""
     namesrv = required_namesrv(namesrvaddr)
     traced = boolean("-m", msgtraceenable)
     queue_id = None if qid is None else number("-i", qid, 0)
@@ -86,7 +86,7 @@ BODY_BYTES_MAX = 4 << 20
 def send_msg_status(
     namesrvaddr: str | None, brokername: str, messagesize: str | None, count: str | None
 ) -> None:
-    """Sends to the topic that is named as a broker set is, and shows how long each send takes."""
+    """Sends to the topic named like a broker set, and shows the time of each send."""
     namesrv, topic = required_namesrv(namesrvaddr), brokername.strip()
     size = number("-s", messagesize, STATUS_SIZE, least=1, most=BODY_BYTES_MAX)
     sends = number("-c", count, STATUS_COUNT, least=1)
@@ -116,7 +116,7 @@ SEND_RT_HEADING = COLUMNS.format("#Broker Name", "#QID", "#Send Result", "#RT")
 
 
 def format_send(send: Timed) -> str:
-    """A line under SEND_RT_HEADING; where nobody answered the queue is not known."""
+    """A line under SEND_RT_HEADING; without an answer the queue is not known."""
     queue = send.result.queue if send.result is not None else None
     where = (queue.broker_name, queue.queue_id) if queue is not None else ("-", "-")
     return COLUMNS.format(*where, java_text(send.success), send.ms)
@@ -129,7 +129,7 @@ def format_send(send: Timed) -> str:
     Argument("s", "size", "message size | default 128 Byte"),
 )
 def check_msg_send_rt(namesrvaddr: str | None, topic: str, amount: str | None, size: str | None) -> None:
-    """Sends to the queues of a topic in turn, and shows how long each send takes."""
+    """Sends to the queues of a topic in turn, and shows the time of each send."""
     namesrv, name = required_namesrv(namesrvaddr), topic.strip()
     count = number("-a", amount, SEND_RT_AMOUNT, least=1)
     body = b"a" * number("-s", size, SEND_RT_SIZE, least=1, most=BODY_BYTES_MAX)
@@ -159,7 +159,7 @@ CLUSTER_RT_HEADING = (
     f"{'#Cluster Name':<24}  {'#Broker Name':<24}  {'#RT':<4}  {'#successCount':<8}  {'#failCount':<8}\n"
 )
 LOG_ZONE = timezone(timedelta(hours=8))
-"""Upstream's lines for log collectors are in this zone, whatever the machine's is."""
+"""Time zone of upstream's lines for log collectors, whatever the machine's is."""
 
 
 def format_row(cluster: str, broker_name: str, sends: list[Timed]) -> str:
@@ -196,9 +196,9 @@ def cluster_rt(
     interval: str | None,
     once: bool,
 ) -> None:
-    """How long sends take to each broker set, again and again: to the topic that is named as the set is.
+    """Repeatedly, the time of sends to each broker set, to the topic named like the set.
 
-    Invariant: with -p a line is what upstream writes for log collectors, and nothing else is printed."""
+    Invariant: with -p each line is upstream's for log collectors, and nothing else is printed."""
     namesrv = required_namesrv(namesrvaddr)
     count = number("-a", amount, CLUSTER_RT_AMOUNT, least=1)
     body = b"a" * number("-s", size, CLUSTER_RT_SIZE, least=1, most=BODY_BYTES_MAX)

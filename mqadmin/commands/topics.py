@@ -1,4 +1,4 @@
-"""Commands about topics, their queues and where these are."""
+"""Commands about topics, their queues and their places."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def format_created(address: str) -> str:
 
 
 def format_topic(topic: TopicSettings) -> str:
-    """The topic as upstream's TopicConfig writes itself; the permission letters are R, W and X (inherit)."""
+    """The topic like upstream's TopicConfig.toString; the permission letters are R, W and X (inherit)."""
     perm = "".join(letter if topic.perm & bit else "-" for letter, bit in (("R", 4), ("W", 2), ("X", 1)))
     return (
         f"TopicConfig [topicName={topic.name}, readQueueNums={topic.read_queues}, "
@@ -47,7 +47,7 @@ def _count(option: str, text: str | None, default: int) -> int:
 
 
 def perm_of(text: str | None) -> int:
-    """The permission that -p gives, 6 without it. Raises `UsageWanted`."""
+    """The permission in -p, 6 without it. Raises `UsageWanted`."""
     if text is None:
         return 6
     if text.strip() not in ("2", "4", "6"):
@@ -56,7 +56,7 @@ def perm_of(text: str | None) -> int:
 
 
 def attribute_changes(option: str, text: str | None) -> dict[str, str]:
-    """`+a=b,-c` -> {"+a": "b", "-c": ""}: what to set and what to drop."""
+    """`+a=b,-c` -> {"+a": "b", "-c": ""}: attributes to set and to delete."""
     changes: dict[str, str] = {}
     for part in (text or "").split(","):
         key, _, value = part.strip().partition("=")
@@ -78,7 +78,7 @@ async def _order(
     cluster: str | None,
     topic: TopicSettings,
 ) -> None:
-    """Tells name servers how many queues of an ordered topic each broker set has: of a cluster all at once, or of one."""
+    """Send name servers the number of queues of an ordered topic on each broker set: of a whole cluster, or of one."""
     known = required_namesrv(namesrv)
     sets = (await client.cluster_info(known)).sets_of(cluster)
     names = [row.broker_name for row in sets if cluster or set(addresses) & set(row.addresses.values())]
@@ -189,7 +189,7 @@ def format_deleted(topic: str, cluster: str) -> str:
     Argument("c", "clusterName", "delete topic from which cluster", required=True),
 )
 def delete_topic(namesrvaddr: str | None, topic: str, clustername: str) -> None:
-    """Takes a topic from the masters of a cluster and from the name servers."""
+    """Deletes a topic from the masters of a cluster and from the name servers."""
     namesrv = required_namesrv(namesrvaddr)
 
     async def calls(client: AdminClient, report: Report) -> None:
@@ -225,7 +225,7 @@ def format_changed(old: int, new: int, address: str) -> str:
 def update_topic_perm(
     namesrvaddr: str | None, brokeraddr: str | None, clustername: str | None, topic: str, perm: str
 ) -> None:
-    """Changes who may use a topic, and nothing else of it, on one master or on all of a cluster."""
+    """Changes the permission of a topic, and nothing else of it, on one master or on all of a cluster."""
     one_wanted(brokeraddr, clustername)
     wanted, name, namesrv = perm_of(perm), topic.strip(), required_namesrv(namesrvaddr)
 
@@ -256,7 +256,7 @@ LIST_RULE = "-" * 158 + "\n"
 
 
 def format_json(route: dict[str, Any]) -> str:
-    """The route as upstream's JSON library prints it: tabs, sorted keys, bare and unbroken broker ids."""
+    """The route in the format of upstream's JSON library: tabs, sorted keys, bare and unbroken broker ids."""
     return _pretty({key: value for key, value in route.items() if value is not None}, 0) + "\n"
 
 
@@ -335,7 +335,7 @@ def format_offsets(offsets: Offsets, zone: tzinfo | None = None) -> str:
 
 
 def format_rate(per_second: float) -> str:
-    """The last line: messages per second that the brokers take for this topic."""
+    """The last line: messages per second that the brokers receive for this topic."""
     return f"\nTopic Put TPS: {per_second}\n"
 
 
@@ -441,10 +441,10 @@ METHODS = "put", "get", "delete"
 
 
 def format_order_conf_done(method: str, topic: str, conf: str | None) -> str:
-    """Upstream's line of each method; it ends none of them."""
+    """Upstream's line of each method, without a line end."""
     verb = {"put": "update", "get": "get", "delete": "delete"}[method]
-    told = f", orderConf=[{conf}]" if conf is not None else ""
-    return f"{verb} orderConf success. topic=[{topic}]{told}{' ' if method == 'get' else ''}"
+    shown = f", orderConf=[{conf}]" if conf is not None else ""
+    return f"{verb} orderConf success. topic=[{topic}]{shown}{' ' if method == 'get' else ''}"
 
 
 @admin_command(
@@ -454,7 +454,7 @@ def format_order_conf_done(method: str, topic: str, conf: str | None) -> str:
     Argument("m", "method", "option type [eg. put|get|delete", required=True),
 )
 def update_order_conf(namesrvaddr: str | None, topic: str, orderconf: str | None, method: str) -> None:
-    """Which queues of an ordered topic each broker set has, as name servers tell clients where
+    """The number of queues of an ordered topic on each broker set, which name servers return to clients if
     orderMessageEnable is set."""
     namesrv = required_namesrv(namesrvaddr)
     name, wanted, conf = topic.strip(), method.strip(), (orderconf or "").strip()
@@ -479,7 +479,7 @@ def update_order_conf(namesrvaddr: str | None, topic: str, orderconf: str | None
 
 
 def shares(queues: list[MessageQueue], consumers: list[str]) -> dict[str, list[MessageQueue]]:
-    """Neighbouring queues to each consumer in turn, one more to the first where they do not come out even."""
+    """Consecutive queues to each consumer in turn, one more to the first ones if they do not come out even."""
     each, more = divmod(len(queues), len(consumers))
     found: dict[str, list[MessageQueue]] = {}
     start = 0
@@ -496,9 +496,9 @@ def shares(queues: list[MessageQueue], consumers: list[str]) -> dict[str, list[M
     Argument("i", "ipList", "ipList", required=True),
 )
 def allocate_mq(namesrvaddr: str | None, topic: str, iplist: str) -> None:
-    """How the queues of a topic are shared among consumers with the given addresses, as the default of clients has it.
+    """The distribution of a topic's queues to consumers with the given addresses, by the clients' default strategy.
 
-    Invariant: nobody is asked but the name server; each queue goes to exactly one of them."""
+    Invariant: only the name server is asked; each queue goes to exactly one of them."""
     consumers = list(dict.fromkeys(part.strip() for part in iplist.split(",") if part.strip()))
     if not consumers:
         raise UsageWanted(f"-i {iplist}: give addresses of consumers, separated by commas")

@@ -24,7 +24,7 @@ TERMINATED = 128 + signal.SIGTERM
 
 
 class Watch:
-    """Looks again and again; each look is completed by what the former ones saw."""
+    """Repeats looks; each one is completed with what earlier ones saw."""
 
     def __init__(self, gatherer: Gatherer) -> None:
         self._gatherer = gatherer
@@ -85,8 +85,7 @@ def watch(
 
 
 async def _live(watch: Watch, console: Console, seconds: float) -> None:
-    """Draws until Ctrl-C or SIGTERM, which both leave the terminal as it was; a look takes its own time, at most
-    about one second."""
+    """Draw until Ctrl-C or SIGTERM, which both restore the terminal; a look takes at most about one second."""
     drawing = asyncio.current_task()
     assert drawing is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, drawing.cancel)
@@ -103,7 +102,7 @@ async def _gatherer(
     broker_name: str | None,
     cluster: str | None,
 ) -> Gatherer:
-    """Finds out what was not given: the broker sets from the name server, the controllers from their settings."""
+    """Find missing options: the broker sets from the name server, the controllers from the brokers' settings."""
     names = [broker_name] if broker_name else []
     if not names or not controllers:
         info = await client.cluster_info(namesrv or "")

@@ -1,1 +1,1 @@
-"""The live view of broker sets: what is asked of whom, what follows from it, and how it is drawn."""
+"""The live view of broker sets: the requests, the conclusions, and the drawing."""

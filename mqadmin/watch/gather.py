@@ -1,8 +1,7 @@
-"""Asks controllers, brokers and, where one is known, a name server for one look at everything. In Raft mode there are no
-controllers, and the brokers that the name server knows tell who leads.
+"""Asks controllers, brokers and, if known, a name server for one look at everything. In Raft mode there are no
+controllers, and the brokers known to the name server report the leader.
 
-Invariant: a server that does not answer costs its own row, never the look; all of them are asked at once.
-"""
+Invariant: a server that does not answer costs its own row, never the look; all of them are asked at once."""
 
 from __future__ import annotations
 
@@ -12,13 +11,13 @@ from dataclasses import replace
 
 from mqadmin.admin import AdminClient, split_addresses
 from mqadmin.calls import configs, messages, raftsets
-from mqadmin.calls.elections import told_by
+from mqadmin.calls.elections import metadata_and_elections
 from mqadmin.calls.raftsets import ENTRY_HEADER_BYTES
 from mqadmin.errors import AdminError, NoLeader, ServerUnreachable
 from mqadmin.replies import BrokerEpochs, BrokerSet, SyncState
 from mqadmin.watch.timelines import ELECTIONS_MAX, fullest, joined
 from mqadmin.watch.view import BrokerView, ControllerView, Election, SetView, View, master_of
-from remoting.bodies.elections import Election as Told
+from remoting.bodies.elections import Election as Reported
 from remoting.bodies.elections import Elections
 
 ANSWER_MS_MAX = 1000
@@ -28,8 +27,8 @@ ROLES = {0: "master", -1: "none"}
 
 
 class Gatherer:
-    """Looks at the broker sets that are named; a name server's addresses stand in where no controller leads. `controllers` is
-    empty in Raft mode."""
+    """Looks at the named broker sets; without a leading controller it uses a name server's addresses. `controllers`
+    is empty in Raft mode."""
 
     def __init__(
         self, client: AdminClient, controllers: str, broker_names: list[str], namesrv: str | None
@@ -38,17 +37,17 @@ class Gatherer:
         self._controllers = split_addresses(controllers) if controllers else []
         self._broker_names = broker_names
         self._namesrv = namesrv
-        self._told: dict[str, dict[int, Told]] = {}
+        self._reported: dict[str, dict[int, Reported]] = {}
         self._firsts: dict[tuple[str, int, int], tuple[int, str]] = {}
         client.answer_ms_max = ANSWER_MS_MAX
 
     async def look(self) -> View:
-        """One look, without what a story adds to it."""
-        told, registered = await asyncio.gather(
+        """One look, without the additions of a story."""
+        answers, registered = await asyncio.gather(
             asyncio.gather(*(self._controller(address) for address in self._controllers)), self._registered()
         )
-        controllers = tuple(row for row, _ in told)
-        tables = [elections.elections_table for _, elections in told]
+        controllers = tuple(row for row, _ in answers)
+        tables = [elections.elections_table for _, elections in answers]
         trouble: str | None = None
         states: dict[str, SyncState] = {}
         leader = leader_of(controllers)
@@ -68,7 +67,7 @@ class Gatherer:
             *(self._set(name, states.get(name), registered.get(name)) for name in self._broker_names)
         )
         told_sets = [
-            self._with_told(row, [table.get(row.broker_name, []) for table in tables]) for row in sets
+            self._with_reported(row, [table.get(row.broker_name, []) for table in tables]) for row in sets
         ]
         return View(self._client.clock.now_ms(), controllers, tuple(map(_dated, told_sets)), trouble)
 
@@ -82,21 +81,23 @@ class Gatherer:
                 found[name] = state
         return found
 
-    def _with_told(self, row: SetView, stories: list[list[Told]]) -> SetView:
-        """The set with its elections as told now or in a former look."""
-        remembered = self._told.get(row.broker_name, {}).values()
-        told = fullest([*stories, remembered])
+    def _with_reported(self, row: SetView, stories: list[list[Reported]]) -> SetView:
+        """The set with its elections as reported now or in a former look."""
+        remembered = self._reported.get(row.broker_name, {}).values()
+        reported = fullest([*stories, remembered])
         if row.master_epoch is not None:  # higher ones are of a set of that name that was cleaned
-            told = {epoch: one for epoch, one in told.items() if epoch <= row.master_epoch}
-        self._told[row.broker_name] = dict(sorted(told.items())[-ELECTIONS_MAX:])
-        return replace(row, elections=joined(row.elections, told))
+            reported = {epoch: one for epoch, one in reported.items() if epoch <= row.master_epoch}
+        self._reported[row.broker_name] = dict(sorted(reported.items())[-ELECTIONS_MAX:])
+        return replace(row, elections=joined(row.elections, reported))
 
     async def _controller(self, address: str) -> tuple[ControllerView, Elections]:
         try:
-            told, elections = await told_by(self._client, address, self._broker_names)
+            metadata, elections = await metadata_and_elections(self._client, address, self._broker_names)
         except AdminError as error:
             return ControllerView(address, trouble=str(error)), Elections()
-        return ControllerView(address, told.is_leader, told.leader_id, told.leader_address), elections
+        return ControllerView(
+            address, metadata.is_leader, metadata.leader_id, metadata.leader_address
+        ), elections
 
     async def _registered(self) -> dict[str, BrokerSet]:
         if not self._namesrv:
@@ -104,7 +105,7 @@ class Gatherer:
         try:
             return (await self._client.cluster_info(self._namesrv)).broker_sets
         except AdminError:
-            return {}  # the controllers' word is enough
+            return {}  # the controllers' answer is enough
 
     async def _set(self, name: str, state: SyncState | None, registered: BrokerSet | None) -> SetView:
         if state is not None:
@@ -116,9 +117,9 @@ class Gatherer:
             rows.sort(key=lambda row: row.broker_id or 0)
         else:
             rows = [BrokerView(address) for address in (registered.addresses.values() if registered else ())]
-        told = await asyncio.gather(*(self._broker(row) for row in rows))
-        brokers = [row for row, _ in told]
-        histories = {row.address: epochs for row, epochs in told if epochs is not None}
+        answers = await asyncio.gather(*(self._broker(row) for row in rows))
+        brokers = [row for row, _ in answers]
+        histories = {row.address: epochs for row, epochs in answers if epochs is not None}
         cluster = registered.cluster if registered else None
         if cluster is None:
             cluster = next((epochs.cluster_name for epochs in histories.values()), None)
@@ -158,7 +159,7 @@ class Gatherer:
         ), epochs
 
     async def _lag(self, row: BrokerView, master: BrokerView) -> BrokerView:
-        """Its lag; the time is told by the first message that it lacks, where one begins there."""
+        """Its lag; in time, the age of the first message that it is missing, if one begins there."""
         if row.max_offset is None or master.max_offset is None:
             return row
         lag_bytes = max(master.max_offset - row.max_offset, 0)
@@ -172,14 +173,19 @@ class Gatherer:
     async def _elections(
         self, name: str, master_address: str | None, histories: dict[str, BrokerEpochs]
     ) -> tuple[Election, ...]:
-        """The epochs in the master's log, newest first. Where no controller names one, in the log of the broker that
-        calls itself master, or that has most."""
+        """The epochs in the master's log, newest first. If no controller names a master, those of the broker with the
+        master role, or with the longest log."""
         if not histories:
             return ()
 
         def standing(address: str) -> tuple[bool, bool, int, str]:
-            told = histories[address]
-            return address == master_address, ROLES.get(told.broker_id) == "master", told.max_offset, address
+            epochs = histories[address]
+            return (
+                address == master_address,
+                ROLES.get(epochs.broker_id) == "master",
+                epochs.max_offset,
+                address,
+            )
 
         teller = max(histories, key=standing)
         before_first = (
@@ -197,7 +203,7 @@ class Gatherer:
         return tuple(found)
 
     async def _stored(self, broker: str, offset: int) -> tuple[int, str] | None:
-        """When and by whom the message that begins at a byte of the log was stored."""
+        """The store time and host of the message that begins at a byte of the log."""
         try:
             message = await messages.at_offset(self._client, broker, offset)
         except AdminError:
@@ -206,14 +212,14 @@ class Gatherer:
 
 
 def leader_of(controllers: Iterable[ControllerView]) -> str | None:
-    """Who leads by its own word, else by that of another."""
+    """The leader by its own answer, else by another's."""
     rows = tuple(controllers)
     own = next((row.address for row in rows if row.is_leader), None)
     return own or next((row.leader_address for row in rows if row.leader_address), None)
 
 
 def _dated(row: SetView) -> SetView:
-    """The set, its last election with the master itself and the time that it names."""
+    """The set, with its master and store time added to its last election."""
     master, elections = row.master, row.elections
     if master is None or master.role != "master" or not elections or elections[0].epoch != master.epoch:
         return row
@@ -227,7 +233,8 @@ def _number(info: dict[str, str], key: str) -> int | None:
 
 
 async def controllers_of(client: AdminClient, brokers: list[str]) -> str:
-    """The controllers that the brokers' own settings name; empty in Raft mode. Raises `AdminError` where none can tell."""
+    """The controllers in the brokers' own settings; empty in Raft mode. Raises `AdminError` if no broker returns
+    them."""
     why = "no broker is registered"
     for address in brokers:
         try:

@@ -1,7 +1,6 @@
 """Draws one look in 80 columns or more.
 
-Invariant: whatever the servers told fits its column: names and numbers are never broken in two, texts are cut.
-"""
+Invariant: every value fits its column: names and numbers are never broken in two, texts are cut."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from rich.text import Text
 
 from mqadmin.watch.timelines import began_ms
 from mqadmin.watch.view import BrokerView, ControllerView, Election, SetView, View
-from remoting.bodies.elections import Election as Told
+from remoting.bodies.elections import Election as Reported
 
 WIDTH_MIN = 80
 UNKNOWN = "-"
@@ -22,8 +21,7 @@ WITHOUT_DATE_MS_MAX = 12 * 3_600_000
 
 
 def screen(view: View, zone: tzinfo | None = None) -> Group:
-    """The whole view; times in `zone`, None being the local one. What a low terminal cuts off are the oldest
-    elections."""
+    """The whole view; times in `zone`, None being the local one. A low terminal cuts off the oldest elections."""
     parts: list[RenderableType] = []
     if view.trouble:
         parts.append(Text(view.trouble, style="bold red", no_wrap=True, overflow="ellipsis"))
@@ -41,14 +39,14 @@ def screen(view: View, zone: tzinfo | None = None) -> Group:
 
 
 def headline(row: SetView, at_ms: int, zone: tzinfo | None) -> Text:
-    """Who is master, since when and why, how much is confirmed."""
+    """The master, since when and why, and the confirm offset."""
     master = row.master
     text = Text(no_wrap=True, overflow="ellipsis")
     text.append(f"{row.broker_name}", style="bold").append(
         f" of {row.cluster or '?'} at {clock(at_ms, zone)}: "
     )
     if row.master_epoch is None:
-        why = "nobody says that it leads" if row.elects_itself else "no controller tells"
+        why = "no broker reports that it leads" if row.elects_itself else "no controller answers"
         text.append(f"master not known, {why}\n", style="bold red")
     elif row.master_address is None:
         text.append(f"NO MASTER, epoch {row.master_epoch}\n", style="bold red")
@@ -60,8 +58,8 @@ def headline(row: SetView, at_ms: int, zone: tzinfo | None) -> Text:
     text.append(f"confirm {number(master.confirm_offset if master else None)}, ")
     text.append(f"max {number(master.max_offset if master else None)}; ")
     if row.elects_itself:
-        level = [member.broker_id for member in row.brokers if member.in_sync]
-        text.append(f"Raft mode, level {level} of {len(row.brokers)}")
+        in_sync = [member.broker_id for member in row.brokers if member.in_sync]
+        text.append(f"Raft mode, caught up {in_sync} of {len(row.brokers)}")
     elif row.sync_state_set_epoch is None:
         text.append(f"SyncStateSet not known, brokers registered: {len(row.brokers)}")
     else:
@@ -71,14 +69,14 @@ def headline(row: SetView, at_ms: int, zone: tzinfo | None) -> Text:
 
 
 def since(row: SetView, at_ms: int, zone: tzinfo | None) -> str:
-    """When the master became it, or was lost without another, and why, as far as anybody told."""
+    """When the master was elected, or lost without a successor, and why, as far as reported."""
     election = next((one for one in row.elections if one.epoch == row.master_epoch), None)
     why = (reason(election, row.elections) if election else None) or "why is not known"
     if election is not None and election.at_ms is not None:
         return f"{moment(election.at_ms, zone)} ({span(at_ms - election.at_ms)}); {why}"
     if election is not None and election.first_message_ms is not None:
         return f"{moment(election.first_message_ms, zone)} or before; {why}"
-    return f"a time that nobody told; {why}"
+    return f"an unknown time; {why}"
 
 
 def brokers(row: SetView) -> Table:
@@ -107,7 +105,7 @@ def brokers(row: SetView) -> Table:
 
 
 def controllers(rows: tuple[ControllerView, ...]) -> Table:
-    """A line per controller with its own view of who leads."""
+    """A line per controller with its own view of the leader."""
     table = _table("controller", "state", "says that the leader is")
     for row in rows:
         if row.trouble:
@@ -119,9 +117,9 @@ def controllers(rows: tuple[ControllerView, ...]) -> Table:
 
 
 def reason(election: Election, others: tuple[Election, ...]) -> str | None:
-    """Why it was held; after an epoch without a master, why that one was lost."""
-    told = election.told
-    if told is None or told.old_master_id is not None:
+    """The reason of the election; after an epoch without a master, the reason of that loss."""
+    reported = election.told
+    if reported is None or reported.old_master_id is not None:
         return election.why
     struck_off = next((one for one in others if one.epoch == election.epoch - 1), None)
     if struck_off is None or not struck_off.why:
@@ -132,40 +130,42 @@ def reason(election: Election, others: tuple[Election, ...]) -> str | None:
 def elections(row: SetView, now_ms: int, zone: tzinfo | None) -> Table:
     """The last ten, newest first, with their timelines.
 
-    `when` is the moment that the former master's loss was noticed, or that the election was asked for; the figures
-    after it are ms: how long the former master had been `silent` then, and what followed after how much time. With
-    a `<` it is that of the epoch's first message."""
+    `when` is the moment at which the former master's loss was noticed, or the election was requested. The numbers
+    after it are ms: how long the former master had been `silent` then, and how much later each step followed. With a
+    `<` it is the time of the epoch's first message."""
     table = _table(">epoch", "when", "master", ">silent", ">elected", ">told", ">writable", "why")
     ids = {member.address: member.broker_id for member in row.brokers}
     for one in row.elections:
-        told = one.told
+        reported = one.told
         table.add_row(
             str(one.epoch),
             _when(one, now_ms, zone),
-            change(told.old_master_id, told.new_master_id) if told else number(ids.get(one.master or "")),
-            *(timeline(told) if told else ("", "", "", "")),
+            change(reported.old_master_id, reported.new_master_id)
+            if reported
+            else number(ids.get(one.master or "")),
+            *(timeline(reported) if reported else ("", "", "", "")),
             one.why or UNKNOWN,
         )
     return table
 
 
 def change(old_id: int | None, new_id: int | None) -> str:
-    """`1 -> 2`; `-> 1` after nobody, `1 ->` to nobody."""
+    """`1 -> 2`; `-> 1` without a former master, `1 ->` without a new one."""
     return " ".join(
         ("" if old_id is None else str(old_id), "->", "" if new_id is None else str(new_id))
     ).strip()
 
 
-def timeline(told: Told) -> tuple[str, str, str, str]:
-    """`("400", "+12", "+13", "+95")`: the silence before the election began, and what came how long after."""
-    at_ms = began_ms(told)
+def timeline(reported: Reported) -> tuple[str, str, str, str]:
+    """`("400", "+12", "+13", "+95")`: the silence before the election began, and the delay of each step after that."""
+    at_ms = began_ms(reported)
     if at_ms is None:
         return "", "", "", ""
     return (
-        "" if told.heard_ms is None else str(at_ms - told.heard_ms),
-        _later(told.elected_ms, at_ms),
-        _later(told.notified_ms, at_ms),
-        _later(told.writable_ms, at_ms),
+        "" if reported.heard_ms is None else str(at_ms - reported.heard_ms),
+        _later(reported.elected_ms, at_ms),
+        _later(reported.notified_ms, at_ms),
+        _later(reported.writable_ms, at_ms),
     )
 
 
@@ -190,7 +190,7 @@ def _style(member: BrokerView) -> str:
 
 
 def _table(*columns: str) -> Table:
-    """Columns whose name begins with `>` are set to the right; only the last is wrapped, where it must."""
+    """Columns whose name begins with `>` are right-aligned; only the last is wrapped, if it must be."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
     for name in columns:
         table.add_column(

@@ -1,7 +1,7 @@
-"""The elections of a broker set: those in its log or told, and those that were seen while watching.
+"""The elections of a broker set: those in its log or reported, and those seen while watching.
 
-Invariant: why a master changed is said only of a change that two looks enclose, from what both of them told. Pure.
-"""
+Invariant: a reason for a change of master is given only for a change between two looks, from the contents of both.
+Pure."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from mqadmin.watch.view import Election, SetView
 
 
 class Story:
-    """What has been seen of one broker set since watching began."""
+    """The changes of one broker set since watching began."""
 
     def __init__(self) -> None:
         self._before: SetView | None = None
         self._seen: dict[int, Election] = {}
 
     def goes_on(self, now: SetView, at_ms: int) -> SetView:
-        """The look `now`, its elections completed by what was seen."""
+        """The look `now`, its elections completed with those seen."""
         before = self._before
-        # no controller told anything: the next look is compared with the last one
+        # no controller answered: the next look is compared with the last one
         if now.master_epoch is None:
             return replace(now, elections=self._merged(now.elections))
         if before is not None and before.master_epoch is not None and now.master_epoch > before.master_epoch:
@@ -48,7 +48,7 @@ class Story:
 
 
 def reason(before: SetView, now: SetView) -> str:
-    """Why the master changed, as far as the two looks tell."""
+    """The reason of the change of master, as far as the two looks show."""
     if now.master_address is None:
         return "nobody fit was alive"
     if before.master_address is None:

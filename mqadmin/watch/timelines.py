@@ -1,7 +1,6 @@
-"""Elections as controllers tell them, joined with the epochs in the log.
+"""Elections as reported by controllers, joined with the epochs in the log.
 
-Invariant: the moments of one election are those of one controller, on one clock. Pure.
-"""
+Invariant: the moments of one election are those of one controller, on one clock. Pure."""
 
 from __future__ import annotations
 
@@ -9,39 +8,39 @@ from collections.abc import Iterable
 from dataclasses import fields, replace
 
 from mqadmin.watch.view import Election
-from remoting.bodies.elections import Election as Told
+from remoting.bodies.elections import Election as Reported
 
 ELECTIONS_MAX = 10
 
 
-def fullest(stories: Iterable[Iterable[Told]]) -> dict[int, Told]:
-    """Each epoch as the controller tells it that knows most of it, the first of those that know as much."""
-    found: dict[int, Told] = {}
+def fullest(stories: Iterable[Iterable[Reported]]) -> dict[int, Reported]:
+    """Each epoch from the controller that knows most of it, the first of those that know as much."""
+    found: dict[int, Reported] = {}
     for story in stories:
-        for told in story:
-            if told.epoch not in found or known(told) > known(found[told.epoch]):
-                found[told.epoch] = told
+        for reported in story:
+            if reported.epoch not in found or known(reported) > known(found[reported.epoch]):
+                found[reported.epoch] = reported
     return found
 
 
-def known(told: Told) -> int:
+def known(reported: Reported) -> int:
     """How many of its facts are known."""
-    return sum(getattr(told, row.name) is not None for row in fields(told))
+    return sum(getattr(reported, row.name) is not None for row in fields(reported))
 
 
-def joined(logged: Iterable[Election], told: dict[int, Told]) -> tuple[Election, ...]:
-    """The last elections that stand in the log or were told, newest first."""
+def joined(logged: Iterable[Election], reported: dict[int, Reported]) -> tuple[Election, ...]:
+    """The last elections in the log or reported, newest first."""
     rows = {row.epoch: row for row in logged}
-    for epoch, one in told.items():
+    for epoch, one in reported.items():
         row = rows.get(epoch, Election(epoch))
         at_ms = one.elected_ms if one.new_master_id is None else one.writable_ms
         rows[epoch] = replace(row, at_ms=at_ms, why=one.reason, told=one)
     return tuple(rows[epoch] for epoch in sorted(rows, reverse=True)[:ELECTIONS_MAX])
 
 
-def began_ms(told: Told) -> int | None:
+def began_ms(reported: Reported) -> int | None:
     """When the election began: the loss was noticed, or it was proposed without one; else when it was applied."""
-    for moment in (told.noticed_ms, told.proposed_ms, told.elected_ms):
+    for moment in (reported.noticed_ms, reported.proposed_ms, reported.elected_ms):
         if moment is not None:
             return moment
     return None

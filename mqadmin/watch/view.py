@@ -1,19 +1,18 @@
-"""One look at a broker set, as the servers themselves told it.
+"""One look at a broker set, as the servers reported it.
 
-Invariant: None means that nobody told; nothing here is guessed. Pure.
-"""
+Invariant: None means not reported; nothing here is guessed. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from remoting.bodies.elections import Election as Told
+from remoting.bodies.elections import Election as Reported
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerView:
-    """What one controller says of its group; `trouble` is why it did not answer."""
+    """One controller's view of its group; `trouble` is why it did not answer."""
 
     address: str
     is_leader: bool = False
@@ -24,7 +23,7 @@ class ControllerView:
 
 @dataclass(frozen=True, slots=True)
 class BrokerView:
-    """One member: `broker_id`, `alive` and `in_sync` are the controllers' word, the rest is its own."""
+    """One member: `broker_id`, `alive` and `in_sync` are from the controllers, the rest from itself."""
 
     address: str
     broker_id: int | None = None
@@ -35,20 +34,18 @@ class BrokerView:
     max_offset: int | None = None
     confirm_offset: int | None = None
     role_since_ms: int | None = None
-    lag_bytes: int | None = None  # what its master has and it has not
-    lag_ms: int | None = None  # how long ago the first message that it lacks was stored
+    lag_bytes: int | None = None  # bytes that its master has and it has not
+    lag_ms: int | None = None  # age of the first message that it is missing
     trouble: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Election:
-    """An epoch in the master's log, or that a controller told, or that was seen to begin; offsets in bytes, the end
-    exclusive.
+    """An epoch in the master's log, reported by a controller, or seen to begin; offsets in bytes, the end exclusive.
 
     `first_message_ms` is when its first message was stored, by the broker at `master`: the election was then or
-    before. `at_ms` is when the master acted first, as it says itself, as `told` or as was seen; `why` is what was
-    told, else what was seen.
-    """
+    before. `at_ms` is when the master acted first, as itself or a controller reported, or as seen; `why` is the
+    reported reason, else the one seen."""
 
     epoch: int
     start_offset: int | None = None
@@ -57,12 +54,12 @@ class Election:
     master: str | None = None
     at_ms: int | None = None
     why: str | None = None
-    told: Told | None = None  # by the controller that knows most of it
+    told: Reported | None = None  # by the controller that knows most of it
 
 
 @dataclass(frozen=True, slots=True)
 class SetView:
-    """One broker set. Master and epochs are the leading controller's word; without one they are None."""
+    """One broker set. Master and epochs are from the leading controller; without one they are None."""
 
     broker_name: str
     cluster: str | None
@@ -73,16 +70,16 @@ class SetView:
     brokers: tuple[BrokerView, ...]
     elections: tuple[Election, ...] = ()  # newest first
     elects_itself: bool = False
-    """In Raft mode: master, epoch (the term) and who is in sync (level) are the master's own word."""
+    """In Raft mode: master, epoch (the term) and in-sync members (caught up) are from the master itself."""
 
     @property
     def master(self) -> BrokerView | None:
-        """The member that the controllers call master."""
+        """The master by the controllers."""
         return master_of(self.brokers, self.master_id, self.master_address)
 
 
 def master_of(brokers: Sequence[BrokerView], broker_id: int | None, address: str | None) -> BrokerView | None:
-    """The one with this address; of several, which earlier brokers of that address leave behind, the one with the id."""
+    """The one with this address; of several, left by earlier brokers at that address, the one with the id."""
     at_address = [row for row in brokers if row.address == address]
     return next(
         (row for row in at_address if row.broker_id == broker_id), at_address[0] if at_address else None
@@ -96,4 +93,4 @@ class View:
     at_ms: int
     controllers: tuple[ControllerView, ...]
     sets: tuple[SetView, ...]
-    trouble: str | None = None  # why the controllers' word is missing
+    trouble: str | None = None  # why there is no answer of the controllers

@@ -188,7 +188,7 @@ def test_tools_know_the_set(cluster: Cluster, commands: ForkedCommands) -> None:
     )
     assert TOPIC in run(commands, "mqadmin", "topicList", *namesrv)
     watched = run(commands, "mqadmin", "watch", *namesrv, "-b", BROKER_SET, "--once")
-    assert "Raft mode, level [1, 2, 3] of 3" in watched and f"{layout.address(master)}, epoch" in watched
+    assert "Raft mode, caught up [1, 2, 3] of 3" in watched and f"{layout.address(master)}, epoch" in watched
     refused = run(
         commands, "mqadmin", "getSyncStateSet", "-a", layout.address(master), "-b", BROKER_SET, code=1
     )

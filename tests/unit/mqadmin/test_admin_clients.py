@@ -71,7 +71,7 @@ def test_a_consumer_that_does_not_tell_is_named_and_the_rest_is_shown(server: Sc
     result = server.run("consumerProgress", "-g", GROUP, "-s", "true")
     assert result.exit_code == 0
     assert result.stderr.count("\n") == 1
-    assert f"{CLIENT_ID} does not tell what it reads" in result.stderr
+    assert f"{CLIENT_ID} does not report its queues" in result.stderr
     assert "Consume Diff Total: 8" in result.stdout
 
 

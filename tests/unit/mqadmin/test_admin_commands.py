@@ -199,7 +199,7 @@ def test_a_replica_that_begins_anew_tells_where_its_store_goes(
     told = {"brokerId": "3", "folder": "aside-20261122T210703.125Z", "logBytes": "77", "keeps": keeps}
     server.says(RequestCode.RESYNC_BROKER, ext=told)
     shown = server.run("resyncBroker", "-b", server.address, "-d").stdout
-    assert "broker 3" in shown and "would begin anew" in shown and "aside-2026" in shown and then in shown
+    assert "broker 3" in shown and "would start empty" in shown and "aside-2026" in shown and then in shown
     assert as_json(server, "resyncBroker", "-b", server.address)["logBytes"] == 77
     asked = [request.ext["dryRun"] for request in server.requests(RequestCode.RESYNC_BROKER)]
     assert asked == ["true", "false"]

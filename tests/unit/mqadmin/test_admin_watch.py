@@ -90,7 +90,7 @@ def test_a_set_without_master_or_controllers_is_drawn_as_such() -> None:
         View(NOON_MS, (), (broker_set(None, None, member(1, in_sync=None)),), "no controller leads")
     )
     assert unheard[0] == "no controller leads"
-    assert unheard[1].endswith("master not known, no controller tells")
+    assert unheard[1].endswith("master not known, no controller answers")
 
 
 @pytest.mark.parametrize(
