@@ -83,6 +83,6 @@ def store_root(settings: ControllerSettings) -> Path:
     name = PREFIX + settings.self_id
     left = root.parent / name
     if not settings.store_path and left.is_dir() and not (root / name).is_dir():
-        why = f"{left} is a Java controller's store: set controllerStorePath={root.parent} to go on with it, or move it away"
+        why = f"{left} is a Java controller's store: set controllerStorePath={root.parent} to use it, or move it away"
         raise SettingsError("controllerStorePath", "", str(left), None, why)
     return root

@@ -251,7 +251,7 @@ def register_broker(
 
 
 class Refusal(NamedTuple):
-    """Why a process does not count as its broker. With a `known_start_number` it may register again once it has
+    """The reason why a process does not count as its broker. With a `known_start_number` it may register again once it has
     recorded that its disk was set back; `other_address` is where the broker runs."""
 
     code: ResponseCode
@@ -263,7 +263,7 @@ class Refusal(NamedTuple):
 def why_not_this_process(
     replica: Replica, live: Liveness, key: BrokerKey, address: str, process: Process
 ) -> Refusal | None:
-    """Why `process` at `address` does not count as the registered broker `key`; None if it does.
+    """The reason why `process` at `address` does not count as the registered broker `key`; None if it does.
 
     Each start of a disk draws a number above all earlier ones, so a number that was heard before comes from an
     earlier image or a copy of the disk. A process without a start number (upstream's) is not a live broker that has
@@ -333,7 +333,7 @@ def is_another_process(replica: Replica, address: str | None, incarnation: int) 
 
 
 def _why_unknown(replicas: Replicas, broker_name: str, broker_id: int, check_code: str | None) -> str | None:
-    """Why the controllers do not know a broker with this id and code; None if they do."""
+    """The reason why the controllers do not know a broker with this id and code; None if they do."""
     replica = replicas.by_id.get(broker_id)
     if replica is None:
         return f"BrokerId: {broker_id} hasn't been registered in broker-set: {broker_name}"
@@ -485,7 +485,7 @@ def clean_broker_data(
 def why_needed(
     broker_name: str, replicas: Replicas, sync_state: SyncState, live: Liveness, ids: frozenset[int]
 ) -> str | None:
-    """Why none of `ids` may be forgotten yet, and what to do; None if acknowledged data is safe without them.
+    """The reason why none of `ids` may be forgotten yet, and what to do; None if acknowledged data is safe without them.
 
     The holders are the SyncStateSet and the eligible brokers. The data is safe if as many holders remain as their
     brokers acknowledge with, one of which is alive and not known to miss anything. Async learners do not count, since

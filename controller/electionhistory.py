@@ -41,7 +41,7 @@ class ElectionHistory:
         for broker_name, elections in saved.elections_table.items():
             self._saved[broker_name] = {election.epoch: election for election in elections}
 
-    def tell(self, broker_names: Iterable[str]) -> Elections:
+    def elections_of(self, broker_names: Iterable[str]) -> Elections:
         """The elections of those named sets that are known."""
         return Elections(
             {name: list(self._elections[name]) for name in broker_names if name in self._elections}

@@ -48,9 +48,9 @@ class ElectionRecorder:
         self._encoded: dict[str, bytes] = {}
         """Each set that has elections, as encoded in the file."""
 
-    def tell(self, broker_names: list[str]) -> Elections:
+    def elections_of(self, broker_names: list[str]) -> Elections:
         """The last elections of those named sets that are known."""
-        return self._history.tell(broker_names)
+        return self._history.elections_of(broker_names)
 
     # Events
 
@@ -145,7 +145,7 @@ class ElectionRecorder:
         stale = self._history.take_stale()
         for start in range(0, len(stale), SETS_A_TURN):
             for name in stale[start : start + SETS_A_TURN]:
-                elections = self._history.tell([name])
+                elections = self._history.elections_of([name])
                 if elections.elections_table:
                     self._encoded[name] = elections.encode()[len(BEFORE) : -len(AFTER)]
                 else:

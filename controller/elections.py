@@ -96,7 +96,7 @@ def replace_lost_master(
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Why a set with live brokers has no master.
+    """The reason why a set with live brokers has no master.
 
     - `may_lack`: live, electable brokers that may be missing data of the `missing` ones, broker id -> log end in
       bytes.
@@ -169,7 +169,7 @@ def _reports(broker_name: str, replicas: Replicas, live: Liveness) -> dict[int, 
 
 
 def _fresh_reports(broker_name: str, replicas: Replicas, live: Liveness) -> dict[int, LiveReport]:
-    """Those reports that surely came from the live process; nothing else is elected without an operator."""
+    """The reports that surely came from the live process; nothing else is elected without an operator."""
     return {
         broker_id: report
         for broker_id, report in _reports(broker_name, replicas, live).items()

@@ -23,7 +23,7 @@ class LiveReport:
     unfit: str = ""
     is_learner: bool = False
     could_lead: bool = False
-    """It can lead though it reports why it should not: parts of its log are damaged, and it accepts messages."""
+    """Whether it can lead though it reports why it should not: parts of its log are damaged, and it accepts messages."""
     set_back: bool = False
     """Its disk was set back to an earlier image, and a newer one may hold more; `may_lack` is set too."""
 

@@ -15,7 +15,7 @@ from controller.electpolicy import LiveReport
 from controller.reasons import CONNECTION_LOST, HEARTBEAT_LOST, NEVER_HEARD
 
 UNHEARD_TIMEOUT_MS = 10_000
-"""How long a new leader waits for a broker that it never heard: the default lifetime that brokers announce."""
+"""Time that a new leader waits for a broker that it never heard: the default lifetime that brokers announce."""
 FORGET_AFTER_MS = 600_000
 PROCESSES_KEPT = 4
 """Processes kept of one broker, those with the newest connections; older ones are rejected by comparison with them."""
@@ -35,7 +35,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class BrokerLoss:
-    """How a dead broker was lost; None: not known. Silence has no moment of its own."""
+    """The loss of a dead broker; None: not known. Silence has no moment of its own."""
 
     why: str
     heard_ago_ms: int | None = None
@@ -64,7 +64,7 @@ class Heartbeats:
     def __init__(self) -> None:
         self._entries: dict[BrokerKey, _Entry] = {}
         self._spoken: dict[BrokerKey, dict[int, int]] = {}
-        """Of each broker, the newest connection of its last incarnations that sent heartbeats or registrations."""
+        """By broker, the newest connection of its last incarnations that sent heartbeats or registrations."""
         self._of_connection: dict[int, dict[BrokerKey, None]] = {}
         """The brokers whose entry a connection has, in the order of arrival."""
 
@@ -238,7 +238,7 @@ class Liveness:
         )
 
     def loss(self, key: BrokerKey) -> BrokerLoss | None:
-        """How a dead broker was lost; None if it is not dead."""
+        """The loss of a dead broker; None if it is not dead."""
         if not self.is_dead(key):
             return None
         entry = self.entries.get(key)

@@ -137,7 +137,7 @@ class LiveBrokers:
             came.set()
 
     def why_not_this_process(self, header: RegisterBrokerToControllerHeader) -> Refusal | None:
-        """Why the sender of request 1003 does not count as the broker that it names."""
+        """The reason why the sender of request 1003 does not count as the broker that it names."""
         key = self._key(header.broker_name, header.broker_id)
         if key is None or header.register_check_code not in (None, self._state.check_code(key)):
             return None

@@ -224,7 +224,9 @@ class RequestProcessor:
             is_leader=self.node.role is Role.LEADER,
             peers="".join(f"{peer_id}:{address};" for peer_id, address in self.node.peers.items()),
         )
-        return request.reply(header=header, body=self.recorder.tell(named).encode() if named else None)
+        return request.reply(
+            header=header, body=self.recorder.elections_of(named).encode() if named else None
+        )
 
     async def _update_configuration(self, peer: Peer, request: RemotingCommand) -> RemotingCommand:
         decision = await self.configuration.update(request.body)

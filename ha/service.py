@@ -167,7 +167,7 @@ class HAService:
         )
 
     async def why_not(self, asker: Asker, broker_id: int) -> Why | None:
-        """Why `asker` may not act for `broker_id`, by the same check as for links; None if it may."""
+        """The reason why `asker` may not act for `broker_id`, by the same check as for links; None if it may."""
         assert self._gate is not None, "speaks_through comes first"
         return await self._gate.why_not(asker, broker_id)
 
@@ -430,7 +430,7 @@ class HAService:
 
     @property
     def stays_out(self) -> StayOut | LeftBehind | None:
-        """Why this replica does not follow its master until an operator acts; None while it does, or leads."""
+        """The reason why this replica does not follow its master until an operator acts; None while it does, or leads."""
         return self._end.stays_out if isinstance(self._end, SlaveClient | PairSlave) else None
 
     def status(self) -> dict[str, Any]:

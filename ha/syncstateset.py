@@ -89,7 +89,7 @@ class NotSent:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """It may have been accepted, or may still be. Also if another master leads now: an earlier sending may have been
+    """The Alter may have been accepted, or may still be. Also if another master leads now: an earlier sending may have been
     accepted before, and a slave that it added may be that master."""
 
 
@@ -273,7 +273,7 @@ class SyncStateSet:
         )
 
     def why_untrue(self, alter: Alter, fate: Fate) -> str | None:
-        """Why no controller can have answered `alter` so; None if one can. Both kinds of controllers accept exactly
+        """The reason why no controller can have answered `alter` so; None if one can. Both kinds of controllers accept exactly
         the requested set and increment its epoch by one. A rejection that increments it keeps the set, less members
         that an operator had forgotten."""
         if not isinstance(fate, Applied | Refused) or fate.members is None:

@@ -41,7 +41,7 @@ MESSAGES_MAX = 32
 
 
 class PullStatus(IntEnum):
-    """Why a pull has messages or has none."""
+    """The reason why a pull has messages or has none."""
 
     FOUND = ResponseCode.SUCCESS
     NO_NEW_MESSAGE = ResponseCode.PULL_NOT_FOUND

@@ -64,7 +64,7 @@ LASTING = NEVER_STORED - {
 
 @dataclass(frozen=True, slots=True)
 class SendResult:
-    """Where a message is stored. Of a batch, `queue_offset` is its first message's and the ids are all of them."""
+    """Place of a stored message. Of a batch, `queue_offset` is its first message's and the ids are all of them."""
 
     status: SendStatus
     queue: MessageQueue
@@ -92,7 +92,7 @@ class _Sending:
 
 
 MESSAGE_BYTES_MAX = 4 << 20
-"""Of a body: the default of upstream's DefaultMQProducer.maxMessageSize and brokers' maxMessageSize."""
+"""Limit of a body: the default of upstream's DefaultMQProducer.maxMessageSize and brokers' maxMessageSize."""
 
 
 class Producer:

@@ -73,7 +73,7 @@ class QueueLocks:
         await together(asking)
 
     async def _lock(self, name: str, wanted: list[MessageQueue]) -> set[MessageQueue]:
-        """Those of `wanted`, all of the set `name`, that are held now."""
+        """The queues of `wanted`, all of the set `name`, that are held now."""
         held: set[MessageQueue] = set()
         asked_ms = self._clock.monotonic_ms()
         self._asked += 1

@@ -50,7 +50,7 @@ class NewStore(StoreSettings):
 
 
 class RaftModeStore(NewStore):
-    """Those of a Raft-mode broker."""
+    """The store settings of a Raft-mode broker."""
 
     self_id: str = Field(alias="dLegerSelfId", pattern=r"^[A-Za-z]\d+$")
 

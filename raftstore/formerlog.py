@@ -27,7 +27,7 @@ Piece = Callable[[int, int], Awaitable[bytes]]
 
 
 class FormerLog:
-    """That of the store at the root of `runtime`."""
+    """The plain log of the store at the root of `runtime`."""
 
     def __init__(self, runtime: Runtime, settings: StoreSettings, member: Member) -> None:
         self._runtime = runtime

@@ -38,7 +38,7 @@ logger = logging.getLogger("raftstore.member")
 
 CONNECT_TIMEOUT_MS, ASK_TIMEOUT_MS, PIECE_TIMEOUT_MS = 1_000, 1_000, 5_000
 ENTRY_ROOM_BYTES = 64
-"""Of a file, for the header of its one entry and the blank after it."""
+"""Space in a file for the header of its one entry and the blank after it."""
 
 
 class PieceRefused(Exception):

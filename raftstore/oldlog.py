@@ -22,7 +22,7 @@ from raftstore.divide import Divide
 
 
 class OldLog:
-    """Those of `directory`; `segment_size` is that of the DLedger log, too."""
+    """The files of `directory`; `segment_size` is that of the DLedger log, too."""
 
     def __init__(
         self, directory: SegmentDirectory, segment_size: int, *, last_goes: Callable[[], Awaitable[None]]

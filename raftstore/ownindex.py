@@ -14,7 +14,7 @@ from raftstore.mending import Around
 
 
 class OwnIndex:
-    """That of the log of `node`, which is open at each call."""
+    """Index of the log of `node`, which is open at each call."""
 
     def __init__(self, node: DLedgerNode) -> None:
         self._node = node

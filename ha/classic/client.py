@@ -66,7 +66,7 @@ class PairSlave(Follower):
         self._records = records
         self._parted = RepeatedFailure()
         self.stays_out: StayOut | LeftBehind | None = None
-        """Why it does not follow its master, until an operator acts."""
+        """The reason why it does not follow its master, until an operator acts."""
         super().__init__(
             log,
             settings=settings,

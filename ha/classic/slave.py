@@ -47,7 +47,7 @@ class ClassicSlaveLink:
     # -- the stream
 
     def next_read(self) -> memoryview | LogRange | None:
-        """Where to read the next bytes of the stream to; None once the link is closed."""
+        """Buffer for the next bytes of the stream; None once the link is closed."""
         if self.state is SlaveState.CLOSED:
             return None
         if self._body_left:

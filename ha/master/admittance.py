@@ -36,7 +36,7 @@ Table = Mapping[int, Replica]
 
 
 class Why(Enum):
-    """Why a slave is not admitted, and what to do."""
+    """The reason why a slave is not admitted, and what to do."""
 
     UNKNOWN_ID = "controllers know no broker of this id in this set; stop what runs there, or give it another brokerName"
     ELSEWHERE = (

@@ -87,7 +87,7 @@ class Gate:
         self._perform(self._admittance.come(newcomer, self._now_ms()))
 
     async def why_not(self, asker: Asker, broker_id: int) -> Why | None:
-        """Why `asker` may not act for `broker_id`; None if it may."""
+        """The reason why `asker` may not act for `broker_id`; None if it may."""
         self.come(asker, Handshake(broker_id))
         try:
             return await asker.answer

@@ -90,7 +90,7 @@ Action = HandshakeDone | Acked | Batch | Close
 
 
 class Hold(Enum):
-    """Why no frame can be written now."""
+    """The reason why no frame can be written now."""
 
     WRITER = "the socket takes no more"
     COLD_READ = "the body of the last frame is being read"

@@ -358,7 +358,7 @@ class Mastership:
         self._arm_timer()
 
     def _arm_timer(self) -> None:
-        """To be called when the set may need its tick sooner than before: on a change at the controllers, not on an
+        """Arm the timer again; called when the set may need its tick sooner: on a change at the controllers, not on an
         ack."""
         if not self._ended:
             self._timer.due_at(self.sync_state_set.next_tick_ms)

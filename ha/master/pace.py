@@ -23,10 +23,10 @@ class Pace:
         self._room = 0  # thousandths of a byte
         self._counted_ms = 0
         self.due_ms = NEVER_MS
-        """When a delayed frame may be sent."""
+        """Time at which a delayed frame may be sent."""
 
     def allowed(self, size: int, now_ms: int) -> int:
-        """How many of `size` bytes may be sent now; they are counted. 0: none before `due_ms`."""
+        """The part of `size` bytes that may be sent now, which is counted. 0: none before `due_ms`."""
         self.due_ms = NEVER_MS
         limit = self._limit()
         if limit is None:

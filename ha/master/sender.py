@@ -218,7 +218,7 @@ class LogSender(asyncio.Protocol):
         self._arm_timer()
 
     def _arm_timer(self) -> None:
-        """To be called when the link may need its tick sooner than before; frames only delay it."""
+        """Arm the timer again; called when the link may need its tick sooner than before; frames only delay it."""
         if not self._ended:
             self._timer.due_at(self.link.next_tick_ms)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When a slave is out of sync, when it may join, and how often that is checked; all in ms."""
+    """Limits for leaving and joining the set, and the interval of checks; all in ms."""
 
     not_caught_up_ms_max: int
     disconnected_ms_max: int
@@ -89,7 +89,7 @@ class SlaveProgress:
         return self.stalled_ms is not None and now_ms - self.stalled_ms >= limits.join_stall_ms_max
 
     def gone_ms(self, now_ms: int) -> int:
-        """How long it has had no connection; 0 while it has one."""
+        """Time without a connection; 0 while it has one."""
         return 0 if self.connected else now_ms - self.disconnected_ms
 
     def why_out(self, master_since_ms: int, limits: Limits, now_ms: int) -> str | None:

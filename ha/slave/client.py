@@ -92,7 +92,7 @@ class SlaveClient(Follower):
         self._stays_out = RepeatedFailure()
         self._disbelieved = RepeatedFailure()
         self.stays_out: StayOut | LeftBehind | None = None
-        """Why this replica does not follow its master, until an operator acts."""
+        """The reason why this replica does not follow its master, until an operator acts."""
         super().__init__(
             log,
             settings=settings,

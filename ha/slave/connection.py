@@ -211,7 +211,7 @@ class SlaveConnection(asyncio.BufferedProtocol):
             self._log.advance(offset + at)
 
     def _arm_timer(self) -> None:
-        """To be called when the link may need its tick sooner than before; traffic only delays it."""
+        """Arm the timer again; called when the link may need its tick sooner than before; traffic only delays it."""
         if not self.closed.done():
             self._timer.due_at(self.link.next_tick_ms)
 

@@ -258,7 +258,7 @@ class SlaveLink:
     # -- the stream
 
     def next_read(self) -> memoryview | LogRange | None:
-        """Where to read the next bytes of the stream to: a view to fill from its start, or a range of the log. None
+        """Buffer for the next bytes of the stream: a view to fill from its start, or a range of the log. None
         while nothing may be read."""
         if self.state is CONNECTED:
             return memoryview(self._header)[self._header_filled :]

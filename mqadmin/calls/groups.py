@@ -25,7 +25,7 @@ from remoting.headers.offsets import ResetOffsetHeader
 
 @dataclass(slots=True)
 class Progress:
-    """How far one group is in all its queues; rates in messages per second."""
+    """Progress of one group in all its queues; rates in messages per second."""
 
     offsets: dict[MessageQueue, OffsetWrapper]
     consume_tps: float

@@ -293,7 +293,7 @@ def format_queue(group: str, queue: MessageQueue, row: OffsetWrapper, zone: tzin
 def broker_consume_stats(
     namesrvaddr: str | None, brokeraddr: str, timeoutmillis: str | None, level: str | None, order: str | None
 ) -> None:
-    """How far every group of one broker is behind, queue by queue."""
+    """The lag of every group of one broker, queue by queue."""
     wait_ms = number("-t", timeoutmillis, TIMEOUT_MS, least=1)
     least = number("-l", level, 0, most=I64_MAX)
     header = ConsumeStatsInBrokerHeader(boolean("-o", order))

@@ -127,7 +127,7 @@ def rate(text: str | None) -> float:
 
 
 def day_count(info: dict[str, str], what: str) -> int:
-    """Of yesterday, by the broker's clock."""
+    """Count of yesterday, by the broker's clock."""
     return int(info.get(f"{what}TotalTodayMorning", 0)) - int(info.get(f"{what}TotalYesterdayMorning", 0))
 
 

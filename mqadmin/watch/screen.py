@@ -69,7 +69,7 @@ def headline(row: SetView, at_ms: int, zone: tzinfo | None) -> Text:
 
 
 def since(row: SetView, at_ms: int, zone: tzinfo | None) -> str:
-    """When the master was elected, or lost without a successor, and why, as far as reported."""
+    """Time at which the master was elected, or lost without a successor, and the reason, as far as reported."""
     election = next((one for one in row.elections if one.epoch == row.master_epoch), None)
     why = (reason(election, row.elections) if election else None) or "why is not known"
     if election is not None and election.at_ms is not None:

@@ -24,7 +24,7 @@ def fullest(stories: Iterable[Iterable[Reported]]) -> dict[int, Reported]:
 
 
 def known(reported: Reported) -> int:
-    """How many of its facts are known."""
+    """Number of its known facts."""
     return sum(getattr(reported, row.name) is not None for row in fields(reported))
 
 
@@ -39,7 +39,7 @@ def joined(logged: Iterable[Election], reported: dict[int, Reported]) -> tuple[E
 
 
 def began_ms(reported: Reported) -> int | None:
-    """When the election began: the loss was noticed, or it was proposed without one; else when it was applied."""
+    """Start of the election: the loss was noticed, or it was proposed without one; else when it was applied."""
     for moment in (reported.noticed_ms, reported.proposed_ms, reported.elected_ms):
         if moment is not None:
             return moment

@@ -185,7 +185,7 @@ class ClusterWorld:
         watching = patch.object(DLedgerNode, "core_class", watched(Raft, self.votes))
         granting = patch.object(ReplicasStateMachine, "apply", self.check.grants.noting())
         holding = patch.object(Mastership, "acked", self.check.holders.noting(self.machines.brokers))
-        hearing = patch.object(Unelected, "tell", self.lost_for_good.noting())
+        hearing = patch.object(Unelected, "log", self.lost_for_good.noting())
         logged = self.errors.attached()
         with (
             paging,

@@ -213,7 +213,7 @@ def test_a_java_store_in_upstreams_default_folder_is_not_passed_over(
     default = tmp_path / "DLedgerController"
     assert store_root(ControllerSettings.load(None, lines)) == default / "n0"
     java_store(default)
-    with pytest.raises(SettingsError, match=f"set controllerStorePath={default} to go on with it"):
+    with pytest.raises(SettingsError, match=f"set controllerStorePath={default} to use it"):
         store_root(ControllerSettings.load(None, lines))
     assert store_root(ControllerSettings.load(None, [*lines, f"controllerStorePath={default}"])) == default
     (default / "n0" / "dledger-n0").mkdir(parents=True)

@@ -39,7 +39,7 @@ def history(changes: Changes) -> ElectionHistory:
 
 
 def told(history: ElectionHistory) -> list[Election]:
-    return history.tell(["a"]).elections_table["a"]
+    return history.elections_of(["a"]).elections_table["a"]
 
 
 def test_the_leader_tells_the_whole_timeline(history: ElectionHistory) -> None:
@@ -110,8 +110,8 @@ def test_a_master_that_was_struck_off_leaves_nobody(history: ElectionHistory) ->
 def test_the_log_applied_again_brings_back_what_was_saved_and_dates_nothing_else(
     history: ElectionHistory, changes: Changes
 ) -> None:
-    saved = Elections.decode(history.tell(["a"]).encode())
-    assert saved == history.tell(["a"])
+    saved = Elections.decode(history.elections_of(["a"]).encode())
+    assert saved == history.elections_of(["a"])
     again = ElectionHistory(changes)
     again.restore(saved)
     seen = changes.count
@@ -126,7 +126,7 @@ def test_a_saved_election_that_the_log_does_not_have_is_not_told(
     history: ElectionHistory, changes: Changes
 ) -> None:
     again = ElectionHistory(changes)
-    again.restore(history.tell(["a"]))
+    again.restore(history.elections_of(["a"]))
     again.elected(ElectMaster("a", 2), 1, None, None)
     assert told(again) == [Election(1, None, 2, "first election")]
 
@@ -136,14 +136,14 @@ def test_ten_elections_of_each_set_are_told_to_who_names_it(history: ElectionHis
         history.elected(ElectMaster("a", epoch % 3 + 1), epoch, None, epoch * 1000)
     assert [one.epoch for one in told(history)] == list(range(40 - ELECTIONS_MAX, 40))
     history.elected(ElectMaster("b", 1), 1, None, None)
-    assert list(history.tell(["b", "c"]).elections_table) == ["b"]
+    assert list(history.elections_of(["b", "c"]).elections_table) == ["b"]
 
 
 def test_a_set_that_is_gone_takes_its_elections_along(history: ElectionHistory, changes: Changes) -> None:
     seen = changes.count
     history.forget("a", witnessed=True)
     assert changes.count == seen + 1
-    assert history.tell(["a"]) == Elections()
+    assert history.elections_of(["a"]) == Elections()
     history.elected(ElectMaster("a", 7), 1, None, 9_000)
     assert told(history) == [Election(1, None, 7, "first election", elected_ms=9_000)]
 

@@ -44,11 +44,11 @@ def test_the_file_holds_what_is_told() -> None:
     async def scenario() -> None:
         scene = Scene()
         await scene.recorder.save()
-        assert scene.saved == scene.recorder.tell(NAMES)
+        assert scene.saved == scene.recorder.elections_of(NAMES)
         scene.happens(ElectMaster(NAMES[3], None))
         scene.happens(CleanBrokerData(NAMES[7], None))
         await scene.recorder.save()
-        assert scene.saved == scene.recorder.tell(NAMES)
+        assert scene.saved == scene.recorder.elections_of(NAMES)
         assert len(scene.saved.elections_table) == len(NAMES) - 1
         await scene.recorder.save()
         assert scene.files.replaced == 2, "nothing is new"
@@ -85,7 +85,7 @@ def test_an_election_while_the_file_is_encoded_is_saved_the_next_time() -> None:
         scene.happens(ElectMaster(NAMES[0], None))
         await saving
         await scene.recorder.save()
-        assert scene.saved == scene.recorder.tell(NAMES)
+        assert scene.saved == scene.recorder.elections_of(NAMES)
 
     asyncio.run(scenario())
 

@@ -176,16 +176,16 @@ def test_elections_that_were_witnessed_are_known_again_behind_a_snapshot() -> No
     history = ElectionHistory(lambda: None)
     history.elected(ElectMaster("a", 1), 1, None, 1000)
     history.elected(ElectMaster("a", 2), 2, None, 2000)
-    kept = history.tell(["a"])
+    kept = history.elections_of(["a"])
     again = ElectionHistory(lambda: None)
     again.restore(kept)
     again.resumed("a", 2, 2)
-    assert again.tell(["a"]) == kept
+    assert again.elections_of(["a"]) == kept
     again.resumed("a", 7, 3)
-    assert again.tell(["a"]).elections_table["a"][-1] == Election(7, 2, 3, None)
+    assert again.elections_of(["a"]).elections_table["a"][-1] == Election(7, 2, 3, None)
     again.resumed("b", 4, 1)
     again.elected(ElectMaster("b", 2), 5, None, 3000)
-    assert [(one.epoch, one.old_master_id) for one in again.tell(["b"]).elections_table["b"]] == [
+    assert [(one.epoch, one.old_master_id) for one in again.elections_of(["b"]).elections_table["b"]] == [
         (4, None),
         (5, 1),
     ]
