@@ -27,7 +27,7 @@ AGAIN_MS = 3_000
 ANSWER_MS_MAX = 3_000
 
 Tell = Callable[[Unelected, str, Waiting], None]
-tell = Unelected.tell
+log = Unelected.log
 
 
 class LostForGood(Fault):
@@ -39,11 +39,11 @@ class LostForGood(Fault):
     again_ms = 0
 
     def noting(self) -> Tell:
-        """Unelected.tell, which is heard here."""
+        """Unelected.log, with its calls recorded."""
 
         def told(unelected: Unelected, broker_name: str, waiting: Waiting) -> None:
             self.waiting = waiting
-            tell(unelected, broker_name, waiting)
+            log(unelected, broker_name, waiting)
 
         return told
 
