@@ -49,7 +49,7 @@ class _Holding:
     check_code: str
     held: Held
     connection: int = 0
-    lacks: Held | None = None
+    missing: Held | None = None
     start_number: int = 0
     """The greatest that was heard."""
 
@@ -80,19 +80,19 @@ class Holdings:
         if connection < holding.connection:
             return None
         begins, holding.connection = connection > holding.connection, connection
-        before = holding.lacks
+        before = holding.missing
         exact = holding.start_number > 0
         if not member or (before is not None and _makes_up_for(report, before)):
-            holding.lacks = None
+            holding.missing = None
         elif begins and before is None:
-            holding.lacks = self._shortfall(key, holding.held, report, exact=exact)
+            holding.missing = self._shortfall(key, holding.held, report, exact=exact)
         if report.start_number > holding.start_number:
             holding.start_number = report.start_number
             self._on_change()
-        if (key in self.lacking) != (holding.lacks is not None):
+        if (key in self.lacking) != (holding.missing is not None):
             self.lacking ^= {key}
-        if holding.lacks is not None:
-            return holding.lacks if before is None else None
+        if holding.missing is not None:
+            return holding.missing if before is None else None
         held = Held(report.epoch, max(0, report.confirm_offset))
         if exact or not report.start_number:  # else the earlier one may end within a record
             held = max(holding.held, held)
@@ -159,5 +159,5 @@ class Holdings:
             raise HoldingsDamaged(str(error)) from error
 
 
-def _makes_up_for(report: Report, lacks: Held) -> bool:
-    return report.epoch > lacks.epoch or report.max_offset >= lacks.confirm_offset
+def _makes_up_for(report: Report, missing: Held) -> bool:
+    return report.epoch > missing.epoch or report.max_offset >= missing.confirm_offset

@@ -108,9 +108,9 @@ class LiveBrokers:
         member = known is not None and _held_all(known[1], header.broker_id)
         confirmed = header.records_confirmed if header.start_number else header.confirm_offset
         held = Report(header.epoch, header.max_offset, confirmed, header.start_number)
-        lacks = self._holdings.heard(key, connection, held, member=member)
-        if lacks is not None:
-            _warn_of_lack(key, held, lacks)
+        missing = self._holdings.heard(key, connection, held, member=member)
+        if missing is not None:
+            _warn_of_missing_data(key, held, missing)
         report = LiveReport(
             header.epoch,
             header.max_offset,
@@ -358,15 +358,15 @@ def _held_all(sync_state: SyncState, broker_id: int) -> bool:
     return broker_id in sync_state.members or broker_id in sync_state.eligible
 
 
-def _warn_of_lack(key: BrokerKey, held: Report, lacks: Held) -> None:
+def _warn_of_missing_data(key: BrokerKey, held: Report, missing: Held) -> None:
     logger.warning(
         "member is missing confirmed data",
         extra=fields(
             broker=key[1],
             id=key[2],
             log_end=held.max_offset,
-            confirmed=lacks.confirm_offset,
-            epoch=lacks.epoch,
+            confirmed=missing.confirm_offset,
+            epoch=missing.epoch,
             hint="it is not elected while another member may come: start the others, or elect it with mqadmin electMaster and "
             "lose what is missing",
         ),

@@ -3,7 +3,7 @@
 Three groups are waited for, by broker id: the set that the controllers have applied, a proposed set with an open
 outcome, and slaves about to be proposed. Acks and the confirm offset are counted over their union.
 
-Invariant: every member of the union holds a byte below `confirm_offset`. So whether or not the controllers accept an
+Invariant: every member of the union holds every byte below `confirm_offset`. So whether or not the controllers accept an
 open proposal, all members of their set hold all confirmed data. The union becomes smaller only by an applied set, or
 by a rejection that also covers all earlier sendings of the proposal. A proposal with an unknown outcome is looked up
 and, unless the controllers' set is known to be newer, sent again unchanged: it may still be queued somewhere, and be
