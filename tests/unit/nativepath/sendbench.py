@@ -16,7 +16,7 @@ from broker.sends.writegate import WriteGate
 from broker.settings.transactions import TransactionSettings
 from broker.tables.subscriptiongroups import SubscriptionGroups
 from broker.tables.topics import Topics, system_topics
-from dledger.node.positions import Placing
+from dledger.node.positions import PositionTracker
 from dledger.raft.actions import PersistThenSend
 from dledger.raft.entries import NO_INDEX, Block, Entries
 from dledger.raft.errors import TooManyProposals
