@@ -1,8 +1,9 @@
-"""The file that says where a log begins that does not begin at 0: retention moved its beginning up, or the master that it was
-fetched from has no more.
+"""The file that records where a log begins if not at 0: retention moved the beginning up, or the master that the log was
+fetched from holds nothing older.
 
-Invariant: the file says so before the log's first byte is there, also where that is 0 again, and before the first segment is
-deleted; without it, and where it cannot be read, a log begins at 0. So what begins above that has lost its beginning."""
+Invariant: the file is written before the log's first byte (also when that is 0 again) and before the first segment is
+deleted. Without a readable file a log begins at 0, so segments that begin above the recorded offset have lost their
+beginning."""
 
 from __future__ import annotations
 
@@ -12,25 +13,25 @@ BEGINNING_FILE = "logBeginning"
 
 
 class KeptBeginning:
-    """That of one store."""
+    """The log start file of one store."""
 
     def __init__(self, files: SmallFiles) -> None:
         self._files = files
         self._offset = 0
 
     async def load(self) -> int:
-        """What the file says, at the start. OSError."""
+        """Return the recorded offset. Raises OSError."""
         text = (await self._files.read(BEGINNING_FILE) or b"").strip()
         self._offset = int(text) if text.isdigit() else 0
         return self._offset
 
     async def note(self, begins: int, ends: int) -> None:
-        """If the log is empty its first byte comes to `begins`, durably on return. OSError."""
+        """Record `begins`, durably, if the log is empty: its first byte is written there. Raises OSError."""
         if begins == ends and begins != self._offset:
             await self._save(begins)
 
     async def moves_up(self, begins: int) -> None:
-        """Retention is about to delete what is below `begins`, durably noted on return. OSError."""
+        """Record `begins`, durably, before retention deletes what is below. Raises OSError."""
         if begins > self._offset:
             await self._save(begins)
 

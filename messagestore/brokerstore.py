@@ -1,7 +1,7 @@
-"""The store of one broker, whatever replicates its log: queues and index kept in step with it, and the checkpoint.
+"""The store of one broker, however its log is replicated: queues and index kept in step with the log, and the checkpoint.
 
-Invariant: dispatched offset <= confirm offset <= max offset, so no reader sees what an in-sync replica may lack; and after the
-first failure of the disk nothing more is accepted."""
+Invariant: dispatched offset <= confirm offset <= max offset, so no reader sees a record that an in-sync replica may be missing.
+After the first disk failure the store accepts nothing more."""
 
 from __future__ import annotations
 
@@ -58,26 +58,26 @@ from mqruntime.tasks import Tasks
 
 logger = logging.getLogger(__name__)
 
-ABORT_FILE = "abort"  # exists while a store runs
-ABORT_SPARE = "abort.spare"  # what it is while no store runs: on a full disk a new one could not be made
+ABORT_FILE = "abort"  # exists while a store runs (upstream's abort file)
+ABORT_SPARE = "abort.spare"  # its name while no store runs: a full disk may not take a new file
 RUNNING = b"running\n"
 STOPPED = b"stopped\n"
-"""What the first holds where a store was closed with records that no queue lists yet: with that file there Java's brokers go
-through all of the log. Without it they would pass over the first of these records for good, and list the next of its queue in
-its place (CommitLog.recoverNormally, 5.3.3). Both are of one length: one takes the place of the other on a full disk."""
+"""Content of ABORT_FILE if the store was closed with records that no queue lists yet: the file makes Java brokers scan the
+whole log. Without it they would skip the first of these records for good and list the next record of its queue in its place
+(CommitLog.recoverNormally, 5.3.3). Both contents have one length, so that one can overwrite the other on a full disk."""
 
 
 def was_closed(mark: bytes | None) -> bool:
-    """Whether ABORT_FILE, None where there is none, says that the last run stopped by itself. Java's that ran since has written
-    the checkpoint, too."""
+    """Whether ABORT_FILE (None: absent) says that the last run stopped cleanly. A Java broker that ran since has also written
+    the checkpoint."""
     return mark is None or mark == STOPPED
 
 
 class BrokerStore(ABC):
-    """Offsets are physical unless called queue offsets. Who inherits brings the log, and says how it is recovered and when it
-    takes appends; `dispatcher`, `walk` and `commits` know how records lie in it.
+    """The common part of both stores. Offsets are physical unless called queue offsets. A subclass provides the log, its
+    recovery and when it takes appends; `dispatcher`, `walk` and `commits` know the log's record framing.
 
-    Start as a slave: `append` refuses until `become_master`."""
+    Starts as a slave: `append` rejects messages until `become_master`."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class BrokerStore(ABC):
                 runtime.clock.now_ms,
             )  # fmt: skip
         self._dispatcher = dispatcher(self._queues, settings.message_delay_level, self._index)
-        self._appender: Appender | None = None  # while it is the master
+        self._appender: Appender | None = None  # only on the master
         self.soundness = Soundness(
             log, self._queues.boundary_at_or_below, walk, verify_record=settings.force_verify_prop_crc
         )
@@ -126,11 +126,11 @@ class BrokerStore(ABC):
         self._confirm = 0
         self._cuts = 0  # under way
         self.disk_too_full = False
-        """Retention says so, and sends are refused before the disk is full."""
+        """Set by retention: the disk is nearly full, so sends are rejected."""
         self._running = False
-        self._saves = True  # checkpoints
+        self._saves = True  # whether checkpoints are written
         self._found_mark: bytes | None = None  # what ABORT_FILE held before this start
-        self.is_on_disk = False  # all of the log is, after `stop`
+        self.is_on_disk = False  # after `stop`: whether all of the log is on disk
         self._failure: BaseException | None = None
         self._append_callbacks: list[Callable[[], None]] = []
         self._flush_callbacks: list[Callable[[], None]] = []
@@ -159,15 +159,15 @@ class BrokerStore(ABC):
             cutting=lambda: self._cuts > 0, moves_up=self._log_moves_up,
         )  # fmt: skip
 
-    async def _log_moves_up(self, offset: int) -> None:  # noqa: B027 - a ledger says so itself
-        """Its segments below `offset` are about to be deleted. OSError."""
+    async def _log_moves_up(self, offset: int) -> None:  # noqa: B027 - a ledger records this itself
+        """Record that the segments below `offset` are about to be deleted. Raises OSError."""
 
     # Life
 
     async def start(self, *, saves: bool = True) -> RecoveryReport:
-        """Recovers and begins to serve. Unless it `saves`, no checkpoint is written before `saves_from_now`: the caller may
-        still refuse this store, and then `stop` leaves the checkpoint as it was. StoreCorrupted, BadSegments, QueueOffsetGap
-        or OSError when it cannot. Whoever runs the process holds the store's lock."""
+        """Recover and begin to serve. With `saves` False no checkpoint is written before `saves_from_now`: the caller may
+        still reject this store, and then `stop` leaves the checkpoint as it was. The caller's process must hold the store's
+        lock. Raises StoreCorrupted, BadSegments, QueueOffsetGap or OSError."""
         self._saves = saves
         try:
             mark = self._found_mark = await self._files.read(ABORT_FILE)
@@ -181,7 +181,7 @@ class BrokerStore(ABC):
             self.soundness.begin(min(checked_from, report.max_offset))
             await self._saved.sync()
             if self._confirm < vouched_for:
-                await self._saved.save_checkpoint()  # or what is not there would be missed at the next start
+                await self._saved.save_checkpoint()  # else the next start would miss the lost part
             else:
                 await self._save_checkpoint()
             if saves:
@@ -195,14 +195,15 @@ class BrokerStore(ABC):
         return report
 
     async def saves_from_now(self) -> None:
-        """The caller accepts what `start` found, and a checkpoint says so. OSError."""
+        """Write a checkpoint: the caller accepts what `start` found. Raises OSError."""
         self._saves = True
         await self._save_checkpoint()
         self._unsaved.set()
 
     @abstractmethod
     async def _recovered(self, checkpoint: Checkpoint, *, clean: bool) -> RecoveryReport:
-        """Opens log, queues and index and brings them to one state, the dispatcher's place among it. Raises as `start`."""
+        """Open log, queues and index and bring them to one state, the dispatch position included. Raises what `start`
+        raises."""
 
     def _index_start(self, checkpoint: Checkpoint) -> IndexStart:
         return IndexStart(
@@ -217,8 +218,8 @@ class BrokerStore(ABC):
             self._tasks.start(self._index_mending.run(), name="store-index-mending")
 
     async def stop(self) -> None:
-        """Everything is on disk on return, but for the checkpoint where the disk is full. Without that, and after a failure,
-        which keeps all from being written, the next start recovers."""
+        """Sync everything. On a full disk the checkpoint is not written; after a failure nothing is. In both cases the next
+        start recovers."""
         if not self._running:
             return
         self._running, self._appender = False, None
@@ -239,11 +240,11 @@ class BrokerStore(ABC):
 
     @abstractmethod
     def _appends_end(self) -> None:
-        """Nothing is appended any more, by nobody."""
+        """Stop all appends, by any caller."""
 
     @abstractmethod
     async def _flush_all(self) -> None:
-        """All of the log is on disk on return. OSError."""
+        """Sync all of the log. Raises OSError."""
 
     async def _mark_running(self, mark: bytes | None) -> None:
         if mark == STOPPED:
@@ -255,7 +256,7 @@ class BrokerStore(ABC):
                 await self._files.replace(ABORT_FILE, RUNNING)
 
     async def _mark_as_found(self) -> None:
-        """After a start that the caller refused."""
+        """Restore ABORT_FILE after a start that the caller rejected."""
         if self._found_mark == STOPPED:
             await self._files.overwrite(ABORT_FILE, STOPPED)
         elif self._found_mark is None:
@@ -269,7 +270,7 @@ class BrokerStore(ABC):
 
     @abstractmethod
     def _has_unlisted(self) -> bool:
-        """Whether Java's brokers would take records that the log holds and no queue lists for listed."""
+        """Whether Java brokers would skip records that the log holds and no queue lists."""
 
     async def _close(self) -> None:
         self._queues.close()
@@ -294,16 +295,16 @@ class BrokerStore(ABC):
 
     @abstractmethod
     async def become_master(self) -> None:
-        """Accepts appends from now on, behind all that the log holds. StoreFailed, OSError: to be tried again."""
+        """Accept appends from now on, at the log's end. Raises StoreFailed or OSError: the caller tries again."""
 
     @abstractmethod
     def become_slave(self) -> None:
-        """Appends are refused from now on."""
+        """Reject appends from now on."""
 
     # The master's writes
 
     def append(self, messages: Sequence[MessageToStore]) -> list[Appended]:
-        """Stores messages in order, each with its own outcome, and wakes replication once."""
+        """Store messages in order, each with its own outcome, and wake replication once."""
         if self._appender is None or not self._takes_appends:
             return [Appended(-1, -1, -1, 0, -1, PutStatus.SERVICE_NOT_AVAILABLE)] * len(messages)
         before = self._log.max_offset
@@ -317,7 +318,7 @@ class BrokerStore(ABC):
     def append_plain(
         self, sends: PlainSends, born_host: bytes, added_properties: bytes, reply: ReplyForm
     ) -> PlainAppended | None:
-        """As `append` of all of `sends`, or None with nothing done: see Appender.append_plain."""
+        """Append all of `sends`, or return None with nothing done: see Appender.append_plain."""
         if self._appender is None or not self._takes_appends:
             return None
         host, now_ms = self.store_host, self._clock.now_ms()
@@ -332,7 +333,7 @@ class BrokerStore(ABC):
 
     @abstractmethod
     def _nothing_appended(self) -> None:
-        """Of what was to be."""
+        """Called when an append stored nothing."""
 
     @property
     def _takes_appends(self) -> bool:
@@ -344,43 +345,43 @@ class BrokerStore(ABC):
 
     @abstractmethod
     def sync_lasts_ms(self) -> int:
-        """For how long the flush that is under way has been; 0 when none is."""
+        """How long the flush in progress has taken; 0 when there is none."""
 
     def on_append(self, callback: Callable[[], None]) -> None:
-        """`callback()` after each append that stored something: once for all its messages."""
+        """Register a callback after each append that stored something: one call for all its messages."""
         self._append_callbacks.append(callback)
 
     def on_flush(self, callback: Callable[[], None]) -> None:
-        """`callback()` after each flush: more of the log may be on disk. With SYNC_FLUSH a flush follows whatever makes the log
-        grow, on a slave, too; one at a time, each for all that came before it."""
+        """Register a callback after each flush: more of the log may be on disk. With SYNC_FLUSH a flush follows each growth
+        of the log, also on a slave; one at a time, each for everything that came before it."""
         self._flush_callbacks.append(callback)
 
     @abstractmethod
     async def synced_to(self, end: int) -> None:
-        """What the log holds below `end` is on disk on return, here or where whoever leads next has it from. OSError."""
+        """Wait until the log below `end` is on disk, here or where the next leader reads it. Raises OSError."""
 
     @abstractmethod
     async def write_anew(self, offset: int) -> None:
-        """What the log holds from `offset` on is on disk on return, also where a sync failed before. StoreFailed."""
+        """Sync the log from `offset` on, also where a sync failed before. Raises StoreFailed."""
 
     @property
     def sync_failed(self) -> bool:
-        """Whether a sync of the log has failed: a later one may succeed and say nothing of what this one left."""
+        """Whether a sync of the log has failed: a later one may succeed although data of the failed one is lost."""
         return False
 
     def flushed_offset(self) -> int:
         return self._log.flushed_offset
 
     def disk_space(self) -> DiskSpace:
-        """Of the store's file system. OSError."""
+        """Of the store's file system. Raises OSError."""
         return self._segments.disk_space()
 
     async def _may_dispatch(self, start: int, end: int) -> bool:
-        """Before what stands there comes into queues and index; False, and it waits."""
+        """Called before [start, end) is dispatched; False postpones dispatch."""
         return True
 
     def _dispatch_looks_again(self, position: int) -> bool:
-        """Whether dispatch, which found no record at `position`, is to ask that once more."""
+        """Whether dispatch, which found no record at `position`, is to read it once more."""
         return False
 
     # The log, as replication sees it
@@ -402,8 +403,8 @@ class BrokerStore(ABC):
         return self._confirm
 
     def set_confirm_offset(self, offset: int) -> None:
-        """Every in-sync replica holds the log up to `offset`. Values above the log's end are lowered to it, values
-        below the present one ignored: what was readable stays readable until a truncation."""
+        """Every in-sync replica holds the log up to `offset`. A value above the log's end is lowered to it; a value below the
+        current one is ignored: what was readable stays readable until a truncation."""
         offset = min(offset, self._log.max_offset)
         if offset > self._confirm:
             self._confirm = offset
@@ -413,22 +414,22 @@ class BrokerStore(ABC):
     # Retention
 
     async def oldest_segments(self, count_max: int) -> list[Segment]:
-        """Without the last one. OSError."""
+        """The oldest segments without the last one. Raises OSError."""
         return await self._log.segments_behind_first(count_max)
 
     def first_message_offset(self) -> int | None:
-        """Where the first one begins, confirmed or not; None where none stands at the log's beginning. From the mapping."""
+        """Where the first message begins, confirmed or not; None if the log does not begin with one. Read from the mapping."""
         return self._log.first_record()
 
     def first_store_time(self) -> int | None:
-        """Of the first confirmed record, ms; None without any. From the mapping: for one look, not for many."""
+        """Store time of the first confirmed record, ms; None without any. Read from the mapping: not for frequent calls."""
         first = self._log.first_record()
         if first is None or first + RECORD_SIZE_MIN > self._confirm:
             return None
         return store_timestamp(self._log.read(first, RECORD_SIZE_MIN), 0)
 
     def vouched_offset(self) -> int:
-        """Up to here nothing is lost by a crash, and nothing above may be deleted."""
+        """Everything below survives a crash; nothing above may be deleted."""
         return self.trimming.vouched_offset()
 
     async def begin_at(self, offset: int, allowed: Callable[[], bool]) -> Trimmed:
@@ -436,37 +437,37 @@ class BrokerStore(ABC):
         return await self.trimming.begin_at(offset, allowed)
 
     async def follow_log(self) -> Trimmed:
-        """Queues and index give up the files that lead to nothing any more. OSError."""
+        """Delete files of queues and index that lead to nothing any more. Raises OSError."""
         return await self.trimming.follow()
 
     # Readers
 
     def on_arrival(self, callback: Callable[[list[QueueGrew]], None]) -> None:
-        """`callback` with the queues that grew, after each step of dispatch that added something."""
+        """Register a callback that gets the queues that grew, after each step of dispatch that added an entry."""
         self._dispatch_loop.on_arrival(callback)
 
     def dispatch(self) -> bool:
-        """One bounded step over mapped segments; True when more can be done at once. The store does this by itself
+        """Run one bounded step over mapped segments; True when more can be done at once. The store does this by itself
         whenever the confirm offset moves."""
         return self._dispatch_loop.step()
 
     @property
     def dispatch_waits(self) -> bool:
-        """For a disk that does not give the log: messages come into no queue, though they are stored."""
+        """Whether dispatch waits for a disk that does not return the log: messages are stored but enter no queue."""
         return self._dispatch_loop.unread
 
     def dispatched_offset(self) -> int:
         return self._dispatcher.position
 
     def queue_offset_skips(self) -> int:
-        """Records, since the start, whose queue offset was not the next one of their queue, or that no queue can list."""
+        """Records since the start whose queue offset was not the next one of their queue, or that no queue can list."""
         return self._dispatcher.skips
 
     def get(
         self, topic: str, queue_id: int, queue_offset: int, max_count: int, max_bytes: int,
         tag_filter: TagFilter | None = None,
     ) -> GetResult:  # fmt: skip
-        """See QueueReader.get; a cold result needs `load` before its buffers are there."""
+        """See QueueReader.get; a cold result needs `load` before its buffers are filled."""
         return self._reader.get(topic, queue_id, queue_offset, max_count, max_bytes, tag_filter)
 
     def get_matching(
@@ -482,7 +483,7 @@ class BrokerStore(ABC):
         return await self._matching.read(topic, queue_id, queue_offset, max_count, max_bytes, wanted)
 
     def is_at_hand(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> bool:
-        """Whether `get` waits for no disk; else `await bring(...)` first. OSError."""
+        """Whether `get` waits for no disk; otherwise `await bring(...)` first. Raises OSError."""
         return self._reader.is_at_hand(topic, queue_id, queue_offset, max_count)
 
     async def bring(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> None:
@@ -492,13 +493,13 @@ class BrokerStore(ABC):
         await self._reader.load(result)
 
     def entries(self, topic: str, queue_id: int, queue_offset: int, count_max: int) -> list[QueueEntry]:
-        """What a queue lists from `queue_offset` on; nothing below its first or from its end on."""
+        """The entries of a queue from `queue_offset` on; none outside its offsets."""
         return self._reader.entries(topic, queue_id, queue_offset, count_max)
 
     async def message_at(self, physical_offset: int, size: int = 0) -> memoryview | None:
-        """The confirmed record that starts at `physical_offset`, of `size` bytes where a queue says so, or None. Whoever asks
-        may make a new record of it, with CRCs of its own, so it is compared with those it has each time: what was checked may
-        have rotted since. RecordDamaged, OSError."""
+        """The confirmed record that starts at `physical_offset` (of `size` bytes where a queue says so), or None. The caller
+        may make a new record of it with new CRCs, so its CRCs are compared at each call: a checked record may have become
+        corrupt since. Raises RecordDamaged or OSError."""
         content = await self._reader.record_at(physical_offset, self._confirm)
         if content is not None and self._is_as_written(content, physical_offset):
             return content
@@ -510,13 +511,13 @@ class BrokerStore(ABC):
             await self.soundness.check(doubted[0], doubted[1] - doubted[0])
         except LogReplaced:
             raise
-        except OffsetOutOfRange:  # retention took it meanwhile
+        except OffsetOutOfRange:  # retention deleted it meanwhile
             return None
         content = await self._reader.record_at(physical_offset, self._confirm)
         if content is None or self._is_as_written(content, physical_offset):
             return content
         segment = segment_name(self._log.segment_start(physical_offset))
-        raise RecordDamaged(segment, physical_offset, "it reads otherwise each time")
+        raise RecordDamaged(segment, physical_offset, "each read returns other bytes")
 
     def _is_as_written(self, content: memoryview, physical_offset: int) -> bool:
         size = len(content)
@@ -524,25 +525,25 @@ class BrokerStore(ABC):
         return record_check(content, 0, size, physical_offset, verify_record=verify_record) == size
 
     async def _doubted(self, record_offset: int, size: int) -> tuple[int, int] | None:
-        """From where to where to look again for a record of `size` bytes that is not as it was written; None where none is
-        known to stand there. OSError."""
+        """The range to check again for a record of `size` bytes that reads corrupt; None if no record is known to be there.
+        Raises OSError."""
         end = record_offset + size
         if size <= 0 or record_offset < self._log.min_offset or end > self._confirm:
             return None
         if end < self._log.max_offset and not await self._log.is_boundary(end):
-            return None  # whoever said so is wrong
+            return None  # the caller's size is wrong
         return record_offset, end
 
     async def commits_from(self, position: int, limit: int) -> CommitsFound:
-        """The halves that the next few records commit, from `position` on, where one begins with what is around it, and up to
-        `limit`, where one ends; the next look begins at its `end`. OSError, OffsetOutOfRange."""
+        """Find the half messages that the next few records commit. `position` is a record's beginning (with its framing),
+        `limit` a record's end; the next call begins at the result's `end`. Raises OSError or OffsetOutOfRange."""
         segment_end = self._log.segment_start(position) + self.segment_size_bytes
         stop = min(position + SLICE_BYTES, segment_end, limit)
         look = partial(self._commits_in, start=position, segment_end=segment_end, limit=limit)
         return await self._log.examine(position, stop, look)
 
     def begin_of(self, record_offset: int) -> int:
-        """Where that begins in which the log holds the record at `record_offset`."""
+        """Where the framing of the record at `record_offset` begins in the log."""
         return record_offset
 
     async def find_by_key(
@@ -556,8 +557,8 @@ class BrokerStore(ABC):
         return await lookup.find(topic, key, count_max, begin_ms, end_ms, begin, self._confirm, by_tag=by_tag)
 
     def tags_missing_until(self, topic: str) -> int | None:
-        """The store time, ms, up to which `find_by_key` may miss messages of this topic by their tag, because index files of
-        other versions hold none; None where it misses none."""
+        """Up to this store time (ms) `find_by_key` may miss messages of this topic by tag, because index files of other
+        versions hold no tags; None where it misses none."""
         if self._index is None or self._index.tags_since.phy <= max(
             self._log.min_offset, self._queues.begin_of(topic)
         ):
@@ -566,7 +567,7 @@ class BrokerStore(ABC):
 
     @property
     def index_is_filled(self) -> bool:
-        """False while records are indexed again that files lost: `find_by_key` may miss some."""
+        """False while records of lost index files are indexed again: `find_by_key` may miss some."""
         return self._index_mending is None or not self._index_mending.fills
 
     async def _confirmed_record(self, physical_offset: int) -> memoryview | None:
@@ -592,7 +593,7 @@ class BrokerStore(ABC):
         return queue.max_queue_offset if queue else self._queues.told_end(topic, queue_id)
 
     def next_queue_offset(self, topic: str, queue_id: int) -> int:
-        """What a master gives to the next message; not below `max_queue_offset`, as dispatch may be behind."""
+        """The offset that a master assigns to the next message; not below `max_queue_offset`, as dispatch may lag."""
         if self._appender is None:
             return self.max_queue_offset(topic, queue_id)
         return self._appender.next_queue_offset(topic, queue_id)
@@ -602,24 +603,25 @@ class BrokerStore(ABC):
         return self._queues.first_of(queue) if queue else self._queues.told_end(topic, queue_id)
 
     def queue_ends_at_least(self, topic: str, queue_id: int, end: int) -> None:
-        """This queue has given out all offsets below `end`: a log that begins after its last message does not say so."""
+        """Record that this queue has assigned all offsets below `end`: a log that begins after its last message does not show
+        it."""
         self._queues.ends_at_least(topic, queue_id, end)
 
     def topic_begins_at(self, topic: str, log_offset: int) -> None:
-        """The topic was deleted when the log ended there: what stands below is in its queues no more. 0: it was not."""
+        """The topic was deleted when the log ended at `log_offset`: its queues hide older messages. 0: it was not deleted."""
         self._queues.topic_begins_at(topic, log_offset)
 
     def emptied_queues(self) -> list[tuple[str, int, int]]:
-        """(topic, queue id, next offset) of each queue that has given out offsets and holds no message any more."""
+        """(topic, queue id, next offset) of each queue that has assigned offsets and holds no message any more."""
         return self._queues.emptied()
 
     @property
     def tables_noted(self) -> bool:
-        """Whether a checkpoint says that tables were on the disk of this log; read by `start`."""
+        """Whether a checkpoint says that metadata tables were on this log's disk; read by `start`."""
         return self._saved.tables_noted
 
     def note_tables(self) -> None:
-        """Tables are on the disk of this log, durably: the next checkpoint says so, for a start that finds none of them."""
+        """Record in the next checkpoint that tables are durably on this log's disk, for a start that finds none of them."""
         self._saved.note_tables()
 
     # Background
@@ -634,7 +636,7 @@ class BrokerStore(ABC):
                 await self._saved.save_ends()
 
     async def _save_checkpoint(self) -> bool:
-        """False when the disk has no room for it; then it is saved once there is. OSError."""
+        """Return False if the disk has no room; the checkpoint is then saved once there is. Raises OSError."""
         if not self._saves:
             return True
         if await self._checkpoint_write.attempt(self._saved.save_checkpoint()):

@@ -1,8 +1,8 @@
-"""The checkpoint file: what a restart may rely on.
+"""The checkpoint file: what a restart may rely on. Upstream: StoreCheckpoint.
 
-Invariant: no value in the file is ahead of the disk, and none of a damaged file is relied on. Log and queue entries up to
-`confirm_phy_offset` are synced, so a power cut cannot make a confirmed record look damaged when it was only never
-written, and what recovery builds anew is what follows the confirm offset and the rest of its segment. Pure."""
+Invariant: no value in the file is ahead of the disk, and no value of a damaged file is used. Log and queue entries up to
+`confirm_phy_offset` are synced, so a power cut cannot make a confirmed record look corrupt when it was only never written.
+Recovery rebuilds only what follows the confirm offset and the rest of its segment. Pure."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ CHECKPOINT = Struct(
     "q"  # 32 confirm_phy_offset      every SyncStateSet member holds the log up to here
     "q"  # 40 logics_physical_offset  where the last record starts whose consume queue entry is flushed; 0: unknown
 )
-"""Upstream: StoreCheckpoint. The last field came with 5.5.0; a value of 0 there makes 5.5 recover by time, as 5.3 does."""
+"""The last field came with upstream 5.5.0; 0 there makes 5.5 recover by time, as 5.3 does."""
 CHECK = Struct(">Q")
 CHECK_AT = 4080
 """The check of this implementation: 2^32 + CRC-32 of the values, at the end of the page, where upstream writes nothing.
 Upstream maps the page and writes the values only, so after a Java broker has run the check is stale."""
 TABLES_AT = 4072
 TABLES = b"mqtables"
-"""In front of the check, once tables (topics, groups, offsets) were on the disk of this log. Upstream leaves it there, too."""
+"""Set before the check once tables (topics, groups, offsets) were on this log's disk. Upstream does not overwrite it."""
 FORMER_CHECK_AT = 40
-"""Older versions of this implementation kept it here, over the values in front of it."""
+"""Older versions of this implementation kept the check here, over the values before it."""
 TAGS_SINCE = Struct(">qq")
 TAGS_SINCE_AT = 4048
-"""Index entries of tags: the records from that position on have them, and none in front of it was stored after that time, ms;
-then a check of the two. Older versions of this implementation write zeros there. What Java left it at says nothing."""
+"""Index entries of tags: (position, time in ms), then a check of both. Records from the position on have tag entries; no record
+before it was stored after the time. Older versions of this implementation write zeros. A Java broker leaves stale values."""
 TIMESTAMP_MARGIN_MS = 3000
 TIMESTAMP_END = 1 << 56
 OFFSET_END = 1 << 62
 VALUES = 6
 OFFSETS = "master's flushed offset", "confirm offset", "offset of the newest queue entry"
 INDEX_PARTIAL = -1
-"""As index_msg_timestamp: index files lack records below the confirm offset. Upstream deletes files that are younger."""
+"""Value of index_msg_timestamp while index files miss records below the confirm offset. Upstream deletes younger files."""
 
 
 class CheckpointDamaged(StoreError):
@@ -66,11 +66,11 @@ class Checkpoint:
     logics_physical_offset: int = 0
     ours: bool = field(
         default=False, compare=False
-    )  # so queues and index list all below confirm_phy_offset, on disk
+    )  # written by this implementation: queues and index on disk list everything below confirm_phy_offset
     java_wrote: bool = field(default=False, compare=False)
-    """A Java broker has written the values since this implementation did."""
+    """Whether a Java broker has written the values since this implementation did."""
     tables: bool = field(default=False, compare=False)
-    """Tables were on the disk of this log; no value, so what is damaged says it, too."""
+    """Tables were on this log's disk. It is not covered by the check, so it is readable in a damaged file too."""
     tags_since: tuple[int, int] | None = field(default=None, compare=False)
     """See TAGS_SINCE_AT; None where the file does not say."""
 
@@ -94,15 +94,15 @@ class Checkpoint:
 
 
 NOTHING_VOUCHED = Checkpoint(physic_msg_timestamp=1)
-"""Instead of a damaged one: the log was saved before, and all of it is to be read and confirmed again."""
+"""Used instead of a damaged checkpoint: the log was saved before, and all of it is read and confirmed again."""
 
 
 def decode_checkpoint(data: bytes | None) -> Checkpoint:
     """An absent or short file counts as zeros, a negative confirm offset (upstream's "never set") as 0.
 
-    Values that agree with the check at 4080, or with the one that older versions kept at 40, are of this implementation.
-    Others are upstream's, whatever bytes 40 to 47 hold: a Java broker leaves a check that it does not know, and that is stale.
-    Raises CheckpointDamaged for values that differ from checked ones in a single bit, and for values that cannot be."""
+    Values that agree with the check at 4080, or with the older one at 40, are of this implementation. All others are
+    upstream's, whatever bytes 40 to 47 hold: a Java broker leaves the check unchanged, and so stale. Raises CheckpointDamaged
+    for values one bit off from checked ones, and for impossible values."""
     checkpoint = _decoded((data or b"").ljust(FILE_BYTES, b"\0"))
     checkpoint.tables = says_tables(data)
     return checkpoint
@@ -166,8 +166,8 @@ def _values(values: bytes) -> Checkpoint:
 
 
 def _is_one_bit_off(values: bytes, check: int) -> bool:
-    """Whether one flipped bit, of the values or of the check, makes all the difference: a Java broker changes more. Where it
-    happens not to, the log is read again, which costs time only."""
+    """Whether a single flipped bit, of the values or the check, explains the difference: a Java broker changes more. If its
+    change looks like one bit, the log is only read again, which costs time."""
     difference = check ^ _check(values)
     if difference.bit_count() == 1:
         return True

@@ -5,8 +5,8 @@
     from=1043            where the log ended then
     until=20480          where it ended when the broker started under another contract; absent while A is in force
 
-Invariant: whatever this store wrote under contract A ends at or below `until`, once there is one; so the mark counts for
-nothing more when the log begins there. Pure."""
+Invariant: everything that this store wrote under contract A ends at or below `until`, if present; so the mark has no effect
+once the log begins at or above `until`. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAMES = ("contract", "epoch", "from", "until")
 
 
 class ContractMarkDamaged(ValueError):
-    """A mark that cannot be read, and so says nothing of what may be trusted."""
+    """An unreadable mark: it is unknown which data may be trusted."""
 
     def __init__(self, why: str) -> None:
         super().__init__(

@@ -1,6 +1,6 @@
 """The setting that says what the delay levels of messages mean.
 
-Invariant: a text that `delay_levels_ms` takes gives each level, from 1 on, a time."""
+Invariant: a setting that `delay_levels_ms` accepts assigns a time to each level, from 1 on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def delay_levels_ms(setting: str) -> list[int]:
-    """`1s 5s 1m` as milliseconds, level 1 first. ValueError for an unknown unit or no level."""
+    """`1s 5s 1m` as milliseconds, level 1 first. Raises ValueError for an unknown unit or no level."""
     levels = []
     for level in setting.split():
         number, unit = level[:-1], level[-1:]

@@ -1,17 +1,17 @@
-"""What can be wrong with a store on disk or stop it while it runs.
+"""Errors of a store on disk or of a running store.
 
-Invariant: each error carries its facts and says what to do; none of them is raised for a caller's mistake. No event
-loop or settings here: readers outside a broker import this module too."""
+Invariant: each error carries its facts and says what to do; none of them is raised for a caller's mistake. This module
+imports no event loop and no settings: readers outside a broker import it too."""
 
 from __future__ import annotations
 
 
 class StoreError(Exception):
-    """Anything that keeps a store from starting or going on."""
+    """An error that keeps a store from starting or running."""
 
 
 class LogTakesNothing(StoreError):
-    """The log takes no append now: whoever wrote to it leads no more, or too much waits to be replicated."""
+    """The log takes no append now: the writer is no longer the leader, or too much waits to be replicated."""
 
 
 class BadSegments(StoreError):
@@ -39,7 +39,7 @@ class StoreCorrupted(StoreError):
 
 
 class RaftModeStore(StoreError):
-    """A store whose log is in a folder of DLedger. A log that began beside it would be empty, and empty the queues."""
+    """A store whose log is in a DLedger folder. A new log next to it would be empty, and the queues with it."""
 
     def __init__(self, folder: str) -> None:
         super().__init__(
@@ -50,20 +50,20 @@ class RaftModeStore(StoreError):
 
 
 class LogsPart(StoreError):
-    """A plain log from before Raft mode beside a log of Raft mode that does not go on where it ends."""
+    """A log of Raft mode that does not begin where the plain log from before Raft mode ends."""
 
     def __init__(self, ledger: str, begins: int, plain: str, ends: int) -> None:
         super().__init__(
-            f"{ledger} goes on from a log that ends at {begins}, and {plain} ends at {ends}; it is another's, or files of it "
-            f"are missing: put a copy of {plain} of another member in its place (it does not change any more), or empty the "
-            "store and let its group fill it"
+            f"{ledger} continues a log that ends at {begins}, but {plain} ends at {ends}: it is of another store, or files "
+            f"are missing. Copy {plain} from another member (it does not change any more), or empty the store and let its "
+            "group fill it"
         )
         self.begins = begins
         self.ends = ends
 
 
 class RecordDamaged(StoreError):
-    """A record that was sound once and is not any more, below the end of a running store's log."""
+    """A record below the end of a running store's log that was intact once and is now corrupt."""
 
     def __init__(self, segment: str, offset: int, why: str) -> None:
         super().__init__(
@@ -75,12 +75,12 @@ class RecordDamaged(StoreError):
 
 
 class QueueDamaged(StoreError):
-    """An entry of a consume queue that can lead to no record of the log as it is."""
+    """A consume queue entry that leads to no record of the log."""
 
     def __init__(self, topic: str, queue_id: int, offset: int, size: int) -> None:
         super().__init__(
             f"consumequeue/{topic}/{queue_id}: the entry of {size} bytes at {offset} leads to no record; stop the broker, "
-            "delete the folder consumequeue and start it: queues are built anew from the log"
+            "delete the folder consumequeue and start it: queues are rebuilt from the log"
         )
         self.topic = topic
         self.queue_id = queue_id
@@ -89,12 +89,13 @@ class QueueDamaged(StoreError):
 
 
 class QueueUnmendable(StoreError):
-    """Consume queues that list less than the log holds, and a log that is damaged where they are to be built anew."""
+    """Consume queues that miss records of the log, and the log is damaged where they are to be rebuilt from."""
 
     def __init__(self, first: str, count: int, why: str) -> None:
         others = f" and {count - 1} others" if count > 1 else ""
         super().__init__(
-            f"consumequeue/{first}{others}: less is listed there than the log holds, and the log cannot be read for it: {why}"
+            f"consumequeue/{first}{others}: entries for records of the log are missing, and the log cannot be read for them: "
+            f"{why}"
         )
         self.first = first
         self.count = count
@@ -102,8 +103,8 @@ class QueueUnmendable(StoreError):
 
 
 class LogMissing(StoreError):
-    """A store whose confirmed messages have no file any more. To begin anew under the same id would tell the set that they
-    never were."""
+    """A store whose log files are missing although messages were confirmed. Starting empty under the same id would report to
+    the set that they never existed."""
 
     def __init__(self, folder: str, confirm_offset: int) -> None:
         super().__init__(
@@ -116,7 +117,7 @@ class LogMissing(StoreError):
 
 
 class QueueOffsetGap(StoreError):
-    """A record whose queue offset is beyond the end of its consume queue, which lacks records that the log holds."""
+    """A record whose queue offset is beyond the end of its consume queue: the queue is missing records that the log holds."""
 
     def __init__(
         self, topic: str, queue_id: int, physical_offset: int, queue_offset: int, expected: int
@@ -141,7 +142,7 @@ class StoreFailed(StoreError):
 
 
 class OffsetOutOfRange(StoreError):
-    """A position that this log does not hold."""
+    """An offset that this log does not hold."""
 
     def __init__(self, offset: int, min_offset: int, max_offset: int, why: str = "") -> None:
         super().__init__(f"offset {offset} is outside the log [{min_offset}, {max_offset}){why}")
@@ -151,13 +152,13 @@ class OffsetOutOfRange(StoreError):
 
 
 class LogReplaced(OffsetOutOfRange):
-    """What stood there is gone, for another member's log is taking this one's place: nothing is wrong with the disk. The store
-    is opened anew, by itself, once that is done; who wants to read comes again."""
+    """The offset was replaced: another member's log is replacing this one. The disk is fine. The store reopens itself once
+    that is done; readers try again then."""
 
     def __init__(self, offset: int, begins: int) -> None:
         super().__init__(
             offset,
             begins,
             begins,
-            ": another member's log replaces it, and this store is about to be opened anew",
+            ": another member's log replaces it, and this store is about to be reopened",
         )

@@ -1,11 +1,11 @@
-"""A lease: what a reader of a store's files asks the broker to keep, for a while.
+"""A lease: a reader of a store's files asks the broker to keep part of the log for a while.
 
     holder=spark 7f3a on worker-2
     from=20480               the first byte of the log that it still reads
     until=1700000060000      wall time, ms; renewed while it reads
 
-One file a reader in the folder `leases` of the store. Invariant: a lease ends by itself, at most LEASE_MS_MAX from when it
-is read, so that a dead reader, or a clock that is wrong, holds nothing for long. Pure."""
+One file a reader in the folder `leases` of the store. Invariant: a lease expires at most LEASE_MS_MAX after it is read, so
+that a dead reader, or a wrong clock, holds nothing for long. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Lease:
     until_ms: int
 
     def holds(self, now_ms: int) -> bool:
-        """Whether it is in force; one of a clock far ahead is not."""
+        """Whether it is in force; a lease of a clock far ahead is not."""
         return now_ms < self.until_ms <= now_ms + LEASE_MS_MAX
 
     def encode(self) -> bytes:

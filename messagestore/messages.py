@@ -1,4 +1,4 @@
-"""What goes into the store and what comes out of it.
+"""Values that go into the store and come out of it.
 
 Invariant: bodies and records travel as views of the buffer or mapping that holds them; nothing here copies them."""
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 PlainSends: TypeAlias = "Sends"
 TagFilter = Callable[[int], bool]
 PropertyFilter = Callable[[bytes], bool]
-"""Of a message's properties, as they are stored."""
+"""A predicate on a message's properties in stored form."""
 
 
 class PutStatus(Enum):
@@ -30,11 +30,11 @@ class PutStatus(Enum):
 
 
 NEVER_STORED = (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED)
-"""It is the message, whatever the store is like."""
+"""The message itself is at fault, whatever state the store is in."""
 
 
 class LaterCopy(NamedTuple):
-    """What becomes of a message that waits: it is stored once more, in `topic`, with up to `added_bytes` more of properties."""
+    """A waiting message's second record: it is stored again in `topic`, with up to `added_bytes` more of properties."""
 
     topic: str
     added_bytes: int
@@ -59,14 +59,14 @@ class MessageToStore:
     prepared_transaction_offset: int = 0
     batch: bool = False
     stored_before: bool = False
-    """A copy of a record of this log: it was taken once, whatever `maxMessageSize` says by now."""
+    """A copy of a record of this log: it was accepted once, whatever `maxMessageSize` is by now."""
     copied_later: LaterCopy | None = None
-    """It is refused where such a copy would be, on any replica."""
+    """If set, the message is rejected where such a copy would be, on any replica."""
 
 
 @dataclass(slots=True)
 class Appended:
-    """Where a send stands in the log; with `error` it was not stored and the offsets are -1.
+    """A send's place in the log; with `error` it was not stored and the offsets are -1.
 
     A batch is one Appended: `physical_offset` and `queue_offset` of its first member, `end_offset` of its last, and
     `physical_offsets` of them all (empty for a single message)."""
@@ -79,9 +79,9 @@ class Appended:
     error: PutStatus | None = None
     physical_offsets: tuple[int, ...] = ()
     between: int = 0
-    """Bytes of the log between its records that are in none of them."""
+    """Bytes of the log between its records that belong to none of them."""
     why: str = ""
-    """What of it is outside which limit, where that is the `error`."""
+    """The violated limit, if that is the `error`."""
 
     @property
     def record_bytes(self) -> int:
@@ -89,8 +89,8 @@ class Appended:
 
 
 class ReplyForm(NamedTuple):
-    """What answers to plain sends are made of: the `parts` of a header around message id, queue id, queue offset, unique key
-    and opaque; for batches without a key what those begin with that they are given, and how many were given before."""
+    """The form of answers to plain sends: the `parts` of a header around message id, queue id, queue offset, unique key and
+    opaque; for batches without a key the prefix of their generated keys, and the number of keys generated before."""
 
     parts: tuple[bytes, ...]
     id_prefix: bytes
@@ -99,9 +99,9 @@ class ReplyForm(NamedTuple):
 
 @dataclass(slots=True)
 class PlainAppended:
-    """Plain sends of one receive, all stored. `ends`: where those end that are answered, in order; `frames` are their replies
-    one behind the other, and the n-th of them ends at `frame_ends[n]`. `amounts`: (topic, bytes of records, records) of a send
-    -> how many sends."""
+    """Plain sends of one receive, all stored. `ends`: the log ends of the answered sends, in order; `frames` are their
+    replies, concatenated, and the n-th ends at `frame_ends[n]`. `amounts`: (topic, bytes of records, records) of a send ->
+    number of sends."""
 
     start_offset: int
     end_offset: int
@@ -129,10 +129,10 @@ class GetStatus(Enum):
 class GetResult:
     """The answer to one read of a queue: `count` messages of together `size_bytes`.
 
-    `ranges` are the (physical_offset, size) of the found bytes, neighbours joined. `buffers` are these bytes in their order,
-    views of the mapping or, of old segments, a copy; when one is `cold`, it is empty and `await store.load(result)` fills it,
-    or raises `damage`. A cold one that is not FOUND says that the first message's properties are to be read:
-    `await store.read_matching(...)`."""
+    `ranges` are the (physical_offset, size) of the found bytes, adjacent ones joined. `buffers` are these bytes in order:
+    views of the mapping or, for old segments, a copy. For a `cold` result they are empty: `await store.load(result)` fills
+    them, or raises `damage`. A cold result that is not FOUND: the first message's properties must be read with `await
+    store.read_matching(...)`."""
 
     status: GetStatus
     next_begin_offset: int
@@ -145,9 +145,9 @@ class GetResult:
     cold: bool = False
     damage: QueueDamaged | None = None
     why_not: Callable[[list[memoryview]], QueueDamaged | None] | None = None
-    """Of a cold one: why these buffers are not what its queue holds."""
+    """In a cold result: why these bytes are not the queue's."""
     looked_at: int = -1
-    """Where the last message stands that was passed over, if nothing was found."""
+    """The place of the last message that was skipped, if nothing was found."""
 
 
 class QueueGrew(NamedTuple):
@@ -159,7 +159,7 @@ class QueueGrew(NamedTuple):
 
 
 class QueueEntry(NamedTuple):
-    """Where one message of a queue stands, and its tag's hash or, in the schedule topic, when it is due (ms)."""
+    """The place of one message of a queue, and its tag's hash or, in the schedule topic, when it is due (ms)."""
 
     physical_offset: int
     size: int
@@ -168,7 +168,7 @@ class QueueEntry(NamedTuple):
 
 @dataclass(slots=True)
 class RecoveryReport:
-    """What start-up found and did, for the log and for tests. Offsets are physical."""
+    """Findings and actions of a start, for the log and for tests. Offsets are physical."""
 
     clean: bool  # the previous run stopped by itself
     min_offset: int = 0

@@ -49,7 +49,7 @@ def join_properties(own: bytes, batch: bytes) -> bytes:
 
 
 def last_value(raw: bytes, key: bytes) -> bytes:
-    """The value that counts for `key` (UTF-8), or b"" when there is none."""
+    """The effective value of `key` (UTF-8), or b"" when there is none."""
     wanted = key + NAME_VALUE_SEPARATOR
     at = raw.rfind(wanted)
     while at >= 0:
@@ -64,7 +64,7 @@ def last_value(raw: bytes, key: bytes) -> bytes:
 
 
 def dispatched_values(raw: bytes) -> tuple[bytes, bytes, bytes]:
-    """TAGS, UNIQ_KEY and KEYS, each as `last_value` finds it: what dispatch asks of every record, in one go."""
+    """TAGS, UNIQ_KEY and KEYS, each as `last_value` finds it: dispatch needs all three of every record."""
     led = PROPERTY_SEPARATOR + raw + PROPERTY_SEPARATOR
     find, rfind = led.find, led.rfind
     tag = unique = keys = b""

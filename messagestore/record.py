@@ -45,7 +45,7 @@ FIXED_FIELDS = (
     ("queue_id", "i"),
     ("flag", "i"),  # the application's own
     ("queue_offset", "q"),  # index in the consume queue; 0 for PREPARED and ROLLBACK
-    ("physical_offset", "q"),  # where this record stands
+    ("physical_offset", "q"),  # the offset of this record itself
     ("sys_flag", "i"),
     ("born_timestamp", "q"),  # ms, clock of the client
     ("born_host", "host"),  # raw IP and i32 port
@@ -74,7 +74,7 @@ MESSAGE_POSITION = Struct(">q")
 
 
 def _at(name: str) -> tuple[Struct, int]:
-    """A field in front of the hosts, for readers that want this one only."""
+    """A field before the hosts, for readers that need only this one."""
     names = [field for field, _ in FIXED_FIELDS]
     before = "".join(kind for _, kind in FIXED_FIELDS[: names.index(name)])
     assert "host" not in before
@@ -86,7 +86,7 @@ SYS_FLAG, SYS_FLAG_AT = _at("sys_flag")
 
 
 def _queue_head() -> Struct:
-    """Of the fixed part, with both hosts of IPv4, the fields that `queue_head` answers or checks."""
+    """The fields of the fixed part, with both hosts of IPv4, that `queue_head` returns or checks."""
     wanted = {
         "total_size", "magic", "queue_id", "queue_offset", "physical_offset", "sys_flag", "store_timestamp", "body_length"
     }  # fmt: skip
@@ -103,7 +103,7 @@ INCOMPLETE = -2
 
 
 class RecordError(ValueError):
-    """Bytes that are not a whole record; says where and what is wrong."""
+    """Bytes that are not a whole record; the message has the offset and the reason."""
 
     def __init__(self, physical_offset: int, why: str) -> None:
         super().__init__(f"record at {physical_offset}: {why}")
@@ -144,7 +144,7 @@ class Message:
 
 
 def pack_host(ip: str, port: int) -> bytes:
-    """Raw address and port as a record holds them: 8 bytes, or 20 for IPv6. ValueError for a bad address."""
+    """Raw address and port as a record holds them: 8 bytes, or 20 for IPv6. Raises ValueError for a bad address."""
     return ip_address(ip).packed + PORT.pack(port)
 
 
@@ -154,7 +154,7 @@ def offset_message_id(store_host: bytes, physical_offset: int) -> str:
 
 
 def parse_message_id(message_id: str) -> tuple[bytes, int]:
-    """(store host, physical offset) of an offset message id; ValueError for anything else."""
+    """(store host, physical offset) of an offset message id. Raises ValueError for anything else."""
     raw = bytes.fromhex(message_id)
     if len(raw) not in (16, 28):
         raise ValueError(f"{message_id!r} is not an offset message id: 32 or 56 hexadecimal digits")
@@ -169,7 +169,7 @@ def record_size(sys_flag: int, body_bytes: int, topic_bytes: int, properties_byt
 
 
 class Sent(Protocol):
-    """What records of one send have in common."""
+    """The fields that all records of one send share."""
 
     queue_id: int
     born_timestamp: int
@@ -182,10 +182,10 @@ def pack_record(
     buffer: bytearray | memoryview, at: int, size: int, topic: bytes, body: Buffer, properties: bytes, sent: Sent,
     flag: int, queue_offset: int, physical_offset: int, sys_flag: int, store_timestamp: int, store_host: bytes,
 ) -> None:  # fmt: skip
-    """Puts a record of `size` bytes, as record_size counts them, at `buffer[at]`. struct.error when a field cannot hold its
+    """Write a record of `size` bytes (see record_size) at `buffer[at]`. Raises struct.error when a field cannot hold its
     number, with nothing written."""
     fixed = FIXED_PARTS[(sys_flag >> 4) & 3]
-    # V2 only where V1 cannot hold the topic's length: old clients read V1 alone
+    # V2 only where V1 cannot hold the topic's length: old clients read only V1
     magic = MAGIC_V1 if len(topic) <= TOPIC_BYTES_MAX_V1 else MAGIC_V2
     head = fixed.pack(
         size, magic, crc32(body) & CRC_MASK, sent.queue_id, flag, queue_offset, physical_offset, sys_flag, sent.born_timestamp,
@@ -210,7 +210,7 @@ def encode(message: Message) -> bytes:
 
 
 def encode_blank(bytes_left: int) -> bytes:
-    """The end of a segment that has `bytes_left` bytes to spare."""
+    """The BLANK that ends a segment with `bytes_left` bytes left."""
     return PREFIX.pack(bytes_left, MAGIC_BLANK)
 
 
@@ -251,9 +251,9 @@ def _parts(
 def check(
     buffer: Buffer, at: int, left: int, physical_offset: int, *, verify_body: bool = True, verify_record: bool = False
 ) -> int:  # fmt: skip
-    """What stands at `buffer[at]`, `left` bytes before the end of its segment: the size of a whole valid record
-    (> 0), or END_OF_SEGMENT, INVALID, or INCOMPLETE when the buffer ends before the record does. `verify_record`: a record
-    that ends with a CRC of its own agrees with it."""
+    """Check `buffer[at]`, `left` bytes before the end of its segment. Returns the size (> 0) of a whole valid record, or
+    END_OF_SEGMENT, INVALID, or INCOMPLETE when the buffer ends before the record does. With `verify_record`, a record CRC is
+    compared too."""
     parts = _parts(buffer, at, left, physical_offset)
     if isinstance(parts, int):
         return parts
@@ -267,7 +267,7 @@ def check(
 
 
 class QueueFacts(NamedTuple):
-    """What a consume queue is built from."""
+    """The fields from which consume queues and index are built."""
 
     size: int
     topic: bytes
@@ -279,7 +279,7 @@ class QueueFacts(NamedTuple):
 
 
 def queue_facts(buffer: Buffer, at: int, left: int, physical_offset: int) -> QueueFacts | int:
-    """The facts of the record at `buffer[at]`, its body unread; or what `check` says when there is none."""
+    """The facts of the record at `buffer[at]`, without reading its body; or the code of `check` if there is none."""
     if plain := _plain(buffer, at, left, physical_offset):
         end = at + plain[0]
         return QueueFacts(*plain[:6], bytes(buffer[plain[6] : end]))
@@ -294,7 +294,7 @@ def queue_facts(buffer: Buffer, at: int, left: int, physical_offset: int) -> Que
 
 
 def stored_properties(record: Buffer, physical_offset: int) -> bytes | None:
-    """Of the record that `record` is, whole and nothing else; None where it is none. Its body is not read."""
+    """The properties of `record` if it is exactly one whole record, else None. Its body is not read."""
     if plain := _plain(record, 0, len(record), physical_offset):
         return bytes(record[plain[6] :]) if plain[0] == len(record) else None
     facts = queue_facts(record, 0, len(record), physical_offset)
@@ -304,8 +304,8 @@ def stored_properties(record: Buffer, physical_offset: int) -> bytes | None:
 def queue_head(
     buffer: Buffer, at: int, left: int, physical_offset: int
 ) -> int | tuple[int, bytes, int, int, int, int]:
-    """(size, topic, queue id, queue offset, sys_flag, store timestamp) of the record at `buffer[at]`, or what `check` says
-    when there is none: as `queue_facts`, without the properties, for walks over much log."""
+    """(size, topic, queue id, queue offset, sys_flag, store timestamp) of the record at `buffer[at]`, or the code of `check`
+    if there is none: `queue_facts` without the properties, for walks over much log."""
     if plain := _plain(buffer, at, left, physical_offset):
         return plain[:6]
     facts = queue_facts(buffer, at, left, physical_offset)
@@ -315,8 +315,8 @@ def queue_head(
 def _plain(
     buffer: Buffer, at: int, left: int, physical_offset: int
 ) -> tuple[int, bytes, int, int, int, int, int] | None:
-    """What `queue_head` says of a whole record as most are, V1 and with IPv4 hosts, and the place of its properties; None for
-    any other."""
+    """`queue_head` and the place of the properties, for the most frequent form of a whole record: V1 with IPv4 hosts. None
+    for any other."""
     if len(buffer) - at >= RECORD_SIZE_MIN and left >= RECORD_SIZE_MIN:
         size, magic, queue_id, queue_offset, physical, sys_flag, timestamp, body_bytes = (
             QUEUE_HEAD.unpack_from(buffer, at)
@@ -348,7 +348,7 @@ def _plain(
 
 
 def decode(buffer: Buffer, at: int = 0, *, verify_body: bool = True) -> Message:
-    """The record at `buffer[at]`, copied out; RecordError when it is not whole and valid."""
+    """The record at `buffer[at]`, copied out. Raises RecordError when it is not whole and valid."""
     view = memoryview(buffer)
     left = len(view) - at
     physical_offset = (
@@ -369,7 +369,7 @@ def decode(buffer: Buffer, at: int = 0, *, verify_body: bool = True) -> Message:
 
 
 def declared_end(buffer: Buffer, at: int, physical_offset: int) -> int:
-    """Where the prefix at `buffer[at]` says that its record ends; what is no prefix ends where it starts."""
+    """The record's end according to the prefix at `buffer[at]`; `physical_offset` if it is no prefix."""
     size, magic = PREFIX.unpack_from(buffer, at)
     return physical_offset + (max(int(size), 0) if magic in TOPIC_LENGTHS else 0)
 

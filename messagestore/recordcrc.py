@@ -1,7 +1,7 @@
 """The CRC of a whole record, kept in a property that ends it: `__CRC32#`, 0x01, ten digits, 0x02 (`enabledAppendPropCRC`).
 
-Invariant: it covers all bytes of the record in front of that property, offsets and store time among them; its digits stand the
-least significant first, as upstream writes them. A property of this name anywhere else is none. Pure."""
+Invariant: it covers all bytes of the record before that property, offsets and store time among them; its least significant
+digit comes first, as in upstream. A property of this name anywhere else is no CRC. Pure."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ NAME = b"__CRC32#"
 DIGITS = 10
 HEAD = NAME + NAME_VALUE_SEPARATOR
 ROOM = HEAD + b"0" * DIGITS + PROPERTY_SEPARATOR
-"""What stands in its place until the record is whole."""
+"""Placeholder until the record is complete."""
 RECORD_CRC_BYTES = len(ROOM)
 
 Buffer = bytes | bytearray | memoryview
 
 
 def with_room(properties: bytes) -> bytes:
-    """Properties that end with room for the CRC. One that came with the message, of a record that it was once, goes."""
+    """Properties that end with room for the CRC; a CRC of the message's former record is removed."""
     properties = _without_crc(properties)
     if properties and not properties.endswith(PROPERTY_SEPARATOR):
         properties += PROPERTY_SEPARATOR
@@ -29,11 +29,14 @@ def with_room(properties: bytes) -> bytes:
 
 
 def with_no_crc(properties: bytes) -> bytes:
-    """Properties of a record without a CRC: one that ends them, of a record that the message was once, would contradict it."""
+    """Properties of a record without a CRC: a CRC at their end, of the message's former record, would contradict the new
+    record."""
     if not _end_with_crc(properties):
         return properties
     kept = _without_crc(properties)
-    return kept + PROPERTY_SEPARATOR if _end_with_crc(kept) else kept  # the end of a longer name or value
+    return (
+        kept + PROPERTY_SEPARATOR if _end_with_crc(kept) else kept
+    )  # else the CRC is the end of a longer name or value
 
 
 def _end_with_crc(properties: bytes) -> bool:
@@ -49,7 +52,7 @@ def _without_crc(properties: bytes) -> bytes:
 
 
 def seal(buffer: bytearray | memoryview, at: int, size: int) -> None:
-    """Puts the CRC of the record at `buffer[at : at + size]`, whose properties are `with_room`, into it."""
+    """Write the CRC of the record at `buffer[at : at + size]`, whose properties are `with_room`, into it."""
     place = at + size - RECORD_CRC_BYTES
     buffer[place : at + size] = crc_property(crc32(memoryview(buffer)[at:place]) & CRC_MASK)
 
@@ -59,12 +62,12 @@ def crc_property(crc: int) -> bytes:
 
 
 def ends_with_crc(record: Buffer) -> bool:
-    """Whether a whole record has a CRC of its own; whether it agrees, `contradicts` says."""
+    """Whether a whole record has a CRC of its own; `contradicts` compares it."""
     return bytes(record[-RECORD_CRC_BYTES:]).startswith(HEAD)
 
 
 def contradicts(buffer: Buffer, at: int, size: int, properties_bytes: int) -> bool:
-    """Whether the record at `buffer[at : at + size]` ends with a CRC that is not its own; one without any never does."""
+    """Whether the record at `buffer[at : at + size]` ends with a CRC that does not match; False without any."""
     end = at + size
     place = end - RECORD_CRC_BYTES
     if properties_bytes < RECORD_CRC_BYTES or buffer[place : place + len(HEAD)] != HEAD:

@@ -123,7 +123,7 @@ class StoreSettings(Settings):
     abandon_timers: bool = Field(
         default=False,
         alias="abandonTimers",
-        description="an operator's word: a store is opened though timer messages of a Java broker in it are never delivered",
+        description="confirms that a store is opened although timer messages of a Java broker in it are never delivered",
     )
 
     # retention
@@ -175,7 +175,7 @@ class StoreSettings(Settings):
         default=10_000,
         alias="cleanResourceInterval",
         ge=10,
-        description="how often it is looked whether something is to be deleted; first after six such intervals",
+        description="how often deletion is considered; first after six such intervals",
     )
     delete_file_batch_max: int = Field(
         default=10, alias="deleteFileBatchMax", ge=1, description="segments that are deleted at one time"
@@ -195,7 +195,7 @@ class StoreSettings(Settings):
 
     @property
     def retention(self) -> Rules:
-        """As they are now: they may change while the broker runs."""
+        """The current rules: they may change while the broker runs."""
         return Rules(
             reserved_ms=self.file_reserved_seconds * 1000 or self.file_reserved_time * HOUR_MS,
             delete_hours=hours_of(self.delete_when),
@@ -208,7 +208,7 @@ class StoreSettings(Settings):
 
     @property
     def index_entries(self) -> int:
-        """Keys that an index file has places for."""
+        """The number of keys that fit into an index file."""
         return self.max_index_num or max(self.mapped_file_size_commit_log // 512, 64)
 
     @property

@@ -1,6 +1,6 @@
-"""The store of a broker whose log is copied from master to slaves: a plain commit log.
+"""The store of a broker whose log is copied from master to slaves: a plain commit log. Upstream: DefaultMessageStore.
 
-Invariant: the confirm offset falls only by a truncation, and the log is cut only at a record boundary."""
+Invariant: the confirm offset is lowered only by a truncation, and the log is cut only at a record boundary."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from mqruntime.runtime import Runtime
 
 
 class MessageStore(BrokerStore):
-    """Satisfies the log protocol of replication."""
+    """Implements the log protocol of replication."""
 
     _log: CommitLog
 
@@ -78,8 +78,8 @@ class MessageStore(BrokerStore):
     # Role
 
     async def become_master(self) -> None:
-        """Ends the log at a record boundary, finds the next queue offsets and accepts appends. Takes as long as a look at
-        each record that is not dispatched yet, others run meanwhile; again it does no harm. As `truncate` raises; OSError."""
+        """End the log at a record boundary, find the next queue offsets and accept appends. Reads each record that is not
+        dispatched yet; other tasks run meanwhile. A repeated call is harmless. Raises OSError and what `truncate` raises."""
         await self.truncate(self._log.max_offset)
         await self._beginning.note(self._log.min_offset, self._log.max_offset)
         try:
@@ -93,7 +93,7 @@ class MessageStore(BrokerStore):
             )  # fmt: skip
 
     def become_slave(self) -> None:
-        """Appends are refused from now on; the log grows through write_view and advance."""
+        """Reject appends from now on; the log grows through write_view and advance."""
         self._appender = None
         self._dispatcher.known.clear()
 
@@ -115,8 +115,8 @@ class MessageStore(BrokerStore):
         return 0 if began_ms is None else self._clock.monotonic_ms() - began_ms
 
     async def flush(self) -> int:
-        """What was appended before the call is on disk on return. StoreFailed when the disk failed, now or before.
-        Returns flushed_offset."""
+        """Sync what was appended before the call; returns flushed_offset. Raises StoreFailed when the disk failed, now or
+        before."""
         if self._failure is not None:
             raise StoreFailed(self._failure)
         try:
@@ -134,7 +134,7 @@ class MessageStore(BrokerStore):
                 raise OSError(errno.EIO, str(error)) from error
 
     async def write_anew(self, offset: int) -> None:
-        """See CommitLog.write_anew. StoreFailed."""
+        """See CommitLog.write_anew. Raises StoreFailed."""
         try:
             await self._log.write_anew(offset)
         except OSError as error:
@@ -153,11 +153,11 @@ class MessageStore(BrokerStore):
         return self._log.is_cold(offset)
 
     def at_hand(self, offset: int, size: int) -> memoryview | None:
-        """`read`, where the bytes are checked, see Soundness, and no disk is waited for; else None."""
+        """`read` if the bytes are checked and no disk is waited for; else None. See Soundness."""
         return self._log.at_hand(offset, size) if self.soundness.is_checked(offset, size) else None
 
     async def check(self, offset: int, size: int) -> str | None:
-        """Reads and checks what of them is unchecked; what is damaged there, or gone, None for nothing. OSError."""
+        """Read and check the unchecked bytes; returns what is damaged or deleted there, None for nothing. Raises OSError."""
         try:
             await self.soundness.check(offset, size)
         except (RecordDamaged, OffsetOutOfRange) as damage:
@@ -165,8 +165,8 @@ class MessageStore(BrokerStore):
         return None
 
     async def repair(self, offset: int, content: bytes) -> bool:
-        """Puts another replica's record in the place of the damaged one at `offset`; False when it is not sound or does not
-        fit there, above the confirm offset nothing does. StoreFailed."""
+        """Replace the damaged record at `offset` by another replica's; False if `content` is not intact or does not fit, or
+        lies above the confirm offset. Raises StoreFailed."""
         if offset + len(content) > self._confirm or not await self.soundness.fits(offset, content):
             return False
         try:
@@ -178,18 +178,18 @@ class MessageStore(BrokerStore):
         return written
 
     async def is_boundary(self, offset: int) -> bool:
-        """Whether a record, or the end of a segment's records, begins at `offset`, which is within the log. OSError."""
+        """Whether a record, or the end of a segment's records, begins at `offset`, which is within the log. Raises OSError."""
         return await self._log.is_boundary(offset)
 
     async def last_record(self) -> tuple[int, bytes] | None:
-        """The last whole record that is sound, and where it begins; None without any. StoreFailed."""
+        """(offset, bytes) of the last whole intact record; None without any. Raises StoreFailed."""
         end = self._log.max_offset
         while end > self._log.min_offset:
             try:
                 end = await self._tail.boundary_at_or_below(end - 1, self._confirm)
                 content = await self._reader.record_at(end, self._log.max_offset)
             except RecordDamaged:
-                continue  # the soundness of the log tells of it
+                continue  # `check` has logged it
             except (OSError, StoreCorrupted) as error:
                 raise self._failed(error) from error
             if content is not None:
@@ -197,7 +197,7 @@ class MessageStore(BrokerStore):
         return None
 
     def write_view(self, offset: int, size_max: int) -> memoryview:
-        """Where received log bytes go; see CommitLog.write_view. StoreFailed after a failure, OSError (ENOSPC)."""
+        """Where received log bytes go; see CommitLog.write_view. Raises StoreFailed after a failure, or OSError (ENOSPC)."""
         assert self._appender is None, "a master's log is not written by a slave's link"
         if self._failure is not None:
             raise StoreFailed(self._failure)
@@ -207,13 +207,13 @@ class MessageStore(BrokerStore):
         return view
 
     async def end_segment(self) -> None:
-        """The log's last segment is closed with a BLANK, durably on return, and what comes begins the next one. StoreFailed;
-        OSError (ENOSPC), with the log as it was."""
+        """End the log's last segment with a BLANK, durably; later bytes begin the next one. Raises StoreFailed, or OSError
+        (ENOSPC) with the log unchanged."""
         self._log.end_segment()
         await self.flush()
 
     async def begin_empty_at(self, offset: int) -> None:
-        """The log, which holds nothing, is about to begin at `offset`, and says so durably on return. OSError."""
+        """Record durably that the empty log is about to begin at `offset`. Raises OSError."""
         await self._log.drop_empty(but_at=offset)
         await self._beginning.note(offset, offset)
 
@@ -222,9 +222,9 @@ class MessageStore(BrokerStore):
         self._grown()
 
     async def truncate(self, offset: int) -> int:
-        """Log, queues and confirm offset end with the last whole record that is not above `offset`, durably on return; where
-        that is. Called with max_offset it erases what an ended connection left above the log's end; to be done before a new
-        connection fills it. OSError of a full disk, with nothing cut: to be done again. StoreFailed."""
+        """End log, queues and confirm offset with the last whole record that is not above `offset`, durably; returns that
+        end. With max_offset it erases bytes that an ended connection left above the log's end; call it before a new
+        connection fills it. Raises OSError of a full disk, with nothing cut: try again. Raises StoreFailed."""
         self._cuts += 1
         try:
             return await self._truncate(offset)
@@ -235,7 +235,7 @@ class MessageStore(BrokerStore):
         try:
             offset = await self._tail.boundary_at_or_below(offset, self._confirm)
             await self._log.prepare_cut(offset)
-        except OSError as error:  # told by the log
+        except OSError as error:  # the log reports it
             if error.errno not in DISK_FULL:
                 raise self._failed(error) from error
             raise
@@ -262,15 +262,15 @@ class MessageStore(BrokerStore):
         return offset
 
     async def begin_anew(self) -> None:
-        """A log that ends at 0 may begin at any segment again. StoreFailed."""
+        """Let a log that ends at 0 begin at any segment again. Raises StoreFailed."""
         try:
             await self._log.drop_empty()
         except OSError as error:
             raise self._failed(error) from error
 
     async def confirm_whole_records(self) -> None:
-        """The confirm offset ends a record from now on. Nothing was answered of one that was confirmed in part, and who leads
-        next may lack its other part. To be called where nothing confirms meanwhile. StoreFailed."""
+        """Lower the confirm offset to the end of a record. No send of a record confirmed in part was acknowledged, and the
+        next leader may be missing its rest. Call it while nothing else confirms. Raises StoreFailed."""
         try:
             self._confirm = await self._tail.boundary_at_or_below(self._confirm, self._confirm)
         except (OSError, StoreCorrupted) as error:

@@ -4,7 +4,7 @@ Invariant: store, broker and reader take these names from here."""
 
 from __future__ import annotations
 
-SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"  # delayed messages wait in it
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"  # holds delayed messages
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 OP_HALF_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
@@ -12,7 +12,7 @@ CHECKED_TOO_OFTEN_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
 OFFSET_MOVED_TOPIC = "OFFSET_MOVED_EVENT"
 BENCHMARK_TOPIC = "BenchmarkTest"
-AUTO_CREATE_TOPIC = "TBW102"  # the model of topics that a first send creates
+AUTO_CREATE_TOPIC = "TBW102"  # the template of topics created by a first send
 SYSTEM_PREFIX = "rmq_sys_"
 RETRY_PREFIX = "%RETRY%"  # and a consumer group
 DEAD_LETTER_PREFIX = "%DLQ%"
@@ -27,10 +27,10 @@ NOT_FOR_CLIENTS = frozenset(
         OFFSET_MOVED_TOPIC,
     }
 )
-"""A client's send to one of them is refused."""
+"""A client's send to one of these topics is rejected."""
 SYSTEM_TOPICS = NOT_FOR_CLIENTS | {BENCHMARK_TOPIC, AUTO_CREATE_TOPIC, TRACE_TOPIC}
 
 
 def is_system_topic(topic: str) -> bool:
-    """Retry and dead letter topics are none: they hold users' messages."""
+    """False for retry and dead letter topics: they hold users' messages."""
     return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_PREFIX)

@@ -1,8 +1,8 @@
-"""The beginning of a store, moved up by retention: segments go, then what leads into them.
+"""Retention's deletions: segments of the log, then the files of queues and index that lead into them.
 
-Invariant: nothing goes that the checkpoint on disk does not vouch for, and files go in an order in which a crash leaves a
-store that opens: segments from the oldest on, each durably; then the queues' and the index's files that lead to nothing any
-more. What a crash leaves of those is passed over, and goes in the next round. Readers keep the views that they have."""
+Invariant: nothing is deleted that the checkpoint on disk does not vouch for, and files are deleted in an order in which a
+crash leaves a store that opens: segments from the oldest on, each durably; then files of queues and index that lead to
+nothing any more. Files that a crash leaves are ignored and deleted in the next round. Readers keep their views."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mqruntime.tasks import Tasks
 
 
 class Trimmed(NamedTuple):
-    """How many files went."""
+    """Numbers of deleted files."""
 
     segments: int
     queue_files: int
@@ -28,8 +28,8 @@ class Trimmed(NamedTuple):
 
 
 class Trimming:
-    """`tasks` wait for the last readers of what is gone. `cutting()`: the log's end is being cut, and its beginning stays.
-    `moves_up(offset)` notes durably where the log is about to begin."""
+    """`tasks` wait for the last readers of deleted files. While `cutting()`, the log's end is being cut and its beginning
+    stays. `moves_up(offset)` durably records where the log is about to begin."""
 
     def __init__(
         self,
@@ -53,20 +53,20 @@ class Trimming:
         self._cutting = cutting
         self._moves_up = moves_up
         self.deleted_segments = 0
-        """Since the start."""
+        """Totals since the start."""
         self._followed: int | None = None  # where the log began when queues and index last followed
 
     def vouched_offset(self) -> int:
-        """What is below is confirmed, and will be after a crash: log and queue entries are on disk."""
+        """Everything below is confirmed, and will be after a crash: log and queue entries are on disk."""
         return min(self._saved.vouched_offset, self._dispatcher.position)
 
     async def begin_at(self, offset: int, allowed: Callable[[], bool]) -> Trimmed:
-        """The log begins at `offset`, a segment's start, if that is still `allowed` when nothing can come in between, and all
-        else follows. OSError: what is left goes in the next round."""
+        """Begin the log at `offset`, a segment's start, if that is still `allowed` when no other task can interfere; queues
+        and index follow. After OSError the rest is left to the next round."""
         if offset > self._log.min_offset:
             await self._queues.raise_min(offset)
             await self._moves_up(offset)
-            within = self._log.min_offset < offset < self._log.max_offset  # cut, or replaced, perhaps
+            within = self._log.min_offset < offset < self._log.max_offset  # it may have been cut or replaced
             if within and not self._cutting() and offset <= self.vouched_offset() and allowed():
                 self._log.begin_at(offset)
                 self._dispatcher.log_min = offset
@@ -79,7 +79,7 @@ class Trimming:
         return (await self.follow())._replace(segments=len(segments))
 
     async def follow(self) -> Trimmed:
-        """Queues and index end with what they lead into. OSError."""
+        """Delete files of queues and index that lead to nothing any more. Raises OSError."""
         log_min = self._log.min_offset
         queue_files = await self._queues.delete_former()
         index_files = [] if self._index is None else await self._index.delete_below(log_min)

@@ -1,7 +1,7 @@
-"""Walking stored records without a running store: for recovery's rules, tools and batch readers.
+"""Walking stored records without a running store: for recovery, tools and batch readers.
 
-Invariant: a walk starts at a record boundary, yields whole valid records in order and never one that ends beyond the
-limit. Stale records of a truncated tail look valid, so a limit is always an argument, never found by walking. Pure."""
+Invariant: a walk starts at a record boundary, yields whole valid records in order and never one that ends beyond the limit.
+Stale records of a truncated tail look valid, so a limit is always an argument, never found by walking. Pure."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Stop(Enum):
     """Why a walk over one segment ended."""
 
     LIMIT = "the limit is reached"
-    END_OF_SEGMENT = "the segment ends here; go on with the next one"
-    INVALID = "no whole valid record stands here"
+    END_OF_SEGMENT = "the segment ends here; continue with the next one"
+    INVALID = "no whole valid record is here"
 
 
 class Segment(NamedTuple):
@@ -39,7 +39,7 @@ def segment_name(start_offset: int) -> str:
 def order_segments(
     folder: str, files: Iterable[tuple[str, int]], segment_size: int | None = None
 ) -> list[Segment]:
-    """The files of one log by offset. BadSegments for a name that is no offset, a size that differs (from
+    """The files of one log by offset. Raises BadSegments for a name that is no offset, a size that differs (from
     `segment_size`, or from the first file's) or a gap between two files."""
     segments: list[Segment] = []
     files = sorted(files)
@@ -63,15 +63,15 @@ def order_segments(
 
 
 def check_names(folder: str, files: Iterable[tuple[str, int]]) -> None:
-    """BadSegments for a name that is no offset; to be asked before a file is deleted for its name."""
+    """Raises BadSegments for a name that is no offset; call it before a file is deleted because of its name."""
     for name, _ in files:
         if len(name) != NAME_DIGITS or not (name.isascii() and name.isdigit()):
             raise BadSegments(folder, name, "not a segment: names are 20 digits; move this file elsewhere")
 
 
 def check_size_set(folder: str, files: Iterable[tuple[str, int]], segment_size: int, key: str) -> None:
-    """The files are not all of one other size than the setting `key` says; to be asked before anything is made of their
-    names. BadSegments."""
+    """Raises BadSegments if all files have one size and it differs from the setting `key`; call it before their names are
+    used."""
     sizes = {size for _, size in files if size}
     if len(sizes) == 1 and segment_size not in sizes:
         (size,) = sizes
@@ -85,7 +85,7 @@ def check_size_set(folder: str, files: Iterable[tuple[str, int]], segment_size: 
 class SegmentWalk:
     """Iterates (physical_offset, total_size) over one segment from `position` up to `limit`, both physical offsets.
 
-    Afterwards `position` is the boundary where the walk ended and `stop` says why."""
+    Afterwards `position` is the boundary where the walk ended and `stop` is the reason."""
 
     def __init__(
         self, buffer: Buffer, segment_start: int, position: int, limit: int, *, verify_body: bool = True
@@ -124,8 +124,8 @@ def walk(
 ) -> Iterator[tuple[Buffer, int, int, int]]:
     """Yields (segment bytes, place in them, physical_offset, total_size) of every record in [position, limit).
 
-    `position` is a record boundary. StoreCorrupted when anything below the limit is not readable, a missing file
-    included."""
+    `position` is a record boundary. Raises StoreCorrupted when anything below the limit is unreadable, a
+    missing file included."""
     for segment in segments:
         end = segment.start_offset + segment.size_bytes
         if end <= position or segment.start_offset >= limit:
@@ -139,7 +139,7 @@ def walk(
         if steps.stop is Stop.LIMIT:
             return
         if steps.stop is Stop.INVALID:
-            raise StoreCorrupted(steps.position, limit, "no whole valid record stands here")
+            raise StoreCorrupted(steps.position, limit, "no whole valid record is here")
         position = end
     if position < limit:
         raise StoreCorrupted(position, limit, "no segment holds this offset")

@@ -1,1 +1,1 @@
-"""Thousands of records at once, with NumPy: what their queues and the index get, and whether they are sound."""
+"""Thousands of records at once, with NumPy: their queue and index entries, and whether their bytes are intact."""

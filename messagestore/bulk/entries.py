@@ -1,8 +1,8 @@
 """Queue and index entries of thousands of records at once, straight from the bytes of the log.
 
-Invariant: what a call takes gets the very entries that `Dispatcher.put` gives it one by one, all of them or none; it takes
-records up to the first that is not plain, and leaves that one and what follows. Plain is: whole, in a queue that has begun
-and whose next offset it has, with room in the newest index file. None begins a queue, bridges a gap or makes an index file."""
+Invariant: a call makes exactly the entries that `Dispatcher.put` makes one by one, all of them or none. It stops at the first
+record that is not plain. Plain is: whole, in a queue that has begun and whose next offset it has, with room in the newest index
+file. So no call begins a queue, bridges a gap or makes an index file."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from messagestore.systemtopics import SCHEDULE_TOPIC
 PIECE_BYTES_MAX = 4 << 20
 PIECE_BYTES_MIN = 64 << 10
 RECORDS_MIN = 64
-"""Fewer are not worth the calls into NumPy."""
+"""Fewer records are not worth the calls into NumPy."""
 RECORD_BYTES_MAX = 32 << 10
-"""Records are not worth copying that are larger."""
+"""Larger records are not worth copying."""
 QUEUE_ROWS_MIN = 2
-"""On average, of the queues of a call: what is done for each of them is done in Python."""
+"""Average per queue of a call: the work per queue is done in Python."""
 RESTS_MAX = 15
 UNKNOWN = -(1 << 62)
 SCHEDULE_TOPIC_BYTES = SCHEDULE_TOPIC.encode()
 
 
 class Taken(NamedTuple):
-    """What a call took, up to `end_offset` of the log. `grown`: (topic, queue id, new end) of queues."""
+    """The records taken, up to `end_offset` of the log. `grown`: (topic, queue id, new end) of queues."""
 
     records: int
     end_offset: int
@@ -49,7 +49,7 @@ NOTHING = Taken(0, 0, 0, [])
 
 
 class Terms(NamedTuple):
-    """What the index gets, of all rows one after the other: hashes of keys and tags, and how many of them each row has."""
+    """Index entries of all rows in order: hashes of keys and tags, and the number of them in each row."""
 
     hashes: NDArray[np.int64]
     counts: NDArray[np.int64]
@@ -64,13 +64,13 @@ class BulkEntries:
         self._tags = tags
         self._buffer = bytearray()
         self._piece_bytes = PIECE_BYTES_MAX // 4
-        self._rests = 0  # so many more calls find nothing, where the last found little
+        self._rests = 0  # calls to skip, because the last one found few records
         self._rest = 0
 
     def records_of(self, view: memoryview | bytes, offset: int) -> Records | None:
-        """The records at the beginning of `view`, whose first byte is at `offset` and which ends within the same segment; None
-        where they are too few or too large to be worth it. They are valid until the next call. What is bytes, which nobody
-        changes, is not copied: the last of it are the room behind the records."""
+        """The records at the beginning of `view`, whose first byte is at `offset` and which ends within the same segment;
+        None if they are too few or too large. They are valid until the next call. A `bytes` view is immutable and not copied:
+        its last records serve as the room that must follow the rows."""
         if len(view) < PREFIX.size:
             return None
         size = PREFIX.unpack_from(view)[0]
@@ -94,7 +94,7 @@ class BulkEntries:
         return records
 
     def put(self, records: Records) -> Taken:
-        """Gives the records their entries. OSError (ENOSPC), with no entry made."""
+        """Make the records' entries. Raises OSError (ENOSPC), with no entry made."""
         taken = self._put(records)
         self._rest = 0 if taken.records * 2 >= len(records) else min(2 * self._rest + 1, RESTS_MAX)
         self._rests = self._rest
@@ -135,7 +135,7 @@ class BulkEntries:
         return bool((np.maximum.reduceat(offsets, by_queue.firsts) < ends).all())
 
     def index(self, records: Records) -> int:
-        """Indexes the records that are not, as far as the newest file has room; how many there were. OSError (ENOSPC)."""
+        """Index the records that are not yet, as far as the newest file has room; returns how many. Raises OSError (ENOSPC)."""
         if self._index is None:
             return len(records)
         if not len(records) or int(records.physical_offsets[-1]) < self._index.phy_end:
@@ -193,7 +193,7 @@ class BulkEntries:
             hashes[places[has]] = key_hashes(prefixes, values)[has]
 
     def _fitting(self, terms: Terms) -> int:
-        """How many rows there are in front of the first whose keys have no place in the newest file of the index."""
+        """The number of rows before the first whose keys do not fit into the newest index file."""
         if self._index is None:
             return len(terms.counts)
         return int(np.searchsorted(np.cumsum(terms.counts), self._index.places_left, "right"))
@@ -225,7 +225,7 @@ class BulkEntries:
 
 
 class Chosen:
-    """The consume queues of records, and which records they take: `plain` of them, from the first on."""
+    """The consume queues of records, and the `plain` records that they take, from the first one on."""
 
     def __init__(self, records: Records, by_queue: QueueRows, table: QueueTable) -> None:
         rows, firsts = by_queue.rows, by_queue.firsts
@@ -259,12 +259,12 @@ class Chosen:
         return found
 
     def make_room(self) -> None:
-        """OSError (ENOSPC), with no entry made."""
+        """Raises OSError (ENOSPC), with no entry made."""
         for queue, _, begin, end in self._parts():
             queue.make_room(end - begin)
 
     def extend(self, records: Records, tags_codes: NDArray[np.int64]) -> list[tuple[bytes, int, int]]:
-        """There is room."""
+        """Add the entries; there must be room."""
         rows = self._rows
         starts, ends = records.columns.starts[rows], records.columns.ends[rows]
         made = np.empty(len(rows), QUEUE_ENTRIES)
@@ -283,7 +283,7 @@ class Chosen:
 
 
 def _of_each_row(by_queue: QueueRows, values: list[int] | list[bool], count: int) -> NDArray[np.uint32]:
-    """For each row the value of its queue."""
+    """Each row's value of its queue."""
     out = np.empty(count, np.uint32)
     out[by_queue.rows] = np.repeat(
         np.array(values, np.uint32), np.diff(np.append(by_queue.firsts, len(by_queue.rows)))

@@ -1,4 +1,4 @@
-"""Many entries of an index file at once, and its slots built anew.
+"""Many entries of an index file at once, and rebuilding its slots.
 
 Invariant: the file's bytes are those that the same entries leave when `IndexFile` puts them one by one. Pure."""
 
@@ -21,8 +21,8 @@ def linked(
     physical_offsets: NDArray[np.int64],
     seconds: NDArray[np.int64],
 ) -> int:
-    """Writes entries from number `first` on to where `entries` begins, and links them into the chains of `slots`; how many
-    slots were free."""
+    """Write entries from number `first` on to the start of `entries` and link them into the chains of `slots`; returns how
+    many slots were free."""
     heads = np.frombuffer(slots, INDEX_SLOTS)
     numbers = np.arange(first, first + len(hashes))
     places = hashes % len(heads)
@@ -46,8 +46,8 @@ def linked(
 
 
 def relinked(slots: memoryview, entries: memoryview, first: int, phy_limit: int) -> tuple[int, int]:
-    """Builds the slots anew of the entries, from number `first` on, up to the first that cannot follow or is not below
-    `phy_limit`; (the number after the last of them, slots in use)."""
+    """Rebuild the slots from the entries, from number `first` on, up to the first that cannot follow or is not below
+    `phy_limit`; returns (the number after the last of them, slots in use)."""
     stored = np.frombuffer(entries, INDEX_ENTRIES)
     at, hashes = stored["phy"].astype(np.int64), stored["key_hash"].astype(np.int64)
     wrong = (at < 0) | (at >= phy_limit) | (hashes < 0)

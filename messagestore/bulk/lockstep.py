@@ -1,8 +1,8 @@
 """Record boundaries of a chunk found by many walkers at once: one numpy step moves all of them by a record each.
 
-Invariant: what is returned is exactly what a walk record by record from the chunk's beginning finds. Walkers start at places
-that only look like records; but the first starts at a known boundary, and each must land exactly where the next one
-started, so each start is reached from the known one by sizes alone. Where that fails, nothing is returned. Pure."""
+Invariant: the result is exactly what a walk record by record from the chunk's beginning finds. Walkers start at places that
+only look like records; but the first starts at a known boundary, and each must end exactly where the next one started, so
+each start is reached from the known one by sizes alone. Where that fails, nothing is returned. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from messagestore.record import MAGIC_V1, MAGIC_V2, PHYSICAL_OFFSET, PHYSICAL_OFFSET_AT, RECORD_SIZE_MIN
 
 STEPS_MAX = 1024
-"""Of one chunk: uneven strips (a few large records among many small ones) are better walked one by one."""
+"""Limit per chunk: uneven strips (a few large records among many small ones) are better walked one by one."""
 STEPS_BETWEEN_CHECKS = 4
 MAGICS_BEGIN = MAGIC_V1.to_bytes(4, "big")[:3]
 MAGIC_AT = 4
@@ -24,8 +24,8 @@ def boundaries_in_step(
 ) -> NDArray[np.int64] | None:
     """Where records begin in `buffer[:held]`, whose first byte is a boundary at physical offset `offset`.
 
-    The last place is a boundary too, but what stands there is not looked at. None: walk them one by one. A walker's share
-    is about `strip_bytes`: more walkers cost more searching, fewer cost more steps. Records are at most `size_max` long."""
+    The last place is a boundary too, but its content is not examined. None: walk the records one by one. A walker's share is
+    about `strip_bytes`: more walkers cost more searching, fewer cost more steps. Records are at most `size_max` long."""
     starts = likely_records(buffer, held, offset, strip_bytes)
     if len(starts) < 2:
         return None
@@ -37,7 +37,7 @@ def boundaries_in_step(
         prefix = words[at].astype(np.uint64)
         places.append(at)
         prefixes.append(prefix)
-        at = np.minimum(at + (prefix >> 32).astype(np.int64), limit + 1)  # beyond the limit is nobody's goal
+        at = np.minimum(at + (prefix >> 32).astype(np.int64), limit + 1)  # no walker ends beyond the limit
         if step % STEPS_BETWEEN_CHECKS == 0 and (at >= goals).all():
             break
     else:

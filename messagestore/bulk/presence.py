@@ -1,7 +1,7 @@
 """Whether records can be taken in bulk: NumPy is installed (the extra `bulk`).
 
-Invariant: nothing here loads NumPy; what needs it is imported where it is used. Without it everything works as with it, slower,
-and every byte on disk is the same. Pure."""
+Invariant: importing this module does not load NumPy; modules that need it are imported where they are used. Without NumPy
+everything works, slower, and every byte on disk is the same. Pure."""
 
 from __future__ import annotations
 

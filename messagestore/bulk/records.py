@@ -1,7 +1,7 @@
 """The records of a piece of log as columns, a row each.
 
-Invariant: a row is a record that `record.queue_facts` finds whole, with what that says of it, and each was reached from the one
-before by its size. The rows end where that finds none, or where the piece ends. Pure."""
+Invariant: a row is a record that `record.queue_facts` finds whole, with the same facts, and is reached from the row before by
+its size. The rows end at the first record that is not whole, or with the piece. Pure."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from messagestore.recordcrc import CRC_MASK, contradicts
 
 ROWS_MAX = 4096
 ROOM_BYTES = 1 << 10
-"""Behind the piece in its buffer: what stands there is read with the last records and never counts."""
+"""Bytes after the piece in its buffer: they are read with the last records and never counted."""
 SAMPLE_RECORDS = 32
 IN_STEP_RECORDS_MIN = 1024
-"""Fewer are walked one by one, which costs less then."""
+"""Fewer records are walked one by one, which is cheaper."""
 HOSTS_SHIFT, HOSTS_MASK = 4, 3
 WORD_BYTES = 8
 TOPIC_WORDS = -(-TOPIC_BYTES_MAX // WORD_BYTES)
@@ -44,13 +44,13 @@ TOPIC_MASKS = np.array(
     ],
     np.uint64,
 )
-"""By the bytes of a topic: what of the words that it begins is its own."""
+"""By the length of a topic: the mask of its own bytes in its last word."""
 MIX = np.uint64(0x9E3779B97F4A7C15)
 MIX_SHIFT = np.uint64(29)
 
 
 def _places(wanted: str) -> NDArray[np.int64]:
-    """Where a field stands, by the two bits that say which hosts are IPv6."""
+    """A field's position, by the two bits that say which hosts are IPv6."""
     places = []
     for hosts in range(4):
         at = 0
@@ -71,7 +71,7 @@ FIXED_BYTES = np.array([part.size for part in FIXED_PARTS])
 
 
 class Columns(NamedTuple):
-    """Places count from the buffer's beginning; `body_end` is where the topic's length stands."""
+    """Positions count from the buffer's beginning; `body_end` is the position of the topic's length."""
 
     starts: NDArray[np.int64]
     ends: NDArray[np.int64]
@@ -87,17 +87,17 @@ class Columns(NamedTuple):
 
 
 class QueueRows(NamedTuple):
-    """The rows of all queues one queue after the other, each queue's in their order."""
+    """The rows grouped by queue, in order within each queue."""
 
     rows: NDArray[np.int64]
     firsts: NDArray[np.int64]
-    """Of each queue, in `rows`."""
+    """First position of each queue in `rows`."""
     queues: list[tuple[bytes, int]]
-    """Topic and queue id, the queue whose first row comes first in front."""
+    """Topic and queue id, ordered by each queue's first row."""
 
 
 class Records:
-    """`buffer` holds them from offset `offset` of the log on, and ROOM_BYTES more at least."""
+    """`buffer` holds the records from log offset `offset` on, and at least ROOM_BYTES more."""
 
     def __init__(self, buffer: bytes | bytearray, offset: int, columns: Columns) -> None:
         self.buffer = buffer
@@ -109,7 +109,7 @@ class Records:
 
     @property
     def end_offset(self) -> int:
-        """Of the last row; there are rows."""
+        """The end of the last row; there must be rows."""
         return self.offset + int(self.columns.ends[-1])
 
     @property
@@ -117,11 +117,11 @@ class Records:
         return int(self.columns.store_timestamps[-1])
 
     def starting_below(self, offset: int) -> int:
-        """How many rows start below this offset of the log."""
+        """The number of rows that start below this log offset."""
         return int(np.searchsorted(self.columns.starts, offset - self.offset, "left"))
 
     def ending_by(self, offset: int) -> int:
-        """How many rows end at or below it."""
+        """The number of rows that end at or below this log offset."""
         return int(np.searchsorted(self.columns.ends, offset - self.offset, "right"))
 
     @property
@@ -138,7 +138,7 @@ class Records:
         return self.rows(0, count)
 
     def rows(self, begin: int, end: int) -> Records:
-        """Some of them; the buffer and its offset stay."""
+        """A slice of the rows; the buffer and its offset stay."""
         return Records(self.buffer, self.offset, Columns(*(column[begin:end] for column in self.columns)))
 
     def topic(self, row: int) -> bytes:
@@ -149,7 +149,7 @@ class Records:
         return bytes(self.buffer[at : self.columns.ends[row]])
 
     def by_queue(self) -> QueueRows:
-        """Told apart by all bytes of their topics, not by a hash of them."""
+        """Group by all bytes of the topics, not by a hash of them."""
         topics, sizes = self._topic_words()
         mixed = (self.columns.queue_ids.astype(np.uint64) * MIX) ^ sizes.astype(np.uint64)
         for word in topics.T:
@@ -157,7 +157,7 @@ class Records:
             mixed ^= mixed >> MIX_SHIFT
         rows = np.argsort(mixed, kind="stable")
         same = mixed[rows][1:] == mixed[rows][:-1]
-        # a hash that two queues share parts them into pieces, which follow each other as they should
+        # queues that share a hash are split into pieces, which stay in order
         same &= (topics[rows][1:] == topics[rows][:-1]).all(axis=1)
         for column in (sizes, self.columns.queue_ids):
             same &= column[rows][1:] == column[rows][:-1]
@@ -182,7 +182,7 @@ class Records:
         return topics & TOPIC_MASKS[sizes, :words], sizes
 
     def sound_bodies(self) -> int:
-        """How many rows there are in front of the first whose body has another CRC."""
+        """The number of rows before the first whose body contradicts its CRC."""
         view, columns = memoryview(self.buffer), self.columns
         begins, ends = columns.body_starts.tolist(), columns.body_ends.tolist()
         found = np.array([crc32(view[begin:end]) for begin, end in zip(begins, ends, strict=True)], np.int64)
@@ -190,7 +190,7 @@ class Records:
         return first_of(wrong)
 
     def sound_records(self) -> int:
-        """How many rows there are in front of the first that ends with a CRC of its own which is another."""
+        """The number of rows before the first that contradicts its record CRC."""
         columns = self.columns
         places = zip(columns.starts.tolist(), columns.topic_ends.tolist(), columns.ends.tolist(), strict=True)
         for row, (start, topic_end, end) in enumerate(places):
@@ -199,7 +199,7 @@ class Records:
         return len(self)
 
     def without_zeros(self) -> int:
-        """How many rows there are in front of the first with a zero in its topic or its properties."""
+        """The number of rows before the first with a zero in its topic or its properties."""
         find, columns = self.buffer.find, self.columns
         places = zip(
             columns.topic_starts.tolist(), columns.topic_ends.tolist(), columns.ends.tolist(), strict=True
@@ -211,8 +211,8 @@ class Records:
 
 
 def records_in(buffer: bytes | bytearray, held: int, offset: int) -> Records:
-    """Those that stand from the beginning of `buffer[:held]` on, at most ROWS_MAX. `held` is no further than the segment's end,
-    and the buffer has ROOM_BYTES more."""
+    """At most ROWS_MAX records from the beginning of `buffer[:held]` on. `held` does not pass the segment's end, and the
+    buffer has ROOM_BYTES more."""
     assert held + ROOM_BYTES <= len(buffer)
     bounds = boundaries(buffer, held, offset)[: ROWS_MAX + 1]
     starts, ends = bounds[:-1], bounds[1:]
@@ -251,7 +251,7 @@ def records_in(buffer: bytes | bytearray, held: int, offset: int) -> Records:
 
 
 def boundaries(buffer: bytes | bytearray, held: int, offset: int) -> NDArray[np.int64]:
-    """Where what looks like records begins, one behind the other from the buffer's beginning on; at last where they end."""
+    """Where apparent records begin, consecutive from the buffer's beginning on; the last value is where they end."""
     places = _one_by_one(buffer, 0, held, SAMPLE_RECORDS)
     found = np.array(places, np.int64)
     if len(places) > SAMPLE_RECORDS:
@@ -276,7 +276,7 @@ def _one_by_one(buffer: bytes | bytearray, at: int, held: int, count_max: int) -
 
 
 def first_of(rows: NDArray[np.bool_]) -> int:
-    """The first row that is set, or how many there are."""
+    """The first row that is set; the row count if none is."""
     return int(rows.argmax()) if rows.any() else len(rows)
 
 

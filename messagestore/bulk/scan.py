@@ -1,7 +1,7 @@
-"""Looking through many entries of a consume queue at once.
+"""Scanning many entries of a consume queue at once.
 
-Invariant: what is counted are entries of records, whole and below the limit, that follow each other in the log: no filler,
-nothing torn and nothing that was never written. Pure."""
+Invariant: only entries of records are counted that are whole, below the limit and consecutive in the log: no filler, no torn
+entry and no unwritten one. Pure."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ FILLER_SIZE = 0x7FFFFFFF
 
 
 def plain_entries(content: bytes, last_end: int, phy_limit: int) -> tuple[int, int]:
-    """How many of these entries, from the first on, are of records that begin at or above `last_end`, each at or above the
-    end of the one before, and end at or below `phy_limit`; and where the last of them ends."""
+    """(count, end): the number of entries, from the first on, whose record begins at or above `last_end` and at or above the
+    end of the record before, and ends at or below `phy_limit`; and where the last of these records ends."""
     entries = np.frombuffer(content, QUEUE_ENTRIES)
     starts, sizes = entries["physical_offset"].astype(np.int64), entries["size"].astype(np.int64)
     ends = starts + sizes

@@ -1,7 +1,7 @@
-"""The properties of many records at once: where values stand, and Java's hash of them.
+"""The properties of many records at once: positions of values, and Java's hash of them.
 
-Invariant: what counts for a name is what `properties.last_value` finds. A row whose text is long, and one whose value is not
-ASCII, is not answered but named in `odd`: it is for the ways of one record. Pure."""
+Invariant: the value of a name is the one that `properties.last_value` finds. A row with a long text or with a value that is not
+ASCII gets no answer and is listed in `odd`: the caller handles it as a single record. Pure."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ TEXT_BYTES_MAX = 511
 VALUE_BYTES_MAX = 128
 NAME_END, PIECE_END, SPACE = 1, 2, 0x20
 HEAD_BYTES = 8
-"""So much of a name is compared as one number; names that are asked for are not longer."""
+"""This many bytes of a name are compared as one number; requested names are not longer."""
 U32_MASK = 0xFFFFFFFF
 POWERS = np.array([pow(31, power, 1 << 32) for power in range(VALUE_BYTES_MAX + 1)], np.uint32)
 I32_MAX = 2**31 - 1
 
 
 class Values(NamedTuple):
-    """Of one property, a row each. Without it, and in an odd row, nothing is `given`."""
+    """One property's values, a row each. A row without it and an odd row are not `given`."""
 
     given: NDArray[np.bool_]
     hashes: NDArray[np.uint32]
@@ -31,7 +31,7 @@ class Values(NamedTuple):
 
 
 class Texts:
-    """The properties that begin at `starts` and end at `ends` of `buffer`, which has TEXT_BYTES_MAX more bytes."""
+    """The properties in [starts, ends) of `buffer`, which has TEXT_BYTES_MAX more bytes."""
 
     def __init__(self, buffer: bytes | bytearray, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> None:
         rows = len(starts)
@@ -40,7 +40,7 @@ class Texts:
         sizes = np.where(self.long, 0, sizes)
         width = -(-(int(sizes.max(initial=0)) + 1) // HEAD_BYTES) * HEAD_BYTES
         everywhere = np.ndarray(len(buffer) - width + 1, f"V{width}", buffer, 0, (1,))
-        # in front of the rows is what a short value is read with, behind them what a head is
+        # a short value is read together with bytes before the rows, a head with bytes after them
         self._text = np.zeros(VALUE_BYTES_MAX + rows * width + HEAD_BYTES, np.uint8)
         table = self._text[VALUE_BYTES_MAX : VALUE_BYTES_MAX + rows * width].reshape(rows, width)
         table[:] = everywhere[starts].view(np.uint8).reshape(rows, width)
@@ -59,7 +59,7 @@ class Texts:
         self._count = rows
 
     def values(self, name: bytes, *, one_word: bool = False) -> Values:
-        """Of the property `name`; with `one_word` a row whose value has a space is odd."""
+        """Values of the property `name`; with `one_word` a row whose value has a space is odd."""
         wanted = name + bytes([NAME_END])
         head = wanted[:HEAD_BYTES]
         heads = self._heads
@@ -92,7 +92,7 @@ class Texts:
 
 
 def key_hashes(prefix_hashes: NDArray[np.uint32], values: Values) -> NDArray[np.int64]:
-    """`index.file.key_hash` of the values, each with the hash of what stands in front of it."""
+    """`index.file.key_hash` of the values, each continued from its prefix hash."""
     whole = (prefix_hashes * POWERS[values.sizes] + values.hashes).astype(np.int64)
     whole = np.where(whole > I32_MAX, (1 << 32) - whole, whole)
     return np.where(whole > I32_MAX, 0, whole)

@@ -1,6 +1,6 @@
-"""Where the index of a store that starts has to be filled from, and from where on it has tags.
+"""From which offset a starting store fills its index, and from which offset on the index has tags.
 
-Invariant: while an index is partial the checkpoint on disk says so."""
+Invariant: while an index is partial, the checkpoint on disk says so."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class IndexStart:
         self._now_ms = now_ms
 
     async def found(self, dispatched: int, *, trusted: bool) -> int:
-        """Opens the index as of `dispatched`; from where on it has to be given the records. Without any file, because the store
-        had no index so far or one of another geometry, nothing below is in it: that is filled while the store runs, as what is
-        missing otherwise, see IndexMending. Before the first file goes the checkpoint says so: what a start that was killed on
-        the way left is vouched for by nothing, and after a power cut none of it is kept. Where nothing was dispatched and
-        nothing is vouched for it need not, and a disk may be too full for it."""
+        """Open the index for the dispatch position `dispatched`; returns the offset from which the caller gives it records.
+        If there is no file (the store had no index, or one of another geometry), older records are missing: IndexMending
+        fills them in while the store runs. The checkpoint says so before the first file is deleted: nothing vouches for files
+        of an interrupted start, and after a power cut none is kept. A store that never dispatched or confirmed anything
+        writes no checkpoint: a disk may be too full for it."""
         if self._index is None or self._mending is None:
             return dispatched
         if self._log.has_segments and not self._index.fits:
@@ -53,8 +53,8 @@ class IndexStart:
         return start
 
     def _note_tags(self, start: int) -> None:
-        """What is indexed from here on has its tags. Of what is there already the checkpoint says from where on, unless it is
-        of an older version or of Java: then the files are asked while the store runs, see IndexMending."""
+        """Records indexed from `start` on have their tags. For older ones the checkpoint records where tags begin, unless it
+        is of an older version or of Java: then IndexMending samples the files while the store runs."""
         assert self._index is not None and self._mending is not None
         first = max(start, self._index.phy_end) if self._index.exists else 0
         own = self._mending.own_tags = TagsSince(first, self._now_ms()) if first else ALL_TAGS

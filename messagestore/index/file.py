@@ -1,8 +1,8 @@
-"""One index file: a hash table on disk from message keys to positions in the commit log.
+"""One index file: a hash table on disk from message keys to positions in the commit log. Upstream: IndexFile.
 
-Invariant: entries stand in log order and are never rewritten; entry k points to the entry before it in its slot's chain,
-so cutting entries from the end undoes them exactly. The header is written when the file is synced or cut: entries above
-its count are to be put again. A match is a match of hashes: whoever asks compares the keys."""
+Invariant: entries are in log order and never rewritten; entry k points to the entry before it in its slot's chain, so cutting
+entries from the end undoes them exactly. The header is written when the file is synced or cut: entries above its count are put
+again. A match is a match of hashes: the caller compares the keys."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ DOUBT = -2  # yielded at the end of a chain that contradicts its file
 PAUSE_STEPS = 4_096
 ROUNDING_MS = 1_000  # entries hold whole seconds
 
-KEY_BYTES_MAX = 255  # of a key that is hashed without a detour
+KEY_BYTES_MAX = 255  # longest key that is hashed directly
 POWERS = [pow(31, power, 1 << 32) for power in range(KEY_BYTES_MAX + 1)]
 WEIGHTS = [POWERS[:length][::-1] for length in range(KEY_BYTES_MAX + 1)]
-"""By the length of a text: what each of its units counts for; POWERS says it of the hash of what stands in front."""
+"""By text length: the factor of each of its units; POWERS holds the factor of the prefix's hash."""
 
 
 def key_hash(prefix_hash: int, key: bytes) -> int:
-    """Of the text that hashes to `prefix_hash` followed by `key` (UTF-8), as upstream counts it: never negative."""
+    """Upstream's hash of a text: the prefix that hashes to `prefix_hash`, then `key` (UTF-8); never negative."""
     length = len(key)
     if length <= KEY_BYTES_MAX and key.isascii():  # as longer_hash, without a call
         value = sum(map(mul, key, WEIGHTS[length]), prefix_hash * POWERS[length]) & U32_MASK
@@ -68,7 +68,7 @@ def key_hash(prefix_hash: int, key: bytes) -> int:
 
 
 def longer_hash(prefix_hash: int, text: bytes) -> int:
-    """`String.hashCode`, as an unsigned number, of a text with that hash followed by `text` (UTF-8)."""
+    """`String.hashCode`, unsigned, of a text: the prefix that hashes to `prefix_hash`, then `text` (UTF-8)."""
     if text.isascii() and len(text) <= KEY_BYTES_MAX:
         length = len(text)
         return int(sum(map(mul, text, WEIGHTS[length]), prefix_hash * POWERS[length])) & U32_MASK
@@ -87,8 +87,9 @@ def file_size_for(slots: int, entries: int) -> int:
 
 
 class IndexFile:
-    """`slots` and `entries` are the geometry, which the file itself does not tell. `header` is its beginning, which is not
-    read through the mapping: a new file has no block there, and a full file system in memory would end the process."""
+    """`slots` and `entries` are the geometry, which the file itself does not record. `header` is the file's beginning, not
+    read through the mapping: a new file has no block there, and on a full file system in memory that read would end the
+    process."""
 
     def __init__(self, file: SegmentFile, slots: int, entries: int, header: bytes) -> None:
         self.file = file
@@ -97,7 +98,7 @@ class IndexFile:
         self._entries_max = entries
         self._entries_at = HEADER.size + SLOT.size * slots
         self._reserved_end = 0
-        self.cuts = 0  # each took entries away
+        self.cuts = 0  # each removed entries
         self.ready_end = 0  # entries below this number have their blocks, and are not the file's last place
         (
             self.begin_timestamp, self.end_timestamp, self.begin_phy, self.end_phy, self._used_slots, count,
@@ -109,7 +110,7 @@ class IndexFile:
         return bool(self.index_count == FIRST_ENTRY)
 
     def room_for(self, keys: int) -> bool:
-        """Upstream never uses the last place of a file."""
+        """Whether `keys` more entries fit; upstream never uses a file's last place."""
         return keys <= self.places_left
 
     @property
@@ -125,20 +126,20 @@ class IndexFile:
         return self._entries_max
 
     async def read_entries(self, first: int, end: int) -> bytes:
-        """Entries [first, end), read around the mapping. OSError."""
+        """Entries [first, end), read around the mapping. Raises OSError."""
         at = self._entries_at
         return await self.file.read_cold(at + ENTRY_SIZE * first, at + ENTRY_SIZE * end)
 
     async def read_slots(self, first: int, end: int) -> bytes:
-        """Slots [first, end), read around the mapping. OSError."""
+        """Slots [first, end), read around the mapping. Raises OSError."""
         return await self.file.read_cold(SLOTS_AT + SLOT_SIZE * first, SLOTS_AT + SLOT_SIZE * end)
 
     def hashes_of_first(self) -> set[int]:
-        """Of the keys that it lists of the record that it begins with."""
+        """Hashes of the keys listed here for the file's first record."""
         return self._hashes_at(self.begin_phy, range(FIRST_ENTRY, self.index_count))
 
     def hashes_of_last(self) -> set[int]:
-        """Of the keys that it lists of the record that it ends with."""
+        """Hashes of the keys listed here for the file's last record."""
         return self._hashes_at(self.end_phy, range(self.index_count - 1, FIRST_ENTRY - 1, -1))
 
     def _hashes_at(self, phy: int, numbers: range) -> set[int]:
@@ -152,7 +153,7 @@ class IndexFile:
 
     def back_from(self, number: int, limit: int, steps: int) -> tuple[int, int]:
         """(first entry below `limit` on the chain that leads back from `number`, 0 for none; how many of `steps` are left).
-        With none left it is the entry that was come to."""
+        With no steps left it is the entry reached."""
         while number >= limit and steps:
             above, number = number, self._entry(number)[3] if number < self.index_count else 0
             steps -= 1
@@ -162,8 +163,8 @@ class IndexFile:
 
     @property
     def place(self) -> tuple[int, int, int, int, int, int]:
-        """Slots, where entry 0 would stand, the number of the next entry, of the first for which nothing is reserved, the first
-        record's store time, slots in use: all that is needed to put entries into `view`."""
+        """Slots, position of entry 0, number of the next entry, number of the first entry without reserved blocks, store time
+        of the first record, slots in use: everything needed to put entries into `view`."""
         return (
             self._slots,
             self._entries_at,
@@ -174,12 +175,12 @@ class IndexFile:
         )
 
     def grew(self, index_count: int, used_slots: int, phy: int, store_timestamp: int) -> None:
-        """Entries were put into `view`, below number `index_count`, the last of them for the record at `phy`."""
+        """Entries below number `index_count` were put into `view`, the last of them for the record at `phy`."""
         self.index_count, self._used_slots = index_count, used_slots
         self.end_phy, self.end_timestamp = phy, store_timestamp
 
     def reserve(self, keys: int) -> None:
-        """`keys` more entries have disk blocks on return; OSError (ENOSPC)."""
+        """Reserve disk blocks for `keys` more entries. Raises OSError (ENOSPC)."""
         end = self._entries_at + ENTRY.size * (self.index_count + keys)
         if end > self._reserved_end:
             end = min(-(-end // RESERVE_STEP_BYTES) * RESERVE_STEP_BYTES, self.file.size_bytes)
@@ -188,7 +189,7 @@ class IndexFile:
             self.ready_end = min((end - self._entries_at) // ENTRY.size, self._entries_max)
 
     def put(self, hashes: list[int], phy: int, store_timestamp: int) -> None:
-        """Entries for the record at `phy`, above all others here. There is room and it is reserved."""
+        """Put entries of the record at `phy`, which is above all others here. Their room must be reserved."""
         view, number = self.view, self.index_count
         if number == FIRST_ENTRY:
             self.begin_timestamp, self.begin_phy = store_timestamp, phy
@@ -209,7 +210,7 @@ class IndexFile:
     def put_many(
         self, hashes: NDArray[np.int64], phys: NDArray[np.int64], store_timestamps: NDArray[np.int64]
     ) -> None:
-        """As `put` of many records, a hash a row."""
+        """Put entries of many records, a hash a row."""
         from messagestore.bulk.indexing import linked
 
         number = self.index_count
@@ -223,9 +224,9 @@ class IndexFile:
         self.end_phy, self.end_timestamp = int(phys[-1]), int(store_timestamps[-1])
 
     def find(self, value: int, begin_ms: int, end_ms: int) -> Iterator[int]:
-        """Positions of records whose key hashes to `value`, newest first; the times are whole seconds, rounded
-        generously. PAUSE now and then: the file may be cut, not filled again, before the next step. DOUBT last where the chain
-        does not lead back to its end, or leads out of the file."""
+        """Positions of records whose key hashes to `value`, newest first; the times are whole seconds, rounded generously.
+        Yields PAUSE now and then: before the next step the file may be cut, but not filled again. Yields DOUBT last if the
+        chain does not lead back to its end, or leads out of the file."""
         if self.empty or self.begin_timestamp > end_ms or self.end_timestamp < begin_ms:
             return
         (number,) = SLOT.unpack_from(self.view, HEADER.size + SLOT.size * (value % self._slots))
@@ -253,8 +254,8 @@ class IndexFile:
         self._end_at(number)
 
     def mend(self, phy: int) -> None:
-        """After a power cut: entries of records below `phy` are whole, everything else may be torn. Keep these and
-        rebuild the slots. Of a record in front of torn entries none is kept. OSError (ENOSPC)."""
+        """Repair after a power cut: entries of records below `phy` are whole, everything else may be torn. Keep these and
+        rebuild the slots. No entry of a record before torn entries is kept. Raises OSError (ENOSPC)."""
         self.reserve(0)
         first_at = self._entries_at + ENTRY.size * FIRST_ENTRY
         entries = self.view[first_at : self._entries_at + ENTRY.size * self.index_count]
@@ -272,7 +273,7 @@ class IndexFile:
             self.cut(self.end_phy)
 
     def _relinked(self, entries: memoryview, phy: int) -> tuple[int, int]:
-        """As `bulk.indexing.relinked`, one by one."""
+        """`bulk.indexing.relinked`, one by one."""
         slots = array("i", bytes(SLOT.size * self._slots))
         number, before, used = FIRST_ENTRY, 0, 0
         for value, at, _, previous in ENTRY.iter_unpack(entries):
@@ -305,7 +306,7 @@ class IndexFile:
         return value, phy, seconds, previous
 
     def header(self) -> bytes:
-        """As it is written."""
+        """The header's bytes."""
         return HEADER.pack(
             self.begin_timestamp, self.end_timestamp, self.begin_phy, self.end_phy, self._used_slots, self.index_count
         )  # fmt: skip
@@ -314,6 +315,6 @@ class IndexFile:
         self.view[: HEADER.size] = self.header()
 
     async def sync(self) -> None:
-        """What was put before the call is on disk on return; OSError when the disk fails."""
+        """Sync the entries put before the call. Raises OSError when the disk fails."""
         self._write_header()
         await self.file.sync(0, self._entries_at + ENTRY.size * self.index_count)

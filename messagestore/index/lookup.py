@@ -1,7 +1,7 @@
-"""Finding records by key or tag: the index names candidates, the records decide.
+"""Finding records by key or tag: the index names candidates, and the records themselves are compared.
 
-Invariant: what is returned has the asked topic and key, or tag, and was stored in the asked time, and lies below the confirm
-offset; it is no more than fits into one answer."""
+Invariant: every returned record has the requested topic and key (or tag), was stored in the requested time and lies below the
+confirm offset; the result fits into one answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ANSWER_BYTES_MAX = 4 << 20  # reached, the rest is left out; one record is alway
 
 
 class KeyLookup:
-    """Reads what the index knows."""
+    """Reads records that the index lists."""
 
     def __init__(self, reader: QueueReader, index: IndexTable) -> None:
         self._reader = reader
@@ -43,7 +43,7 @@ class KeyLookup:
         listed_end = self._index.phy_end  # what is listed later may lie above the confirm offset
         for phy in self._index.find(topic, key, begin_ms, end_ms, by_tag=by_tag):
             if phy == PAUSE:
-                await asyncio.sleep(0)  # a long chain: others run meanwhile
+                await asyncio.sleep(0)  # a long chain: yield to other tasks
                 continue
             if phy < begin or phy in seen:  # `KEYS=k k` is indexed twice
                 continue

@@ -1,8 +1,8 @@
-"""Damaged index files are found and deleted, and records that no file lists are indexed again from the log. Of files that
-another version wrote is found from where on they have tags.
+"""Repair of the index: damaged files are found and deleted, and records that no file lists are indexed again from the log.
+For files of other versions it finds out from which record on they have tags.
 
-Invariant: no record gets an entry that ends above the place up to which the index was filled when its gap was found, and none
-gets it twice. Only the file that takes new records is looked at before the store runs, and some MiB of log; all else is
+Invariant: no record gets an entry above the place up to which the index was filled when its gap was found, and no record gets
+it twice. Before the store runs, only the file that takes new records and some MiB of log are examined; everything else is
 checked and rebuilt while it runs, in slices of some milliseconds with pauses between them."""
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from mqruntime.log import fields
 logger = logging.getLogger(__name__)
 
 NEAR_BYTES = 4 << 20
-"""So much log at most is looked through before the store runs."""
+"""At most this much log is scanned before the store runs."""
 FIRST_READ_BYTES = 64 << 10
 READ_BYTES = 1 << 20
 SLICE_RECORDS = 256
 SLICE_ENTRIES = 4_096
 SLICE_SLOTS = 16_384
 SAMPLES = 32
-"""So many entries of one file, and some at its beginning, are compared with their records, to find whether it has tags."""
+"""This many entries of a file, and some at its beginning, are compared with their records, to find whether it has tags."""
 PAUSE_S = 0.01
 RETRY_S = 10.0
 UNREADABLE = OSError, IndexError, OffsetOutOfRange
@@ -44,7 +44,7 @@ Fault = Callable[[IndexFile], Awaitable[str | None]]
 
 
 class GapWriter(IndexTable):
-    """An index that takes the records of one gap, and of those around it what no file lists; none in front of that."""
+    """An index that takes the records of one gap, and those around it that are partly unlisted; none before that."""
 
     def __init__(self, index: IndexTable, gap: Gap) -> None:
         self._index = index
@@ -54,7 +54,7 @@ class GapWriter(IndexTable):
         if gap.before is not None and self.phy_end not in self._in_part:
             self.phy_end += 1
         self.splits = False
-        """A record that is listed in part is among those that it took."""
+        """Set when a partly listed record was among those taken."""
         self.records = 0
 
     def put(self, phy: int, facts: QueueFacts, tag: bytes, unique: bytes, keys: bytes) -> None:
@@ -62,7 +62,7 @@ class GapWriter(IndexTable):
             return
         hashes = self._index.hashes_of(facts.topic, tag, unique, keys)
         if (listed := self._in_part.get(phy)) is not None:
-            if phy < self._index.tags_since.phy:  # it may have been listed without its tag
+            if phy < self._index.tags_since.phy:  # it may be listed without its tag
                 hashes = self._index.hashes_of(facts.topic, b"", unique, keys)
             hashes = [value for value in hashes if value not in listed]
             self.splits |= bool(hashes)
@@ -75,14 +75,14 @@ class GapWriter(IndexTable):
 
 
 class GapProbe(GapWriter):
-    """Takes none, and knows whether there are some."""
+    """Takes no record; counts whether there are some."""
 
     def take(self, phy: int, hashes: list[int], store_timestamp: int) -> None:
         pass
 
 
 class Sample(NamedTuple):
-    """A record with a tag, and whether the index has an entry of that."""
+    """A record with a tag, and whether the index has an entry of it."""
 
     phy: int
     store_ms: int
@@ -90,12 +90,12 @@ class Sample(NamedTuple):
 
 
 class FilesChanged(Exception):
-    """Index files were cut or went meanwhile."""
+    """Index files were cut or deleted meanwhile."""
 
 
 class IndexMending:
-    """`begin_of(phy)` is where that begins in the log which holds the record at `phy`, `record_at(phy)` the confirmed record
-    there; `on_progress()` after new entries. All entries of all files are checked once, at `bytes_per_second`; with 0 only
+    """`begin_of(phy)` is where the framing of the record at `phy` begins, `record_at(phy)` the confirmed record there;
+    `on_progress()` is called after new entries. All entries of all files are checked once, at `bytes_per_second`; with 0 only
     those of a file that a query finds damaged."""
 
     def __init__(
@@ -113,9 +113,9 @@ class IndexMending:
         self.index = index
         self._bytes_per_second = bytes_per_second
         self.fills = False
-        """Records that files lost are being indexed again."""
+        """Records of lost files are being indexed again."""
         self.own_tags = ALL_TAGS
-        """This process puts entries of records from there on, all with their tags."""
+        """This process indexes the records from there on, all with their tags."""
         self._log = log
         self._queues = queues
         self._dispatcher = dispatcher
@@ -126,8 +126,8 @@ class IndexMending:
     # At a start
 
     async def joins(self, dispatched: int) -> int:
-        """Of an index that was loaded: from where in the log on the caller gives it the records. That is `dispatched`, or some
-        MiB before; what is missing otherwise is left to `run`. OSError."""
+        """For a loaded index: the log offset from which the caller gives it records. That is `dispatched`, or some MiB
+        before; `run` fills in other missing records. Raises OSError."""
         index = self.index
         while index.files and (why := await self._outline_fault(index.files[-1])) is not None:
             await self._drop(index.files[-1], why)
@@ -149,8 +149,8 @@ class IndexMending:
     # While the store runs
 
     async def run(self) -> None:
-        """Until it is cancelled. OSError of a disk that takes no index files, though it has room."""
-        # not the files: who refers to a deleted one keeps its blocks
+        """Run until cancelled. Raises OSError of a disk that takes no index files although it has room."""
+        # names, not files: a reference to a deleted file keeps its blocks
         names = [file.file.name for file in self.index.files]
         for name in reversed(names):
             await self._look_at(name, self._outline_fault)
@@ -178,7 +178,7 @@ class IndexMending:
         await self._fill()
 
     async def _look(self, file: IndexFile, fault: Fault) -> bool:
-        """Whether the file went."""
+        """Whether the file was deleted."""
         while file in self.index.files:
             cuts = file.cuts
             try:
@@ -203,8 +203,8 @@ class IndexMending:
     # Faults of a file
 
     async def _outline_fault(self, file: IndexFile) -> str | None:
-        """Of its header and its first and last entry, against each other and the records that they lead to. A record that
-        cannot be read says nothing. OSError."""
+        """Compare header, first and last entry with each other and with their records. An unreadable record proves nothing.
+        Raises OSError."""
         begin_ms, end_ms, last = file.begin_timestamp, file.end_timestamp, file.index_count - 1
         numbers = (FIRST_ENTRY, last)
         header = file.header()
@@ -253,7 +253,7 @@ class IndexMending:
         return None if isinstance(facts, int) else facts
 
     async def _content_fault(self, file: IndexFile) -> str | None:
-        """Of all of it. OSError."""
+        """Check all of the file. Raises OSError."""
         if (why := await self._outline_fault(file)) is not None:
             return why
         limit, end_phy = file.index_count, file.end_phy
@@ -275,7 +275,8 @@ class IndexMending:
     async def _ahead_fault(
         self, file: IndexFile, ahead: list[tuple[int, int, int]], limit: int
     ) -> str | None:
-        """Of what Chains.slots_ahead found. All messages of a tag are in one chain, which may have grown long meanwhile."""
+        """Check the result of Chains.slots_ahead. All messages of a tag are in one chain, which may have grown long
+        meanwhile."""
         left = SLICE_ENTRIES
         for slot, number, newest in ahead:
             at = number
@@ -303,8 +304,8 @@ class IndexMending:
     # Tags
 
     async def _ask_files(self) -> None:
-        """From where on records have entries of their tags, by samples of the files from the newest on, down to the first that
-        has none: upstream writes them since 5.4, and continues the files of older versions."""
+        """Find from which record on tags are indexed, by samples of the files, newest first, down to the first without any:
+        upstream writes tags since 5.4, and continues files of older versions."""
         while True:
             changes, since = self.index.changes, self.own_tags
             try:
@@ -328,7 +329,7 @@ class IndexMending:
 
     def _tags_found(self, since: TagsSince) -> None:
         index = self.index
-        if since.phy < index.tags_since.phy:  # no cut went below meanwhile
+        if since.phy < index.tags_since.phy:  # no cut went below it meanwhile
             index.tags_since = since
         index.asks_files = False
         self._on_progress()
@@ -339,7 +340,7 @@ class IndexMending:
             )
 
     def _samples(self) -> list[tuple[str, int]]:
-        """Files and numbers of entries in them, the newest first."""
+        """Files and numbers of entries in them, newest first."""
         found: list[tuple[str, int]] = []
         for file in reversed(self.index.files):
             span = file.index_count - FIRST_ENTRY - 1
@@ -351,7 +352,7 @@ class IndexMending:
         return found
 
     async def _sample(self, name: str, number: int) -> Sample | None:
-        """None where the record says nothing: it has no tag, cannot be read, or another file may have its last entries.
+        """None if the record proves nothing: it has no tag, cannot be read, or another file may hold its last entries. Raises
         OSError."""
         file = self.index.named(name)
         if file is None or number >= file.index_count:
@@ -374,11 +375,11 @@ class IndexMending:
     # What no file lists
 
     async def _fill(self) -> None:
-        """Until there is no gap with records in it. OSError."""
+        """Fill gaps until none has unlisted records. Raises OSError."""
         while True:
             changes = self.index.changes
             try:
-                # the last one ends where it did when it was found: new records go into a new file meanwhile
+                # the last gap keeps the end at which it was found: new records go into a new file meanwhile
                 gaps, phy_end = self.index.gaps(), self.index.phy_end
                 for gap in gaps:
                     end = phy_end if gap.behind is None else await self._end_of_first(gap.behind)
@@ -401,12 +402,12 @@ class IndexMending:
         self.fills = False
 
     def _start_of(self, gap: Gap) -> int:
-        """The record in front of the gap, where the log holds one."""
+        """The record before the gap, if the log holds one."""
         log_min = self._log.min_offset
         return log_min if gap.before is None else max(self._begin_of(gap.before.end_phy), log_min)
 
     async def _end_of_first(self, file: IndexFile) -> int:
-        """Where the record ends that a file begins with: it may be listed there in part."""
+        """The end of a file's first record, which may be listed there in part."""
         facts = await self._facts_at(file.begin_phy)
         return self._begin_of(file.begin_phy) if facts is None else file.begin_phy + facts.size
 
@@ -435,8 +436,8 @@ class IndexMending:
     async def _walk(
         self, start: int, end: int, writer: GapWriter, goes_on: Callable[[], bool], *, pause_s: float
     ) -> int:
-        """Gives `writer` the records from `start` to `end`, for as long as it `goes_on`; up to where. What cannot be read, or
-        is damaged, is passed over up to the next segment. OffsetOutOfRange, OSError of the writer."""
+        """Give `writer` the records from `start` to `end` while `goes_on()`; returns the position reached. Unreadable or
+        damaged parts are skipped up to the next segment. Raises OffsetOutOfRange, and OSError of the writer."""
         log, wanted = self._log, FIRST_READ_BYTES
         dispatcher = self._dispatcher.alone(Chosen(self._queues, []), writer)
         dispatcher.position = start
@@ -458,7 +459,7 @@ class IndexMending:
             if why is None and dispatcher.position != position:
                 wanted = READ_BYTES
             elif why is None and position + wanted < segment_end:
-                wanted *= 2  # a record that is longer
+                wanted *= 2  # a longer record
             else:
                 if why is not None:
                     logger.warning(

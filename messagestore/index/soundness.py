@@ -1,7 +1,7 @@
 """Whether the bytes of an index file agree with each other.
 
-Invariant: a file that `IndexFile` or upstream wrote and synced has no fault here. In it each entry follows the one before it in
-log order and points to the newest earlier entry of its slot, and each slot points to its newest entry. Memory: four bytes for
+Invariant: a file that `IndexFile` or upstream wrote and synced has no fault here: each entry follows the one before it in log
+order and points to the newest earlier entry of its slot, and each slot points to its newest entry. Memory: four bytes for
 each slot of one file. Pure."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from messagestore.index.file import ENTRY, FIRST_ENTRY, HEADER, I32_MAX, ROUNDIN
 
 
 def header_fault(header: bytes, entries_max: int) -> str | None:
-    """Of a file that has entries."""
+    """The fault of a header whose file has entries."""
     begin_ms, end_ms, begin_phy, end_phy, used_slots, count = HEADER.unpack(header)
     if count > entries_max:
         return f"its header counts {count - FIRST_ENTRY} entries, and it has room for {entries_max - FIRST_ENTRY}"
@@ -25,7 +25,7 @@ def header_fault(header: bytes, entries_max: int) -> str | None:
 
 
 def ends_fault(header: bytes, first: bytes, last: bytes) -> str | None:
-    """Of the first and the last entry, against the header."""
+    """The fault of the first or the last entry, compared with the header."""
     begin_ms, end_ms, begin_phy, end_phy, _, count = HEADER.unpack(header)
     _, first_phy, first_seconds, first_previous = ENTRY.unpack(first)
     _, last_phy, last_seconds, _ = ENTRY.unpack(last)
@@ -48,7 +48,7 @@ class Chains:
         self._limit = limit
 
     def entries_fault(self, content: bytes, end_phy: int) -> str | None:
-        """Of the next entries; none leads behind `end_phy`."""
+        """The fault of the next entries; none may lead behind `end_phy`."""
         newest, slots, before, number = self._newest, len(self._newest), self._phy, self._number
         for value, phy, seconds, previous in ENTRY.iter_unpack(content):
             if value < 0 or seconds < 0 or not before <= phy <= end_phy:
@@ -61,8 +61,8 @@ class Chains:
         return None
 
     def slots_ahead(self, content: bytes, first: int) -> list[tuple[int, int, int]]:
-        """Of slots from number `first` on: (slot, entry that it points to, its newest one), where they differ. It may be one
-        that was put since, from where its chain leads back to that."""
+        """Of the slots from number `first` on: (slot, entry that it points to, its newest one), where the two differ. The
+        slot's entry may have been put since; then its chain leads back to the newest one."""
         newest = self._newest
         return [
             (slot, number, newest[slot])

@@ -1,7 +1,7 @@
-"""All index files of a store: which records have a key or a tag, newest first.
+"""All index files of a store: which records have a key or a tag, newest first. Upstream: IndexService.
 
-Invariant: files follow each other in log order. What lies below `phy_end` is indexed, or lies in one of the gaps between files
-or behind the last; the file that takes new records has no gap behind it. A record is indexed as a whole, whatever went wrong on
+Invariant: files follow each other in log order. A record below `phy_end` is indexed, or lies in one of the gaps between files
+or behind the last; the file that takes new records has no gap behind it. A record is indexed as a whole, whatever fails on
 the way. Everything can be rebuilt from the commit log."""
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ if TYPE_CHECKING:
 FOLDER = "index"
 BEGINNINGS_REMEMBERED_MAX = TAGS_REMEMBERED_MAX = 10_000
 TAG_LED = b"T#"
-"""In front of a tag, in the text that is hashed behind `topic#`. Upstream, since 5.4: IndexService.buildIndex."""
+"""Precedes a tag in the text that is hashed after `topic#`. Upstream, since 5.4: IndexService.buildIndex."""
 SHARED_BYTES = (
     20  # of a unique key: address, process and class loader of its producer; time and number follow
 )
 NAME_FORMAT = "%Y%m%d%H%M%S"
 NAMES_IN_FRONT = 1_000_000
-"""Numbers that are left for names in front of the oldest file: a name is a number of 17 digits."""
+"""Numbers reserved for names before the oldest file: a name is a number of 17 digits."""
 
 logger = logging.getLogger(__name__)
 
 
 class Gap(NamedTuple):
-    """No file lists the records behind the last one of `before`, or from the beginning of the log on, and in front of `behind`,
-    or of where new records come."""
+    """No file lists the records after the last one of `before` (None: after the log's beginning) and before the first one of
+    `behind` (None: before new records)."""
 
     before: IndexFile | None
     behind: IndexFile | None
@@ -63,8 +63,8 @@ class Doubt(NamedTuple):
 
 
 class TagsSince(NamedTuple):
-    """The records from `phy` on have an entry of their tag. Those in front of it, none of them stored after `store_ms`, were
-    indexed by a version that writes none, or it is not known that they have one."""
+    """Records from `phy` on have an entry of their tag. Older ones, none stored after `store_ms`, were indexed by a version
+    that writes no tags, or it is unknown."""
 
     phy: int
     store_ms: int
@@ -85,10 +85,10 @@ class IndexTable:
         self._entries = entries
         self._now_ms = now_ms
         self._files: list[IndexFile] = []
-        self._sealed = False  # new records go into a new file
-        self._gapless = True  # but for what lies behind the last file, where that is sealed
+        self._sealed = False  # whether new records go into a new file
+        self._gapless = True  # except behind the last file, if that is sealed
         self.changes = 0
-        """Files went, or were cut."""
+        """Counts deletions and cuts of files."""
         self._doubts: dict[IndexFile, Doubt] = {}
         self.doubted = asyncio.Event()
         self._unsynced: dict[IndexFile, None] = {}
@@ -96,15 +96,15 @@ class IndexTable:
         self._tag_hashes: dict[tuple[bytes, bytes], int] = {}
         self.tags_since = ALL_TAGS
         self.asks_files = False
-        """Whether more of them have tags, which files of other versions are asked for, is not known yet."""
+        """Whether more records have tags is not known yet; files of other versions are sampled for it."""
         self._disk = asyncio.Lock()  # a sync and a truncation exclude each other
 
     async def load(self, phy_limit: int, *, trusted: bool) -> None:
-        """Opens the files and keeps what they say of records below `phy_limit`. Damaged files go, and so do files of another
-        geometry: the caller has their records indexed again. Files of a clean stop are `trusted`."""
+        """Open the files and keep their entries of records below `phy_limit`. Damaged files and files of another geometry are
+        deleted: the caller has their records indexed again. Files of a clean stop are `trusted`."""
         fitting = self.fits
         if not fitting:
-            logger.warning("index files have another geometry than the settings: they are built anew")
+            logger.warning("index files have another geometry than the settings: they are rebuilt")
         for name, size_bytes in self._directory.names():
             if self._has_our_size(name, size_bytes):
                 await self._open(name)
@@ -147,7 +147,7 @@ class IndexTable:
 
     @property
     def fits(self) -> bool:
-        """Whether there are no files on disk, or some of this geometry. Of no geometry is a file of 0 bytes."""
+        """Whether there are no files on disk, or some of this geometry. A file of 0 bytes has no geometry."""
         found = [(name, size_bytes) for name, size_bytes in self._directory.names() if size_bytes]
         return not found or any(self._has_our_size(*each) for each in found)
 
@@ -160,7 +160,7 @@ class IndexTable:
 
     @property
     def files(self) -> list[IndexFile]:
-        """Those that have entries, oldest first."""
+        """The files that have entries, oldest first."""
         return [file for file in self._files if not file.empty]
 
     def holds(self, file: IndexFile) -> bool:
@@ -170,21 +170,20 @@ class IndexTable:
         return next((file for file in self.files if file.file.name == name), None)
 
     def resume(self) -> None:
-        """All is listed up to the last record that is; new records go into the newest file."""
+        """Everything is listed up to the last listed record; new records go into the newest file."""
         self._sealed = False
         self.phy_end = self._files[-1].end_phy + 1 if self._files else 0
 
     def seal(self, phy_end: int) -> None:
-        """Records from `phy_end` on, where one begins or the log ends, go into a new file. What is in no file in front of it is
-        a gap."""
+        """Records from `phy_end` on, a record boundary, go into a new file. Unlisted records before it are a gap."""
         self._sealed, self.phy_end = True, phy_end
 
     def filled(self) -> None:
-        """No record is missing in front of `phy_end`: new records go into the newest file."""
+        """No record before `phy_end` is missing: new records go into the newest file."""
         self._sealed, self._gapless = False, True
 
     def gaps(self) -> list[Gap]:
-        """What no file lists, oldest first. Most of them hold no record: that is to be seen in the log."""
+        """Ranges that no file lists, oldest first. Most hold no record with keys, which only the log shows."""
         found: list[Gap] = []
         before: IndexFile | None = None
         for file in self.files:
@@ -197,8 +196,8 @@ class IndexTable:
         return found
 
     def listed_in_part(self, gap: Gap) -> dict[int, set[int]]:
-        """What files list of the records around a gap, by position: upstream puts a record's last entries into a new file where
-        the one before is full, and either may be lost."""
+        """Hashes that files list of the records around a gap, by position: upstream puts a record's last entries into a new
+        file where the one before is full, and either may be lost."""
         listed: dict[int, set[int]] = {}
         files = self.files
         if gap.before is not None and not gap.before.places_left:
@@ -211,8 +210,8 @@ class IndexTable:
         return listed
 
     def put(self, phy: int, facts: QueueFacts, tag: bytes, unique: bytes, keys: bytes) -> None:
-        """Index the record at `phy`, with these values of TAGS, UNIQ_KEY and KEYS, unless it is; OSError (ENOSPC) leaves it to
-        be done again."""
+        """Index the record at `phy` with its values of TAGS, UNIQ_KEY and KEYS, unless it is indexed. Raises OSError
+        (ENOSPC): the caller tries again."""
         if phy < self.phy_end or facts.sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
             return
         hashes = self.hashes_of(facts.topic, tag, unique, keys)
@@ -228,7 +227,8 @@ class IndexTable:
         self._written(file)
 
     def hashes_of(self, topic: bytes, tag: bytes, unique: bytes, keys: bytes) -> list[int]:
-        """Of the unique key, of each word of the keys and of the tag, in upstream's order, as many as one file can hold."""
+        """Hashes of the unique key, of each word of the keys and of the tag, in upstream's order, as many as one file can
+        hold."""
         hashes = [self._hash_of(topic, unique)] if unique else []
         if keys:
             hashes += [self._hash_of(topic, key) for key in keys.split(b" ") if key]
@@ -237,7 +237,7 @@ class IndexTable:
         return hashes if len(hashes) < self._entries else hashes[: self._entries - 1]
 
     def tag_hash_of(self, topic: bytes, tag: bytes) -> int:
-        """Of a whole value of TAGS. Few are in use: what they hash to is remembered."""
+        """The hash of a whole value of TAGS. Few tags are in use, so hashes are cached."""
         value = self._tag_hashes.get((topic, tag))
         if value is None:
             if len(self._tag_hashes) >= TAGS_REMEMBERED_MAX:
@@ -247,7 +247,7 @@ class IndexTable:
 
     @property
     def places_left(self) -> int:
-        """For so many keys the newest file has room."""
+        """The number of keys for which the newest file has room."""
         newest = self.newest
         return 0 if newest is None else newest.places_left
 
@@ -257,7 +257,7 @@ class IndexTable:
         return None if self._sealed or not self._files else self._files[-1]
 
     def newest_grew(self, index_count: int, used_slots: int, phy: int, store_timestamp: int) -> None:
-        """See IndexFile.grew, of the newest one."""
+        """IndexFile.grew of the newest file."""
         file = self._files[-1]
         file.grew(index_count, used_slots, phy, store_timestamp)
         self.phy_end = phy + 1
@@ -266,8 +266,8 @@ class IndexTable:
     def put_many(
         self, hashes: NDArray[np.int64], phys: NDArray[np.int64], store_timestamps: NDArray[np.int64]
     ) -> None:
-        """As `put` of many records that are not indexed yet, a hash a row, at least one; the newest file has room for them.
-        OSError (ENOSPC), with nothing done."""
+        """Put entries of many records, at least one, that are not indexed yet, a hash a row. The newest file must have room.
+        Raises OSError (ENOSPC), with nothing done."""
         file = self._files[-1]
         file.reserve(len(hashes))
         file.put_many(hashes, phys, store_timestamps)
@@ -277,8 +277,8 @@ class IndexTable:
     def put_into_gap(
         self, before: IndexFile | None, hashes: list[int], phy: int, store_timestamp: int
     ) -> IndexFile:
-        """Entries of a record that lies behind all of `before`, in a gap, into that file or a new one behind it; which one that
-        was. OSError (ENOSPC) leaves it to be done again."""
+        """Put entries of a record in a gap, behind all of `before`, into that file or a new one behind it; returns the file.
+        Raises OSError (ENOSPC): the caller tries again."""
         file = before
         if file is None or not file.room_for(len(hashes)):
             file = self._file_behind(before)
@@ -290,7 +290,7 @@ class IndexTable:
     def find(
         self, topic: str, key: str, begin_ms: int, end_ms: int, *, by_tag: bool = False
     ) -> Iterator[int]:
-        """Positions of records that may have `key`, which is a tag if so `by_tag`, newest first, and PAUSE now and then."""
+        """Positions of records that may have `key` (a tag if `by_tag`), newest first, and PAUSE now and then."""
         led = TAG_LED if by_tag else b""
         value = self._hash_of(topic.encode(), led + key.encode())
         for file in self._files[::-1]:
@@ -331,7 +331,7 @@ class IndexTable:
         """Forget the records from `phy` on."""
         async with self._disk:
             self.changes += 1
-            if phy < self.tags_since.phy:  # what comes there is indexed with its tags
+            if phy < self.tags_since.phy:  # records written there are indexed with their tags
                 self.tags_since = self.tags_since._replace(phy=phy)
             count = len(self._files)
             while self._files and (self._files[-1].empty or self._files[-1].begin_phy >= phy):
@@ -347,7 +347,8 @@ class IndexTable:
                 self.resume()
 
     async def drop(self, file: IndexFile, dispatched: Callable[[], int]) -> None:
-        """A damaged file goes: what it listed is a gap. New records are those from `dispatched()` on. OSError."""
+        """Delete a damaged file: the records that it listed are a gap. New records are those from `dispatched()` on. Raises
+        OSError."""
         async with self._disk:
             if file in self._files:
                 self.changes += 1
@@ -358,12 +359,12 @@ class IndexTable:
                 await self._drop(file)
 
     async def delete_below(self, phy: int) -> list[SegmentFile]:
-        """Deletes the files that lead to nothing from `phy` on, oldest first; they are to be released. The last one stays: a
-        store without any indexes all of its log anew. OSError."""
+        """Delete the files that lead to nothing from `phy` on, oldest first; the caller releases them. The last file stays: a
+        store without any indexes all of its log again. Raises OSError."""
         deleted: list[SegmentFile] = []
         async with self._disk:
             while len(self._files) > 1 and (self._files[0].empty or self._files[0].end_phy < phy):
-                with suppress(FileNotFoundError):  # somebody else made room
+                with suppress(FileNotFoundError):  # already deleted by somebody else
                     await self._directory.delete(self._files[0].file.name)
                 self.changes += 1
                 former = self._files.pop(0)
@@ -372,7 +373,7 @@ class IndexTable:
         return deleted
 
     async def sync(self) -> None:
-        """What was put before the call is on disk on return; OSError when the disk fails."""
+        """Sync the entries put before the call. Raises OSError when the disk fails."""
         async with self._disk:
             files, self._unsynced = self._unsynced, {}
             try:
@@ -398,12 +399,12 @@ class IndexTable:
 
     async def _drop(self, file: IndexFile) -> None:
         self._unsynced.pop(file, None)
-        with suppress(FileNotFoundError):  # somebody else made room
+        with suppress(FileNotFoundError):  # already deleted by somebody else
             await self._directory.delete(file.file.name)
         file.file.close()
 
     def _new_file(self) -> IndexFile:
-        """A file named after its creation, as upstream does, and after all others also when the clock went back."""
+        """A file named after its creation time, as upstream does; it sorts after all others even when the clock went back."""
         name = _name(datetime.fromtimestamp(self._now_ms() / 1000, UTC))
         newest = max((file.file.name for file in self._files), default="")
         if name <= newest:
@@ -419,7 +420,7 @@ class IndexTable:
         return IndexFile(made, self._slots, self._entries, bytes(HEADER.size))
 
     def _file_behind(self, before: IndexFile | None) -> IndexFile:
-        """An empty file for a gap, with a name between those of its neighbours. One that a full disk left empty is used."""
+        """An empty file for a gap, with a name between its neighbours' names. A file that a full disk left empty is reused."""
         place = 0 if before is None else self._files.index(before) + 1
         behind = self._files[place] if place < len(self._files) else None
         if behind is not None and behind.empty and behind is not self.newest:
@@ -439,7 +440,7 @@ class IndexTable:
         return file
 
     def _hash_of(self, topic: bytes, key: bytes) -> int:
-        """The unique keys of one producer begin alike: what their beginning hashes to is remembered."""
+        """Hash of `topic#key`. Unique keys of one producer share a prefix, whose hash is cached."""
         split = SHARED_BYTES if len(key) > SHARED_BYTES and key.isascii() else 0
         beginning = (topic, key[:split])
         prefix = self._prefixes.get(beginning)

@@ -1,1 +1,1 @@
-"""The commit log: its segments, appending to it, and what a start finds of it."""
+"""The commit log: its segments, appending to it, and recovery at a start."""

@@ -1,7 +1,7 @@
 """The master's side of appending: messages become records at the end of the mapped log.
 
-Invariant: a queue's offsets are given out without a gap in log order, and store timestamps never go back, whatever the
-clock does. A refused message leaves log and queue offsets as they were."""
+Invariant: a queue's offsets are assigned without a gap in log order, and store timestamps never go back, even if the clock
+does. A rejected message leaves log and queue offsets unchanged."""
 
 from __future__ import annotations
 
@@ -43,16 +43,15 @@ IPV4_HOST_BYTES = 8
 
 
 class NotStored(NamedTuple):
-    """Where it is the message's own fault `why` names the size and the limit."""
+    """A rejected message; if the message is at fault, `why` names the size and the limit."""
 
     error: PutStatus
     why: str = ""
 
 
 class Appender:
-    """`next_offsets`: (topic, queue id) -> the queue offset that the next message of it gets; `store_timestamp`: of the last
-    record in the log, ms; `known` gets the facts of each record, for dispatch, see Dispatcher; `record_crcs`: each record ends
-    with a CRC of its own."""
+    """`next_offsets`: (topic, queue id) -> the queue offset of its next message; `store_timestamp`: of the last record in the
+    log, ms; `known` gets the facts of each record, for Dispatcher; `record_crcs`: each record ends with a CRC of its own."""
 
     def __init__(
         self,
@@ -73,7 +72,7 @@ class Appender:
         self._record_size_max = min(message_size_max + RECORD_OVERHEAD_BYTES_MAX, log.record_bytes_max)
 
     def append(self, messages: Sequence[MessageToStore], store_host: bytes, now_ms: int) -> list[Appended]:
-        """Stores the messages in order; each gets its own outcome."""
+        """Store the messages in order; each gets its own outcome."""
         self._store_timestamp = timestamp = max(now_ms, self._store_timestamp)
         appended: list[Appended] = []
         for message in messages:
@@ -108,9 +107,9 @@ class Appender:
         reply: ReplyForm,
         now_ms: int,
     ) -> PlainAppended | None:
-        """Stores all of `sends` in one go: the same bytes that `append` stores, single messages with `added_properties`. None
-        with nothing done where one of them is refused, the segment or the disk is full, the log takes nothing, or a record is
-        of another kind: then it is for `append`."""
+        """Store all of `sends` at once: the same bytes as `append` of single messages with `added_properties`. Returns None
+        with nothing done if one of them is rejected, the segment or the disk is full, the log takes no append, or a record is
+        of another kind: the caller uses `append` then."""
         if self._record_crcs or len(born_host) != IPV4_HOST_BYTES or len(store_host) != IPV4_HOST_BYTES:
             return None
         sizes = sends.measured(added_properties, self._message_size_max, self._record_size_max)
@@ -162,7 +161,7 @@ class Appender:
         return Appended(start, start + size, queue_offset, 1, self._store_timestamp)
 
     def _append_batch(self, message: MessageToStore, store_host: bytes) -> Appended | NotStored:
-        """All members in one segment, one after the other, or none."""
+        """Store all members in one segment, consecutively, or none."""
         topic = message.topic.encode()
         sys_flag = with_host_flags(message.sys_flag, message.born_host, store_host)
         if not counts_in_queue(sys_flag):
@@ -191,7 +190,7 @@ class Appender:
         known: list[tuple[int, QueueFacts]] = []
         for queue_offset, (size, member, properties), (view, at, offset) in zip(
             count(first_queue_offset), records, places, strict=False
-        ):  # the first fails, or none does
+        ):  # only the first can fail
             pack_record(
                 view, at, size, topic, member.body, properties, message, member.flag, queue_offset, offset, sys_flag,
                 timestamp, store_host,
@@ -211,8 +210,8 @@ class Appender:
         )
 
     def _stored(self, properties: bytes, stored_before: bool = False) -> tuple[bytes, bool]:
-        """As a record has them, and whether it ends with a CRC. A copy for whose CRC there is no room (Java stores what was
-        delayed so) goes without, or it were lost."""
+        """(stored properties, whether they end with a CRC). A copy without room for the CRC is stored without one, or it
+        would be lost: Java stores delayed messages without one."""
         if not self._record_crcs:
             return with_no_crc(properties), False
         stored = with_room(properties)
@@ -223,7 +222,7 @@ class Appender:
     def _copy_refusal(
         self, message: MessageToStore, later: LaterCopy, topic: bytes, sys_flag: int
     ) -> NotStored | None:
-        """Whoever stores it then may have a host of IPv6."""
+        """Why the later copy would be rejected; its store host may be an IPv6 address."""
         copy_topic = later.topic.encode()
         properties_bytes = len(message.properties) + later.added_bytes
         size = record_size(
@@ -233,7 +232,7 @@ class Appender:
             return _too_long_properties(properties_bytes, " once it is stored again")
         if size > self._log.record_bytes_max:
             return _too_big("its record, once it is stored again,", size, self._log.record_bytes_max)
-        if PROPERTY_SEPARATOR in copy_topic:  # its name would not come back from the properties
+        if PROPERTY_SEPARATOR in copy_topic:  # the name could not be read back from the properties
             return NotStored(
                 PutStatus.MESSAGE_ILLEGAL, "the topic's name has a separator of properties in it"
             )
@@ -251,7 +250,7 @@ class Appender:
             return _too_big("a body", body_bytes, body_bytes_max)
         if size > size_max:
             return _too_big("a record", size, size_max)
-        if 0 in properties:  # recovery takes zeros in the text of a record for a torn end
+        if 0 in properties:  # recovery treats zeros in a record's text as a torn end
             return NotStored(PutStatus.MESSAGE_ILLEGAL, "the properties have a zero byte in them")
         return _topic_refusal(topic)
 
@@ -277,7 +276,7 @@ def _too_long_properties(size: int, when: str = "") -> NotStored:
 
 
 def with_host_flags(sys_flag: int, born_host: bytes, store_host: bytes) -> int:
-    """`sys_flag` with the IPv6 bits that the two hosts ask for."""
+    """`sys_flag` with the IPv6 bits of the two hosts."""
     sys_flag &= ~(BORN_HOST_IPV6 | STORE_HOST_IPV6)
     if len(born_host) != IPV4_HOST_BYTES:
         sys_flag |= BORN_HOST_IPV6

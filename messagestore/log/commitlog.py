@@ -1,7 +1,7 @@
-"""The commit log: one byte sequence over segment files of equal size.
+"""The commit log: one byte sequence over segment files of equal size. Upstream: CommitLog.
 
-Invariant: [min_offset, max_offset) is the log, files cover it without a gap, and every byte at or above `written_end`
-is zero. So what was cut never reads as a record again, and what was never finished reads as the end."""
+Invariant: [min_offset, max_offset) is the log, files cover it without a gap, and every byte at or above `written_end` is
+zero. So truncated bytes never read as a record again, and an unfinished record reads as the end."""
 
 from __future__ import annotations
 
@@ -51,28 +51,24 @@ class CommitLog(LogFiles):
             any_error=True,
         )
         self._files: list[SegmentFile] = []
-        self._leaving: list[
-            SegmentFile
-        ] = []  # no part of the log any more, but perhaps still on disk; oldest first
+        self._leaving: list[SegmentFile] = []  # outside the log, but perhaps still on disk; oldest first
         self._written_end = 0  # bytes that a slave's connection may have filled above the end
         self._flushed = 0
-        self._blocks_end = 0  # [end, here) has disk blocks, as far as is known
+        self._blocks_end = 0  # [end, here) is known to have disk blocks
         self._disk = asyncio.Lock()  # a flush and a truncation exclude each other
         self._cutting = False
         self._cuts = 0
-        self.sync_failed = (
-            False  # the kernel may hold for written what is on no disk, until it is written anew
-        )
+        self.sync_failed = False  # the kernel may treat lost pages as written until they are written again
 
     async def load(self, confirm_offset: int, *, never_saved: bool, begins: int = 0) -> None:
-        """Opens the segments found on disk. The end stays unknown until `found_end`.
+        """Open the segments found on disk. The end stays unknown until `found_end`.
 
-        A power cut may take a new file's name and leave that of the next one: what follows a gap that starts at or
-        above the confirm offset is deleted, and so is a log without its beginning, which is to be at `begins` or below, if its
-        store never saved a checkpoint. A gap below is BadSegments."""
+        A power cut may lose a new file's name and keep that of the next one: segments after a gap that starts at or above the
+        confirm offset are deleted. So is a log whose first segment begins above `begins`, if its store never saved a
+        checkpoint. Raises BadSegments for a gap below the confirm offset."""
         found = self._directory.names()
         check_names(FOLDER, found)
-        if found:  # what the last process deleted must not come back over what this one writes
+        if found:  # else a deletion of the last process might be undone over this one's writes
             await self._directory.sync_directory()
         if found and found[-1][1] == 0:  # upstream creates a file before it gives it a size
             await self._directory.delete(found.pop()[0])
@@ -92,14 +88,14 @@ class CommitLog(LogFiles):
         self._end = self._written_end = self.loaded_end
 
     async def found_end(self, end: int) -> tuple[int, int]:
-        """Recovery says where the log ends: what stands above is erased and later segments are removed, durably.
+        """Set the end found by recovery: bytes above are erased and later segments removed, durably.
 
         Returns (non-zero bytes erased, segments removed)."""
         assert self._first <= end <= self._end
         removed = await self._remove_segments_from(end)
         erased = await self._erase_rest(end) if self._files and end < self.loaded_end else 0
         self._end = self._written_end = self._blocks_end = end
-        for file in self._files:  # a killed process leaves whole records that were never synced
+        for file in self._files:  # a killed process leaves whole records unsynced
             await self._sync(file, 0, self.segment_size_bytes)
         self._flushed = end
         return erased, removed
@@ -132,8 +128,8 @@ class CommitLog(LogFiles):
     # Single records
 
     async def rewrite(self, offset: int, content: bytes, wanted: Callable[[], bool]) -> bool:
-        """Puts the record that was once at `offset` there again, durably on return; False when that is not `wanted` any more
-        once it could be done. OSError."""
+        """Write the record at `offset` again, durably; returns False if it is not `wanted` any more when its turn comes.
+        Raises OSError."""
         async with self._disk:
             if not wanted():
                 return False
@@ -145,7 +141,7 @@ class CommitLog(LogFiles):
         return True
 
     async def is_boundary(self, offset: int) -> bool:
-        """Whether the head of a record, or a BLANK, stands at `offset`. OSError."""
+        """Whether a record's head or a BLANK begins at `offset`. Raises OSError."""
         head = await self.read_cold(offset, FIXED_PARTS[0].size)
         return plain_boundary(head, self.segment_start(offset) + self.segment_size_bytes, offset)
 
@@ -171,8 +167,8 @@ class CommitLog(LogFiles):
         return Room(*self.tail(size), self._end) if size + PREFIX.size <= left else None
 
     def tail(self, bytes_needed: int) -> tuple[memoryview, int]:
-        """(mapped segment, place in it) where `bytes_needed` bytes of records go, after a BLANK and in the next
-        segment when this one is too full. OSError, with the log unchanged, when that segment cannot be made."""
+        """(mapped segment, position in it) where `bytes_needed` bytes of records go, after a BLANK and in the next segment
+        when this one is too full. Raises OSError, with the log unchanged, when that segment cannot be made."""
         assert not self._cutting and bytes_needed + PREFIX.size <= self.segment_size_bytes
         start = self.segment_start(self._end)
         left = start + self.segment_size_bytes - self._end
@@ -190,8 +186,8 @@ class CommitLog(LogFiles):
         return present.view(), self._end - start
 
     def end_segment(self) -> None:
-        """A BLANK ends the segment of the log's end, and the log ends with it; nothing where a segment's end is that already.
-        OSError (ENOSPC), with the log as it was."""
+        """End the log's last segment with a BLANK, and the log with it; does nothing at a segment's end.
+        Raises OSError (ENOSPC), with the log unchanged."""
         left = self.loaded_end - self._end
         assert left < self.segment_size_bytes or self._end == self._first, (
             "the log's end is in its last segment"
@@ -210,9 +206,9 @@ class CommitLog(LogFiles):
             self._written_end = end
 
     def write_view(self, offset: int, size_max: int) -> memoryview:
-        """Where a slave puts the log bytes from `offset` on: at most `size_max`, within one segment, which is made
-        when needed. An empty log starts at the first offset asked for, a multiple of the segment size. OSError, with the log
-        as it was."""
+        """The buffer for a slave's log bytes from `offset` on: at most `size_max`, within one segment, which is made when
+        needed. An empty log starts at the first offset requested, a multiple of the segment size. Raises OSError, with the
+        log unchanged."""
         assert not self._cutting, "the log is being truncated"
         if not self._files:
             if offset % self.segment_size_bytes:
@@ -227,7 +223,7 @@ class CommitLog(LogFiles):
         return view
 
     def _begin_empty(self, offset: int, size: int) -> None:
-        """The log begins at `offset`, where blocks for `size` bytes are. OSError: it may still begin anywhere."""
+        """Begin the empty log at `offset`, with blocks for `size` bytes. After OSError it may still begin anywhere."""
         reserved = min(max(size, RESERVE_STEP_BYTES), self.segment_size_bytes)
         self._files.append(self._created(offset, reserved))
         self._first = self._end = self._written_end = self._flushed = offset
@@ -239,19 +235,19 @@ class CommitLog(LogFiles):
         self._end = end
 
     def has_room_for(self, size: int) -> bool:
-        """Whether `size` bytes, less than half a segment, find a place; False while the disk refuses the blocks that they
-        would need."""
+        """Whether `size` bytes, less than half a segment, fit; False while the disk refuses the blocks that they need."""
         return not self._segment_write.refused or self._blocks_end - self._end >= size
 
     def wants_next(self) -> bool:
-        """The tail has not all its disk blocks yet, or is half full and its successor has not. A cut is waited for: its files
-        are not gone yet."""
+        """Whether the tail misses disk blocks, or is half full and its successor misses them. False during a cut: its files
+        are not deleted yet."""
         half = self.segment_size_bytes // 2
         wanted = self.segment_start(self._end + half - 1) + self.segment_size_bytes
         return bool(self._files) and not self._cutting and self._blocks_end < wanted
 
     async def prepare_next(self) -> None:
-        """Makes the tail's blocks and the successor of a half full one, so that no write waits for them. OSError."""
+        """Make the blocks of the tail and of the successor of a half full one, so that no write waits for them. Raises
+        OSError."""
         while self.wants_next():
             offset = max(self._blocks_end, self._end)
             start, cuts = self.segment_start(offset), self._cuts
@@ -269,7 +265,7 @@ class CommitLog(LogFiles):
         self._segment_write.done()
 
     def _segment_at(self, start: int) -> SegmentFile:
-        """The segment at `start`, made when it is the next one. OSError."""
+        """The segment at `start`; the next one is made. Raises OSError."""
         index = (start - self._first) // self.segment_size_bytes
         if index == len(self._files):
             self._files.append(self._created(start, 0))
@@ -280,8 +276,9 @@ class CommitLog(LogFiles):
         return self._segment_write.make(lambda: self._directory.create(name, size, reserve=reserve))
 
     def _with_blocks(self, offset: int, size: int) -> SegmentFile:
-        """The segment at `offset`, with disk blocks for the `size` bytes from there on, which is behind what has blocks or in
-        it: one that was found may be sparse, as upstream makes them and some tools copy them. OSError (ENOSPC)."""
+        """The segment at `offset`, with disk blocks for `size` bytes from there on, which begin at or below the end of the
+        blocks. A file found at the start may be sparse: upstream makes such files, and some tools copy them so. Raises
+        OSError (ENOSPC)."""
         start = self.segment_start(offset)
         file = self._segment_at(start)
         if offset + size > self._blocks_end:
@@ -301,7 +298,7 @@ class CommitLog(LogFiles):
             raise
 
     async def flush(self) -> int:
-        """What the log held at the call is on disk on return; OSError when the disk fails. Returns flushed_offset."""
+        """Sync what the log held at the call; returns flushed_offset. Raises OSError when the disk fails."""
         target = self._end
         while self._flushed < min(target, self._end):
             async with self._disk:
@@ -309,8 +306,8 @@ class CommitLog(LogFiles):
         return self._flushed
 
     async def write_anew(self, offset: int) -> None:
-        """What the log holds from `offset` on is on disk on return, also where a sync failed before: the kernel drops what it
-        could not write, and tells of it once. OSError."""
+        """Sync the log from `offset` on, also where a sync failed before: the kernel drops pages that it could not write and
+        reports that only once. Raises OSError."""
         async with self._disk:
             for index, file in enumerate(self._files):
                 segment = self._first + index * self.segment_size_bytes
@@ -331,15 +328,15 @@ class CommitLog(LogFiles):
             self._flushed = stop
 
     async def prepare_cut(self, offset: int) -> None:
-        """To be called before `truncate`: what that erases has its disk blocks on return. OSError (ENOSPC)."""
+        """Call before `truncate`: reserves disk blocks for the bytes that it erases. Raises OSError (ENOSPC)."""
         if self._first <= offset < self._written_end and offset < self.loaded_end:
             file, start = self._file_at(offset)
             end = min(self._written_end - start, self.segment_size_bytes)
             await self._reserve_ahead(file, end, offset - start)
 
     async def truncate(self, offset: int) -> None:
-        """The log ends at `offset`, durably on return: the tail is erased and cannot come back. With `offset` at the
-        end it erases what a broken connection left above the end."""
+        """End the log at `offset`, durably: the tail is erased and cannot come back. With `offset` at the end it erases bytes
+        that a broken connection left above the end."""
         if not self._first <= offset <= self._end:
             raise OffsetOutOfRange(offset, self._first, self._end)
         if offset == self._written_end:
@@ -374,7 +371,7 @@ class CommitLog(LogFiles):
             newest_ms = None
             try:
                 newest_ms = await first_time(self, start + size, self._end)
-            except OffsetOutOfRange:  # cut, or replaced, since
+            except OffsetOutOfRange:  # cut or replaced since
                 break
             except OSError as error:
                 self._tell_ageless(start, error)
@@ -382,8 +379,8 @@ class CommitLog(LogFiles):
         return [segment for segment in found if self._first <= segment.start and segment.end < self._end]
 
     async def drop_empty(self, *, but_at: int | None = None) -> None:
-        """A log that holds nothing may begin anywhere: the segment that it was to begin with before goes, unless it is at
-        `but_at`. OSError."""
+        """Delete the first segment of an empty log, unless it starts at `but_at`: an empty log may begin anywhere. Raises
+        OSError."""
         assert self._first == self._end, "the log holds something"
         if self._first == but_at:
             return
@@ -404,14 +401,14 @@ class CommitLog(LogFiles):
     async def delete_former(self) -> list[SegmentFile]:
         gone: list[SegmentFile] = []
         while self._leaving:
-            with suppress(FileNotFoundError):  # somebody else made room
+            with suppress(FileNotFoundError):  # already deleted by somebody else
                 await self._directory.delete(self._leaving[0].name)
             gone.append(self._leaving.pop(0))
         return gone
 
     async def _remove_segments_from(self, offset: int) -> int:
-        """Deletes the segments that start at or above `offset`, newest first so that no gap can arise; the oldest
-        one stays because its name is the log's first offset."""
+        """Delete the segments that start at or above `offset`, newest first so that no gap can arise; the oldest one stays
+        because its name is the log's first offset."""
         removed = 0
         while len(self._files) > 1 and self.loaded_end - self.segment_size_bytes >= offset:
             file = self._files.pop()
@@ -421,10 +418,10 @@ class CommitLog(LogFiles):
         return removed
 
     async def _erase_rest(self, offset: int) -> int:
-        """Zeroes what is not zero between `offset` and the end of its segment; returns how many bytes were not."""
+        """Zero the non-zero bytes between `offset` and the end of its segment; returns how many there were."""
         view, start = self.segment_view(offset)
         file = self._files[(start - self._first) // self.segment_size_bytes]
-        # what is still on its way to the disk, some file systems take for a hole
+        # some file systems report unwritten dirty pages as a hole
         await self._sync(file, offset - start, self.segment_size_bytes)
         erased = 0
         for begin, end in file.written(offset - start, self.segment_size_bytes):
@@ -437,7 +434,7 @@ class CommitLog(LogFiles):
 
 
 def plain_boundary(head: bytes, segment_end: int, offset: int) -> bool:
-    """Whether `head`, which stands at `offset` of a segment, begins as a record of that place, or is a BLANK."""
+    """Whether `head`, read at `offset`, begins as a record of that offset, or is a BLANK."""
     found = check(head, 0, segment_end - offset, offset)
     if found == INCOMPLETE and len(head) >= FIXED_PARTS[0].size:
         return bool(PHYSICAL_OFFSET.unpack_from(head, PHYSICAL_OFFSET_AT)[0] == offset)
@@ -445,7 +442,7 @@ def plain_boundary(head: bytes, segment_end: int, offset: int) -> bool:
 
 
 def erase_pages(view: memoryview, start: int, content: bytes) -> None:
-    """Zeroes view[start:], which reads `content`, but not pages that are zero: they may have no blocks on disk."""
+    """Zero view[start:], whose bytes are `content`, but skip pages that are zero: they may have no blocks on disk."""
     at = 0
     while at < len(content):
         stop = min(at + PAGE_BYTES - (start + at) % PAGE_BYTES, len(content))
@@ -455,7 +452,7 @@ def erase_pages(view: memoryview, start: int, content: bytes) -> None:
 
 
 def erase(view: memoryview, start: int, end: int) -> None:
-    """Zeroes view[start:end] in steps, without a buffer of the whole size."""
+    """Zero view[start:end] in steps, without a buffer of the whole size."""
     while start < end:
         step = min(end - start, ERASE_STEP_BYTES)
         view[start : start + step] = ZEROS[:step]

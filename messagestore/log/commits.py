@@ -1,6 +1,6 @@
-"""Which half messages a stretch of the log commits.
+"""Which half messages a part of the log commits.
 
-Invariant: a look goes from a record boundary to another one, and needs no more of a record than its head. Pure."""
+Invariant: a scan goes from a record boundary to another one, and needs only the records' heads. Pure."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ HEAD_BYTES = FIXED_PARTS[3].size
 
 
 class CommitsFound(NamedTuple):
-    """`end` is the boundary that the look came to, or None where no head of a record stands there; `halves` are the places of
-    the halves that were committed before it."""
+    """`end` is the boundary reached, or None if no record's head was there; `halves` are the offsets of the half messages
+    committed before it."""
 
     end: int | None
     halves: list[int]
 
 
 CommitsIn = Callable[..., CommitsFound]
-"""As `commits_in`, of a log in which records lie as they may."""
+"""`commits_in`, for a log with any framing of records."""
 
 
 def committed_half(buffer: Buffer, at: int) -> int | None:
-    """The place of the half that the record at `buffer[at]` commits. A retried copy of a committed message has kept its flag,
-    and names no half: at 0, where a half may stand, only one that was never retried is a commit."""
+    """The offset of the half message that the record at `buffer[at]` commits. A retried copy of a committed message keeps its
+    flag and names no half message. Offset 0 may be a half message's, so 0 counts only in a record that was never retried."""
     (sys_flag,) = SYS_FLAG.unpack_from(buffer, at + SYS_FLAG_AT)
     if sys_flag & TRANSACTION_MASK != TRANSACTION_COMMIT:
         return None
@@ -49,7 +49,7 @@ def committed_half(buffer: Buffer, at: int) -> int | None:
 
 
 def commits_in(buffer: Buffer, start: int, segment_end: int, limit: int) -> CommitsFound:
-    """Of `buffer`, which holds the log from the record boundary `start` on, in one segment, as far as `limit` at most."""
+    """Scan `buffer`, which holds the log from the record boundary `start` on, in one segment, up to `limit` at most."""
     position = start
     halves: list[int] = []
     while position < limit:

@@ -1,7 +1,7 @@
 """The files of a log, as readers see them: one byte sequence over segment files of equal size.
 
-Invariant: what is read lies in the log, in one segment, and was there when the call began; views are of the mapping, bytes are
-read around it."""
+Invariant: bytes that are read lie in the log, in one segment, and were there when the call began; views are of the mapping,
+bytes are read around it."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 AT_HAND_BYTES = 64 << 20
-"""What was written last is taken to be in memory; of what is older a look at one page tells, for the kernel reads ahead."""
+"""The newest bytes are assumed to be in memory; of older ones one page is checked, because the kernel reads ahead."""
 LOOK_BYTES = 64 << 10
-"""To look at so many costs less than one more look."""
+"""Checking this many bytes more costs less than one more check."""
 GAP_BYTES = 32 << 10
-"""To read so many that nobody wants costs less than one more read."""
+"""Reading this many unneeded bytes costs less than one more read."""
 PIECE_BYTES = 1 << 20
-"""Of what lies close together no more is read at once: many who lag read at the same time."""
+"""Limit of one read of adjacent ranges: many lagging consumers read at the same time."""
 
 
 class Place(NamedTuple):
-    """Where a record goes: `view[at]` on, which is `offset` of the log."""
+    """The place of a record: `view[at]` on, which is `offset` of the log."""
 
     view: memoryview
     at: int
@@ -42,8 +42,8 @@ class Place(NamedTuple):
 
 
 class Room(NamedTuple):
-    """Where records go that follow each other: the first to `view[at]` on, which is `offset` of the log. Between two of them
-    lie `gap` bytes of the view, which stay as they are, and `lead` of the log."""
+    """The place of consecutive records: the first goes to `view[at]` on, which is `offset` of the log. Between two of them
+    lie `gap` bytes of the view, which stay unchanged, and `lead` bytes of the log."""
 
     view: memoryview
     at: int
@@ -53,7 +53,7 @@ class Room(NamedTuple):
 
 
 class LogFiles(ABC):
-    """Offsets are physical. Whoever inherits moves `_first` and `_end`, the bounds of what can be read."""
+    """Offsets are physical. Subclasses move `_first` and `_end`, the bounds of readable bytes."""
 
     def __init__(self, segment_size: int, hot_segments: int) -> None:
         self.segment_size_bytes = segment_size
@@ -74,35 +74,35 @@ class LogFiles(ABC):
     @property
     @abstractmethod
     def has_segments(self) -> bool:
-        """A log that ever held a byte has one: the oldest stays, whatever is cut."""
+        """A log that ever held a byte has a segment: a cut never removes the oldest."""
 
     @property
     @abstractmethod
     def flushed_offset(self) -> int:
-        """What ends at or below this is on disk."""
+        """Bytes below this offset are on disk."""
 
     @abstractmethod
     def _file_at(self, offset: int) -> tuple[SegmentFile, int]:
-        """(the segment that holds `offset`, its start). OffsetOutOfRange below the log's first."""
+        """(the segment that holds `offset`, its start). Raises OffsetOutOfRange below the log's first."""
 
     @abstractmethod
     async def is_boundary(self, offset: int) -> bool:
-        """Whether a record, or the end of a segment's records, begins at `offset`. OSError."""
+        """Whether a record, or the end of a segment's records, begins at `offset`. Raises OSError."""
 
     @abstractmethod
     def first_record(self) -> int | None:
-        """Where the first one begins; None where none stands at the log's beginning."""
+        """Where the first record begins; None if the log does not begin with one."""
 
-    # What the appender asks
+    # For the appender
 
     @abstractmethod
     def places(self, sizes: list[int]) -> list[Place]:
-        """Where records of these sizes are to be written, one behind the other: all, before `grow`. OSError, LogTakesNothing:
-        the log is unchanged."""
+        """Places for consecutive records of these sizes, to be written before `grow`. Raises OSError or LogTakesNothing, with
+        the log unchanged."""
 
     @abstractmethod
     def room(self, sizes: list[int]) -> Room | None:
-        """The same where all of them have room in the segment of the log's end; else None."""
+        """`places` if all of them fit into the segment of the log's end; else None."""
 
     @abstractmethod
     def grow(self, end: int) -> None:
@@ -110,24 +110,23 @@ class LogFiles(ABC):
 
     @abstractmethod
     def has_room_for(self, size: int) -> bool:
-        """Whether `size` bytes, less than half a segment, find a place, as far as the disk is concerned."""
+        """Whether `size` bytes, less than half a segment, fit, as far as the disk is concerned."""
 
-    # What retention asks
+    # For retention
 
     @abstractmethod
     async def segments_behind_first(self, count_max: int) -> list[Segment]:
-        """The oldest segments without the one that the log ends in, `count_max` at most, and how old they are, as far as that
-        can be read."""
+        """The oldest segments without the one that the log ends in, at most `count_max`, with their age if it can be read."""
 
     @abstractmethod
     def begin_at(self, offset: int) -> None:
-        """The log begins at `offset`, where a segment does: those below are no part of it any more, but on disk until
-        `delete_former`. All of them are flushed, and are not the last."""
+        """Begin the log at `offset`, a segment's start: the segments below leave the log but stay on disk until
+        `delete_former`. All of them are flushed, and none is the last."""
 
     @abstractmethod
     async def delete_former(self) -> list[SegmentFile]:
-        """Deletes the files of segments that are no part of the log any more, oldest first and each durably, so that no gap
-        can arise; they are to be released. OSError: the rest stays for the next call."""
+        """Delete the files of segments that left the log, oldest first and each durably, so that no gap can arise; the caller
+        releases them. After OSError the rest is left to the next call."""
 
     def _tell_ageless(self, start: int, error: OSError) -> None:
         if self._ageless.failed(start, int(asyncio.get_running_loop().time() * 1000)):
@@ -142,15 +141,15 @@ class LogFiles(ABC):
         return offset - offset % self.segment_size_bytes
 
     def is_cold(self, offset: int) -> bool:
-        """Whether bytes at `offset` are to be read with `read_cold`: older than the newest few segments, or not in memory."""
+        """Whether bytes at `offset` must be read with `read_cold`: older than the newest few segments, or not in memory."""
         if offset >= self._end - AT_HAND_BYTES or offset < self._first:
             return offset < self.cold_end
         file, start = self._file_at(offset)
         return offset < self.cold_end or not file.is_cached(offset - start, offset - start + 1)
 
     def in_memory(self, ranges: list[tuple[int, int]]) -> bool:
-        """Whether a look at each (offset, size) of the log, in order, waits for no disk. Ranges that lie close together, as
-        those of one queue do, are looked for with all that is between them, and one by one only where some of that is lost."""
+        """Whether reading each (offset, size) of the log, in order, waits for no disk. Adjacent ranges, as those of one
+        queue, are checked together with the bytes between them, and one by one only if some of those are not in memory."""
         start, (last, last_size) = ranges[0][0], ranges[-1]
         if start >= max(self._end - AT_HAND_BYTES, self.cold_end):
             return True
@@ -160,7 +159,7 @@ class LogFiles(ABC):
         return all(self._is_cached(offset, size) for offset, size in ranges)
 
     def _is_cached(self, offset: int, size: int) -> bool:
-        """False for more than a segment holds."""
+        """False for a range that leaves its segment."""
         file, start = self._file_at(offset)
         end = offset + size - start
         return end <= self.segment_size_bytes and file.is_cached(offset - start, end)
@@ -171,7 +170,7 @@ class LogFiles(ABC):
         return self.segment_start(self._end) - (self._hot_segments - 1) * self.segment_size_bytes
 
     def segment_view(self, offset: int) -> tuple[memoryview, int]:
-        """(whole mapped segment that holds `offset`, its start offset). OffsetOutOfRange below the log's first."""
+        """(whole mapped segment that holds `offset`, its start offset). Raises OffsetOutOfRange below the log's first."""
         file, start = self._file_at(offset)
         return file.view(), start
 
@@ -184,7 +183,7 @@ class LogFiles(ABC):
         return view[offset - start : end - start].toreadonly()
 
     def at_hand(self, offset: int, size: int) -> memoryview | None:
-        """`read`, where it waits for no disk; else None."""
+        """`read` if it waits for no disk; else None."""
         end = self._end
         tail = end - end % self.segment_size_bytes
         if offset < tail or offset + size > end or offset < end - AT_HAND_BYTES:
@@ -202,11 +201,11 @@ class LogFiles(ABC):
         return [view[offset - start : offset - start + size] for offset, size in ranges]
 
     async def read_cold(self, offset: int, size_max: int) -> bytes:
-        """As `read`, around the mapping; OSError when the disk fails."""
+        """`read`, around the mapping. Raises OSError when the disk fails."""
         return await self.read_file(offset, self._readable_end(offset, size_max))
 
     async def read_cold_each(self, ranges: list[tuple[int, int]]) -> list[bytes]:
-        """`read_cold` of each (offset, size), in order; those that lie close together, as a queue's do, are one read."""
+        """`read_cold` of each (offset, size), in order; adjacent ranges, as a queue's are, become one read."""
         found = []
         for near in self._close_together(ranges):
             start, (last, last_size) = near[0][0], near[-1]
@@ -215,7 +214,8 @@ class LogFiles(ABC):
         return found
 
     def _close_together(self, ranges: list[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
-        """Parts of `ranges` whose gaps are small, each of one segment and, but for one that is larger, of PIECE_BYTES."""
+        """Split `ranges` into groups with small gaps, each in one segment and at most PIECE_BYTES unless a single range is
+        larger."""
         near, end = [ranges[0]], sum(ranges[0])
         for offset, size in ranges[1:]:
             begin = near[0][0]
@@ -228,16 +228,16 @@ class LogFiles(ABC):
         yield near
 
     async def read_file(self, offset: int, end: int) -> bytes:
-        """Bytes [offset, end) of one segment file, whether or not they belong to the log yet. OffsetOutOfRange below its
-        first, OSError."""
+        """Bytes [offset, end) of one segment file, whether or not they belong to the log yet. Raises OffsetOutOfRange below
+        its first, or OSError."""
         if end == offset:
             return b""
         file, start = self._file_at(offset)
         return await file.read_cold(offset - start, end - start)
 
     async def examine(self, offset: int, end: int, use: Callable[[bytes], T]) -> T:
-        """What `use` makes of the bytes [offset, end) of one segment file, beside the event loop. OffsetOutOfRange below the
-        log's first, OSError."""
+        """Apply `use` in a thread to the bytes [offset, end) of one segment file. Raises OffsetOutOfRange below the log's
+        first, or OSError."""
         file, start = self._file_at(offset)
         return await file.examine(offset - start, end - start, use)
 

@@ -1,6 +1,6 @@
-"""The segment that the log wants next, made before a write waits for it.
+"""The log's next segment, made before a write waits for it.
 
-Invariant: one task makes it at a time, beside the event loop, and a refused try is repeated without a send."""
+Invariant: one task makes it at a time, outside the event loop, and a failed attempt is repeated without a send."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class NextSegment:
             self._task = self._tasks.start(self._prepare(), name="store-next-segment")
 
     def stop(self) -> None:
-        """No try any more."""
+        """Make no more attempts."""
         self._stopped = True
         if self._task is not None:
             self._task.cancel()
 
     async def _prepare(self) -> None:
         try:
-            while not await self._prepared():  # noqa: ASYNC110 - room on a disk tells nobody that it is there
+            while not await self._prepared():  # noqa: ASYNC110 - no event reports room on a disk
                 await asyncio.sleep(RETRY_S)
         finally:
             self._task = None
@@ -38,6 +38,6 @@ class NextSegment:
     async def _prepared(self) -> bool:
         try:
             await self._log.prepare_next()
-        except OSError:  # told by the log; a roll tries again too, and answers the sender
+        except OSError:  # the log reports it; a roll tries again too and answers the sender
             return False
         return True

@@ -1,8 +1,8 @@
-"""Start-up: where the log ends, what of it was confirmed, and queues and an index that agree with both.
+"""Recovery at a start: the log's end, its confirmed part, and queues and an index that agree with both.
 
 Invariant: the log is cut only above the last whole record that ends at or below the confirm offset. An unreadable record
 below it stops the start (StoreCorrupted), and so does a log without any file (LogMissing); above it, it is the torn end of
-what nobody was promised. The log between the confirm offset and its end is kept, without queue entries."""
+unacknowledged data. The log between the confirm offset and its end is kept, without queue entries."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class RecordUnlisted(Exception):
 
 
 class Recovery:
-    """One run over one store. The parts are those of the store that starts; `begins` see CommitLog.load. `check_queues(listed
-    end, loaded limit)` see QueueCheck.run, `open_index(dispatched)` IndexStart.found."""
+    """One run over the parts of a starting store. `begins`: see CommitLog.load; `check_queues(listed end, loaded limit)`: see
+    QueueCheck.run; `open_index(dispatched)`: see IndexStart.found."""
 
     def __init__(
         self,
@@ -58,11 +58,11 @@ class Recovery:
         self._records = 0
         self._last = self._last_end = 0  # the last record
         self._clean = False
-        self._looks_up = False  # whether queues list what they are said to list
+        self._looks_up = False  # whether to verify that queues list their records
 
     async def run(self, *, clean: bool) -> RecoveryReport:
-        """Opens log and queues and brings them to one state. `clean`: the last run stopped by itself, so everything it
-        wrote is on disk; otherwise only what the checkpoint vouches for is."""
+        """Open log and queues and bring them to one state. `clean`: the last run stopped cleanly, so everything it wrote is
+        on disk; otherwise only data that the checkpoint vouches for is."""
         log, checkpoint = self._log, self._checkpoint
         self._clean = clean
         never_saved = not clean and checkpoint.physic_msg_timestamp == checkpoint.confirm_phy_offset == 0
@@ -80,7 +80,7 @@ class Recovery:
             await self._queues.load(log.min_offset, limit, trusted=False)
             if checkpoint.ours:
                 self._looks_up, dispatched = True, max(self._queues.phy_end(), vouched_start)
-            if self._queues.phy_end() <= log.min_offset:  # the folder was emptied: build all of them anew
+            if self._queues.phy_end() <= log.min_offset:  # the folder was emptied: rebuild all queues
                 dispatched = log.min_offset
         self._dispatcher.position = dispatched
         self._dispatcher.log_min = log.min_offset
@@ -104,8 +104,8 @@ class Recovery:
         )  # fmt: skip
 
     async def _is_half_there(self, end: int) -> bool:
-        """Whether the log ends with a record whose last bytes never came: a slave stopped in good order while they were under
-        way. They read as zeros, with which no properties end, and the checksum is of the body."""
+        """Whether the last bytes of the log's last record never arrived: a slave stopped cleanly during the transfer. They
+        read as zeros, which never end properties, and the checksum covers only the body."""
         if end != self._last_end or end <= self._confirm:
             return False
         content = await self._log.read_file(self._last, end)
@@ -114,9 +114,9 @@ class Recovery:
         return facts.properties.endswith(b"\0")
 
     async def _vouched_start(self) -> int:
-        """The start of a segment in front of which every queue entry is on disk: that of the confirm offset, or an
-        earlier one whose first record is not younger than the checkpoint's timestamps. These decide about stores of
-        upstream, whose confirm offset says nothing about queues; ours vouches for all below it."""
+        """The start of a segment before which every queue entry is on disk: that of the confirm offset, or an earlier one
+        whose first record is not younger than the checkpoint's timestamps. Timestamps are used for upstream's stores, whose
+        confirm offset says nothing about queues; this implementation's vouches for everything below it."""
         log = self._log
         start = log.segment_start(min(self._confirm, log.loaded_end))
         while start > log.min_offset:
@@ -129,8 +129,8 @@ class Recovery:
         return start
 
     async def _forget_entries(self, offset: int) -> None:
-        """Queues lack records that the checkpoint vouched for: part of a folder was lost. What they list from `offset` on is
-        built anew, and QueueOffsetGap raised where more is missing."""
+        """Queues are missing records that the checkpoint vouched for: part of a folder was lost. Their entries from `offset`
+        on are rebuilt. Raises QueueOffsetGap where more is missing."""
         self._looks_up, self._records = False, 0
         await self._queues.truncate(offset)
         if self._index is not None:
@@ -139,10 +139,10 @@ class Recovery:
         self._dispatcher.position = self._log.min_offset if lost else offset
 
     async def _walk(self, position: int) -> int:
-        """Goes through the records from `position`, dispatches the confirmed ones and returns where the log ends."""
+        """Walk the records from `position`, dispatch the confirmed ones and return where the log ends."""
         log = self._log
         buffer, start, wanted = b"", position, READ_STEP_BYTES
-        single = 0  # records that are looked at one by one before many are tried again
+        single = 0  # records to take one by one before the bulk path is tried again
         while position < log.loaded_end:
             segment_end = log.segment_start(position) + log.segment_size_bytes
             at = position - start
@@ -163,7 +163,7 @@ class Recovery:
                 position = segment_end
                 buffer, start = b"", position
             elif size == record.INCOMPLETE:
-                if at == 0 and buffer:  # this record is larger than one step
+                if at == 0 and buffer:  # the record is larger than one step
                     wanted = max(READ_STEP_BYTES, record.PREFIX.unpack_from(buffer)[0])
                 buffer, start = await log.read_file(position, min(position + wanted, segment_end)), position
                 wanted, single = READ_STEP_BYTES, 0
@@ -175,7 +175,7 @@ class Recovery:
         return position
 
     def _many(self, content: bytes | memoryview, position: int) -> int:
-        """Takes in what of the records at the beginning of `content` can be taken at once; where the last of them ends."""
+        """Take as many records at the beginning of `content` as possible in bulk; returns where the last of them ends."""
         dispatcher = self._dispatcher
         if dispatcher.bulk is None or (records := dispatcher.bulk.records_of(content, position)) is None:
             return position
@@ -202,10 +202,10 @@ class Recovery:
         return self._last_end
 
     def _found(self, buffer: bytes, at: int, left: int, position: int) -> bool:
-        """Takes in a whole record; False when it is torn after all.
+        """Take a whole record; returns False when it is torn after all.
 
-        Most checksums cover bodies only. What a power cut took from topic or properties reads as zeros, which the text of
-        no record contains."""
+        Most checksums cover bodies only. Bytes of topic or properties that a power cut lost read as zeros, which no record's
+        text contains."""
         facts = record.queue_facts(buffer, at, left, position)
         assert not isinstance(facts, int), f"the record at {position} was whole a moment ago"
         confirmed = position + facts.size <= self._confirm
@@ -224,7 +224,7 @@ class Recovery:
         return True
 
     def _put(self, position: int, facts: record.QueueFacts) -> None:
-        """QueueOffsetGap where a queue lacks what the log holds; gaps of the log itself are bridged."""
+        """Raises QueueOffsetGap if a queue is missing records that the log holds; gaps of the log itself are bridged."""
         try:
             self._dispatcher.put(position, facts)
         except QueueOffsetGap as gap:
@@ -254,9 +254,9 @@ class Recovery:
         return False
 
     def _check_torn(self, buffer: bytes, at: int, position: int) -> None:
-        """What stands at `position` is no record. The confirm offset may lie inside a record; so this is damage only if
-        a whole record, or the head of one, was confirmed."""
+        """Raise StoreCorrupted unless a torn end explains that `position` holds no record. The confirm offset may lie inside
+        a record, so it is damage only if a whole record, or the head of one, was confirmed."""
         if self._confirm - position < record.PREFIX.size:
             return
         if record.declared_end(buffer, at, position) <= self._confirm:
-            raise StoreCorrupted(position, self._confirm, "no whole valid record stands here")
+            raise StoreCorrupted(position, self._confirm, "no whole valid record is here")

@@ -1,7 +1,7 @@
-"""Which of a log's oldest segments may go: those that have aged, and older ones than wanted where the disk fills.
+"""Which of a log's oldest segments are deleted: expired ones, and more of the oldest where the disk fills.
 
-Invariant: segments go from the oldest on, never the last, and none that ends above a hold, whatever age and disk say.
-Pure."""
+Invariant: segments are deleted from the oldest on, never the last, and none that ends above a hold, whatever age and disk usage
+are. Pure."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from typing import NamedTuple
 HOUR_MS = 3_600_000
 HOUR, HOUR_MAX = re.compile(r"[0-9]{1,2}"), 23
 MANUAL_ROUNDS = 20
-"""Rounds that clean after one word of an operator, at any hour."""
+"""Rounds of deletion, at any hour, after one request of an operator."""
 
 
 class Segment(NamedTuple):
-    """Bytes [start, end) of the log; `newest_ms` is the store time of the first record behind it, so nothing in it is younger;
-    None while nothing stands there, or what does cannot be believed or read: then that of a later segment counts. So it does
-    for a time that is yet to come, which keeps nothing for good; one that is too old takes no segment but its own."""
+    """Bytes [start, end) of the log; `newest_ms` is the store time of the first record behind it, so nothing in it is
+    younger. None if no record is there, or its time is unreadable or not credible: then a later segment's time is used. A
+    future time is replaced in the same way, so it keeps nothing for good; a time that is too old affects only its own
+    segment."""
 
     start: int
     end: int
@@ -27,7 +28,7 @@ class Segment(NamedTuple):
 
 
 class Hold(NamedTuple):
-    """Nothing at or above `offset` may go; `why` is told."""
+    """No segment at or above `offset` may be deleted; `why` is reported."""
 
     offset: int
     why: str
@@ -46,15 +47,14 @@ class Rules:
     segments_max: int
 
     def refuses_sends(self, before: bool, disk_used: float) -> bool:
-        """Whether the disk is too full for sends, where it was `before` or not: once it is, it must become less full than
-        where cleaning by force begins."""
+        """Whether the disk is too full for sends; `before` is the last answer. After True, usage must fall below the ratio of
+        forced deletion."""
         enough = min(self.clean_forcibly_above, self.refuse_above)
         return disk_used > (enough if before else self.refuse_above)
 
 
 class Moment(NamedTuple):
-    """What a decision depends on besides the log: the wall's time, the hour of the local day, how much of the disk is in use,
-    and whether an operator asked."""
+    """A decision's inputs besides the log: wall time, hour of the local day, disk usage, and whether an operator asked."""
 
     now_ms: int
     hour: int
@@ -63,8 +63,8 @@ class Moment(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """Segments that end at or below `end` go: `segments` of them, `by_force` those that have not aged. `held` is what keeps
-    the next one, which would go otherwise."""
+    """Segments that end at or below `end` are deleted: `segments` of them, `by_force` before they expired. `held` is the hold
+    that keeps the next one, which would otherwise be deleted."""
 
     end: int
     segments: int
@@ -73,7 +73,7 @@ class Decision(NamedTuple):
 
 
 def is_due(moment: Moment, rules: Rules) -> bool:
-    """Whether anything may go at this moment, if it is old enough."""
+    """Whether anything may be deleted now, if it is old enough."""
     at_its_hour = moment.hour in rules.delete_hours
     return at_its_hour or moment.asked or moment.disk_used > rules.clean_above or _forced(moment, rules)
 
@@ -83,7 +83,7 @@ def _forced(moment: Moment, rules: Rules) -> bool:
 
 
 def decide(segments: Sequence[Segment], holds: Iterable[Hold], moment: Moment, rules: Rules) -> Decision:
-    """`segments`, one at least, are the oldest of the log without its last, oldest first."""
+    """`segments`, at least one, are the oldest of the log without its last, oldest first."""
     forced = _forced(moment, rules)
     end, by_force = segments[0].start, 0
     if not is_due(moment, rules):
@@ -103,7 +103,7 @@ def decide(segments: Sequence[Segment], holds: Iterable[Hold], moment: Moment, r
 
 
 def hours_of(text: str) -> frozenset[int]:
-    """Of deleteWhen: `04`, `00;12`; a semicolon may stand at the end, as upstream has it. ValueError."""
+    """Parse deleteWhen: `04`, `00;12`; a trailing semicolon is allowed, as upstream does. Raises ValueError."""
     parts = text.strip().removesuffix(";").split(";")
     if not all(HOUR.fullmatch(part.strip()) and int(part) <= HOUR_MAX for part in parts):
         raise ValueError("must be hours of the day, 00 to 23, separated by semicolons, as 04 or 00;12")

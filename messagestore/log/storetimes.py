@@ -1,8 +1,7 @@
-"""When the record that stands first in a segment was stored, as far as that can be believed.
+"""When a segment's first record was stored, as far as that is credible.
 
-Invariant: no single record that rotted makes a segment older than it is: by such a time files would go that are young. A
-record's own CRC proves its time. Where it has none, it counts as being as young as the next one, if that reads younger: times
-never go back."""
+Invariant: no single corrupt record makes a segment look older than it is, which would delete young data. A record's own CRC
+proves its time. Without one, the next record's time is used if it is younger: times never go back."""
 
 from __future__ import annotations
 
@@ -12,8 +11,8 @@ from messagestore.recordcrc import ends_with_crc
 
 
 async def first_time(log: LogFiles, offset: int, end: int) -> int | None:
-    """Of the record at `offset` of a log whose records stand side by side up to `end`, ms; None where no sound one stands, or
-    none behind it that is needed. OffsetOutOfRange where it is gone, OSError."""
+    """Store time of the record at `offset` of a log whose records are contiguous up to `end`, ms; None if it is not intact,
+    or the needed next one is not. Raises OffsetOutOfRange where it was deleted, or OSError."""
     first = await _record(log, offset, end)
     if first is None or ends_with_crc(first):  # which agrees
         return None if first is None else store_timestamp(first, 0) or None
@@ -22,8 +21,8 @@ async def first_time(log: LogFiles, offset: int, end: int) -> int | None:
 
 
 async def _record(log: LogFiles, offset: int, end: int) -> bytes | None:
-    """That stands there, or first in the next segment where this one's records end; None where none stands that is as it was
-    written, as far as its CRCs tell."""
+    """The record there, or the next segment's first where this segment's records end; None if no record is intact there, as
+    far as its CRCs show."""
     left = log.segment_start(offset) + log.segment_size_bytes - offset
     if offset < end and check(await log.read_cold(offset, PREFIX.size), 0, left, offset) == END_OF_SEGMENT:
         offset, left = offset + left, log.segment_size_bytes

@@ -1,1 +1,1 @@
-"""Consume queues: what they hold, how they are filled, saved and read."""
+"""Consume queues: their entries, dispatch, files on disk and reading."""

@@ -1,8 +1,8 @@
-"""One consume queue: where the n-th message of a (topic, queue) stands in the commit log.
+"""One consume queue: the place in the commit log of the n-th message of a (topic, queue). Upstream: ConsumeQueue.
 
 Invariant: entries are [min_queue_offset, max_queue_offset), their physical offsets strictly increase, and every byte after
-the last entry is zero. Where the log skips queue offsets fillers stand, which lead to nothing and say which record they stand
-in front of; a queue never ends with one. All of it can be rebuilt from the commit log."""
+the last entry is zero. Where the log skips queue offsets there are fillers, which lead to no record and name the record that
+follows; a queue never ends with one. All of it can be rebuilt from the commit log."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ ENTRY = Struct(
     "q"  # 12 tags_code      hash of the tag; a scheduled message's delivery time
 )
 FILLER_SIZE = 0x7FFFFFFF
-PRE_BLANK = (0, FILLER_SIZE, 0)  # fills a first file in front of the queue's first entry
-GAP_PLACES_MAX = 300_000  # filled at most; what skips more is listed at the queue's end, as upstream lists it
+PRE_BLANK = (0, FILLER_SIZE, 0)  # fills a first file before the queue's first entry
+GAP_PLACES_MAX = 300_000  # at most this many fillers; a larger gap is closed up, as upstream does
 PHY_MAX = 1 << 62
 PLACE_MAX = 1 << 58  # file names are byte offsets of 63 bits
 RESERVE_STEP_BYTES = 64 << 10
@@ -38,7 +38,7 @@ NO_VIEW = memoryview(b"")
 
 
 def _steps(first: int, end: int) -> Iterator[tuple[int, int]]:
-    """Pieces of [first, end), a short one first: most queues end soon."""
+    """Split [first, end) into pieces, a short one first: most queues end soon."""
     step = SHORT_PLACES
     while first < end:
         stop = min(first + step, end)
@@ -47,7 +47,8 @@ def _steps(first: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def place_of(queue_offset: int, end: int) -> int | None:
-    """Where a queue that ends at `end` (0: it never began) lists the next record; None when it has that offset already."""
+    """The queue offset at which a queue that ends at `end` (0: it never began) lists the next record; None if the offset is
+    taken."""
     if queue_offset < end:
         return None
     if queue_offset > PLACE_MAX or (end and queue_offset - end > GAP_PLACES_MAX):
@@ -56,7 +57,7 @@ def place_of(queue_offset: int, end: int) -> int | None:
 
 
 def filler(phy: int) -> tuple[int, int, int]:
-    """Stands where the log skips queue offsets, in front of the entry of the record at `phy`; to readers a PRE_BLANK."""
+    """The entry for a skipped queue offset before the entry of the record at `phy`; readers see a PRE_BLANK."""
     return 0, FILLER_SIZE, phy
 
 
@@ -65,7 +66,7 @@ def is_filler(entry: tuple[int, int, int]) -> bool:
 
 
 def listed_start(entry: tuple[int, int, int]) -> int:
-    """Where the record of an entry starts, or the one that a filler stands in front of; -1 for PRE_BLANK."""
+    """The start of an entry's record, or of the record after a filler; -1 for PRE_BLANK."""
     phy, _, tags_code = entry
     if is_filler(entry):
         return tags_code or -1
@@ -73,7 +74,7 @@ def listed_start(entry: tuple[int, int, int]) -> int:
 
 
 def listed_end(entry: tuple[int, int, int]) -> int:
-    """Entries below a cut end at or below it, and others do not: a filler goes with the record behind it."""
+    """Entries below a cut end at or below it, and others do not: a filler counts with the record behind it."""
     return listed_start(entry) + (1 if is_filler(entry) else entry[1])
 
 
@@ -103,7 +104,7 @@ class ConsumeQueue:
         self.queue_id = queue_id
         self.min_queue_offset = 0
         self.max_queue_offset = 0
-        self.phy_end = 0  # end of the last indexed record
+        self.phy_end = 0  # end of the last listed record
         self._directory = directory
         self._file_size = file_size
         self._per_file = file_size // ENTRY.size
@@ -112,37 +113,36 @@ class ConsumeQueue:
         self._names: list[str] = []
         self._reserved_end = 0  # queue offset up to which the last file has disk blocks
         self.hot_view = NO_VIEW
-        """The last file, which begins with entry `hot_first`: those from the end up to `hot_end` need nothing but writing."""
+        """The last file, which begins with entry `hot_first`: entries from the end up to `hot_end` can be written without
+        preparation."""
         self.hot_first = self.hot_end = 0
         self._synced = 0  # queue offset up to which entries are on disk
-        self._erased_end = 0  # and up to which zeros are not, behind the last entry
-        self._deletions_synced = False  # those of the process before
+        self._erased_end = 0  # up to here zeros behind the last entry are not on disk
+        self._deletions_synced = False  # whether deletions of the process before are synced
         self._former = (0, 0)  # see first_from
         self._opened = opened or OpenQueues(directory.open_max)
         self._used = False
         self._seen_end = 0  # see was_used
         self.inherited_end = 0
         """Entries below this queue offset were written by an earlier process."""
-        self._compared = (0, 0)  # of those, the ones whose records were seen to be this queue's
+        self._compared = (0, 0)  # of those, the ones whose records are known to be this queue's
 
     # Start-up
 
     async def load(self, log_min: int, phy_limit: int, *, trusted: bool) -> None:
-        """Opens the queue and drops entries of records that end above `phy_limit`.
+        """Open the queue and drop entries of records that end above `phy_limit`.
 
-        A trusted queue was synced at a clean stop: its end is searched for. Otherwise entries up to `phy_limit` are on
-        disk but what follows may be torn: the file is read entry by entry up to the first that is not below it."""
+        A trusted queue was synced at a clean stop: its end is searched for. Otherwise entries up to `phy_limit` are on disk
+        but later ones may be torn: the file is read entry by entry up to the first that is not below it."""
         if self._is_plain(log_min, phy_limit, trusted=trusted):
             return
         folder, listed = self._folder, self._directory.names()
         for name, size in listed:
-            if (
-                not size
-            ):  # upstream creates a file before it gives it a size; it would be in the way of the next one
+            if not size:  # upstream creates a file before it sets its size; it would block the next one
                 await self._directory.delete(name)
         found = [(name, size) for name, size in listed if size]
         check_size_set(folder, found, self._file_size, "mappedFileSizeConsumeQueue")
-        # a power cut may take a new file's name and leave that of the next one
+        # a power cut may lose a new file's name and keep that of the next one
         if found and found[0][0].isdigit() and not trusted:
             names = [name for name, _ in found]
             whole = [
@@ -163,8 +163,8 @@ class ConsumeQueue:
         self.raise_min(log_min)
 
     def _is_plain(self, log_min: int, phy_limit: int, *, trusted: bool) -> bool:
-        """Whether its only file begins with entries of the log and holds nothing else, as those of most queues do; then the
-        queue is loaded, and the file was not opened for that."""
+        """Whether its only file begins with entries of the log and holds nothing else, as most queues' files do. If so, the
+        queue is loaded without opening the file."""
         found = self._directory.sole_file()
         if found is None or found.head is None or found.size_bytes != self._file_size:
             return False
@@ -177,7 +177,7 @@ class ConsumeQueue:
             if not last_end <= phy <= phy + size <= phy_limit or not 0 < size < FILLER_SIZE:
                 return False
             end, last_end = end + 1, phy + size
-        behind = head[end * ENTRY.size :]  # where nothing is, more may be on its way to the disk
+        behind = head[end * ENTRY.size :]  # if this reads empty, more may be on its way to the disk
         if not end or len(behind) < ENTRY.size or behind != ZEROS[: len(behind)]:
             return False
         self._names, self._files, self._first = [intern(name)], [None], int(name) // ENTRY.size
@@ -190,13 +190,13 @@ class ConsumeQueue:
         return True
 
     def is_doubtful(self, queue_offset: int, end: int) -> bool:
-        """Whether some entry of [queue_offset, end) may lead to another queue's record: its file may have rotted."""
+        """Whether some entry of [queue_offset, end) may lead to another queue's record because its file became corrupt."""
         begin, compared = self._compared
         end = min(end, self.inherited_end)
         return queue_offset < end and not (begin <= queue_offset and end <= compared)
 
     def compared(self, queue_offset: int, end: int) -> None:
-        """Those of [queue_offset, end) lead to records of this queue."""
+        """The entries of [queue_offset, end) are known to lead to records of this queue."""
         begin, compared = self._compared
         if queue_offset > compared or end < begin:
             begin, compared = queue_offset, end
@@ -207,7 +207,7 @@ class ConsumeQueue:
         return f"consumequeue/{self.topic}/{self.queue_id}"
 
     def leave_unopened(self) -> None:
-        """Its files do not fit each other, and are to be deleted. BadSegments for one that is none of a queue."""
+        """Mark its files as inconsistent, to be deleted. Raises BadSegments for a file that is none of a queue."""
         names = self._directory.names()
         check_names(self._folder, names)
         self._names = [name for name, _ in names]
@@ -218,14 +218,14 @@ class ConsumeQueue:
         return (self.max_queue_offset - self._first) * ENTRY.size
 
     def lost_beginning(self, begin: int, log_min: int) -> bool:
-        """Whether files are missing that a queue that began at `begin` had: what retention deletes leads below `log_min`, and
-        the last entry of that stays."""
+        """Whether files are missing of a queue that began at `begin`: retention deletes only files that lead below `log_min`,
+        and keeps the last entry of those."""
         if not self.max_queue_offset or self._first <= begin:
             return False
         return listed_start(self._stored_entry(self._first)) >= log_min
 
     async def sound_end(self) -> int:
-        """The first place that holds no entry, or one that cannot follow those in front of it; others run meanwhile."""
+        """The first place that holds no entry, or one that cannot follow the ones before it. Yields to other tasks."""
         place, last_end, may_begin = self._first, 0, True
         while place < self.max_queue_offset:
             left = self._per_file - (place - self._first) % self._per_file
@@ -251,14 +251,15 @@ class ConsumeQueue:
         return self.max_queue_offset
 
     async def cut_places(self, end: int) -> None:
-        """The queue ends with the last entry of a record below place `end`. As `truncate`."""
+        """End the queue with the last entry of a record below place `end`, as `truncate` does."""
         if self._first < end < self.max_queue_offset:
             await self._cut(self._without_fillers(end), self.max_queue_offset)
         elif end <= self._first:
             await self._cut(self._first, self.max_queue_offset)
 
     def end_at(self, phy: int) -> int:
-        """The queue offset behind the last record that ends at or below `phy`; without one, that of the queue's first."""
+        """The queue offset after the last record that ends at or below `phy`; without such a record, that of the queue's
+        first."""
         if self.phy_end <= phy:
             return self.max_queue_offset
         places = range(self.min_queue_offset, self.max_queue_offset)
@@ -297,7 +298,7 @@ class ConsumeQueue:
         return places.stop
 
     def _plain_end(self, places: range, phy_limit: int) -> tuple[int, int]:
-        """The first of the places that needs a look of its own, and where the record in front of it ends."""
+        """The first of the places that must be examined by itself, and the end of the record before it."""
         from messagestore.bulk.scan import plain_entries
 
         last_end = 0
@@ -308,7 +309,7 @@ class ConsumeQueue:
         return places.stop, last_end
 
     def _without_fillers(self, end: int) -> int:
-        """The end of a queue whose last record is above the limit, so that only its fillers are left of it."""
+        """The end of a queue whose last record is above the limit, so that only its fillers are left."""
         if end == self._first or not is_filler(last := self._stored_entry(end - 1)) or last == PRE_BLANK:
             return end
         return self._first + bisect_left(
@@ -323,7 +324,7 @@ class ConsumeQueue:
         return next((place for place, entry in self._stored(end, stop) if entry[1] == 0), stop)
 
     def _stored(self, first: int, end: int) -> Iterator[tuple[int, tuple[int, int, int]]]:
-        """Places [first, end) of one file with what they hold, written or not."""
+        """Places [first, end) of one file with their entries, written or not."""
         for start, stop in _steps(first, end):
             yield from enumerate(ENTRY.iter_unpack(self._stored_bytes(start, stop)), start)
 
@@ -331,15 +332,15 @@ class ConsumeQueue:
         return ENTRY.unpack(self._stored_bytes(place, place + 1))
 
     def _stored_bytes(self, first: int, end: int) -> bytes:
-        """Read around the mapping: through it, a look at a place without a block takes one in a file system in memory, and
-        a full one ends the process for it."""
+        """Read around the mapping: on a file system in memory, reading a place without a block through the mapping allocates
+        one, and a full file system then kills the process."""
         index, within = divmod(first - self._first, self._per_file)
         at = within * ENTRY.size
         return self._open(index).read_now(at, at + (end - first) * ENTRY.size)
 
     @staticmethod
     def _below(entry: tuple[int, int, int], phy_limit: int, *, may_begin: bool) -> bool:
-        """Whether it is an entry of a record below the limit; in front of a queue's first one (`may_begin`) PRE_BLANK is."""
+        """Whether it is an entry of a record below the limit; before a queue's first entry (`may_begin`) PRE_BLANK is one."""
         phy, size, _ = entry
         if entry == PRE_BLANK:
             return may_begin
@@ -359,8 +360,8 @@ class ConsumeQueue:
     # Reading
 
     def first_from(self, phy: int) -> int:
-        """The first queue offset whose record does not start below `phy`, which is the same in all calls but few; the queue's
-        end where all do. What stands in front of it once is not looked at again."""
+        """The first queue offset whose record does not start below `phy`; the queue's end if all do. Most calls pass the same
+        `phy`: then the search continues from the last result."""
         known_phy, low = self._former
         if known_phy != phy:
             low = 0
@@ -380,7 +381,8 @@ class ConsumeQueue:
         return self._entry(queue_offset)
 
     def entries(self, queue_offset: int, count_max: int) -> Iterator[tuple[int, int, int]]:
-        """Entries from `queue_offset` on, at most `count_max`, ending with the queue; each is read as it is come for."""
+        """Entries from `queue_offset` on, at most `count_max`, ending with the queue; each is read when the iterator reaches
+        it."""
         end = min(queue_offset + count_max, self.max_queue_offset)
         left = self._per_file - (queue_offset - self._first) % self._per_file
         if end - queue_offset <= left:
@@ -397,16 +399,16 @@ class ConsumeQueue:
         return ENTRY.iter_unpack(self._open(index).view()[at : at + (stop - first) * ENTRY.size])
 
     def is_at_hand(self, queue_offset: int, count_max: int) -> bool:
-        """Whether these entries can be read without the disk; the newest are taken to be. OSError."""
+        """Whether these entries can be read without the disk; the newest are assumed to be in memory. Raises OSError."""
         if queue_offset >= self.max_queue_offset - STEP_PLACES:
             return True
         parts = self._parts(queue_offset, count_max)
         return all(self._open(index).is_cached(start, stop) for index, start, stop in parts)
 
     async def bring(self, queue_offset: int, count_max: int) -> None:
-        """Reads them beside the event loop, so that they are at hand. OSError."""
+        """Read them in a thread, so that they are in memory. Raises OSError."""
         for index, start, stop in self._parts(queue_offset, count_max):
-            if index < len(self._files):  # a cut may come in between
+            if index < len(self._files):  # a cut may happen in between
                 await self._open(index).read_cold(start, stop)
 
     def _parts(self, queue_offset: int, count_max: int) -> list[tuple[int, int, int]]:
@@ -424,8 +426,8 @@ class ConsumeQueue:
         return parts
 
     def boundary_at_or_below(self, phy: int) -> int:
-        """The greatest end of an indexed record that is not above `phy`, or -1. Looked for from the queue's end on: what stands
-        far in front of it may have to come from the disk, for which every other request would wait."""
+        """The greatest end of a listed record that is not above `phy`, or -1. Searched from the queue's end on: older entries
+        may have to be read from the disk, which would block every other request."""
         places = range(self.min_queue_offset, self.max_queue_offset)
         if not places:
             return -1
@@ -464,7 +466,7 @@ class ConsumeQueue:
         return used
 
     def shut(self) -> None:
-        """Close its files until it is used again. Unsynced entries are in them: `sync` opens them again."""
+        """Close its files until the next use. Unsynced entries stay in them: `sync` opens them again."""
         for index, file in enumerate(self._files):
             if file is not None:
                 file.close()
@@ -475,8 +477,9 @@ class ConsumeQueue:
     # Writing
 
     def append(self, queue_offset: int, phy: int, size: int, tags_code: int) -> bool:
-        """Adds the entry of the record at `phy`, see `place_of`; False when one is there already. Upstream once gave one
-        offset to two messages: readers keep seeing the first. OSError (ENOSPC), with the queue unchanged."""
+        """Add the entry of the record at `phy`, see `place_of`; returns False when the offset is taken. Upstream once
+        assigned one offset to two messages: readers keep seeing the first. Raises OSError (ENOSPC), with the queue
+        unchanged."""
         if phy < self.phy_end:
             return False
         if queue_offset == self.max_queue_offset and queue_offset < self.hot_end:
@@ -499,7 +502,7 @@ class ConsumeQueue:
         return True
 
     def make_room(self, count: int) -> None:
-        """Disk blocks for `count` more entries. OSError (ENOSPC), with the queue unchanged."""
+        """Reserve disk blocks for `count` more entries. Raises OSError (ENOSPC), with the queue unchanged."""
         place, end = self.max_queue_offset, self.max_queue_offset + count
         if end <= self.hot_end:
             return
@@ -510,7 +513,7 @@ class ConsumeQueue:
             place = stop
 
     def extend(self, entries: memoryview, phy_end: int) -> None:
-        """Adds entries, for which there is room, of records that have the queue's next offsets and end at `phy_end`."""
+        """Add entries, whose room is reserved, of records that have the queue's next offsets and end at `phy_end`."""
         at = 0
         while at < len(entries):
             file, within = self._writable(self.max_queue_offset)
@@ -521,7 +524,7 @@ class ConsumeQueue:
         self.phy_end = phy_end
 
     def _begin_at(self, place: int) -> None:
-        """The first message of this queue that the log still has may be any. OSError (ENOSPC)."""
+        """Begin the queue at `place`: the first message that the log still has may be any. Raises OSError (ENOSPC)."""
         if not self._names:
             self._first = place - place % self._per_file
             self._reserved_end = self._synced = self._first
@@ -533,8 +536,8 @@ class ConsumeQueue:
         self.min_queue_offset = self.max_queue_offset = place
 
     def _fill(self, end: int, entry: tuple[int, int, int]) -> tuple[SegmentFile, int]:
-        """Puts `entry` at all places from the queue's end to `end`; see `_writable` for what it returns of that. OSError
-        (ENOSPC) before any is put."""
+        """Put `entry` at all places from the queue's end to `end`; returns `_writable(end)`. Raises OSError (ENOSPC) before
+        any is put."""
         pieces: list[tuple[SegmentFile, int, int]] = []
         place = self.max_queue_offset
         while place < end:
@@ -570,15 +573,15 @@ class ConsumeQueue:
     # Cutting and the disk
 
     async def truncate(self, phy: int) -> None:
-        """Entries of records that end above `phy` are gone. Not durable by itself: a restart cuts again."""
+        """Remove entries of records that end above `phy`. Not durable by itself: a restart cuts again."""
         places = range(self.min_queue_offset, self.max_queue_offset)
         kept = bisect_left(places, True, key=lambda place: listed_end(self._entry(place)) > phy)
         if kept < len(places):
             await self._cut(self.min_queue_offset + kept, self.max_queue_offset)
 
     async def _cut(self, end: int, written_end: int) -> None:
-        """Keeps the places below `end` and erases those up to `written_end`; files that start at or above `end` are
-        deleted, newest first. A queue without any entry left starts where its next message says."""
+        """Keep the places below `end` and erase those up to `written_end`; files that start at or above `end` are deleted,
+        newest first. A queue without any entry left starts at its next message's offset."""
         if self._names and end > self._first and self._stored_entry(end - 1) == PRE_BLANK:
             end = self._first
         while self._names and self._first + (len(self._names) - 1) * self._per_file >= end:
@@ -606,22 +609,23 @@ class ConsumeQueue:
             self.min_queue_offset = self.max_queue_offset
 
     def _erase(self, file: SegmentFile, first: int, last: int) -> None:
-        """Zeroes places [first, last) of one file."""
+        """Zero places [first, last) of one file."""
         for start, end in file.written(first * ENTRY.size, max(first, last) * ENTRY.size):
             for at in range(start, end, RESERVE_STEP_BYTES):
                 erase_pages(file.view(), at, file.read_now(at, min(at + RESERVE_STEP_BYTES, end)))
 
     async def delete_former(self) -> int:
-        """Deletes the files that end before the last entry below the queue's first, oldest first and each durably; how many.
-        That entry stays: whatever is cut behind it, it says which offset comes next. Not within a cut or a sync. OSError."""
+        """Delete the files that end before the last entry below the queue's first, oldest first and each durably; returns how
+        many. That entry stays: whatever is cut behind it, it holds the next offset. Not during a cut or a sync. Raises
+        OSError."""
         deleted = 0
         while self._first + self._per_file < self.min_queue_offset:
             if (
                 not self._deletions_synced
-            ):  # what a killed process deleted must not come back with a gap behind it
+            ):  # a deletion of a killed process must not be undone with a gap behind it
                 await self._directory.sync_directory()
                 self._deletions_synced = True
-            with suppress(FileNotFoundError):  # somebody else made room
+            with suppress(FileNotFoundError):  # already deleted by somebody else
                 await self._directory.delete(self._names[0])
             file = self._files.pop(0)
             del self._names[0]
@@ -632,15 +636,15 @@ class ConsumeQueue:
         return deleted
 
     async def delete(self) -> None:
-        """All its files go, oldest first; it is of no use any more. OSError."""
+        """Delete all its files, oldest first; the queue is unusable then. Raises OSError."""
         for name in self._names:
             with suppress(FileNotFoundError):
                 await self._directory.delete(name)
         self.close()
 
     async def sync(self) -> None:
-        """Entries written before the call are on disk on return, and none that was cut, which would come back behind a power
-        cut and be taken for one of what the log holds by then. OSError when the disk fails."""
+        """Entries written before the call are on disk on return, and no removed one is: it would reappear after a power cut
+        and be taken for an entry of the current log. Raises OSError when the disk fails."""
         end = self.max_queue_offset
         place, unsynced_end = max(self._synced, self._first), max(end, self._erased_end)
         while place < unsynced_end:
@@ -651,7 +655,7 @@ class ConsumeQueue:
         self.synced(end)
 
     def synced(self, end: int) -> None:
-        """The same, by somebody else, of a queue that ended at `end` then."""
+        """Record that somebody else synced the queue up to `end`."""
         self._synced, self._erased_end = min(end, self.max_queue_offset), 0
 
     def close(self) -> None:

@@ -1,9 +1,9 @@
-"""Dispatch: consume queue and index entries for what every in-sync replica holds.
+"""Dispatch: consume queue and index entries for records that every in-sync replica holds. Upstream: ReputMessageService.
 
-Invariant: every record that ends at or below `position` has its entries, no record that ends above the confirm offset
-has one, and a run stops for good at the first record that does: only a moved confirm offset starts the next run. Nothing
-that a master wrote ends a run otherwise: where it skips queue offsets the gap is bridged, counted and told. What `known` says
-of records is what the log holds, but for their CRC: whoever cuts the log, or lets others write it, clears it first."""
+Invariant: every record that ends at or below `position` has its entries, and no record that ends above the confirm offset has
+one. A run ends at the first record above its limit; only a moved confirm offset starts the next run. No other record of a
+master ends a run: where it skips queue offsets the gap is bridged, counted and logged. `known` holds facts of records as the
+log holds them, but for their CRC: code that cuts the log, or lets others write it, clears `known` first."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ logger = logging.getLogger(__name__)
 
 NEVER = 1 << 62
 PLAIN_FACTOR = 8
-"""So many times the records of a step are taken in one where they are plain: they cost less than that."""
-KNOWN_MAX = 256  # of more the older are read from the log, many at once
-NEW_QUEUES_MAX = 8  # in one run: each makes folders and a file, which takes as long as hundreds of records
+"""Plain records of a step are taken this many times as many at once: they cost less by that factor."""
+KNOWN_MAX = 256  # beyond that, older records are read from the log in bulk
+NEW_QUEUES_MAX = 8  # in one run: each creates folders and a file, which takes as long as hundreds of records
 
 
 class Dispatcher:
     lead = 0
-    """Bytes in front of each record."""
+    """Bytes before each record."""
 
     def __init__(self, queues: QueueTable, message_delay_level: str, index: IndexTable | None = None) -> None:
         self.position = 0  # a record boundary
@@ -48,20 +48,22 @@ class Dispatcher:
         self.skips = (
             0  # records whose queue offset was not the next one of their queue, or whose queue cannot be
         )
-        self.refuses_gaps = False  # while it is not known whether the log or the queue lacks something
+        self.refuses_gaps = (
+            False  # while it is unknown whether records are missing in the log or entries in the queue
+        )
         self._plain = None
         if presence.native is not None:
             self._plain = presence.native.Entries(queues.by_key, SCHEDULE_TOPIC.encode())
         # the compiled module reads them from the log
         self.known: deque[tuple[int, QueueFacts]] = deque(maxlen=0 if self._plain else KNOWN_MAX)
-        """Of records that this process appended, each with where it stands, in log order."""
+        """Records that this process appended, each with its physical offset, in log order."""
         self._queues = queues
         self._index = index
         self._delay_levels = message_delay_level
         self._tags = TagCodes(message_delay_level)
         self._new_queues = 0  # in this run
         self._grown: dict[tuple[bytes, int], int] = {}
-        self._told: set[tuple[bytes, int]] = set()  # queues that skip
+        self._told: set[tuple[bytes, int]] = set()  # queues whose skips were logged
         self.bulk: BulkEntries | None = None
         if NUMPY:
             from messagestore.bulk.entries import BulkEntries
@@ -69,18 +71,18 @@ class Dispatcher:
             self.bulk = BulkEntries(queues, index, self._tags)
 
     def alone(self, queues: QueueTable, index: IndexTable | None = None) -> Self:
-        """One of the same log that gives records one by one to `queues` and `index`."""
+        """A dispatcher of the same log that gives records one by one to `queues` and `index`."""
         other = type(self)(queues, self._delay_levels, index)
         other._plain = other.bulk = None
         other.log_min = self.log_min
         return other
 
     def run(self, buffer: Buffer, start: int, segment_end: int, limit: int, records_max: int) -> bool:
-        """Dispatches records from `position` on: at most `records_max`, none that ends above `limit`.
+        """Dispatch records from `position` on: at most `records_max`, none that ends above `limit`.
 
-        `buffer` holds log bytes from offset `start` on, of one segment that ends at `segment_end`. True when it
-        stopped because of `records_max`, of many new queues or of the end of the segment; False when only a higher
-        limit or more bytes in the buffer let it go on. StoreCorrupted when what stands below the limit is no record;
+        `buffer` holds log bytes from offset `start` on, of one segment that ends at `segment_end`. Returns True when it
+        stopped because of `records_max`, of many new queues or of the end of the segment; False when only a higher limit or
+        more bytes in the buffer let it continue. Raises StoreCorrupted when no record is at a position below the limit, and
         OSError of a full disk, after which the same run may be tried again. In bulk a run may take thousands."""
         self._new_queues = 0
         end = min(limit, segment_end)
@@ -117,14 +119,13 @@ class Dispatcher:
                 self.position = segment_end
                 return segment_end < limit
             elif facts == record.INVALID and record.declared_end(buffer, at, position) <= limit:
-                raise StoreCorrupted(position, limit, "no whole valid record stands here")
+                raise StoreCorrupted(position, limit, "no whole valid record is here")
             else:
-                return False  # a slave, or this buffer, has the first part of it only
+                return False  # a slave's log, or this buffer, holds only its first part
         return True
 
     def _put_plain(self, buffer: Buffer, start: int, end: int, records_max: int) -> int:
-        """The entries of records that stand next, up to the first that is not plain, see nativepath.native; how many those
-        are."""
+        """Make the entries of the next records, up to the first that is not plain, see nativepath.native; returns how many."""
         assert self._plain is not None
         end = min(end, start + len(buffer))
         if end - self.position < record.RECORD_SIZE_MIN:
@@ -141,7 +142,7 @@ class Dispatcher:
         return taken
 
     def _put_known(self, limit: int, records_max: int) -> int:
-        """The entries of records whose facts are known and which stand next; how many those are."""
+        """Make the entries of the next records while their facts are known; returns how many."""
         known, count = self.known, 0
         while known and count < records_max and self._new_queues < NEW_QUEUES_MAX:
             position, facts = known[0]
@@ -154,8 +155,8 @@ class Dispatcher:
         return count
 
     def put(self, position: int, facts: QueueFacts) -> None:
-        """The entry of the record that stands at `position`, the next one to be dispatched. QueueOffsetGap if gaps are
-        refused, with nothing done."""
+        """Make the entry of the record at `position`, the next one to dispatch. Raises QueueOffsetGap if gaps are refused,
+        with nothing done."""
         size, topic, queue_id, queue_offset, sys_flag, store_timestamp, properties = facts
         tag, unique, keys = dispatched_values(properties)
         if record.counts_in_queue(sys_flag):
@@ -177,8 +178,8 @@ class Dispatcher:
         self.store_timestamp = store_timestamp
 
     def put_many(self, records: Records) -> int:
-        """The entries of the records, the next to be dispatched, from the first one to the first that is not plain; how many
-        those are. OSError of a full disk, with nothing done."""
+        """Make the entries of `records`, the next to dispatch, up to the first that is not plain; returns how many. Raises
+        OSError of a full disk, with nothing done."""
         assert self.bulk is not None
         taken = self.bulk.put(records)
         if taken.records:
@@ -199,24 +200,26 @@ class Dispatcher:
         if (topic, queue_id) not in self._told:
             self._told.add((topic, queue_id))
             logger.warning(
-                "queue offset skips ahead, or its queue can have no folder; the store goes on. If files of this queue were"
-                " lost, stop the broker, delete the folder consumequeue and start it: queues are built anew from the log",
+                "queue offset skips ahead, or its queue can have no folder; dispatch continues",
                 extra=fields(
                     topic=topic.decode("utf-8", "replace"),
                     queue=queue_id,
                     at=position,
                     found=queue_offset,
                     due=expected,
+                    hint="if files of this queue were lost, stop the broker, delete the folder consumequeue and start it: "
+                    "queues are rebuilt from the log",
                 ),
             )
 
     def index(self, position: int, facts: QueueFacts) -> None:
-        """Index the record at `position`, unless it is."""
+        """Index the record at `position`, unless it is indexed."""
         if self._index is not None:
             self._index.put(position, facts, *dispatched_values(facts.properties))
 
     def index_many(self, records: Records) -> int:
-        """Index the records that are not, which stand below `position`, as far as they are plain; how many are now."""
+        """Index those of the records below `position` that are not indexed, as far as they are plain; returns how many are
+        now."""
         assert self.bulk is not None
         count = self.bulk.index(records)
         if count:
@@ -224,7 +227,7 @@ class Dispatcher:
         return count
 
     def note_grown(self) -> None:
-        """Whoever syncs the queues knows those that have grown."""
+        """Pass the grown queues to QueueTable, which syncs them."""
         self._queues.grew(self._grown)
 
     def take_grown(self) -> list[QueueGrew]:

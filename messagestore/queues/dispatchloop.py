@@ -1,8 +1,8 @@
-"""Runs dispatch whenever the confirm offset moves, in steps short enough for others to run in between.
+"""Runs dispatch whenever the confirm offset moves, in steps short enough for other tasks to run in between.
 
-Invariant: dispatch never passes the confirm offset; while the disk has no room for consume queues, or does not give the log, it
-waits, and `full` or `unread` says so. Where nobody waits for a message, on a slave, it lets some gather: many at once cost a
-fifth of one by one."""
+Invariant: dispatch never passes the confirm offset. While the disk has no room for consume queues, or does not return the
+log, dispatch waits, and `full` or `unread` is set. If no consumer waits for a message, on a slave, it lets some bytes gather:
+many records at once cost a fifth of one by one."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ GATHER_S = 0.01
 
 
 class DispatchLoop:
-    """`on_progress()` after each step that added something to the queues. While `gathers()`, what is less than GATHER_BYTES
-    waits GATHER_S for more."""
+    """`on_progress()` is called after each step that added queue entries. While `gathers()`, less than GATHER_BYTES wait
+    GATHER_S for more."""
 
     def __init__(
         self,
@@ -43,9 +43,8 @@ class DispatchLoop:
         may_read: Callable[[int, int], Awaitable[bool]],
         looks_again: Callable[[int], bool],
     ) -> None:
-        """`may_read(start, end)` before the bytes there, and none behind, are dispatched; False, and it is asked again by and
-        by. `looks_again(position)` where they are no records all the same: whether it is worth asking that once
-        more."""
+        """`may_read(start, end)` is asked before exactly these bytes are dispatched; after False it is asked again later.
+        `looks_again(position)` is asked if they are no records: whether to read them once more."""
         self._log = commit_log
         self._dispatcher = dispatcher
         self._confirm_offset = confirm_offset
@@ -56,8 +55,8 @@ class DispatchLoop:
             again="entry of a consume queue or the index can be written again",
         )
         self.unread = False
-        """The disk did not give what is to be dispatched next."""
-        self._rests = False  # before it is asked again
+        """Whether the disk did not return the log that is to be dispatched next."""
+        self._rests = False  # pausing before the next attempt
         self._failure = RepeatedFailure()
         self._gathers = gathers
         self._on_progress = on_progress
@@ -72,11 +71,11 @@ class DispatchLoop:
         return self._entry_write.refused
 
     def on_arrival(self, callback: Callable[[list[QueueGrew]], None]) -> None:
-        """`callback` with the queues that grew, after each step that added something."""
+        """Register a callback that gets the queues that grew, after each step that added an entry."""
         self._callbacks.append(callback)
 
     def wake(self) -> None:
-        """There may be something to do."""
+        """There may be something to dispatch."""
         self._wanted.set()
 
     @contextmanager
@@ -90,7 +89,7 @@ class DispatchLoop:
             self.wake()
 
     async def run(self) -> None:
-        """As long as the store runs."""
+        """Run as long as the store does."""
         while True:
             await self._wanted.wait()
             if self._gathers() and self._confirm_offset() - self._dispatcher.position < GATHER_BYTES:
@@ -104,7 +103,7 @@ class DispatchLoop:
         """One bounded step over mapped segments; True when more can be done at once."""
         position = self._dispatcher.position
         if position >= self._confirm_offset():
-            self._entry_write.done()  # what was refused may have been cut off
+            self._entry_write.done()  # the refused records may have been cut off
             return False
         view, start = self._log.segment_view(position)
         return self._dispatch_in(view, start, start + self._log.segment_size_bytes, self._confirm_offset())
@@ -122,7 +121,7 @@ class DispatchLoop:
             return False
         position = self._dispatcher.position
         if position >= self._confirm_offset():
-            self._was_read()  # what was not given may have been cut off
+            self._was_read()  # the unreadable bytes may have been cut off
             return self.step()
         segment_end = self._log.segment_start(position) + self._log.segment_size_bytes
         whole = min(segment_end, self._confirm_offset())
@@ -159,15 +158,18 @@ class DispatchLoop:
         return more
 
     def _not_read(self, position: int, error: OSError) -> None:
-        """Asked again in RETRY_S, however often somebody wakes it until then."""
+        """Wait RETRY_S before the next attempt, however often `wake` is called until then."""
         loop = asyncio.get_running_loop()
         self.unread = self._rests = True
         loop.call_later(RETRY_S, self._ask_again)
         if self._failure.failed(error.errno, int(loop.time() * 1000)):
             logger.error(
-                "dispatch waits: the disk does not give the log, trying on; messages behind it come into their queues once it "
-                "does. Check the disk; where it stays so, let another replica lead, empty this store and start it again",
-                extra=fields(offset=position, why=error),
+                "dispatch waits: the disk does not give the log, trying on; later messages enter their queues once it does",
+                extra=fields(
+                    offset=position,
+                    why=error,
+                    hint="check the disk; if the error remains, let another replica lead, empty this store and start it again",
+                ),
             )
 
     def _ask_again(self) -> None:
@@ -178,7 +180,7 @@ class DispatchLoop:
         if self.unread:
             self.unread = False
             after_ms = self._failure.recovered(int(asyncio.get_running_loop().time() * 1000))
-            logger.info("dispatch goes on, the disk gives the log again", extra=fields(after_ms=after_ms))
+            logger.info("dispatch continues, the disk returns the log again", extra=fields(after_ms=after_ms))
 
     def _dispatch_in(self, buffer: bytes | memoryview, start: int, segment_end: int, limit: int) -> bool:
         try:

@@ -1,8 +1,9 @@
-"""At a start: whether the consume queues list what the log holds, and what is missing built anew from the log.
+"""The check of consume queues at a start: whether they list every record of the log; missing entries are rebuilt from the
+log.
 
-Invariant: after `run` each queue lists every record of the log that ends at or below what `run` returned, or the start is
-refused. A queue's end is what was remembered, and what the log holds behind that; its own files are believed where they agree.
-Memory is bounded by the number of queues, and others run between two slices of a walk."""
+Invariant: after `run` each queue lists every record of the log that ends at or below the offset that `run` returned, or the
+start is refused. A queue's expected end is the remembered one plus the log behind it; the queue's own files are believed
+where they agree. Memory is bounded by the number of queues, and other tasks run between two slices of a walk."""
 
 from __future__ import annotations
 
@@ -28,13 +29,13 @@ SLICE_RECORDS = 512
 PROGRESS_BYTES = 256 << 20
 SCANNED_BYTES_MAX = 32 << 20
 SCANNED_QUEUES_MAX = 2_000
-"""Entries of so many queues are looked through at each start; those of more are looked at when they are read."""
+"""At each start, the entries of this many queues are scanned; those of the others are compared when they are read."""
 QUEUES_IN_A_SLICE = 256
 HEAD_BYTES = 512
 
 
 async def mark_of(log: LogFiles, position: int) -> int:
-    """See QueueEnds. OSError."""
+    """The mark of QueueEnds. Raises OSError."""
     start = max(log.min_offset, log.segment_start(position - 1), position - MARK_BYTES)
     return crc32(await log.read_file(start, position))
 
@@ -45,9 +46,9 @@ def named(key: Key) -> str:
 
 
 class QueueCheck:
-    """`remembered` is None where nothing is known of the queues' ends; `dispatcher` says how records lie in the log. Unless it
-    `mends`, what queues miss is left to the dispatch of a store that runs: in Raft mode that compares what it reads, and waits
-    for other members where it rotted. Here a topic may be read that no record has."""
+    """`remembered` is None if nothing is known of the queues' ends; `dispatcher` knows the log's record framing. Unless it
+    `mends`, the running store's dispatch adds missing entries: in Raft mode dispatch compares records and waits for other
+    members where one is corrupt. This check may read a topic that no record has."""
 
     def __init__(
         self,
@@ -64,12 +65,13 @@ class QueueCheck:
         self._remembered = remembered
         self._mends = mends
         self._spans: dict[Key, Span] = {}
-        self._firsts: dict[Key, int] = {}  # where the walk stood when it came to the first record of each
+        self._firsts: dict[Key, int] = {}  # the walk's position at the first record of each
 
     async def run(self, listed_end: int, loaded_limit: int, *, believes: bool) -> int:
-        """Every record that ends at or below `listed_end` is to be listed; the queues were loaded up to `loaded_limit`. Without
-        remembered ends all of the log is walked, unless the caller `believes` the queues' files, as those of upstream. Up to
-        where they are listed: `listed_end`, or less where this does not mend. QueueUnmendable, OSError."""
+        """Ensure that every record that ends at or below `listed_end` is listed; the queues were loaded up to `loaded_limit`.
+        Without remembered ends all of the log is walked, unless the caller `believes` the queues' files, as those of
+        upstream. Returns the offset up to which records are listed: `listed_end`, or less if this does not mend. Raises
+        QueueUnmendable or OSError."""
         known = self._remembered if await self._is_of_this_log() else None
         spans: dict[Key, Span] = {}
         walk_from = listed_end if believes else self._log.min_offset
@@ -98,8 +100,8 @@ class QueueCheck:
         return whole_to
 
     async def _keep(self, known: QueueEnds, listed_end: int) -> None:
-        """Queues whose messages are all gone still give out no offset again; one whose messages are to be dispatched yet lists
-        them itself."""
+        """Queues without messages still assign no offset twice; a queue whose messages are yet to be dispatched lists them
+        itself."""
         later = Counted(self._queues, {})
         if await self._walk(self._dispatcher.alone(later), listed_end, known.position, mends=False):
             self._queues.keep_ends(known, but=later.spans().keys())
@@ -110,7 +112,7 @@ class QueueCheck:
             return False
         try:
             return await mark_of(log, ends.position) == ends.mark
-        except (OSError, IndexError):  # the log ends in front of it
+        except (OSError, IndexError):  # the log ends before it
             return False
 
     def _is_short(self, key: Key, span: Span) -> bool:
@@ -122,7 +124,7 @@ class QueueCheck:
         return queue.lost_beginning(span.begin, self._log.min_offset)
 
     async def _unsound(self) -> list[Key]:
-        """Queues whose files hold something else than entries that follow each other, as far as they are looked through."""
+        """Queues whose files hold other bytes than consecutive entries, as far as they are scanned."""
         found, scanned = [], 0
         for key, queue in list(self._queues.by_key.items())[:SCANNED_QUEUES_MAX]:
             if scanned > SCANNED_BYTES_MAX:
@@ -133,14 +135,14 @@ class QueueCheck:
         return found
 
     def _ends_at_home(self, key: Key, queue: ConsumeQueue) -> bool:
-        """Whether the file is no other queue's: of its last two entries not both lead to records that say the same of another
-        one, for what a single record says may have rotted. Also where those are not in memory: readers look again."""
+        """False if the file is another queue's: both of its last two entries lead to records that name the same other queue.
+        One record may be corrupt, so it proves nothing. True if those are not in memory: readers compare again."""
         ends = range(max(queue.min_queue_offset, queue.max_queue_offset - 2), queue.max_queue_offset)
         owners = [self._owner(queue.entry(place)) for place in ends]
         return len(owners) < 2 or owners[0] != owners[1] or owners[0] in (None, key)
 
     def _owner(self, entry: tuple[int, int, int]) -> Key | None:
-        """Whose the record there says it is; None where no disk is to be waited for, or none is there."""
+        """The queue that the entry's record names; None if reading it waits for the disk, or no record is there."""
         phy, size, _ = entry
         log = self._log
         if (
@@ -154,9 +156,9 @@ class QueueCheck:
         return None if isinstance(found, int) else (found[1], found[2])
 
     async def _cut_back(self, keys: list[Key], listed_end: int) -> int:
-        """These queues lose what cannot be relied on; up to where in the log all queues list all."""
+        """Cut unreliable entries of these queues; returns the offset up to which all queues list every record."""
         logger.warning(
-            "consume queues list less than the log holds, or something else: they are built anew from the log",
+            "consume queues list less than the log holds, or other records: they are rebuilt from the log",
             extra=fields(
                 queues=len(keys), first=named(keys[0]), log_begins=self._log.min_offset, up_to=listed_end
             ),
@@ -177,7 +179,7 @@ class QueueCheck:
         logger.warning("consume queues are rebuilt", extra=fields(queues=len(keys), first=first))
 
     async def _kept(self, key: Key) -> int:
-        """Cuts what cannot be relied on; up to where in the log the queue lists all."""
+        """Cut unreliable entries; returns the offset up to which the queue lists every record."""
         queue = self._queues.by_key.get(key)
         if queue is None:
             return 0 if self._mends else self._firsts.get(key, 0)
@@ -209,16 +211,16 @@ class QueueCheck:
         return not isinstance(found, int) and (found[1], found[2]) == key
 
     async def _walk(self, dispatcher: Dispatcher, start: int, end: int, *, mends: bool) -> bool:
-        """Gives `dispatcher` the records from `start` to `end`. What is damaged is passed over up to the next segment, unless
-        the walk `mends`; whether there was nothing of the kind. StoreCorrupted, OSError."""
-        log, wanted, told, whole = self._log, READ_BYTES, start, True
+        """Give `dispatcher` the records from `start` to `end`. Damaged parts are skipped up to the next segment, unless the
+        walk `mends`; returns whether there were none. Raises StoreCorrupted or OSError."""
+        log, wanted, logged, whole = self._log, READ_BYTES, start, True
         dispatcher.position = start
         while dispatcher.position < end:
             position = dispatcher.position
             segment_end = log.segment_start(position) + log.segment_size_bytes
             try:
                 content = await log.read_file(position, min(position + wanted, segment_end))
-            except IndexError:  # the log's files end in front of what was confirmed, and its recovery says so
+            except IndexError:  # the log's files end below the confirm offset, which its recovery reports
                 return False
             try:
                 more = dispatcher.run(content, position, segment_end, end, SLICE_RECORDS)
@@ -232,18 +234,18 @@ class QueueCheck:
             if dispatcher.position != position:
                 wanted = READ_BYTES
             elif position + wanted < segment_end:
-                wanted *= 2  # a record that is longer
+                wanted *= 2  # a longer record
             else:
                 dispatcher.position = segment_end
-            if mends and dispatcher.position - told >= PROGRESS_BYTES:
-                told = dispatcher.position
-                logger.info("consume queues are being built anew", extra=fields(at=told, up_to=end))
+            if mends and dispatcher.position - logged >= PROGRESS_BYTES:
+                logged = dispatcher.position
+                logger.info("consume queues are being rebuilt", extra=fields(at=logged, up_to=end))
             await asyncio.sleep(0)
         return whole
 
 
 class Counting:
-    """Stands for a consume queue whose entries are counted, not made."""
+    """Replaces a consume queue whose entries are counted, not made."""
 
     max_queue_offset = NEVER
     phy_end = 0
@@ -261,7 +263,7 @@ class Counting:
 
 
 class Counted(QueueTable):
-    """What each queue is to list: `spans`, and the records that come."""
+    """The expected offsets of each queue: `spans`, extended by the dispatched records."""
 
     def __init__(self, queues: QueueTable, spans: dict[Key, Span]) -> None:
         super().__init__(queues.directory, queues.file_size)
@@ -283,7 +285,7 @@ class Counted(QueueTable):
 
 
 class Chosen(QueueTable):
-    """Some queues of a table get their entries, the others none."""
+    """Gives entries to the chosen queues of a table only."""
 
     def __init__(self, queues: QueueTable, keys: list[Key]) -> None:
         super().__init__(queues.directory, queues.file_size)
@@ -298,7 +300,7 @@ class Chosen(QueueTable):
 
 
 class Other:
-    """Stands for a queue that has all its entries."""
+    """Replaces a queue that has all its entries."""
 
     max_queue_offset = NEVER
     phy_end = 0

@@ -1,7 +1,7 @@
-"""The file that remembers where each consume queue begins and ends, so that a start need not believe the queue's own files.
+"""The file that remembers each consume queue's begin and end, so that a start need not believe the queue's own files.
 
-Invariant: what it says of a queue was listed, durably, when the file was written: every record that ends at or below `position`
-of the log that counts in a queue has its entry. It is of the very log whose bytes in front of `position` have `mark`. Pure."""
+Invariant: when the file was written, its content was durably true: every record that ends at or below `position` of the log and
+counts in a queue has its entry. It belongs to the log whose bytes before `position` have `mark`. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zlib import crc32
 
 FILE = "consumeQueueEnds"
 MARK_BYTES = 64
-"""So many bytes of the log in front of the position are marked, fewer where its segment begins behind."""
+"""The mark covers this many bytes before the position, fewer where its segment begins later."""
 
 HEADER = Struct(
     ">"  # offset field
@@ -30,7 +30,7 @@ QUEUE = Struct(
     "q"  # 14 end         and the one that it gives out next
 )
 CHECK = Struct(">I")
-"""CRC-32 of all in front of it."""
+"""CRC-32 of all bytes before it."""
 MAGIC = b"mqqends1"
 
 Key = tuple[bytes, int]
@@ -56,7 +56,7 @@ def encode_span(key: Key, span: Span) -> bytes:
 
 
 def encode_queue_ends(position: int, mark: int, count: int, spans: Iterable[bytes]) -> bytearray:
-    """The file's content; `spans` as `encode_span` makes them, `count` in all."""
+    """The file's content; `spans` from `encode_span`, `count` in all."""
     content = bytearray(HEADER.pack(MAGIC, position, mark, count))
     for span in spans:
         content += span

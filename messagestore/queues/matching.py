@@ -1,8 +1,8 @@
-"""Reading queues by what messages' properties say.
+"""Reading queues with filters on message properties.
 
-Invariant: a message is passed over only where its properties, of a record that this process wrote or checked, do not match;
-what does not lie in the log is an error of its reader. A look at properties waits for no disk: where they are not in memory the
-scan ends in front of them, and where nothing came before, they are read beside the event loop, about a MiB for one answer."""
+Invariant: a message is skipped only if its properties do not match, read from a record that this process wrote or checked; a
+record outside the log is an error of its reader. Reading properties waits for no disk: the scan ends before properties that
+are not in memory, and if nothing was found by then, a thread reads about a MiB of them for one answer."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from messagestore.scrub.soundness import Soundness
 Entry = tuple[int, int, int]
 
 JUDGED_BYTES_MAX = 256 << 10
-"""Of properties, for one answer: those of 800 messages have less as a rule, and anybody may send 32 KiB of them."""
+"""Bytes of properties for one answer: 800 messages usually have less, and any client may send 32 KiB of them."""
 LOOKED_AT_ONCE = 32
-"""Messages: whether so many are in memory is asked by one look."""
+"""Messages: one check covers this many for whether they are in memory."""
 WRONG_SIZE = -1
 
 
 @dataclass(slots=True)
 class Judge:
-    """What one answer wants, and how many bytes of properties it may still look at."""
+    """The filter of one answer, and the bytes of properties that it may still read."""
 
     wanted: PropertyFilter
     left: int
 
 
 class MatchingReader:
-    """Has `reader` collect what matches."""
+    """Has `reader` collect matching messages."""
 
     def __init__(self, log: LogFiles, soundness: Soundness, reader: QueueReader) -> None:
         self._log = log
@@ -46,7 +46,7 @@ class MatchingReader:
     def get(
         self, topic: str, queue_id: int, queue_offset: int, max_count: int, max_bytes: int, wanted: PropertyFilter
     ) -> GetResult:  # fmt: skip
-        """As QueueReader.get. A cold result that is not FOUND has looked at nothing: `read` first."""
+        """QueueReader.get with a filter. A cold result that is not FOUND has examined nothing: call `read`."""
         queue = self._reader.queue_at(topic, queue_id, queue_offset)
         if isinstance(queue, GetResult):
             return queue
@@ -62,7 +62,7 @@ class MatchingReader:
     async def read(
         self, topic: str, queue_id: int, queue_offset: int, max_count: int, max_bytes: int, wanted: PropertyFilter
     ) -> GetResult:  # fmt: skip
-        """The same where the disk is to be asked first. RecordDamaged of the first message, OSError."""
+        """`get`, reading from the disk first. Raises RecordDamaged of the first message, or OSError."""
         queue = self._reader.queue_at(topic, queue_id, queue_offset)
         if isinstance(queue, GetResult):
             return queue
@@ -77,14 +77,14 @@ class MatchingReader:
         found = self._reader.queue_at(topic, queue_id, queue_offset)
         if contents is None or found is not queue or [*queue.entries(queue_offset, len(entries))] != entries:
             result = self.get(topic, queue_id, queue_offset, max_count, max_bytes, wanted)
-            result.cold = result.cold and result.status is GetStatus.FOUND  # its reader comes again
+            result.cold = result.cold and result.status is GetStatus.FOUND  # the client pulls again
             return result
         records = {phy: content for (phy, _), content in zip(ranges, contents, strict=True)}
         judged = self._judged(entries, records, Judge(wanted, JUDGED_BYTES_MAX))
         return self._reader.collect(queue, judged, queue_offset, count, max_bytes, bool)
 
     def _judged_in_memory(self, entries: Iterator[Entry], judge: Judge) -> Iterator[Entry]:
-        """Entries whose tags' code says whether they match, up to the first that is not in memory."""
+        """Entries whose tags' code decides the match, up to the first that is not in memory."""
         while judge.left > 0 and (some := [*islice(entries, LOOKED_AT_ONCE)]):
             ranges = self._ranges(some)
             if ranges and not self._in_memory(ranges):
@@ -94,13 +94,13 @@ class MatchingReader:
             yield from self._judged(some, records, judge)
 
     def _judged(self, entries: list[Entry], records: Mapping[int, Buffer], judge: Judge) -> Iterator[Entry]:
-        """`records` by where they lie in the log: those of the entries that do."""
+        """`records` of the entries, by physical offset."""
         wanted = judge.wanted
         for phy, size, _ in entries:
             if judge.left <= 0:
                 return
             if (record := records.get(phy)) is None:
-                yield phy, size, True  # its reader hears of it, unless it was deleted
+                yield phy, size, True  # reading it raises, unless it was deleted
             elif (properties := stored_properties(record, phy)) is None:
                 yield phy, WRONG_SIZE, True
             else:
@@ -121,7 +121,7 @@ class MatchingReader:
         )
 
     def _in_memory(self, ranges: list[tuple[int, int]]) -> bool:
-        """And sound."""
+        """Whether they are in memory, and intact."""
         start, (last, last_size) = ranges[0][0], ranges[-1]
         checked, in_memory = self._soundness.is_checked, self._log.in_memory
         in_order = all(phy + size <= after for (phy, size), (after, _) in pairwise(ranges))
@@ -141,7 +141,7 @@ class MatchingReader:
         return piece
 
     async def _sound(self, entries: list[Entry]) -> list[Entry]:
-        """Those in front of the first damaged record."""
+        """The entries before the first damaged record."""
         for number, (phy, size, _) in enumerate(entries):
             try:
                 if self._lies_in_log(phy, size):

@@ -1,5 +1,5 @@
 """The consume queues that have files open: a store with ten thousand topics has more queues than a process may map files
-(vm.max_map_count, 65,530 by default) or hold descriptors, of which a mapped file takes two.
+(vm.max_map_count, 65,530 by default) or hold descriptors; a mapped file takes two.
 
 Invariant: after each call at most `most` queues have files open, and the one that opened one last is among them."""
 
@@ -9,27 +9,27 @@ from typing import Protocol
 
 
 class Shuttable(Protocol):
-    """A queue, as this sees it."""
+    """The part of a queue that this module uses."""
 
     def was_used(self) -> bool:
-        """Since the last call."""
+        """Whether it was used since the last call."""
         ...
 
     def shut(self) -> None:
-        """Close its files until it is used again."""
+        """Close its files until the next use."""
         ...
 
 
 class OpenQueues:
-    """Closes the files of those that are not used, second chance: who was used since it was last looked at stays."""
+    """Closes the files of unused queues, second chance: a queue that was used since the last check stays open."""
 
     def __init__(self, most: int) -> None:
         self._most = max(1, most)
         self._queues: dict[Shuttable, None] = {}
-        """In the order in which they are looked at."""
+        """In the order in which they are checked."""
 
     def opened(self, queue: Shuttable) -> None:
-        """It has one more file open."""
+        """`queue` has opened one more file."""
         queues = self._queues
         queues.pop(queue, None)
         queues[queue] = None
@@ -42,5 +42,5 @@ class OpenQueues:
                 first.shut()
 
     def gone(self, queue: Shuttable) -> None:
-        """It is of no use any more."""
+        """`queue` is unusable from now on."""
         self._queues.pop(queue, None)

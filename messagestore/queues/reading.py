@@ -1,8 +1,8 @@
 """Reading queues: from a queue offset to ranges of the log.
 
-Invariant: only what a consume queue lists is returned, so nothing above the confirm offset. Bytes of the newest segments are
-views of the mapping where they are in memory, those of older ones copies; what is not in memory is read around the mapping. No
-body is returned that this process neither wrote nor checked."""
+Invariant: only listed records are returned, so nothing above the confirm offset. Bytes of the newest segments are views of
+the mapping if they are in memory, those of older segments copies; bytes that are not in memory are read around the mapping.
+No body is returned that this process neither wrote nor checked."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from messagestore.scrub.soundness import Soundness
 from mqruntime.turnbudget import TurnBudget
 
 COPIED_BYTES_MAX = 4 << 20
-"""Of old messages so much is copied in one turn of the event loop: a ms, at 4 GB/s."""
-FILTERED_SCAN_BYTES_MIN = 16_000  # maxFilterMessageSize: how much of a queue one read looks through
+"""Bytes of old messages copied in one turn of the event loop: a ms, at 4 GB/s."""
+FILTERED_SCAN_BYTES_MIN = 16_000  # maxFilterMessageSize: bytes of a queue that one read scans
 
 
 Listed = tuple[int, int, int]
-"""Queue offset, and the place and size of the record that its entry leads to."""
+"""Queue offset, and physical offset and size of the entry's record."""
 
 
 def _strangers(
     queue: ConsumeQueue, listed: list[Listed], buffers: list[memoryview]
 ) -> list[tuple[Listed, int, Key]]:
-    """Of the records, one behind the other in `buffers`, those that do not say that they are of `queue`: each with its queue
-    offset and whose it says it is. Those of one queue follow each other, which a start looks at."""
+    """Of consecutive records in `buffers`, those that name another queue than `queue`: each with its queue offset and the
+    queue that it names. A record whose topic a start has not compared may be among them."""
     key, found = (queue.topic.encode(), queue.queue_id), []
     rest, at, buffer = iter(buffers), 0, memoryview(b"")
     for each in listed:
@@ -46,7 +46,7 @@ def _strangers(
 
 
 def scan_max(max_count: int) -> int:
-    """How many entries a read of `max_count` messages may look at."""
+    """The number of entries that a read of `max_count` messages may scan."""
     return max(FILTERED_SCAN_BYTES_MIN // ENTRY.size, max_count)
 
 
@@ -75,7 +75,7 @@ class QueueReader:
         return self.collect(queue, entries, queue_offset, count, max_bytes, tag_filter)
 
     def queue_at(self, topic: str, queue_id: int, queue_offset: int) -> ConsumeQueue | GetResult:
-        """The queue, which has a message at `queue_offset`; else what is said of that."""
+        """The queue, if it has a message at `queue_offset`; else the result that explains why not."""
         queue = self._queues.find(topic, queue_id)
         if queue is None:
             return GetResult(GetStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
@@ -96,7 +96,7 @@ class QueueReader:
         return queue is None or queue.is_at_hand(queue_offset, scan_max(max_count))
 
     async def bring(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> None:
-        """Reads what `get` would, beside the event loop. OSError."""
+        """Read the entries for `get` in a thread. Raises OSError."""
         queue = self._queues.find(topic, queue_id)
         if queue is not None:
             await queue.bring(queue_offset, scan_max(max_count))
@@ -110,10 +110,10 @@ class QueueReader:
         max_bytes: int,
         tag_filter: TagFilter | None,
     ) -> GetResult:
-        """What `get` answers, of `entries` that stand in `queue` from `queue_offset` on."""
+        """The result of `get` for `entries` of `queue` from `queue_offset` on."""
         log_min, segment_size = self._log.min_offset, self._log.segment_size_bytes
         found: list[tuple[int, int]] = []
-        phy = begin = end = -1  # of the records that were found last, each where the one before ends
+        phy = begin = end = -1  # the last run of adjacent records
         bytes_found = count = 0
         removed, in_order = False, True
         next_offset, wrong = queue_offset, None
@@ -133,7 +133,7 @@ class QueueReader:
                     if count:
                         found.append((begin, end - begin))
                     if phy < end:
-                        in_order = False  # the queue's file is damaged: nothing is known of what lies between
+                        in_order = False  # the queue's file is damaged: ranges cannot be compared by their ends alone
                     begin = phy
                 end = phy + size
                 count += 1
@@ -161,8 +161,8 @@ class QueueReader:
         return result
 
     def _compare(self, result: GetResult, queue: ConsumeQueue, listed: list[Listed]) -> None:
-        """Of entries that this process did not write each record is to say, once, that it is that queue's. It is another's if
-        that one lists it, or if another one says the same: what a single record says of itself may have rotted."""
+        """Check once that entries which this process did not write lead to records of this queue. A record is another queue's
+        if that queue lists it, or if another record names the same queue: one record alone may be corrupt."""
 
         def why_not(buffers: list[memoryview]) -> QueueDamaged | None:
             strangers = _strangers(queue, listed, buffers)
@@ -179,7 +179,7 @@ class QueueReader:
             result.cold, result.damage, result.buffers = True, damage, []
 
     def lists(self, key: Key, queue_offset: int, phy: int) -> bool:
-        """Whether that queue's entry leads there, as far as no disk has to be waited for."""
+        """Whether that queue's entry leads there, as far as this is known without reading the disk."""
         queue = self._queues.by_key.get(key)
         if queue is None or not queue.min_queue_offset <= queue_offset < queue.max_queue_offset:
             return False
@@ -201,9 +201,9 @@ class QueueReader:
         return None
 
     def _buffers(self, found: list[tuple[int, int]], size_bytes: int) -> list[memoryview] | None:
-        """The `size_bytes` of ranges, in order, where they may leave as they are in memory; None where some are to be read or
-        checked. What lies between them mostly is as they are. Of what is old a copy leaves: retention waits for views, as long
-        as their reader is slow. Others wait while it is made, so what a turn of the loop wants beyond it comes by a thread."""
+        """The `size_bytes` of ranges, in order, if they are in memory and checked; else None. Usually the bytes between them
+        are too. Old bytes are copied: retention waits for views as long as their reader is slow. Copying blocks the event
+        loop, so bytes beyond one turn's limit are read in a thread."""
         start, (last, last_size) = found[0][0], found[-1]
         end, checked = last + last_size, self._soundness.is_checked
         if not checked(start, end - start) and not all(checked(phy, size) for phy, size in found):
@@ -217,7 +217,7 @@ class QueueReader:
         return [memoryview(b"".join(self._log.views(found)))]
 
     def _buffers_apart(self, found: list[tuple[int, int]]) -> list[memoryview] | None:
-        """The same of ranges in no order."""
+        """`_buffers` of ranges in no order."""
         buffers: list[memoryview] = []
         for each in found:
             part = self._buffers([each], each[1])
@@ -227,16 +227,16 @@ class QueueReader:
         return buffers
 
     def entries(self, topic: str, queue_id: int, queue_offset: int, count_max: int) -> list[QueueEntry]:
-        """At most `count_max` entries from `queue_offset` on, if that is one of the queue's offsets; fillers
-        (`is_filler`) lead to no message."""
+        """At most `count_max` entries from `queue_offset` on, if that is one of the queue's offsets; fillers (`is_filler`)
+        lead to no message."""
         queue = self._queues.find(topic, queue_id)
         if queue is None or queue_offset < self._queues.first_of(queue):
             return []
         return [QueueEntry(*entry) for entry in queue.entries(queue_offset, count_max)]
 
     async def load(self, result: GetResult) -> None:
-        """Fills the buffers of a cold result, checked. RecordDamaged, QueueDamaged; OffsetOutOfRange where retention or a cut
-        has deleted some of it since; OSError when the disk fails."""
+        """Fill the buffers of a cold result with checked bytes. Raises RecordDamaged or QueueDamaged; OffsetOutOfRange where
+        retention or a cut has deleted some since; OSError when the disk fails."""
         if result.damage is not None:
             raise result.damage
         if result.cold:
@@ -255,8 +255,8 @@ class QueueReader:
         return self._log.min_offset <= physical_offset < self._log.max_offset
 
     async def record_at(self, physical_offset: int, limit: int) -> memoryview | None:
-        """The whole record that starts exactly there and ends at or below `limit`; None when there is none, or no more.
-        RecordDamaged."""
+        """The whole record that starts exactly there and ends at or below `limit`; None if there is none, or not any more.
+        Raises RecordDamaged."""
         if not self._log.min_offset <= physical_offset <= limit - record.RECORD_SIZE_MIN:
             return None
         try:
@@ -292,9 +292,9 @@ class QueueReader:
         return -1 if is_filler(entry) else await self._store_time(entry)
 
     async def _store_time(self, entry: tuple[int, int, int]) -> int:
-        """Of the record that an entry leads to, or a filler stands in front of; -1 when the log has it no more."""
+        """Store time of an entry's record, or of the record after a filler; -1 if the log does not have it any more."""
         phy = listed_start(entry)
-        # and what is read does not wait in between
+        # the read itself does not yield in between
         if (
             phy < self._log.min_offset
             or entry[1] <= 0
@@ -304,8 +304,8 @@ class QueueReader:
         return record.store_timestamp(await self._bytes(phy, min(entry[1], record.FIXED_PARTS[3].size)), 0)
 
     async def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
-        """The first queue offset stored at or after `timestamp_ms`; the end of the queue when all are older, 0 for an
-        unknown queue."""
+        """The first queue offset stored at or after `timestamp_ms`; the end of the queue when all are older, 0 for an unknown
+        queue."""
         queue = self._queues.find(topic, queue_id)
         if queue is None:
             return 0

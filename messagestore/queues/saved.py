@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 BOUNDARIES_MAX = 16
 ENDS_STEP_BYTES = 8 << 20
 ENDS_STEP_FACTOR = 4
-"""So many bytes of log come for each byte of the file of remembered ends before that is written again."""
+"""Log bytes per byte of the file of remembered ends before that file is written again."""
 SPANS_IN_A_SLICE = 256
 
 
@@ -59,9 +59,9 @@ class SavedQueues:
         self._dispatcher = dispatcher
         self._confirm_offset = confirm_offset
         self._checkpoint = Checkpoint()
-        self._damaged = False  # the file on disk is, and stays until a checkpoint is saved
+        self._damaged = False  # whether the file on disk is, until a checkpoint is saved
         self._stored = b""
-        self.vouched_offset = 0  # the confirm offset that the file on disk has at least
+        self.vouched_offset = 0  # the file on disk has at least this confirm offset
         self._synced_end = 0  # entries of records that end at or below this are on disk
         self._boundaries: deque[int] = deque(
             maxlen=BOUNDARIES_MAX
@@ -74,7 +74,7 @@ class SavedQueues:
         self._cuts = 0
 
     async def load(self) -> Checkpoint:
-        """What the last run left; of a damaged file nothing. OSError."""
+        """The checkpoint of the last run; a default one for a damaged file. Raises OSError."""
         data = await self._files.read(FILE)
         try:
             self._checkpoint = decode_checkpoint(data)
@@ -99,16 +99,16 @@ class SavedQueues:
 
     @property
     def tables_noted(self) -> bool:
-        """Whether the checkpoint says, or will, that tables were on the disk of this log."""
+        """Whether the checkpoint says, or will say, that tables were on this log's disk."""
         return self._checkpoint.tables
 
     def note_tables(self) -> None:
-        """With the next checkpoint."""
+        """Record tables in the next checkpoint."""
         self._checkpoint.tables = True
 
     async def _load_ends(self) -> QueueEnds | None:
-        """What was remembered of the queues' ends, for a start whose checkpoint is of this implementation; of one that Java has
-        run since nothing is known. OSError."""
+        """The remembered queue ends, for a start whose checkpoint is of this implementation; None if Java has run since.
+        Raises OSError."""
         ends = decode_queue_ends(await self._files.read(ENDS_FILE))
         if ends is None or self._checkpoint.java_wrote or not (self._checkpoint.ours or self._damaged):
             await self._files.remove(ENDS_FILE)
@@ -117,21 +117,21 @@ class SavedQueues:
         return ends
 
     async def check_queues(self, listed_end: int, loaded_limit: int, *, mends: bool = True) -> int:
-        """See QueueCheck and its `run`, after the queues were loaded. Upstream remembers no ends: what it left is believed.
-        OSError, QueueUnmendable."""
+        """Run QueueCheck, after the queues were loaded. Upstream remembers no ends: its queue files are believed.
+        Raises OSError or QueueUnmendable."""
         check = QueueCheck(self._log, self._queues, self._dispatcher, await self._load_ends(), mends=mends)
         return await check.run(listed_end, loaded_limit, believes=not self._checkpoint.ours)
 
     async def index_lost(self) -> None:
-        """The checkpoint says that the index is partial, durably on return, until `sync` brought all of it to disk. A damaged
-        one stays: the next start vouches for nothing in it either. Values of upstream stay upstream's. OSError."""
+        """Record in the checkpoint, durably, that the index is partial, until `sync` has brought all of it to disk. A damaged
+        file stays: the next start relies on nothing in it. Values of upstream stay upstream's. Raises OSError."""
         if self._checkpoint.index_msg_timestamp != INDEX_PARTIAL and not self._damaged:
             self._checkpoint.index_msg_timestamp = INDEX_PARTIAL
             self._stored = self._checkpoint.encode(checked=self._checkpoint.ours)
             await self._files.replace(FILE, self._stored)
 
     async def sync(self) -> None:
-        """Queues and index to disk, and what the next checkpoint will say of them. OSError: the disk failed."""
+        """Sync queues and index, and note their position for the next checkpoint. Raises OSError: the disk failed."""
         position, timestamp = self._dispatcher.position, self._dispatcher.store_timestamp
         self._dispatcher.note_grown()
         await self._queues.sync()
@@ -140,15 +140,17 @@ class SavedQueues:
             self._checkpoint.index_msg_timestamp = timestamp
         else:
             self._checkpoint.index_msg_timestamp = INDEX_PARTIAL
-        self._synced_end = min(position, self._dispatcher.position)  # a truncation may have come between
+        self._synced_end = min(
+            position, self._dispatcher.position
+        )  # a truncation may have happened in between
         if not self._boundaries or self._boundaries[-1] != self._synced_end:
             self._boundaries.append(self._synced_end)
         if position <= self._log.flushed_offset:
             self._checkpoint.physic_msg_timestamp = self._checkpoint.logics_msg_timestamp = timestamp
 
     async def announce_cut(self, offset: int) -> None:
-        """No checkpoint on disk vouches for anything above `offset`, so that a crash finds nothing lost below it; the confirm
-        offset is lowered already. OSError: nothing may be cut yet."""
+        """Ensure that no checkpoint on disk vouches for anything above `offset`, so that a crash finds nothing lost below it;
+        the caller has lowered the confirm offset. Raises OSError: nothing may be cut yet."""
         self._synced_end = min(self._synced_end, offset)
         self._cuts += 1
         while self._boundaries and self._boundaries[-1] > offset:
@@ -161,7 +163,7 @@ class SavedQueues:
                 self._ends_at = None
 
     async def truncate(self, offset: int) -> None:
-        """Queues, index and dispatch end at `offset`; the cut was announced. OSError."""
+        """End queues, index and dispatch at `offset`, after `announce_cut`. Raises OSError."""
         # a record whose index entry a full disk refused is in its queue and to be dispatched again
         if max(self._dispatcher.position, self._queues.phy_end()) > offset:
             await self._queues.truncate(offset)
@@ -170,10 +172,10 @@ class SavedQueues:
             self._dispatcher.position = min(self._dispatcher.position, offset)
 
     async def save_checkpoint(self) -> None:
-        """Durable on return, of what `sync` brought to disk. OSError leaves the file as it was."""
+        """Save a checkpoint of what `sync` brought to disk, durably. OSError leaves the file unchanged."""
         checkpoint, before = self._checkpoint, self._checkpoint.confirm_phy_offset
         end = min(self._confirm_offset(), self._log.flushed_offset, self._synced_end)
-        # a slave's log that has just begun at a later segment may lose that with the power, and has lost nothing then
+        # a power cut may drop a later first segment that a slave's log has just begun with; no data is lost then
         checkpoint.confirm_phy_offset = end if end > self._log.min_offset else 0
         checkpoint.logics_physical_offset = 0  # Java 5.5 then recovers by time
         if self._index is not None:
@@ -187,16 +189,16 @@ class SavedQueues:
         try:
             await self._files.replace(FILE, encoded)
         except OSError:
-            # never below what the file says, or the next cut would not be announced
+            # never below the file's value, or the next cut would not be announced
             checkpoint.confirm_phy_offset = max(before, checkpoint.confirm_phy_offset)
             raise
         self._stored, self.vouched_offset = encoded, checkpoint.confirm_phy_offset
         self._damaged = False
 
     async def save_ends(self, *, at_once: bool = False) -> None:
-        """Remembers the ends of all queues as of a place that the checkpoint on disk vouches for, durably on return, where that
-        is due: where nothing is remembered, and after some MiB of log; `at_once` for whatever is new. Others run meanwhile, and
-        a cut that comes between ends it. On a full disk what was remembered stays. OSError."""
+        """Store the ends of all queues, durably, as of an offset that the checkpoint on disk vouches for, if due: if none are
+        stored, and after some MiB of log; `at_once` if anything is new. Other tasks run meanwhile, and a cut in between ends
+        it. On a full disk the old file stays. Raises OSError."""
         position = max((each for each in self._boundaries if each <= self.vouched_offset), default=0)
         step = 1 if at_once else self._ends_step
         if position <= self._log.min_offset or (

@@ -1,7 +1,7 @@
 """All consume queues of a store, by (topic, queue id).
 
-Invariant: a queue exists here from its first entry on; one that was never written has no files. Keys are the topic's
-bytes, as records hold them."""
+Invariant: a queue exists here from its first entry on; one that was never written has no files. Keys are the topic's bytes, as
+records hold them."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ class QueueTable:
         self.file_size = file_size_for(file_size)
         self._opened = OpenQueues(directory.open_max)
         self.broken: set[Key] = set()
-        """Queues whose files do not fit each other, and were not opened."""
+        """Queues whose files are inconsistent, and were not opened."""
         self._kept_ends: dict[
             Key, int
-        ] = {}  # of queues that list less, for their messages went with old segments
+        ] = {}  # of queues that list less, because their messages were deleted with old segments
         self._kept_until = 0  # a cut below this place of the log makes them unknown
         self._queues: dict[tuple[bytes, int], ConsumeQueue] = {}
         self._told_ends: dict[
             tuple[bytes, int], int
-        ] = {}  # of queues whose messages were gone before this log began
+        ] = {}  # of queues whose messages were deleted before this log began
         self._lives: dict[str, int] = {}
-        """By topic that was deleted: where the log ended then. Its queues go on, without what stands below."""
+        """By deleted topic: where the log ended at the deletion. Its queues continue without the older messages."""
         self._disk = asyncio.Lock()  # a sync and a truncation exclude each other
         self._unsynced: dict[tuple[bytes, int], None] | None = None  # None: any may be
 
     async def load(self, log_min: int, phy_limit: int, *, trusted: bool) -> None:
-        """Opens every queue on disk and drops entries of records that end above `phy_limit`. BadSegments where no queue's files
-        are as the settings say, or one has a name that is none; OSError."""
+        """Open every queue on disk and drop entries of records that end above `phy_limit`. Raises BadSegments if no queue's
+        files match the settings, or a name is invalid; OSError."""
         refused: BadSegments | None = None
         opened = 0
         for topic in self.directory.subdirectories():
@@ -66,23 +66,23 @@ class QueueTable:
             raise refused
 
     async def begin_anew(self) -> None:
-        """Of a log that is another one than these queues are of: they go. OSError."""
+        """Delete all queues: the log was replaced by another one. Raises OSError."""
         for key in list(self._queues):
             await self._queues.pop(key).delete()
 
     async def discard(self, key: Key) -> None:
-        """The queue is to be built anew: its files go. OSError."""
+        """Delete the queue's files: it is to be rebuilt. Raises OSError."""
         await self._queues.pop(key).delete()
 
     def drop_empty(self, keys: Iterable[Key]) -> None:
-        """Of these queues, those that have no file after all."""
+        """Drop those of these queues that have no file after all."""
         for key in keys:
             if key in self._queues and not self._queues[key].max_queue_offset:
                 self._queues.pop(key).close()
 
     def keep_ends(self, ends: QueueEnds, *, but: Container[Key]) -> None:
-        """What queues, `but` these, gave out below `ends.position` that their files do not tell, until the log is cut below
-        that: their messages, and the files with them, may have been deleted."""
+        """Remember, except for the queues `but`, offsets assigned below `ends.position` that their files do not show, until
+        the log is cut below that: their messages and files may have been deleted."""
         self._kept_until = ends.position
         self._kept_ends = {
             key: span.end
@@ -91,7 +91,7 @@ class QueueTable:
         }
 
     def spans_at(self, phy: int) -> Iterator[tuple[Key, Span]]:
-        """The queue offsets that each queue lists of records that end at or below `phy`, or that it once gave out."""
+        """The queue offsets that each queue lists of records that end at or below `phy`, or that it once assigned."""
         for key, queue in list(self._queues.items()):
             if end := queue.end_at(phy):
                 yield key, Span(min(queue.min_queue_offset, end), end)
@@ -112,7 +112,7 @@ class QueueTable:
         return self._queues
 
     def grew(self, keys: Iterable[tuple[bytes, int]]) -> None:
-        """These have entries that may not be on disk."""
+        """These queues have entries that may not be on disk."""
         if self._unsynced is not None:
             self._unsynced |= dict.fromkeys(keys)
 
@@ -120,24 +120,24 @@ class QueueTable:
         return self._queues.get((topic.encode(), queue_id))
 
     def topic_begins_at(self, topic: str, phy: int) -> None:
-        """Records of `topic` that start below `phy` are of a life that is over: nobody reads them in its queues. 0: all count.
-        No offset is given out again."""
+        """Hide records of `topic` that start below `phy` from its queues: they belong to a deleted topic. 0: hide none. No
+        offset is assigned twice."""
         if phy:
             self._lives[topic] = phy
         else:
             self._lives.pop(topic, None)
 
     def begin_of(self, topic: str) -> int:
-        """What `topic_begins_at` said; 0 for nothing."""
+        """The value of `topic_begins_at`; 0 without one."""
         return self._lives.get(topic, 0)
 
     def first_of(self, queue: ConsumeQueue) -> int:
-        """The queue offset of the first message that its readers get, or that will be the first."""
+        """The queue offset of the first message that readers get, or that will be the first."""
         phy = self._lives.get(queue.topic)
         return queue.min_queue_offset if phy is None else queue.first_from(phy)
 
     def end_of(self, topic: bytes, queue_id: int) -> int:
-        """The queue offset that the queue gives out next, as far as it is dispatched."""
+        """The queue offset that the queue assigns next, as far as it is dispatched."""
         queue = self._queues.get((topic, queue_id))
         return queue.max_queue_offset if queue else 0
 
@@ -164,26 +164,26 @@ class QueueTable:
         return [self._queues[key] for key in sorted(self._queues)]
 
     def ends_at_least(self, topic: str, queue_id: int, end: int) -> None:
-        """This queue has given out all offsets below `end`, whatever is left of it here."""
+        """This queue has assigned all offsets below `end`, whatever is left of it here."""
         key = topic.encode(), queue_id
         self._told_ends[key] = max(self._told_ends.get(key, 0), end)
 
     def told_end(self, topic: str, queue_id: int) -> int:
-        """What `ends_at_least` said; 0 for nothing."""
+        """The value of `ends_at_least`; 0 without one."""
         return max(
             self._told_ends.get((topic.encode(), queue_id), 0),
             self._kept_ends.get((topic.encode(), queue_id), 0),
         )
 
     def _gone_ends(self) -> dict[Key, int]:
-        """Of queues that may have no message any more."""
+        """Ends of queues that may have no message any more."""
         ends = dict(self._told_ends)
         for key, end in self._kept_ends.items():
             ends[key] = max(ends.get(key, 0), end)
         return ends
 
     def emptied(self) -> list[tuple[str, int, int]]:
-        """(topic, queue id, next offset) of each queue that has given out offsets and holds no message any more."""
+        """(topic, queue id, next offset) of each queue that has assigned offsets and holds no message any more."""
         ends = self._gone_ends()
         for key, queue in self._queues.items():
             if queue.min_queue_offset == queue.max_queue_offset:
@@ -193,7 +193,7 @@ class QueueTable:
         return [(topic.decode(), queue_id, end) for (topic, queue_id), end in sorted(ends.items()) if end]
 
     def begins(self) -> list[tuple[str, int, int]]:
-        """(topic, queue id, offset) of the first message that is left of each queue, or that will be its next one."""
+        """(topic, queue id, offset) of the first remaining message of each queue, or of its next one."""
         listed = [
             (queue.topic, queue.queue_id, queue.min_queue_offset)
             for queue in self.all()
@@ -202,7 +202,7 @@ class QueueTable:
         return sorted(listed + self.emptied())
 
     def next_offsets(self) -> dict[tuple[bytes, int], int]:
-        """The queue offset that each queue gives out next, as far as it is dispatched."""
+        """The queue offset that each queue assigns next, as far as it is dispatched."""
         next_offsets = {key: queue.max_queue_offset for key, queue in self._queues.items()}
         for key, end in self._gone_ends().items():
             next_offsets[key] = max(next_offsets.get(key, 0), end)
@@ -226,24 +226,24 @@ class QueueTable:
         return boundary
 
     async def truncate(self, phy: int) -> None:
-        """Drops the entries of records that end above `phy`."""
+        """Drop the entries of records that end above `phy`."""
         if phy < self._kept_until:
             self._kept_ends.clear()
         async with self._disk:
             for key in sorted(self._queues):
                 queue = self._queues[key]
                 if queue.phy_end > phy:
-                    self.grew([key])  # what is erased is to be on disk, too
+                    self.grew([key])  # erased places must be synced too
                     await queue.truncate(phy)
 
     async def raise_min(self, log_min: int) -> None:
-        """The log is to start at `log_min`: each queue starts at its first entry that is not below. Others run in between."""
+        """The log is to start at `log_min`: each queue starts at its first entry that is not below. Yields to other tasks."""
         for queue in self.all():
             queue.raise_min(log_min)
             await asyncio.sleep(0)
 
     async def delete_former(self) -> int:
-        """Deletes the files that hold only entries below their queue's first; how many. OSError."""
+        """Delete the files that hold only entries below their queue's first; returns how many. Raises OSError."""
         deleted = 0
         for queue in self.all():
             async with self._disk:
@@ -252,7 +252,7 @@ class QueueTable:
         return deleted
 
     async def sync(self) -> None:
-        """Every entry written before the call is on disk on return; OSError when the disk fails."""
+        """Sync every entry written before the call. Raises OSError when the disk fails."""
         async with self._disk:
             unsynced, self._unsynced = self._unsynced, {}
             try:

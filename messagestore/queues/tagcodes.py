@@ -1,6 +1,6 @@
-"""The third field of a consume queue's entry: a tag's hash, or when a scheduled message is due.
+"""The third field of a consume queue's entry: a tag's hash, or the delivery time of a scheduled message.
 
-Invariant: what is remembered of tags is bounded. Pure."""
+Invariant: the cache of tag hashes is bounded. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class TagCodes:
         self._hashes: dict[bytes, int] = {}
 
     def code(self, topic: bytes, tag: bytes, properties: bytes, store_timestamp: int) -> int:
-        """Of a record with this topic, this tag among these properties in stored form, and stored then (ms)."""
+        """The code of a record with this topic, this tag among these properties in stored form, and this store time (ms)."""
         if topic == SCHEDULE_TOPIC_BYTES and (level := last_value(properties, DELAY_NAME)):
             number = int(level) if level.removeprefix(b"-").isdigit() else 0
             if number > 0:

@@ -1,1 +1,1 @@
-"""What is known of the log's bytes: which were checked, which are damaged, and the scrub that finds out."""
+"""Integrity of the log's bytes: which were checked, which are damaged, and the scrub that checks them."""

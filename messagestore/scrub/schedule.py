@@ -1,9 +1,9 @@
-"""When the next slice of the log is scrubbed: at a bounded rate, in passes over all that is cold.
+"""When the next slice of the log is scrubbed: at a bounded rate, in passes over all cold bytes.
 
     IDLE --interval over--> IN A PASS --its end reached--> IDLE
 
-Invariant: over any second a pass takes at most its rate and one slice. A record costs RECORD_COST_BYTES besides its bytes:
-small ones take time, not bandwidth. Pure."""
+Invariant: over any second a pass takes at most its rate and one slice. A record costs RECORD_COST_BYTES besides its bytes,
+because small records take time, not bandwidth. Pure."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ RETRY_MS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class BeginPass:
-    """Say what is cold (`begun`). `again`: all of it is to be read once more."""
+    """Report the cold range (`begun`). `again`: check all of it once more."""
 
     again: bool
 
 
 @dataclass(frozen=True, slots=True)
 class ScrubSlice:
-    """Check some of what is unchecked in [start, end), then report `scrubbed` or `failed`."""
+    """Check unchecked bytes of [start, end), then report `scrubbed` or `failed`."""
 
     start: int
     end: int
@@ -34,7 +34,7 @@ Action = BeginPass | ScrubSlice
 
 
 class ScrubSchedule:
-    """Offsets are physical, times monotonic ms; a rate of 0 bytes a second is no scrub."""
+    """Offsets are physical, times monotonic ms; a rate of 0 bytes a second disables the scrub."""
 
     def __init__(self, *, bytes_per_second: int, interval_ms: int, now_ms: int) -> None:
         self._bytes_per_second = bytes_per_second
@@ -43,16 +43,16 @@ class ScrubSchedule:
         self._in_pass = False
         self._end = 0
         self.position = 0
-        """Up to where the present pass, or the last one, has come."""
+        """The position of the current pass, or of the last one."""
         self.passes = 0
-        """That have ended."""
+        """Number of passes that have ended."""
 
     @property
     def next_tick_ms(self) -> int:
         return self._due_ms
 
     def tick(self, now_ms: int) -> list[Action]:
-        """One action at a time; the next one is due when it was reported."""
+        """One action at a time; the next one is due after this one was reported."""
         if now_ms < self._due_ms:
             return []
         self._due_ms = NEVER_MS
@@ -67,7 +67,7 @@ class ScrubSchedule:
         self.scrubbed(start, 0, 0, now_ms)
 
     def scrubbed(self, position: int, size: int, records: int, now_ms: int) -> None:
-        """The pass has come to `position`, over so many bytes and records that it has read."""
+        """The pass has come to `position` after reading so many bytes and records."""
         self.position = position
         if position >= self._end:
             self._in_pass = False

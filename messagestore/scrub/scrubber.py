@@ -1,6 +1,6 @@
-"""The background scrub of one log: finds what rots on disk before somebody asks for it.
+"""The background scrub of one log: finds corruption on disk before a reader does.
 
-Invariant: only records below the flushed and confirmed end are judged, one slice at a time."""
+Invariant: only records below the flushed and confirmed end are checked, one slice at a time."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Scrubber:
         )
 
     async def run(self) -> None:
-        """Until it is cancelled; returns at once where there is to be no scrub."""
+        """Run until cancelled; returns at once if the scrub is disabled."""
         while (due_ms := self.schedule.next_tick_ms) != NEVER_MS:
             await asyncio.sleep(max(due_ms - self._clock.monotonic_ms(), 0) / 1000)
             for action in self.schedule.tick(self._clock.monotonic_ms()):
@@ -51,7 +51,7 @@ class Scrubber:
                         await self._scrub(start, end)
 
     def _begin(self, *, again: bool) -> None:
-        """The first pass reads what this process has not written; later ones all that is cold."""
+        """The first pass reads records that this process has not written; later ones all cold bytes."""
         log, soundness = self._log, self._soundness
         if again:
             cold_end = min(log.cold_end, log.segment_start(min(self._confirm_offset(), log.flushed_offset)))
@@ -65,7 +65,7 @@ class Scrubber:
         if found is None:
             schedule.scrubbed(end, 0, 0, self._clock.monotonic_ms())
             return
-        at, unchecked = found  # both pass and range are at a boundary
+        at, unchecked = found  # both the pass and the range begin at a boundary
         try:
             walked = await soundness.walk(at, unchecked.end)
         except OSError as error:
@@ -77,7 +77,7 @@ class Scrubber:
         if position == at and not walked.why and soundness.unchecked.first(at, at + 1) is not None:
             schedule.failed(
                 self._clock.monotonic_ms()
-            )  # its file is gone, and the log is about to begin behind it
+            )  # its file was deleted, and the log is about to begin behind it
             return
         if walked.why:
             soundness.note(walked)

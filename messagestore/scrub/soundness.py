@@ -1,8 +1,7 @@
-"""Which bytes of the log may leave this broker as they are, and which records are damaged.
+"""Integrity of the log: which bytes this broker may serve without a check, and which records are damaged.
 
-Invariant: what was neither appended nor received by this process counts as unchecked until its records have been read and
-their CRCs agree; a damaged record stays so, and in what is unchecked, until it is replaced or cut off. Reads and checks run
-beside the event loop."""
+Invariant: bytes that this process neither appended nor received count as unchecked until their records have been read and their
+CRCs agree. A damaged record stays damaged and unchecked until it is replaced or cut off. Reads and checks run in threads."""
 
 from __future__ import annotations
 
@@ -39,8 +38,8 @@ class Damage:
 
 
 class Soundness:
-    """`boundary_at_or_below`: the greatest record boundary that the consume queues know, not above an offset.
-    `verify_record`: records that have a CRC of their own agree with it, too."""
+    """`boundary_at_or_below`: the greatest record boundary not above an offset that the consume queues know. `verify_record`:
+    record CRCs, where present, are compared too."""
 
     def __init__(
         self,
@@ -58,7 +57,7 @@ class Soundness:
         self.damages: dict[int, Damage] = {}
         """By offset."""
         self.checked_bytes = 0
-        """Since the start, some perhaps several times."""
+        """Bytes checked since the start, some perhaps several times."""
         self.repairs = 0
         self.on_damage: Callable[[], None] = lambda: None
         """Called when a record was found damaged."""
@@ -68,21 +67,21 @@ class Soundness:
         self.unchecked.add(self._log.min_offset, walked_from)
 
     def begin_again(self, end: int) -> None:
-        """All below `end` is to be checked once more."""
+        """Check all bytes below `end` once more."""
         self.unchecked.add(self._log.min_offset, end)
 
     def doubt(self, start: int, end: int) -> None:
-        """What stands there, between two boundaries, was found damaged by somebody else: it is to be checked once more."""
+        """Check [start, end), between two boundaries, once more: a caller found damage there."""
         self.unchecked.add(start, end)
 
     def cut(self, offset: int) -> None:
-        """To be called before the log is cut to `offset`."""
+        """Call before the log is cut to `offset`."""
         self.unchecked.cut(offset)
         for damaged in [damaged for damaged in self.damages if damaged >= offset]:
             del self.damages[damaged]
 
     def begin_at(self, offset: int) -> None:
-        """The log begins at `offset`: what is below needs no check and no repair."""
+        """The log begins at `offset`: bytes below need no check and no repair."""
         self.unchecked.begin_at(offset)
         for damaged in [damaged for damaged in self.damages if damaged < offset]:
             del self.damages[damaged]
@@ -91,8 +90,8 @@ class Soundness:
         return self.unchecked.first(offset, offset + size) is None
 
     async def check(self, offset: int, size: int) -> None:
-        """Reads and checks what of `size` bytes from `offset` on is unchecked. RecordDamaged, OSError, OffsetOutOfRange where
-        it is gone."""
+        """Read and check the unchecked bytes among `size` bytes from `offset` on. Raises RecordDamaged, OSError, or
+        OffsetOutOfRange where they were deleted."""
         end = offset + size
         distrusted = -1
         while (found := self.unchecked.first(offset, end)) is not None:
@@ -101,17 +100,17 @@ class Soundness:
                     raise damage.error()
             at, (start, limit) = found
             known = max(start, self._log.segment_start(at))
-            told = known if distrusted == at else max(known, self._boundary_at_or_below(at))
-            walked = await self.walk(told, limit)
-            if walked.why and told == walked.end > known:
-                distrusted = at  # the queues may be what is wrong
-            elif not walked.why and told == walked.end and not self.is_checked(told, 1):
-                raise OffsetOutOfRange(told, self._log.min_offset, self._log.max_offset)
+            begin = known if distrusted == at else max(known, self._boundary_at_or_below(at))
+            walked = await self.walk(begin, limit)
+            if walked.why and begin == walked.end > known:
+                distrusted = at  # the queues themselves may be wrong
+            elif not walked.why and begin == walked.end and not self.is_checked(begin, 1):
+                raise OffsetOutOfRange(begin, self._log.min_offset, self._log.max_offset)
             elif walked.why and self.note(walked) and walked.end < end:
                 raise self.damages[walked.end].error()
 
     async def walk(self, position: int, limit: int) -> Walked:
-        """Checks one slice of an unchecked range that ends at `limit`, from a record boundary on. OSError."""
+        """Check one slice of an unchecked range that ends at `limit`, from a record boundary on. Raises OSError."""
         segment_end = self._log.segment_start(position) + self._log.segment_size_bytes
         end = min(position + SLICE_BYTES, segment_end, limit)
         try:
@@ -119,13 +118,13 @@ class Soundness:
             if walked.wanted:
                 end = min(position + walked.wanted, segment_end, limit)
                 walked = await self._walked(position, end, segment_end, limit)
-        except LogReplaced:  # all of it is, and whoever asks for it is to hear that
+        except LogReplaced:  # the whole log is; the caller must know
             raise
-        except OffsetOutOfRange:  # deleted, and so checked no more
-            self.begin_at(self._log.min_offset)  # a look may have been asked for meanwhile
+        except OffsetOutOfRange:  # deleted: no check is needed
+            self.begin_at(self._log.min_offset)  # a check may have been requested meanwhile
             return Walked(position, 0)
         if self.unchecked.first(position, position + 1) is None:
-            return Walked(position, 0)  # it was cut off or deleted, or somebody else has checked it
+            return Walked(position, 0)  # cut off, deleted, or checked by another task
         self.unchecked.checked(position, walked.end)
         self.checked_bytes += walked.end - position
         return walked
@@ -138,7 +137,7 @@ class Soundness:
         )
 
     async def fits(self, offset: int, content: bytes) -> bool:
-        """Whether `content` is a sound record of just the size that is damaged at `offset`. OSError."""
+        """Whether `content` is an intact record of exactly the size that is damaged at `offset`. Raises OSError."""
         damage, end = self.damages.get(offset), offset + len(content)
         left = self._log.segment_start(offset) + self._log.segment_size_bytes - offset
         if damage is None or end > self._log.max_offset:
@@ -150,13 +149,13 @@ class Soundness:
         return left == len(content) or end == self._log.max_offset or await self._log.is_boundary(end)
 
     def repaired(self, offset: int, size: int) -> None:
-        """The record at `offset` was replaced by a sound one."""
+        """The record at `offset` was replaced by an intact one."""
         self.damages.pop(offset, None)
         self.unchecked.checked(offset, offset + size)
         self.repairs += 1
 
     def note(self, walked: Walked) -> bool:
-        """The record where this walk ended is damaged, which is told once. False when it has been cut off since."""
+        """Record, and log once, that the record where this walk ended is damaged. False if it has been cut off since."""
         offset = walked.end
         if offset in self.damages or self.is_checked(offset, 1):
             return offset in self.damages
@@ -164,9 +163,15 @@ class Soundness:
         self.damages[offset] = damage = Damage(segment, offset, walked.size, walked.why)
         logger.error(
             "a record of the log is damaged on disk: it is neither served nor sent to other replicas until it is repaired "
-            "from another one. Under controllers a master cannot repair itself: elect another (mqadmin electMaster); where "
-            "nothing repairs it, check the disk, empty this store, brokerIdentity included, and start the broker again",
-            extra=fields(segment=segment, offset=damage.offset, size=damage.size, why=damage.why),
+            "from another one",
+            extra=fields(
+                segment=segment,
+                offset=damage.offset,
+                size=damage.size,
+                why=damage.why,
+                hint="under controllers a master cannot repair itself: elect another (mqadmin electMaster); where nothing "
+                "repairs it, check the disk, empty this store, brokerIdentity included, and start the broker again",
+            ),
         )
         self.on_damage()
         return True

@@ -1,6 +1,6 @@
-"""The ranges of a log whose records nobody has checked lately.
+"""The ranges of a log whose records have not been checked lately.
 
-Invariant: ranges are disjoint, not empty, in order, and each begins where a record does. Pure."""
+Invariant: ranges are disjoint, not empty, in order, and each begins at a record boundary. Pure."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ class Unchecked:
         return sum(end - start for start, end in self._ranges)
 
     def add(self, start: int, end: int) -> None:
-        """[start, end) is to be checked, once more where it was; both are record boundaries."""
+        """[start, end), both record boundaries, must be checked (again)."""
         kept = [*self.outside(start, end), Range(start, end)]
         self._ranges = sorted(each for each in kept if each.end > each.start)
 
     def checked(self, start: int, end: int) -> None:
-        """The records of [start, end) are sound. Without any `start` may be no boundary."""
+        """The records of [start, end) are intact. If nothing is unchecked there, `start` need not be a boundary."""
         if start < end:
             self._ranges = self.outside(start, end)
 
     def outside(self, start: int, end: int) -> list[Range]:
-        """What is unchecked below `start` and from `end` on."""
+        """The unchecked ranges below `start` and from `end` on."""
         parts = [
             part
             for low, high in self._ranges
@@ -48,7 +48,7 @@ class Unchecked:
         return [part for part in parts if part.end > part.start]
 
     def cut(self, offset: int) -> None:
-        """The log ends at `offset`; what is written there from now on needs no check."""
+        """The log ends at `offset`; bytes written there from now on need no check."""
         self._ranges = [Range(low, min(high, offset)) for low, high in self._ranges if low < offset]
 
     def begin_at(self, offset: int) -> None:

@@ -1,8 +1,8 @@
-"""Checking a slice of the log: size, magic, position and body CRC of each record, as upstream writes them, and the record CRC
-of those that have one, if asked for.
+"""Checking a slice of the log: size, magic, position and body CRC of each record, as upstream writes them, and optionally the
+record CRC of records that have one.
 
-Invariant: a slice is walked from a record boundary to another one, and no further than its limit; a walk is short enough to
-leave the interpreter to others every few milliseconds. Pure."""
+Invariant: a slice is walked from one record boundary to another, and not beyond its limit; a walk is short enough to yield
+the interpreter every few milliseconds. Pure."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ RECORDS_MAX = 1024
 
 
 class Walked(NamedTuple):
-    """`end` is the boundary that the walk came to, over `records`; `why` says what is wrong there, empty for nothing; then
-    `size` is that of the record if its head is whole. `wanted` is the size of a record that the slice holds only in part, and
-    nothing before it."""
+    """`end` is the boundary reached, after `records`; `why` is the fault there, empty for none; then `size` is the record's
+    if its head is whole. `wanted` is the size of a first record that the slice holds only in part."""
 
     end: int
     records: int
@@ -28,7 +27,7 @@ class Walked(NamedTuple):
 
 
 WalkSlice = Callable[[bytes, int, int, int, bool], Walked]
-"""As `walk_slice`, of a log in which records lie as they may."""
+"""`walk_slice` for a log with another record framing."""
 
 
 def walk_slice(
@@ -52,7 +51,7 @@ def walk_slice(
             size = max(check(buffer, at, segment_end - position, position, verify_body=False), 0)
             body_differs = size and check(buffer, at, segment_end - position, position) < 0
             crc_of = "body" if body_differs else "record"
-            why = f"the {crc_of} has another CRC" if size else "no head of a record stands here"
+            why = f"the {crc_of} has another CRC" if size else "no head of a record is here"
             return Walked(position, records, why, size)
         position += size
     return Walked(position, RECORDS_MAX)

@@ -65,4 +65,4 @@ def test_dispatch_waits_for_a_disk_that_does_not_give_the_log_and_skips_nothing(
     ]
     [(waits, where), (goes_on, _)] = told
     assert waits.startswith(WAITS) and (where["offset"], where["why"].errno) == (0, errno.EIO)
-    assert goes_on == "dispatch goes on, the disk gives the log again"
+    assert goes_on == "dispatch continues, the disk returns the log again"
