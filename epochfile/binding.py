@@ -1,12 +1,12 @@
-"""To which log an epoch history belongs: whose store it is, and what the log reads where each epoch begins.
+"""To which log an epoch history belongs: the store's owner, and checksums of the log where each epoch begins.
 
     CRC-32 of all following bytes
     owner 2                                  broker id, `-` while it is not known
     3-20480 1A2B3C4D -                       epoch-startOffset and two digests, one line an entry, oldest first
 
-A digest is the CRC-32 of the last bytes in front of a start offset, or of the head of what follows; `-` until that was
-confirmed, and so cannot change any more. Invariant: a history is taken for the log's own only if it says of each byte that
-the log holds what this binding says, and the log still reads what was sealed. Pure."""
+A digest is the CRC-32 of the last bytes before a start offset, or of the first bytes after it; `-` until those bytes were
+confirmed, and so cannot change any more. Invariant: a history is accepted as the log's own only if it agrees with this
+binding on every byte that the log holds, and the log's bytes still have the sealed digests. Pure."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Span(NamedTuple):
 
 
 class Seal(NamedTuple):
-    """What the log reads at one entry's start; None where that is not known."""
+    """Digests of the log at one entry's start; None where unknown."""
 
     entry: EpochEntry
     before: int | None = None
@@ -45,7 +45,7 @@ class Seal(NamedTuple):
 
 
 class Parted(NamedTuple):
-    """The first byte of the log that two histories give to different epochs, and to which; -1 for none."""
+    """The first byte of the log that two histories assign to different epochs, and those epochs; -1 for none."""
 
     offset: int
     epoch: int
@@ -53,7 +53,7 @@ class Parted(NamedTuple):
 
 
 def span_before(entry: EpochEntry, segment_size_bytes: int) -> Span | None:
-    """None at the very beginning of a log."""
+    """The span before an epoch's start; None at the very beginning of a log."""
     end = entry.start_offset
     if end == 0:
         return None
@@ -85,13 +85,13 @@ class Binding:
         return EpochHistory(seal.entry for seal in self.seals)
 
     def of(self, history: EpochHistory, owner: int | None) -> Binding:
-        """The binding of `history` in the same log; entries that stay keep their digests."""
+        """The binding of `history` in the same log; unchanged entries keep their digests."""
         known = {seal.entry: seal for seal in self.seals}
         return Binding((known.get(entry) or Seal(entry) for entry in history), owner)
 
     def parted(self, history: EpochHistory, log_min: int, log_end: int) -> Parted | None:
-        """Where `history` says something else of the log's bytes than this binding. Epochs that begin at the log's end or
-        ended at its beginning say nothing of them: a crash may leave them in one of both files."""
+        """Where `history` disagrees with this binding about the log's bytes. Epochs that begin at the log's end or ended at
+        its beginning do not count: a crash may leave them in only one of the two files."""
         ours, theirs = (
             [entry for entry in some.truncate_prefix(log_min) if entry.start_offset < log_end]
             for some in (self.history, history)
@@ -123,7 +123,7 @@ def _shown(digest: int | None) -> str:
 
 
 def decode_binding(data: bytes) -> Binding:
-    """Raises BindingDamaged with what is wrong."""
+    """Raises BindingDamaged with the reason."""
     crc, _, text = data.partition(b"\n")
     if crc != b"%d" % zlib.crc32(text) or not text.endswith(b"\n"):
         raise BindingDamaged(f"{len(data)} bytes whose CRC does not agree")

@@ -1,7 +1,7 @@
-"""The durable file of a binding, beside the epoch file that upstream reads.
+"""The durable file of a binding, next to the epoch file that upstream reads.
 
-Invariant: a damaged one counts as absent, and one that a full disk has no room for stays absent: a log that is whole, with a
-right epoch file, is served."""
+Invariant: a damaged binding counts as absent, and if a full disk has no room for a new one it stays absent: an intact log
+with a right epoch file is served without it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class BindingFile:
         self.name = epoch_file + SUFFIX
 
     async def load(self) -> Binding | None:
-        """None where there is none that can be read. OSError."""
+        """The stored binding; None if there is no readable one. Raises OSError."""
         data = await self._files.read(self.name)
         if data is None:
             return None
@@ -31,14 +31,14 @@ class BindingFile:
             return decode_binding(data)
         except BindingDamaged as error:
             logger.warning(
-                "the binding of the epoch file is damaged, the epoch file is taken for this log's as far as the log allows",
+                "the binding of the epoch file is damaged, the epoch file is believed as far as it agrees with the log",
                 extra=fields(file=self.name, why=error),
             )
             return None
 
     async def store(self, binding: Binding) -> None:
-        """Durable on return. On a full disk the old one is overwritten; where there is none, none is made. OSError leaves the
-        old one, the new one or, on a full disk, a damaged one."""
+        """Store durably. On a full disk the old file is overwritten in place; if there is none, none is made. OSError leaves
+        the old file, the new one or, on a full disk, a damaged one."""
         if not binding.seals:
             await self._files.remove(self.name)
             return

@@ -1,8 +1,8 @@
-"""The durable epoch file and its second copy.
+"""The durable epoch file and its second copy. Upstream: EpochFileCache.
 
-Invariant: when `store` returns, a crash of any kind leaves a file that reads back as the stored history. Both
-copies hold the same content but during a store, so a damaged main file costs nothing; and one of them is whole at any
-moment. An empty history is no file at all: an empty one would make other readers take an old second copy for current."""
+Invariant: after `store` returns, any crash leaves a file that reads back as the stored history. Both copies are equal except
+during a store, so a damaged main file loses nothing; and one of them is whole at any moment. An empty history is stored as no
+file: an empty file would make other readers use an old second copy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BACKUP_SUFFIX = ".bak"
 
 
 class EpochFileUnreadable(Exception):
-    """Neither copy of an existing epoch file can be read; the log beside it must not be served."""
+    """Neither copy of an existing epoch file is readable; the log must not be served."""
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(
@@ -47,8 +47,9 @@ class EpochFile:
         return self._name
 
     async def load(self, check: Callable[[EpochHistory], Awaitable[None]] | None = None) -> EpochHistory:
-        """Empty when no copy exists. What `check` raises for what was read goes to the caller, with both copies as they are;
-        then a damaged or older copy is written anew, if the disk lets it. EpochFileUnreadable, OSError."""
+        """Load the history; empty when no copy exists. An exception of `check` reaches the caller and leaves both copies
+        unchanged; otherwise a damaged or older copy is rewritten, if the disk permits. Raises EpochFileUnreadable or
+        OSError."""
         why = "is absent"
         main = await self._files.read(self._name)
         backup = await self._files.read(self._name + BACKUP_SUFFIX)
@@ -82,11 +83,11 @@ class EpochFile:
     async def _mend(self, name: str, data: bytes) -> None:
         try:
             await self._files.replace(name, data)
-        except OSError as error:  # the other copy is good; the next start tries again
+        except OSError as error:  # the other copy is intact; the next start tries again
             logger.warning("copy of the epoch file not mended", extra=fields(file=name, why=error))
 
     async def store(self, history: EpochHistory) -> None:
-        """Durable on return, on a full disk too where both copies stand; OSError leaves the old history or the new one."""
+        """Store durably, on a full disk only if both copies exist; OSError leaves the old history or the new one."""
         backup = self._name + BACKUP_SUFFIX
         if len(history) == 0:
             await self._files.remove(backup)  # first, or a crash would bring the old history back
@@ -103,7 +104,7 @@ class EpochFile:
             await self._files.overwrite(self._name, data)
 
     async def _stands_twice(self) -> bool:
-        """Whether the main file is whole while the second copy is overwritten, which is there."""
+        """Whether the main file is whole and a second copy exists, so that overwriting the second copy in place is safe."""
         main = await self._files.read(self._name)
         backup = await self._files.read(self._name + BACKUP_SUFFIX)
         if main is None or backup is None:

@@ -1,7 +1,7 @@
 """The epochs of one log, oldest first.
 
-Invariant: epoch and start_offset both strictly increase and are not negative, so an offset lies in at most
-one epoch. A history is a value: every change is a new history, which can be stored before it is used. Pure."""
+Invariant: epoch and start_offset both strictly increase and are not negative, so an offset lies in at most one epoch. A
+history is a value: every change is a new history, which can be stored before it is used. Pure."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ OFFSET_MAX = 2**63 - 1
 NO_EPOCH = -1
 NO_CONSISTENT_POINT = -1
 EPOCH_BELIEVED_MAX = 2**30
-"""No cluster gets here: one election a second for 34 years. Half of the numbers are left above it, so that no single answer can
-use them up."""
+"""No cluster reaches this: one election a second for 34 years. Half of the numbers remain above it, so that no single message
+can use them up."""
 EPOCH_JUMP_MAX = 2**20
-"""So far an epoch may be above the newest that is known: one election a second for twelve days in which a broker heard of none.
-Java controllers use up to three epochs for an election that fails, so epochs jump, but never so far."""
+"""Greatest credible jump above the newest known epoch: one election a second for twelve days without a notice to this broker.
+Java controllers use up to three epochs for a failed election, so epochs jump, but never this far."""
 
 
 class EpochOutOfOrder(ValueError):
@@ -33,8 +33,8 @@ class EpochOutOfOrder(ValueError):
 
 
 def why_too_far(epoch: int, known: int) -> str | None:
-    """Why `epoch`, of a master or of a SyncStateSet, is not believed where `known` is the newest one heard of, 0 or less: none;
-    None where it may be."""
+    """Why `epoch`, from a master or a SyncStateSet, is not credible if the newest known epoch is `known` (0 or less: none is
+    known); None if it is."""
     if epoch > EPOCH_BELIEVED_MAX:
         return f"epoch {epoch} is above {EPOCH_BELIEVED_MAX}, where no cluster gets"
     if known > 0 and epoch - known > EPOCH_JUMP_MAX:
@@ -43,7 +43,7 @@ def why_too_far(epoch: int, known: int) -> str | None:
 
 
 class EpochHistory:
-    """What a log knows about its masters. Offsets are bytes of the log, ends are exclusive."""
+    """Which epoch wrote which range of a log. Offsets are bytes of the log, ends are exclusive."""
 
     __slots__ = ("_entries",)
 
@@ -84,8 +84,8 @@ class EpochHistory:
         return self._entries[-1].epoch if self._entries else NO_EPOCH
 
     def append(self, new: EpochEntry | tuple[int, int]) -> EpochHistory:
-        """The history after `new` began; entries that start at or after it wrote nothing that is left and are
-        replaced. The last entry again is no change. EpochOutOfOrder when the epoch is not above the last."""
+        """The history after `new` began; entries that start at or after it have no bytes left and are replaced. Appending the
+        last entry again changes nothing. Raises EpochOutOfOrder when the epoch is not above the last."""
         entry = EpochEntry(*new)
         last = self.last()
         if entry == last:
@@ -102,7 +102,7 @@ class EpochHistory:
         return next((entry for entry in self._entries if entry.epoch == epoch), None)
 
     def epoch_end(self, epoch: int, log_end: int) -> int:
-        """Where `epoch` ends in a log that ends at `log_end`. KeyError when the epoch is unknown."""
+        """Where `epoch` ends in a log that ends at `log_end`. Raises KeyError when the epoch is unknown."""
         for entry, following in pairwise(self._entries):
             if entry.epoch == epoch:
                 return min(following.start_offset, log_end)
@@ -111,8 +111,8 @@ class EpochHistory:
         raise KeyError(epoch)
 
     def find_consistent_point(self, other: EpochHistory, own_end: int, other_end: int) -> int:
-        """Up to where this log, ending at `own_end`, and the other one hold the same bytes; -1 if no epoch
-        started at the same offset in both. Entries that start beyond the end of their log do not count."""
+        """The offset up to which this log, ending at `own_end`, and the other one hold the same bytes; -1 if no epoch started
+        at the same offset in both. Entries that start beyond the end of their log do not count."""
         theirs = {entry for entry in other if entry.start_offset <= other_end}
         for entry in reversed(self._entries):
             if entry.start_offset <= own_end and entry in theirs:
@@ -120,11 +120,11 @@ class EpochHistory:
         return NO_CONSISTENT_POINT
 
     def truncate_suffix(self, offset: int) -> EpochHistory:
-        """Without the entries that start at or after `offset`."""
+        """The history without the entries that start at or after `offset`."""
         return EpochHistory(entry for entry in self._entries if entry.start_offset < offset)
 
     def truncate_prefix(self, offset: int) -> EpochHistory:
-        """Without the entries that end at or before `offset`; the last one stays, it is still written."""
+        """The history without the entries that end at or before `offset`; the last one stays, as it is still being written."""
         kept = [entry for entry, after in pairwise(self._entries) if after.start_offset > offset]
         return EpochHistory((*kept, *self._entries[-1:]))
 

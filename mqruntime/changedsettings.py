@@ -1,4 +1,4 @@
-"""Changes of settings that a running server is asked for.
+"""Changes of a running server's settings on request.
 
 Invariant: a change is taken whole or not at all, and lasts until the process ends."""
 
@@ -14,14 +14,14 @@ from mqruntime.properties import PropertiesError, parse
 from mqruntime.settings import Settings, in_words
 
 BODY_BYTES_MAX = 64 << 10
-"""Of one change: several times all settings of a server. Reading it takes the time of all others who ask."""
+"""Of one change: several times all settings of a server. Reading it blocks all other clients."""
 SHOWN_MAX = 100
-"""Characters of a value that is refused."""
+"""Characters of a rejected value that are shown."""
 FORBIDDEN = "Can not update config in black list."
 
 
 class ChangeRefused(ValueError):
-    """A change of which nothing was taken."""
+    """A change that was rejected as a whole."""
 
     def __init__(self, why: str, *, forbidden: bool = False) -> None:
         super().__init__(why)
@@ -37,10 +37,10 @@ def asked_for(
     trimmed: bool = False,
     reasons: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """What is new of the properties in `body`, key -> value; nothing is taken yet. Raises ChangeRefused for more than
-    BODY_BYTES_MAX, a key in `black_list`, a value that does not fit, and a new value of what is not `changeable`. Keys that the
-    server does not have are passed over, as upstream does; so are blanks around a value where it is to be `trimmed`. `reasons`
-    say of a key why it is not changeable."""
+    """The new values among the properties in `body`, key -> value; nothing is changed yet. Keys unknown to the server are
+    ignored, as upstream does; so are blanks around a value if `trimmed`. `reasons` explain why a key is not changeable.
+    Raises ChangeRefused for more than BODY_BYTES_MAX, a key in `black_list`, an invalid value, and a new value of a key that
+    is not `changeable`."""
     if body is not None and len(body) > BODY_BYTES_MAX:
         raise ChangeRefused(f"a change of {len(body)} bytes; {BODY_BYTES_MAX} are read")
     try:
@@ -54,7 +54,7 @@ def asked_for(
     known = {key: value for key, value in asked.items() if key in now}
     names = settings.keys()
     given = {key: value for key, value in now.items() if names[key] in settings.model_fields_set}
-    try:  # what nobody has set is not to be taken for somebody's wish
+    try:  # a default must not count as an explicitly set value
         wanted = type(settings).model_validate(given | known).in_force()
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
@@ -70,7 +70,7 @@ def asked_for(
 
 
 def take(settings: Settings, changed: Mapping[str, Any]) -> None:
-    """What `asked_for` told counts from now on."""
+    """Put the result of `asked_for` into force."""
     names = settings.keys()
     for key, value in changed.items():
         setattr(settings, names[key], value)
@@ -83,7 +83,7 @@ def change(
     *,
     black_list: Set[str] = frozenset(),
 ) -> dict[str, Any]:
-    """Takes what is `asked_for`, and tells it. Raises ChangeRefused."""
+    """Put the result of `asked_for` into force and return it. Raises ChangeRefused."""
     changed = asked_for(settings, body, changeable, black_list=black_list)
     take(settings, changed)
     return changed

@@ -1,7 +1,7 @@
 """Readings of time.
 
-Invariant: only `now_ms` may jump; `monotonic_ms` never goes back and is the one that every timeout and every
-liveness decision is counted in. `work_us` measures how long work takes, and nothing else."""
+Invariant: only `now_ms` may jump; `monotonic_ms` never goes back and is used for every timeout and every liveness decision.
+`work_us` is used only to measure how long work takes."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Clock(Protocol):
 
 
 def utc_hour(now_ms: int) -> int:
-    """Of the day, 0 to 23, at this wall time."""
+    """The hour of the day, 0 to 23, at this wall time."""
     return now_ms // 3_600_000 % 24
 
 
 def local_hour(now_ms: int) -> int:
-    """The same where the machine stands."""
+    """The hour in the machine's time zone."""
     return time.localtime(now_ms / 1000).tm_hour
 
 

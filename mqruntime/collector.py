@@ -1,11 +1,11 @@
-"""Python's collector of cycles, in a process that keeps a lot for long.
+"""Python's collector of cycles, in a process that keeps many objects for long.
 
-A full collection looks at all that is kept, which holds a controller of a thousand broker sets for longer than some timeouts
-and finds nothing, for what is kept long lives on.
+A full collection scans all kept objects. In a controller of a thousand broker sets that takes longer than some timeouts and
+frees nothing, because those objects live on.
 
-Invariant: a collection looks at what came since the one before it alone, until what is kept has doubled; then one looks at all
-again. So cycles that ended among the kept take no more memory than is kept anyway, and how long a collection lasts goes with
-what is new."""
+Invariant: a collection scans only objects made since the one before, until the kept objects have doubled; then one scans all
+again. So ended cycles among the kept objects take at most as much memory as those, and a collection's duration depends on the
+number of new objects."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 KEPT_MIN = 1_000_000
-"""Objects; so few are never looked through for having doubled."""
+"""Fewer objects than this never cause a full collection for having doubled."""
 OLDEST = 2
 
 
 class Cycles(Protocol):
-    """The part of the module `gc` that is needed."""
+    """The part of the module `gc` that is used."""
 
     callbacks: list[Any]
 
@@ -34,13 +34,13 @@ class Cycles(Protocol):
 
 
 class Collector:
-    """Of one process; `start` it once."""
+    """One per process; call `start` once."""
 
     def __init__(self, cycles: Cycles = gc, kept_min: int = KEPT_MIN) -> None:
         self._cycles = cycles
         self._kept_min = self._kept_max = kept_min
         self._kept = 0
-        """Since the last look at all, those counted too that have ended since."""
+        """Objects at the last full collection, including those that have ended since."""
         self._looks_at_all = False
 
     def start(self) -> None:

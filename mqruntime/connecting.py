@@ -1,7 +1,7 @@
-"""Opening a connection that may be given up at any moment.
+"""Opening a connection that may be abandoned at any moment.
 
-Invariant: a protocol that was told `connection_made` is told `connection_lost` too. uvloop does not when it is cancelled
-between the two steps of an attempt that succeeds; so a protocol may be told twice, and heeds the first."""
+Invariant: a protocol that gets `connection_made` gets `connection_lost` too. uvloop omits it when it is cancelled between the
+two steps of a successful attempt; so a protocol may get it twice, and must ignore the second."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 
 async def connect(make: Callable[[], P], host: str, port: int, timeout_ms: int) -> P:
-    """The protocol of an open connection. TimeoutError after `timeout_ms`; OSError when there is no way, nobody listens or
-    `host`, which may have come from a peer, is what no resolver takes."""
+    """The protocol of an open connection. Raises TimeoutError after `timeout_ms`; OSError without a route or a listener, or
+    if no resolver accepts `host`, which may have come from a peer."""
     made: list[P] = []
 
     def noted() -> P:

@@ -1,7 +1,7 @@
 """The form of every core: protocol logic without event loop, clock, socket or file.
 
-What happens goes in by methods that return actions, which the shell performs in their order; time goes in as `now_ms`,
-monotonic. Only the core itself changes its state. Pure."""
+Events go in by methods that return actions, which the shell performs in order; time goes in as `now_ms`, monotonic. Only the
+core itself changes its state. Pure."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 NEVER_MS = 1 << 62
-"""The next tick of a core that waits for events alone."""
+"""The next tick of a core that waits only for events."""
 
 Action_co = TypeVar("Action_co", covariant=True)
 
 
 class Core(Protocol[Action_co]):
     def tick(self, now_ms: int) -> Sequence[Action_co]:
-        """Time passed. To be called at `next_tick_ms` or later; too early it returns nothing."""
+        """Time passed. Call it at `next_tick_ms` or later; too early it returns nothing."""
         ...
 
     @property

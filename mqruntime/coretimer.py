@@ -1,8 +1,8 @@
-"""The one timer of a shell: wakes it when its core wants the next tick.
+"""The one timer of a shell: it ticks the core when the core's next tick is due.
 
-Invariant: it never fires later than the earliest time it was told; one that fires early finds nothing to do and is armed anew,
-which costs less than moving it with every message. What `on_due` raises is a bug and reaches the owner's `on_fatal`: a core
-that nobody ticks any more would go on looking alive."""
+Invariant: it never fires later than the earliest due time it was given. If it fires early, it does nothing and is armed
+again, which costs less than moving it with every message. An exception of `on_due` is a bug and reaches the owner's
+`on_fatal`: otherwise a core without ticks would look alive."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mqruntime.tasks import Tasks
 
 
 class CoreTimer:
-    """`on_due` ticks the core and tells the next time; `tasks` are the owner's."""
+    """`on_due` ticks the core and sets the next due time; `tasks` are the owner's."""
 
     def __init__(self, clock: Clock, tasks: Tasks, on_due: Callable[[], None]) -> None:
         self._clock = clock
@@ -25,12 +25,12 @@ class CoreTimer:
         self._due_ms = NEVER_MS
 
     def due_at(self, due_ms: int) -> None:
-        """Wanted at `due_ms` (monotonic), or now if that has passed."""
+        """Fire at `due_ms` (monotonic), or now if that has passed."""
         if due_ms >= self._due_ms:
             return
         self.cancel()
         self._due_ms = due_ms
-        # readings are cut to whole ms: not a hair too early
+        # clock readings are cut to whole ms: round up, so that it does not fire early
         delay_ms = max(0, due_ms - self._clock.monotonic_ms()) + 1
         self._handle = asyncio.get_running_loop().call_later(delay_ms / 1000, self._fire)
 

@@ -1,7 +1,7 @@
 """Writes that a disk refuses for a while.
 
-Invariant: what a full disk refused has left things as they were and is tried again RETRY_S later at the earliest; it is told
-when it begins, every half minute, and when it is over. A sync is none of these writes, whatever its error: the kernel
+Invariant: a write that a full disk refuses changes nothing and is tried again after RETRY_S at the earliest; it is logged
+when the failure begins, every half minute, and when it ends. A sync is none of these writes, whatever its error: the kernel
 forgets the pages that it could not write."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mqruntime.repeatedfailure import RepeatedFailure
 T = TypeVar("T")
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
-"""Values of OSError.errno that may pass by themselves. Every other one is a failed disk."""
+"""Values of OSError.errno of errors that may pass. Any other error is a failed disk."""
 RETRY_S = 1.0
 CURES = {
     **dict.fromkeys(DISK_FULL, "; make room on this {server}'s disk"),
@@ -29,13 +29,13 @@ CURES = {
 
 
 def cure(error: OSError, server: str = "broker") -> str:
-    """What to do about it, as the end of a sentence; nothing where nobody knows."""
+    """The remedy, to end a sentence with; empty if none is known."""
     return CURES.get(error.errno or 0, "").format(server=server)
 
 
 class RetriedWrite:
-    """One write that is tried again. People are told `refusal` of it, with the cure behind it, and `again` when it went well
-    after that. With `any_error` every error may pass, not that of a full disk alone."""
+    """A write that is retried. Logs `refusal` with the remedy, and `again` at the next success. With `any_error` every error
+    may pass, not only a full disk's."""
 
     def __init__(
         self, logger: logging.Logger, refusal: str, *, again: str | None = None, server: str = "broker",
@@ -52,11 +52,11 @@ class RetriedWrite:
 
     @property
     def refused(self) -> bool:
-        """Whether the last try was."""
+        """Whether the last attempt was refused."""
         return self._refused is not None
 
     async def perform(self, write: Callable[[], Awaitable[None]]) -> bool:
-        """Again and again until it went well; True when it was refused before."""
+        """Retry until success; returns True if it was refused before."""
         waited = False
         while not await self.attempt(write()):
             waited = True
@@ -74,7 +74,7 @@ class RetriedWrite:
         return True
 
     def make(self, work: Callable[[], T]) -> T:
-        """What `work` makes. OSError, its own or, soon after that, the same without another try."""
+        """The result of `work`. Raises its OSError, and the same without another attempt soon after that."""
         if self._refused is not None:
             error, again_s = self._refused
             if asyncio.get_running_loop().time() < again_s:
@@ -88,7 +88,7 @@ class RetriedWrite:
         return made
 
     def failed(self, error: OSError) -> None:
-        """A try was refused. Raises an error that does not pass by itself."""
+        """An attempt was refused. Raises an error that does not pass by itself."""
         if error.errno not in DISK_FULL and not self._any_error:
             raise error
         now_s = asyncio.get_running_loop().time()
@@ -98,7 +98,7 @@ class RetriedWrite:
             self._logger.log(self._level, "%s", line, extra=fields(why=error))
 
     def done(self) -> None:
-        """A try went well."""
+        """An attempt succeeded."""
         if self._refused is not None:
             self._refused = None
             after_ms = self._failure.recovered(int(asyncio.get_running_loop().time() * 1000))

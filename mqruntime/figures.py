@@ -1,7 +1,7 @@
-"""What a server shows to Prometheus, declared: the collector and the table in the documentation share one declaration.
+"""Declarations of a server's Prometheus metrics, shared by the collector and the table in the documentation.
 
-Invariant: a family has the name, type and labels that its declaration says, after the labels of all its server's
-figures. Import this only when metrics are wanted: it brings the Prometheus library."""
+Invariant: a family has the declared name, type and labels, after the labels that all metrics of the server have. Import this
+only when metrics are on: it loads the Prometheus library."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Labels = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """`name` is the scraped one; what ends in `_total` is a counter. `labels` are those that the others lack."""
+    """`name` is the scraped one; a name that ends in `_total` is a counter's. `labels` are this metric's own."""
 
     name: str
     meaning: str
     labels: Labels = ()
     ours: bool = False
-    """Upstream has no such figure."""
+    """Whether upstream has no such metric."""
     histogram: bool = False
 
     @property
@@ -44,11 +44,11 @@ class Families:
         self._values = tuple(base.values())
 
     def one(self, figure: Figure, value: float) -> Metric:
-        """A figure without labels of its own."""
+        """A metric without labels of its own."""
         return self.each(figure, [((), value)])
 
     def each(self, figure: Figure, values: Iterable[tuple[Labels, float]]) -> Metric:
-        """`values` by the figure's own labels."""
+        """`values` by the metric's own labels."""
         make = CounterMetricFamily if figure.kind == "counter" else GaugeMetricFamily
         family = make(figure.name, figure.meaning, labels=(*self._names, *figure.labels))
         for labels, value in values:
@@ -56,7 +56,7 @@ class Families:
         return family
 
     def histograms(self, figure: Figure, values: Iterable[tuple[Labels, Histogram]]) -> Metric:
-        """As `each`."""
+        """`each` for histograms."""
         family = HistogramMetricFamily(figure.name, figure.meaning, labels=(*self._names, *figure.labels))
         for labels, histogram in values:
             bounds = [*(f"{bound:.1f}" for bound in histogram.bounds), "+Inf"]
@@ -66,7 +66,7 @@ class Families:
 
 
 class Labelled(Collector):
-    """What `collector` shows, with `labels` on every sample; a label that a sample has already stays as it is."""
+    """The metrics of `collector` with `labels` on every sample; a sample keeps a label that it has already."""
 
     def __init__(self, collector: Collector, labels: Mapping[str, str]) -> None:
         self._collector = collector

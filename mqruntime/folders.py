@@ -1,7 +1,7 @@
 """Folders whose entries survive a power cut.
 
 Invariant: when one of the functions returns, the entry that it made or changed is on disk. A `FolderTree` makes folders without
-waiting for the disk; whoever puts a file into one syncs it, and all above it, before anybody counts on the file."""
+waiting for the disk; code that puts a file into one syncs it, and all above it, before anything relies on the file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def make_folders(folder: Path) -> None:
-    """Create `folder` and what is missing above it."""
+    """Create `folder` and missing folders above it."""
     missing: list[Path] = []
     while not folder.is_dir():
         missing.append(folder)
@@ -38,7 +38,7 @@ class FolderTree:
         self._synced: dict[Path, int] = {}  # the same, as of its last sync
 
     def make(self, folder: Path) -> None:
-        """Create `folder`, which is the root or below it, and what is missing above it."""
+        """Create `folder`, which is the root or below it, and missing folders above it."""
         if folder.is_dir():
             return
         if folder == self._root:
@@ -49,11 +49,11 @@ class FolderTree:
         self._made[folder.parent] = self._made.get(folder.parent, 0) + 1
 
     def sync(self, folder: Path) -> None:
-        """The entries of `folder`, and those that lead to it from the root, are durable on return."""
+        """Make the entries of `folder`, and those that lead to it from the root, durable."""
         sync_folder(folder)
         while folder != self._root:
             folder = folder.parent
-            made = self._made.get(folder, 0)  # before the sync: what is made meanwhile needs another one
+            made = self._made.get(folder, 0)  # before the sync: a folder made meanwhile needs another one
             if self._synced.get(folder) != made:
                 sync_folder(folder)
                 self._synced[folder] = made

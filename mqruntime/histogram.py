@@ -1,6 +1,6 @@
-"""How often a measured value fell below each of some bounds.
+"""Counts of measured values by bucket.
 
-Invariant: every observation stands in exactly one bucket; one of a bound's own size belongs to that bound. Pure."""
+Invariant: every observation is in exactly one bucket; a value equal to a bound belongs to that bound. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Hosts and addresses as people write them in settings and options, checked before anybody tries to connect.
+"""Hosts and addresses in settings and options, checked before any attempt to connect.
 
-Invariant: what passes is an IP address or a name that a resolver could know, with a port; so `a:1,b:2` (a comma where a
-semicolon is due), `http://a:1` and an address without a port are refused by name, and none of them is asked for ever. Pure."""
+Invariant: an accepted text is an IP address or a name that a resolver could know, with a port; so `a:1,b:2` (a comma instead
+of a semicolon), `http://a:1` and an address without a port are rejected by name, and none of them is ever resolved. Pure."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ PORT_MAX = 65_535
 
 
 def check_host(text: str) -> str:
-    """`text`, a host. Raises ValueError that says why it is none."""
+    """`text`, a host. Raises ValueError with the reason if it is none."""
     if (why := _why_no_host(text)) is not None:
         raise ValueError(f"{text!r} is no host: {why}")
     return text
 
 
 def check_address(text: str) -> str:
-    """`text`, one HOST:PORT. Raises ValueError that says why it is none."""
+    """`text`, one HOST:PORT. Raises ValueError with the reason if it is none."""
     host, colon, port = text.rpartition(":")
     why = _why_no_text(text)
     if why is None and not (colon and host):

@@ -1,7 +1,7 @@
 """A few read-only pages over HTTP: metrics for a scraper, probes for a load balancer.
 
-Invariant: a connection carries one request of at most `HEAD_BYTES_MAX`, is answered once and closed; whoever is slow or
-one too many is cut, so this port can take nothing from the server beside it but the time of one page."""
+Invariant: a connection carries one request of at most `HEAD_BYTES_MAX`, is answered once and closed; slow or surplus clients
+are cut, so this port costs its server no more than the time of one page."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ END_OF_HEAD = b"\r\n\r\n"
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One answer; `status` is 200, or 503 from a probe that says no."""
+    """One answer; `status` is 200, or 503 from a failed probe."""
 
     body: bytes
     content_type: str = TEXT
@@ -66,7 +66,7 @@ class HttpPages:
         self.port = int(server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
-        """Stops accepting; requests under way are dropped."""
+        """Stop accepting; requests in progress are dropped."""
         if self._server is not None:
             await accepts_no_more(self._server)
             self._server.close()
@@ -93,7 +93,7 @@ class HttpPages:
         return _response(made, with_body=method == "GET")
 
     def opened(self, connection: _Connection) -> bool:
-        """False when there are too many of them."""
+        """False when there are too many connections."""
         if len(self._connections) >= CONNECTIONS_MAX:
             return False
         self._connections[connection] = None
@@ -114,7 +114,7 @@ class _Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is of no type of asyncio's
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's has no asyncio type
         if self._owner.opened(self):
             self._timer = asyncio.get_running_loop().call_later(PATIENCE_MS / 1000, self.cut)
         else:

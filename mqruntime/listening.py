@@ -1,6 +1,6 @@
-"""The ports of a server: which addresses are within reach of strangers, why one cannot be used, and how one is closed.
+"""The ports of a server: which addresses other machines can reach, why one cannot be used, and how one is closed.
 
-Invariant: only a loopback address is called private; a name is judged by what it says, never looked up."""
+Invariant: only a loopback address counts as private; a host name is judged by its text, never looked up."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ REASONS = {
 
 
 def why_not_listening(error: OSError) -> str:
-    """What a failed bind means for the person who chose the address."""
+    """An explanation of a failed bind for the person who chose the address."""
     return REASONS.get(error.errno or 0) or f"cannot listen: {error.strerror or error}"
 
 
 HANDED_OVER_TURNS = 3
-"""After so many turns of asyncio's loop each connection that it has accepted has its transport."""
+"""After this many turns of asyncio's loop each accepted connection has its transport."""
 
 
 async def accepts_no_more(server: asyncio.AbstractServer) -> None:
-    """To be awaited before `server` is closed. A connection that asyncio has accepted, and whose transport is made after that,
-    would stay open and be nobody's (`Server._attach` of Python 3.11); uvloop accepts in one step."""
+    """Await this before closing `server`. Otherwise a connection that asyncio has accepted, and whose transport is made
+    later, would stay open without an owner (`Server._attach` of Python 3.11); uvloop accepts in one step."""
     loop = asyncio.get_running_loop()
     if isinstance(loop, asyncio.SelectorEventLoop) and isinstance(server, asyncio.Server):
         for each in server.sockets:
@@ -38,7 +38,7 @@ async def accepts_no_more(server: asyncio.AbstractServer) -> None:
 
 
 def beyond_this_machine(host: str) -> str | None:
-    """What to call `host` where others may reach what listens on it; None where only this machine does."""
+    """A name for `host` if other machines may reach a port on it; None if only this machine does."""
     if host == "localhost":
         return None
     try:
@@ -55,6 +55,6 @@ def exposure(host: str) -> str | None:
     if shown is None:
         return None
     return (
-        f"listening on {shown}: without TLS and access control, whoever reaches these ports may read, write and "
+        f"listening on {shown}: without TLS and access control, anyone who reaches these ports may read, write and "
         "administer; keep them in a private network"
     )

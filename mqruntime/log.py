@@ -32,7 +32,7 @@ class LineFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: time, level, logger, message and the fields beside them."""
+    """One JSON object a line: time, level, logger, message and the fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = {
@@ -51,8 +51,8 @@ def configure(
     stream: TextIO | None = None,
     file: logging.Handler | None = None,
 ) -> None:
-    """Send the whole process' log to `stream` (standard error), or to `file` and then only what is CRITICAL to
-    `stream` too; replaces an earlier configuration."""
+    """Send the process' log to `stream` (standard error), or to `file` and then only CRITICAL lines to `stream` too; replaces
+    an earlier configuration."""
     handlers: list[logging.Handler] = [logging.StreamHandler(stream or sys.stderr)]
     if file is not None:
         handlers[0].setLevel(logging.CRITICAL)

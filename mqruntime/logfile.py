@@ -1,7 +1,7 @@
 """A log file that is renamed when it has grown, so that its files together stay within a known size.
 
-Invariant: writing never raises, whatever the disk does. Lines that could not be written are counted: the first is told on
-standard error, their number in the file once it can be written again."""
+Invariant: writing never raises, whatever the disk does. Lost lines are counted: the first is reported on standard error, their
+number in the file once it can be written again."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class LogFile(RotatingFileHandler):
             super().emit(logging.makeLogRecord({**vars(record), **_WRITABLE_AGAIN, **extra}))
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's own name
-        """Lets go of the file, which may hold part of a line, so that the next line opens it anew."""
+        """Close the file, which may end with part of a line; the next line opens it again."""
         error = sys.exc_info()[1]
-        stream, self.stream = self.stream, None  # type: ignore[assignment] # as RotatingFileHandler does itself
+        stream, self.stream = self.stream, None  # type: ignore[assignment] # as RotatingFileHandler does
         if stream is not None:
             with suppress(OSError, ValueError):
                 stream.close()

@@ -1,7 +1,7 @@
-"""A runtime whose files are in memory: for tests, examples, and members that may forget.
+"""A runtime whose files are in memory: for tests, examples, and members that may lose their state.
 
-Invariant: the same code runs over it as over a disk. What was written lives as long as the `MemoryFiles` it was written to, so
-a server that is stopped and made anew over the same finds its store again; nothing survives the process."""
+Invariant: the same code runs over it as over a disk. Data live as long as their `MemoryFiles`, so a server that is stopped and
+created again over the same finds its store; nothing survives the process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mqruntime.storelock import StoreLocked
 T = TypeVar("T")
 
 ROOM_BYTES = 1 << 40
-"""What `disk_space` calls free: memory ends otherwise."""
+"""Free space that `disk_space` reports; memory has other limits."""
 
 
 class MemoryFiles:
@@ -28,7 +28,7 @@ class MemoryFiles:
     def __init__(self) -> None:
         self.small: dict[str, bytes] = {}
         self.segments: dict[str, memoryview] = {}
-        """Of mappings, whose pages take memory once they are written."""
+        """For mappings, whose pages take memory once they are written."""
         self.locked = False
 
     def runtime(self, chance: random.Random | None = None) -> Runtime:
@@ -61,7 +61,7 @@ class MemoryLock:
 
 
 class MemorySmallFiles:
-    """See mqruntime.smallfiles; nothing here fails for want of a disk."""
+    """See mqruntime.smallfiles; no operation fails because of a disk."""
 
     def __init__(self, root: MemoryFiles) -> None:
         self._root = root

@@ -1,6 +1,6 @@
 """Settings of the HTTP port for metrics and health, the same for every server.
 
-Invariant: without `metricsExporterType=PROM` no such port is opened and nothing of it is imported."""
+Invariant: without `metricsExporterType=PROM` no such port is opened and none of its modules is imported."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mqruntime.settings import Settings
 
 
 class ExporterType(Enum):
-    """Upstream's names; its numbers are taken too."""
+    """Upstream's names; its numbers are accepted too."""
 
     DISABLE = "DISABLE"
     PROM = "PROM"
@@ -27,7 +27,7 @@ NOT_BUILT = {"OTLP_GRPC", "LOG", "1", "3"}
 
 
 class MetricsSettings(Settings):
-    """To be inherited beside a server's own settings."""
+    """A base class, in addition to a server's own settings."""
 
     IGNORED: ClassVar[frozenset[str]] = frozenset(
         {
@@ -59,7 +59,7 @@ class MetricsSettings(Settings):
     metrics_label: str = Field(
         "",
         alias="metricsLabel",
-        description="labels that every figure gets, `name:value,name:value`",
+        description="labels of every metric, `name:value,name:value`",
     )
 
     @field_validator("metrics_prom_exporter_host")
@@ -86,7 +86,7 @@ class MetricsSettings(Settings):
 
     @property
     def labels(self) -> dict[str, str]:
-        """What `metricsLabel` says."""
+        """The value of `metricsLabel`."""
         return labels_of(self.metrics_label)
 
 

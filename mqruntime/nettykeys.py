@@ -1,6 +1,6 @@
 """Upstream's keys for the network library of its servers, which every server's file may hold.
 
-Invariant: none of them means anything here; they are taken without a word."""
+Invariant: none of them has an effect here; they are accepted without a warning."""
 
 from __future__ import annotations
 

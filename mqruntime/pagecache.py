@@ -1,14 +1,14 @@
-"""What of a mapped file the kernel holds in memory.
+"""Which parts of a mapped file the kernel holds in memory.
 
-Invariant: asking reads nothing, maps no page and never waits for the disk, however much of the file is asked for: `mincore`
-looks at the page cache as the kernel keeps it."""
+Invariant: a query reads nothing, maps no page and never waits for the disk, however large its range is: `mincore` only
+inspects the page cache."""
 
 from __future__ import annotations
 
 import mmap
 from ctypes import PYFUNCTYPE, PyDLL, addressof, c_char, c_int, c_size_t, c_void_p
 
-# it keeps the interpreter's lock: giving that up costs more than the call
+# it keeps the interpreter's lock: releasing that costs more than the call
 _mincore = PYFUNCTYPE(c_int, c_void_p, c_size_t, c_void_p)(("mincore", PyDLL(None)))
 
 
@@ -18,8 +18,8 @@ def address_of(mapping: mmap.mmap) -> int:
 
 
 def in_page_cache(address: int, start: int, end: int) -> bool:
-    """Whether bytes [start, end) of the open mapping at `address` can be read without the disk; False where the kernel does not
-    tell. None wanted, none missing."""
+    """Whether bytes [start, end) of the open mapping at `address` can be read without the disk; False if the kernel does not
+    report it. True for an empty range."""
     if start >= end:
         return True
     start -= start % mmap.PAGESIZE

@@ -1,7 +1,7 @@
-"""What every server says over HTTP: /metrics, /health and the probes of its roles.
+"""HTTP pages of every server: /metrics, /health and the probes of its roles.
 
-Invariant: a probe answers 200 for yes and 503 for no, with the same JSON facts either way, so that a person who looks
-sees why. Import this only when metrics are wanted: it brings the Prometheus library."""
+Invariant: a probe answers 200 for yes and 503 for no, with the same JSON facts either way, so that an operator sees the reason.
+Import this only when metrics are on: it loads the Prometheus library."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ async def serve_probes(
     facts: Callable[[], Facts],
     roles: Mapping[str, Callable[[], bool]],
 ) -> HttpPages:
-    """Pages that are being served. `facts` is what probes show; `roles` is path ("/master") -> does it hold now.
+    """The pages, being served. `facts` are shown by probes; `roles` maps a path ("/master") to whether the role holds now.
 
-    Every figure carries the labels of `metricsLabel` too. Raises PagesCannotListen."""
+    Every metric carries the labels of `metricsLabel` too. Raises PagesCannotListen."""
     registry = CollectorRegistry()
     for collector in collectors:
         registry.register(Labelled(collector, settings.labels))
@@ -49,8 +49,8 @@ async def serve_probes(
     await served.start()
     if (shown := beyond_this_machine(host)) is not None:
         logger.warning(
-            "metrics on %s port %d: whoever reaches it reads names and figures; metricsPromExporterHost=127.0.0.1 "
-            "keeps them on this machine",
+            "metrics on %s port %d: anyone who reaches it reads names and figures; metricsPromExporterHost=127.0.0.1 keeps "
+            "them on this machine",
             shown,
             served.port,
         )

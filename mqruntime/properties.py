@@ -1,7 +1,7 @@
 """The text format of java.util.Properties, which upstream's configuration files are written in.
 
-Invariant: `parse(dump(values))` gives the same keys and values, blanks at the end of a value aside: those
-are cut, with a warning, where Java keeps them and then silently ignores the setting. Pure."""
+Invariant: `parse(dump(values))` gives the same keys and values, except blanks at the end of a value: those are cut, with a
+warning. Java keeps them and then silently ignores the setting. Pure."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Property:
 
 @dataclass(slots=True)
 class Properties:
-    """What a file says, in its order; a repeated key stays listed and its last value counts."""
+    """A file's settings in its order; a repeated key stays listed and its last value counts."""
 
     entries: list[Property] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
 
 class PropertiesError(ValueError):
-    """A line that Java refuses too: a broken \\uXXXX escape."""
+    """A line that Java rejects too: a broken \\uXXXX escape."""
 
     def __init__(self, line: int, why: str) -> None:
         super().__init__(f"line {line}: {why}")
@@ -71,7 +71,7 @@ def _decode(data: bytes) -> str:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """(number of its first line, text) of each line that says something, continuations joined."""
+    """(number of its first line, text) of each line with a setting, continuations joined."""
     held = ""
     first = 0
     for number, natural in enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), start=1):

@@ -1,6 +1,6 @@
-"""A failure that goes on: told when it begins, now and then while it lasts, and when it is over.
+"""Rate limit for logging a failure: logged when it begins, now and then while it lasts, and when it ends.
 
-Invariant: what repeats itself is told at most once in `remind_ms`, and never only once and then no more. Pure."""
+Invariant: a lasting failure is logged at most once in `remind_ms`, and again as long as it lasts. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ REMIND_MS = 30_000
 
 
 class RepeatedFailure:
-    """One piece of work that is tried again and again; `now_ms` is monotonic."""
+    """One retried operation; `now_ms` is monotonic."""
 
     def __init__(self, remind_ms: int = REMIND_MS) -> None:
         self._remind_ms = remind_ms
@@ -17,7 +17,7 @@ class RepeatedFailure:
         self._told_ms = 0
 
     def failed(self, what: object, now_ms: int) -> bool:
-        """It failed once more, for `what`; True when that is to be told now."""
+        """The operation failed, for the reason `what`; returns whether to log that now."""
         if self._what is None:
             self._since_ms = now_ms
         elif what == self._what and now_ms - self._told_ms < self._remind_ms:
@@ -26,7 +26,7 @@ class RepeatedFailure:
         return True
 
     def recovered(self, now_ms: int) -> int | None:
-        """It went well; how long it did not, in ms, or None where nothing was wrong."""
+        """The operation succeeded; returns how long it failed, in ms, or None if it had not."""
         if self._what is None:
             return None
         self._what = None

@@ -1,7 +1,7 @@
-"""Failures that go on, several at a time: each is told when it begins, and now and then while it lasts.
+"""Rate limit for logging failures of several operations: each is logged when it begins, and now and then while it lasts.
 
-Invariant: one is told at most once in `remind_ms`, and of `kept_max` it is known when: where more fail, others are told only as
-those are forgotten. Pure."""
+Invariant: each is logged at most once in `remind_ms`. Of `kept_max` the time is remembered: beyond that, others are logged
+only as those are forgotten. Pure."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ KEPT_MAX = 256
 
 
 class RepeatedFailures:
-    """Of work on several things, each tried again and again; `now_ms` is monotonic."""
+    """Several operations, each retried; `now_ms` is monotonic."""
 
     def __init__(self, remind_ms: int = REMIND_MS, kept_max: int = KEPT_MAX) -> None:
         self._remind_ms = remind_ms
         self._kept_max = kept_max
-        self._told_ms: dict[Hashable, int] = {}  # the one told last comes last
+        self._told_ms: dict[Hashable, int] = {}  # the one logged last comes last
 
     def failed(self, what: Hashable, now_ms: int) -> bool:
-        """It failed once more, for `what`; True when that is to be told now."""
+        """The operation `what` failed; returns whether to log that now."""
         told_ms = self._told_ms.get(what)
         if told_ms is not None and now_ms - told_ms < self._remind_ms:
             return False
@@ -35,5 +35,5 @@ class RepeatedFailures:
         return True
 
     def recovered(self, what: Hashable) -> None:
-        """`what` went well."""
+        """The operation `what` succeeded."""
         self._told_ms.pop(what, None)

@@ -1,7 +1,7 @@
 """Everything of the outside world that an app gets.
 
-Invariant: an app reads time, randomness and disk only through these fields, and the network only through the
-running event loop; so the same app runs on a machine and in the simulator."""
+Invariant: an app reads time, randomness and disk only through these fields, and uses the network only through the running event
+loop; so the same app runs on a machine and in the simulator."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 @dataclass
 class Runtime:
     """`files` and `segments` share one root, the process' store directory, and `lock` guards that root. `boot_id` names the
-    present run of the machine, whose memory outlives a process and nothing else; empty where that is not told. `side_files` are
-    the same files by a way of their own, for those that nobody waits for: they never delay what goes through `files`. None:
-    there is no other way. `local_hour(wall ms)` is the hour of the day where the machine stands. `memory_bytes` are
-    those of the machine; 0 where that is not told."""
+    current boot of the machine, whose memory outlives a process but no reboot; empty if unknown. `side_files` are the same
+    files through a separate thread, for writes that nothing waits for: they never delay `files`; None: there is no such
+    thread. `local_hour(wall ms)` is the hour of the day in the machine's time zone. `memory_bytes` is the machine's memory; 0
+    if unknown."""
 
     clock: Clock
     random: random.Random
@@ -40,24 +40,24 @@ class Runtime:
 
 
 class RestartWanted(Exception):
-    """An app that serves is to be stopped in good order, and another one made and started in its place."""
+    """A serving app is to be stopped cleanly, and another one created and started instead."""
 
 
 class StartRefused(Exception):
-    """What lies below the store root is not what a server left there: no start succeeds before an operator has mended it."""
+    """The store root is not as a server left it: no start succeeds before an operator has repaired it."""
 
 
 class App(Protocol):
-    """One server: what `serve.run_app` and the simulator know of a controller, broker or name server."""
+    """One server: the interface of a controller, broker or name server for `serve.run_app` and the simulator."""
 
     async def start(self) -> None:
-        """Returns once it serves; raises when it cannot."""
+        """Return once it serves; raise when it cannot."""
         ...
 
     async def stop(self) -> None:
-        """Graceful end; returns once sockets are closed and files are flushed."""
+        """End gracefully; return once sockets are closed and files are flushed."""
         ...
 
     async def wait_failed(self) -> BaseException:
-        """Resolves only on a fatal error, with that error: the process says why and exits non-zero; or with `RestartWanted`."""
+        """Resolve only on a fatal error, with that error: the process logs it and exits non-zero; or with `RestartWanted`."""
         ...

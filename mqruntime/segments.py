@@ -1,12 +1,13 @@
 """Fixed-size files that are written through a mapping: commit log, consume queues, index units.
 
-Invariant: a file under its final name has its full size from the first moment; a byte that `sync` covered
-is on disk; after a failed sync every later sync of that file fails too, because the kernel forgets which
-pages it dropped. Reserved bytes have disk blocks, so writing them through the view cannot end in SIGBUS.
+Invariant: a file under its final name has its full size from the first moment; a byte that `sync` covered is on disk; after a
+failed sync every later sync of that file fails too, because the kernel forgets which pages it dropped. Reserved bytes have
+disk blocks, so writing them through the view cannot end in SIGBUS.
 
-Of what waits for the disk only `create`, `reserve` and `read_now` run in the event loop's thread. Syncs, cold reads and blocks
-for what comes later go to other threads, and around the mapping: page faults and msync hold the interpreter's lock. Where there
-is no fallocate, blocks are made by writing, so nobody writes through the view where blocks are being made."""
+Of the operations that wait for the disk only `create`, `reserve` and `read_now` run in the event loop's thread. Syncs, cold
+reads and the reservation of later blocks run in other threads, and around the mapping: page faults and msync hold the
+interpreter's lock. Without fallocate, blocks are made by writing, so no code may write through the view where blocks are
+being made."""
 
 from __future__ import annotations
 
@@ -32,26 +33,26 @@ from mqruntime.pagecache import address_of, in_page_cache
 T = TypeVar("T")
 
 UNFINISHED_SUFFIX = (
-    ".new"  # a file that `create` has not finished; never listed, overwritten by the next create
+    ".new"  # suffix of a file that `create` has not finished; never listed, overwritten by the next create
 )
 COPY_STEP_BYTES = 1 << 20
 VIEWED_RETRY_S = 1.0
 RESERVE_STEP_BYTES = 4 << 20
-"""So much is reserved at a time beside the loop, which waits for one such step at most: some ms where there is no fallocate."""
+"""Bytes reserved at a time in a thread. The loop waits for one such step at most: some ms where there is no fallocate."""
 OPEN_MAX = 4_000
 SYNCED_ALONE_MAX = 64
 SYNCFS_REPORTS = 5, 8
-"""From this version of Linux on syncfs reports what could not be written."""
+"""From this version of Linux on syncfs reports failed writes."""
 SHARE_OF_DESCRIPTORS = 2 * 4
-"""A mapped file takes two descriptors; connections and logs need the most of what this process may have."""
+"""A mapped file takes two descriptors; most of the process' limit is left to connections and logs."""
 SOLE_HEAD_MAX = 64 << 10
 ZEROS = bytes(SOLE_HEAD_MAX)
 posix_fadvise = getattr(os, "posix_fadvise", None)
-DISK_THREADS = 4  # one sync of the log, one of the queues, cold reads beside them
+DISK_THREADS = 4  # one sync of the log, one of the queues, and cold reads
 
 
 class DiskSpace(NamedTuple):
-    """Of a file system, as `df` counts it: blocks that only root may take are neither."""
+    """Of a file system, as `df` counts it: blocks reserved for root count as neither."""
 
     used_bytes: int
     free_bytes: int
@@ -63,9 +64,9 @@ class DiskSpace(NamedTuple):
 
 
 class SoleFile(NamedTuple):
-    """`head` are the file's first bytes, a page and more, behind which there are only zeros and what the file system takes for
-    holes; None where those are more than SOLE_HEAD_MAX, or it does not tell. Some take for a hole what is on its way to the
-    disk."""
+    """`head` are the file's first bytes, at least a page, followed only by zeros and by holes according to the file system;
+    None if they are more than SOLE_HEAD_MAX, or holes are not reported. Some file systems report unwritten dirty pages as a
+    hole."""
 
     name: str
     size_bytes: int
@@ -83,51 +84,50 @@ class SegmentFile(Protocol):
         ...
 
     def reserve(self, end: int, start: int = 0) -> None:
-        """Disk blocks for [start, end) exist, or OSError (ENOSPC)."""
+        """Reserve disk blocks for [start, end). Raises OSError (ENOSPC)."""
         ...
 
     async def reserve_ahead(self, end: int, start: int = 0) -> None:
-        """The same beside the event loop, in steps. Of [start, end) nothing is written through the view that was not reserved
-        before. Ends without a word when the file is closed."""
+        """`reserve` in a thread, in steps. Meanwhile, bytes of [start, end) that had no reservation must not be written
+        through the view. Ends silently when the file is closed."""
         ...
 
     async def sync(self, start: int, end: int) -> None:
-        """What the view held in [start, end) at the call is durable on return, and so is the file's own
-        directory entry; OSError when the disk fails, then and at every later sync."""
+        """Make the view's bytes [start, end) as of the call, and the file's own directory entry, durable. Raises OSError when
+        the disk fails, then and at every later sync."""
         ...
 
     def soil(self, start: int, end: int) -> None:
-        """The next sync writes all pages of [start, end), also those that the kernel takes for written because a sync of them
-        failed. They have disk blocks: see `written`."""
+        """Make the next sync write all pages of [start, end), also those that the kernel treats as written because a sync of
+        them failed. They must have disk blocks: see `written`."""
         ...
 
     async def read_cold(self, start: int, end: int) -> bytes:
-        """Bytes [start, end) read outside the mapping; OSError when the disk fails."""
+        """Bytes [start, end) read outside the mapping. Raises OSError when the disk fails."""
         ...
 
     async def examine(self, start: int, end: int, use: Callable[[bytes], T]) -> T:
-        """What `use` makes of the same bytes, in the thread that read them. OSError."""
+        """Apply `use` to the same bytes in the thread that read them. Raises OSError."""
         ...
 
     def read_now(self, start: int, end: int) -> bytes:
-        """The same while the caller waits, for few bytes and for starts, when nobody else does."""
+        """`read_cold` in the caller's thread, for few bytes and for starts, when nothing else waits."""
         ...
 
     def is_cached(self, start: int, end: int) -> bool:
-        """Whether a look at [start, end) waits for no disk; False where nothing tells."""
+        """Whether reading [start, end) waits for no disk; False if unknown."""
         ...
 
     def written(self, start: int, end: int) -> list[tuple[int, int]]:
-        """Ranges, in order, that hold all of [start, end) that was ever written: the rest reads as zeros. OSError."""
+        """Ranges, in order, that hold all bytes of [start, end) ever written: the rest reads as zeros. Raises OSError."""
         ...
 
     def close(self) -> None:
-        """Gives up the file; the mapping goes with the last view of it."""
+        """Close the file; the mapping ends with the last view of it."""
         ...
 
     async def release(self) -> None:
-        """As `close`, for a file that was deleted: on return nobody holds a view of it any more, and what that frees was freed
-        beside the event loop."""
+        """Close a deleted file; returns once no view of it is left and its blocks have been freed, outside the event loop."""
         ...
 
 
@@ -135,31 +135,31 @@ class SegmentDirectory(Protocol):
     """One folder of segment files."""
 
     open_max: int
-    """How many of the small files below it may be open at once, so that descriptors and mappings are left for all else."""
+    """How many of the small files below it may be open at once, so that descriptors and mappings are left for other uses."""
     synced_alone_max: int
-    """How many files are synced each by itself; more are synced with `sync_below`."""
+    """Up to this many files are synced one by one; more are synced with `sync_below`."""
 
     def names(self) -> list[tuple[str, int]]:
-        """(name, size) of each file, sorted by name; [] when the folder is absent. A link to a file is that file; OSError
-        for one that leads nowhere, or what is on a disk that is not mounted would be taken for absent."""
+        """(name, size) of each file, sorted by name; [] when the folder is absent. A link counts as its file. Raises OSError
+        for a dangling link: a file on a disk that is not mounted must not be treated as absent."""
         ...
 
     def open(self, name: str) -> SegmentFile:
-        """An existing file; FileNotFoundError otherwise."""
+        """Open an existing file. Raises FileNotFoundError."""
         ...
 
     def sole_file(self) -> SoleFile | None:
-        """The folder's only file, for a fraction of what it takes to open it; None where it holds none, or anything else. Like
-        `read_now`. OSError."""
+        """The folder's only file, for a fraction of the cost of opening it; None if the folder holds no file or more than
+        that. Runs in the caller's thread. Raises OSError."""
         ...
 
     def create(self, name: str, size_bytes: int, *, reserve: int | None = None) -> SegmentFile:
-        """A new zero-filled file, sparse behind its first `reserve` bytes; its directory entry is durable at the next sync
-        of it. OSError (ENOSPC) leaves nothing behind; FileExistsError when the name is taken."""
+        """A new zero-filled file, sparse after its first `reserve` bytes; its directory entry is durable at its next sync.
+        Raises OSError (ENOSPC), leaving nothing behind; FileExistsError when the name is taken."""
         ...
 
     async def delete(self, name: str) -> None:
-        """Durable on return; FileNotFoundError when absent. Views of the file stay readable."""
+        """Delete durably. Views of the file stay readable. Raises FileNotFoundError when absent."""
         ...
 
     def subdirectory(self, name: str) -> SegmentDirectory:
@@ -171,16 +171,16 @@ class SegmentDirectory(Protocol):
         ...
 
     async def sync_directory(self) -> None:
-        """Creations and deletions in this folder are durable on return."""
+        """Make creations and deletions in this folder durable."""
         ...
 
     async def sync_below(self) -> None:
-        """What the views of all files below held at the call is durable on return, and so are these files' directory entries:
-        for many files at once. OSError."""
+        """Make the view bytes of all files below as of the call, and these files' directory entries, durable: for many files
+        at once. Raises OSError."""
         ...
 
     def disk_space(self) -> DiskSpace:
-        """Of the folder's file system. OSError."""
+        """Of the folder's file system. Raises OSError."""
         ...
 
 
@@ -193,7 +193,7 @@ class BadSegmentName(ValueError):
 
 
 def check_component(name: str) -> str:
-    """`name` itself if it is one plain path component, else BadSegmentName."""
+    """`name` itself if it is one plain path component. Raises BadSegmentName."""
     if name in ("", ".", "..") or "/" in name or "\0" in name or name.endswith(UNFINISHED_SUFFIX):
         raise BadSegmentName(name)
     return name
@@ -211,7 +211,7 @@ class RealSegmentFile:
         self._descriptor = descriptor
         self._threads = threads
         self._folders = folders
-        self._reserved = 0, 0  # has blocks
+        self._reserved = 0, 0  # [from, to) has blocks
         self._reserving = threading.Lock()
         self._entry_synced = False
         self._sync_error: OSError | None = None
@@ -229,7 +229,7 @@ class RealSegmentFile:
         assert 0 <= start <= end <= self.size_bytes, f"{self._path}: reserve({end}, {start})"
         with self._reserving:
             low, high = self._reserved
-            if not low <= start <= high and not start < low <= end:  # apart from what is reserved
+            if not low <= start <= high and not start < low <= end:  # not adjacent to the reserved range
                 low, high = start, start
             if start < low:
                 allocate_blocks(self._descriptor, self._path, start, low)
@@ -289,12 +289,12 @@ class RealSegmentFile:
             try:
                 if (
                     self._descriptor < 0
-                ):  # the last one to give up a deleted file waits until all its blocks are free
+                ):  # the last close of a deleted file waits until all its blocks are free
                     await loop.run_in_executor(self._threads, mapping.close)
                     return
             except BufferError:
                 pass
-            await asyncio.sleep(VIEWED_RETRY_S)  # somebody still reads it
+            await asyncio.sleep(VIEWED_RETRY_S)  # a view of it is still in use
 
     def _sync(self) -> None:
         try:
@@ -315,7 +315,7 @@ class RealSegmentFile:
     def _left_thread(self, future: asyncio.Future[T]) -> None:
         self._in_threads -= 1
         if not future.cancelled():
-            future.exception()  # a caller that was cancelled does not come for it
+            future.exception()  # a cancelled caller does not retrieve it
         self._close_descriptor_when_idle()
 
     def _close_descriptor_when_idle(self) -> None:
@@ -345,7 +345,7 @@ class RealSegmentDirectory:
         found: list[tuple[str, int]] = []
         for entry in self._entries():
             if not entry.name.endswith(UNFINISHED_SUFFIX) and not entry.is_dir(follow_symlinks=False):
-                status = entry.stat()  # OSError for a link that leads nowhere
+                status = entry.stat()  # OSError for a dangling link
                 if stat.S_ISREG(status.st_mode):
                     found.append((entry.name, status.st_size))
         return sorted(found)
@@ -369,7 +369,7 @@ class RealSegmentDirectory:
             os.close(descriptor)
 
     def _head_of(self, descriptor: int) -> bytes | None:
-        """See SoleFile. What is read ahead of a page of holes counts as written from then on: so nothing is."""
+        """See SoleFile. Read-ahead makes a page of holes count as written from then on, so nothing is read ahead."""
         end = written_end(descriptor, SOLE_HEAD_MAX)
         if end is None:
             return None
@@ -428,7 +428,7 @@ class RealSegmentDirectory:
         return DiskSpace(used * space.f_frsize, space.f_bavail * space.f_frsize)
 
     def close(self) -> None:
-        """Ends the threads, of the folders below too, once they have done what they were given."""
+        """End the threads, of the folders below too, after their queued work."""
         self._threads.shutdown(wait=True)
 
     def _opened(self, path: Path, descriptor: int, size_bytes: int) -> RealSegmentFile:
@@ -446,7 +446,7 @@ class RealSegmentDirectory:
             return []
 
     def _sync_folder(self) -> None:
-        if self._path.is_dir():  # a folder that nothing was written to has nothing to sync
+        if self._path.is_dir():  # an unused folder has nothing to sync
             self._folders.sync(self._path)
 
 
@@ -457,7 +457,8 @@ def open_max() -> int:
 
 
 def allocate_blocks(descriptor: int, path: Path, start: int, end: int) -> None:
-    """Disk blocks for [start, end) of an open file, its content unchanged; OSError (ENOSPC) that names `path`."""
+    """Reserve disk blocks for [start, end) of an open file, its content unchanged. Raises OSError (ENOSPC) that names
+    `path`."""
     if start == end:
         return
     try:
@@ -472,7 +473,7 @@ def allocate_blocks(descriptor: int, path: Path, start: int, end: int) -> None:
 
 
 def read_range(descriptor: int, path: Path, start: int, end: int) -> bytes:
-    """Exactly the bytes [start, end); OSError(EIO) when the file is shorter than it was."""
+    """Exactly the bytes [start, end). Raises OSError(EIO) when the file is shorter than it was."""
     parts: list[bytes] = []
     while start < end:
         part = os.pread(descriptor, end - start, start)
@@ -484,8 +485,8 @@ def read_range(descriptor: int, path: Path, start: int, end: int) -> bytes:
 
 
 def written_ranges(descriptor: int, start: int, end: int) -> list[tuple[int, int]]:
-    """What of [start, end) of an open file is no hole, pages that were only allocated among the holes where the file system
-    can tell."""
+    """The ranges of [start, end) of an open file that are no holes; pages that were only allocated count as holes if the file
+    system reports that."""
     found: list[tuple[int, int]] = []
     at = start
     while at < end:
@@ -505,8 +506,8 @@ def written_ranges(descriptor: int, start: int, end: int) -> list[tuple[int, int
 
 
 def written_end(descriptor: int, limit: int) -> int | None:
-    """Where the hole begins that is the rest of an open file, behind its first page at the earliest; None behind `limit`, and
-    where the file system does not tell holes."""
+    """Where the hole begins that is the rest of an open file, after its first page at the earliest; None above `limit`, or if
+    the file system does not report holes."""
     end = mmap.PAGESIZE
     try:
         while end <= limit and os.lseek(descriptor, end, os.SEEK_DATA) < limit:
@@ -520,8 +521,8 @@ def written_end(descriptor: int, limit: int) -> int | None:
 
 
 def sync_all_below(folder: Path) -> None:
-    """See SegmentDirectory.sync_below. One call for the file system that the folder is on: a sync of each file waits for the
-    disk each time, also where nothing is to be written. OSError."""
+    """See SegmentDirectory.sync_below. One call for the folder's file system: a sync per file waits for the disk each time,
+    even if nothing is to be written. Raises OSError."""
     if not folder.is_dir():
         return
     if syncfs is None:

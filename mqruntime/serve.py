@@ -1,8 +1,8 @@
-"""From a command line to a server that runs until it is told to stop.
+"""From a command line to a server that runs until it is stopped.
 
-Invariant: the exit code says what happened: 0 stopped on request, 1 the server failed (one log line says
-why), 2 the command line, the configuration, the store root or a file below it cannot be used until somebody mends it
-(one line, no traceback), 130 or 143 a second signal cut the stop short."""
+Invariant: the exit code is the outcome: 0 stopped on request; 1 the server failed (one log line has the reason); 2 the
+command line, the configuration, the store root or a file below it is unusable until an operator repairs it (one line, no
+traceback); 130 or 143 a second signal cut the stop short."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ S = TypeVar("S", bound="Settings")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What one process runs: the settings of its servers, the store root of each, and the app that is made of a runtime for
+    """The content of one process: the settings of its servers, the store root of each, and the app, made of a runtime for
     each root, in the same order. Two servers may share a root."""
 
     settings: Sequence[Settings]
@@ -65,7 +65,7 @@ class Plan:
 
     @property
     def warnings(self) -> list[str]:
-        """What there is to say of the settings, each thing once."""
+        """Warnings about the settings, each once."""
         hosts = dict.fromkeys(settings.listens_on for settings in self.settings)
         exposed = [warning for host in hosts if host is not None and (warning := exposure(host)) is not None]
         told = dict.fromkeys(warning for settings in self.settings for warning in settings.warnings)
@@ -87,8 +87,8 @@ def main(
     *,
     asks_name_servers: bool = False,
 ) -> int:
-    """The whole of an `mq*` command that runs one server; returns the process' exit code. One that `asks_name_servers` has
-    upstream's option for where they are."""
+    """The whole of an `mq*` command that runs one server; returns the process' exit code. With `asks_name_servers` it has
+    upstream's option for their addresses."""
 
     def planned(file: Path | None, overrides: list[str], *, strict: bool) -> Plan:
         return alone(settings_class.load(file, overrides, strict=strict), make_app, root_of)
@@ -132,16 +132,15 @@ def main_of(
 
 
 class CommandLine(argparse.ArgumentParser):
-    """Says what is wrong in one line instead of a page of usage."""
+    """Reports an error in one line instead of a page of usage."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(EXIT_USAGE, f"{self.prog}: {message}; {self.prog} -h lists the options\n")
 
 
 def command_line(name: str, *, asks_name_servers: bool = False) -> CommandLine:
-    """The options that every server command shares, and that of those that ask name servers; `-c`, `-n` and `-p` are
-    upstream's."""
-    parser = CommandLine(name, description=f"Run {name} until it is told to stop.")
+    """The options that every server command shares, and optionally the name servers'; `-c`, `-n` and `-p` are upstream's."""
+    parser = CommandLine(name, description=f"Run {name} until it is stopped.")
     parser.add_argument("-c", dest="config", metavar="FILE", type=Path, help="properties file to read")
     parser.add_argument("-p", dest="print", action="store_true", help="print the settings in force and exit")
     if asks_name_servers:
@@ -203,7 +202,7 @@ def serve(name: str, plan: Plan) -> int:
 
 
 def run(make_app: Callable[[], App]) -> int:
-    """Run an app that takes its store root itself on uvloop, until a signal or a fatal error; return the exit code."""
+    """Run an app that locks its store root itself on uvloop, until a signal or a fatal error; return the exit code."""
     import uvloop
 
     raise_open_files_limit()
@@ -211,19 +210,19 @@ def run(make_app: Callable[[], App]) -> int:
 
 
 def raise_open_files_limit() -> None:
-    """Use as many open files as the system allows this user: shells and systemd start with a soft limit of 1024, which is
-    there for programs that still call select(), and each connection and log segment takes one."""
+    """Use as many open files as the system allows this user: shells and systemd start with a soft limit of 1024, for programs
+    that still call select(), but each connection and log segment takes one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
-        with suppress(OSError, ValueError):  # macOS refuses an unlimited one; then the soft limit stays
+        with suppress(OSError, ValueError):  # macOS rejects an unlimited one; then the soft limit stays
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def run_app(make_app: Callable[[], App]) -> BaseException | None:
-    """Make and start the app and let it serve until SIGTERM, SIGINT or its own failure; another one when it wants that.
+    """Make and start the app and let it serve until SIGTERM, SIGINT or its own failure; at RestartWanted, start another one.
 
-    Returns None once it has stopped on request, else the error, logged. A failed app is not stopped
-    gracefully: its process ends as in a crash, so nothing on disk claims a clean end."""
+    Returns None once it has stopped on request, else the error, logged. A failed app is not stopped gracefully: its process
+    ends as in a crash, so nothing on disk claims a clean end."""
     told_to_stop = asyncio.Event()
     _on_signals(told_to_stop)
     try:
@@ -260,20 +259,19 @@ async def _serve_until_failed(app: App) -> BaseException:
 
 
 def explain(error: BaseException) -> str:
-    """The text of a typed error, with the type's name where the text alone says little, and with what to do where
-    the operating system refused."""
+    """The text of a typed error, with the type's name where the text alone says little, and with the remedy where the
+    operating system refused."""
     if isinstance(error, OSError) and error.errno in REMEDIES:
         where = f" ({error.filename})" if error.filename else ""
         return f"{error.strerror}{where}: {REMEDIES[error.errno]}"
     if is_scarcity(error):
-        return "no memory or no thread is to be had; raise the limits (ulimit -v, ulimit -u, TasksMax) or add memory"
+        return "no memory or no thread is available; raise the limits (ulimit -v, ulimit -u, TasksMax) or add memory"
     text = str(error)
     return f"{type(error).__name__}: {text}" if is_bug(error) or not text else text
 
 
 def exit_code(failure: BaseException | None) -> int:
-    """What the process ends with; an unusable setting and a damaged file are the operator's to correct, and no restart
-    helps."""
+    """The process' exit code; an operator must correct an unusable setting or a damaged file, and no restart helps."""
     from mqruntime.settings import SettingsError
 
     if failure is None:
@@ -287,20 +285,20 @@ def is_bug(error: BaseException) -> bool:
 
 
 def is_scarcity(error: BaseException) -> bool:
-    """The operating system's refusals that Python tells in a way of its own."""
+    """Refusals of the operating system that Python reports as other errors than OSError."""
     return isinstance(error, MemoryError) or str(error) == NO_THREAD
 
 
 def _on_signals(told_to_stop: asyncio.Event) -> None:
     def received(number: int) -> None:
         if told_to_stop.is_set():
-            os._exit(128 + number)  # asked twice: leave now
+            os._exit(128 + number)  # second signal: exit now
         logger.info("stopping on %s", signal.Signals(number).name)
         told_to_stop.set()
 
     loop = asyncio.get_running_loop()
     numbers = [signal.SIGTERM, signal.SIGINT]
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup has its way
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # keep nohup's choice
         numbers.append(signal.SIGHUP)
     for number in numbers:
         loop.add_signal_handler(number, received, number)

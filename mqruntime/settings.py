@@ -1,7 +1,7 @@
 """Settings of one server, read from upstream's properties files.
 
-Invariant: a value that was accepted has its type and range; a key or value that was not understood is named
-in `warnings` or raised as SettingsError, never dropped without a word."""
+Invariant: an accepted value has its type and range; a key or value that was not understood is named in `warnings` or raised as
+SettingsError, never ignored silently."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OURS = "-"
 
 
 class SettingsError(ValueError):
-    """A setting that cannot be used; says which, where it stands and what would be accepted."""
+    """An unusable setting; the text has the setting, its place and the accepted values."""
 
     def __init__(self, key: str, value: str, file: str, line: int | None, why: str) -> None:
         place = f"{file}:{line}" if line is not None else file
@@ -37,9 +37,9 @@ class SettingsError(ValueError):
 class Settings(BaseModel):
     """Base of each server's settings: one field per upstream key, the key being the field's alias.
 
-    A subclass lists upstream keys that it knows and does not use in `IGNORED`, so that a Java broker's file
-    loads without noise; in `WITHOUT_EFFECT` those whose absence somebody may count on, with what is so instead, which
-    is warned of; and in `UPSTREAM` the defaults in which upstream differs, for people to compare."""
+    A subclass lists in `IGNORED` upstream keys that it knows and does not use, so that a Java broker's file loads without
+    noise; in `WITHOUT_EFFECT` keys whose missing effect an operator must know, with the actual behaviour, for a warning; and
+    in `UPSTREAM` the defaults in which upstream differs, for comparison."""
 
     model_config = ConfigDict(validate_assignment=True, populate_by_name=True, extra="forbid")
     IGNORED: ClassVar[frozenset[str]] = frozenset()
@@ -51,12 +51,12 @@ class Settings(BaseModel):
 
     @property
     def warnings(self) -> list[str]:
-        """What `load` noticed, one line each, in file order, and after that what does not go together."""
+        """Warnings of `load`, one line each, in file order, and then conflicts between settings."""
         return self._warnings
 
     @property
     def place(self) -> str:
-        """Where a key that is missing belongs: the file, where there is one."""
+        """Where a missing key belongs: the file, if there is one."""
         return self._place
 
     @classmethod
@@ -66,13 +66,13 @@ class Settings(BaseModel):
         overrides: list[str] | None = None,
         *,
         strict: bool = False,
-        beside: Sequence[type[Settings]] = (),
+        others: Sequence[type[Settings]] = (),
     ) -> Self:
         """Defaults, then the file, then `KEY=VALUE` overrides; with `strict` a warning is a SettingsError. The servers
-        `beside` take their own keys from the same file; of what none of them knows each says the same."""
+        `others` take their own keys from the same file; each of them warns of a key that none of them knows."""
         entries, warnings = _entries(path, overrides or [])
         keys = cls.keys()
-        theirs = frozenset(key for other in beside for key in (*other.keys(), *other.IGNORED))
+        theirs = frozenset(key for other in others for key in (*other.keys(), *other.IGNORED))
         known = [*keys, *theirs]
         chosen: dict[str, tuple[Property, str]] = {}
         for entry, file in entries:
@@ -80,7 +80,7 @@ class Settings(BaseModel):
                 chosen[entry.key] = (entry, file)
                 if entry.in_xml_comment:
                     warnings.append(
-                        f"{file}:{entry.line}: {entry.key} counts though it stands in <!-- -->; only # begins a comment"
+                        f"{file}:{entry.line}: {entry.key} counts although it is inside <!-- -->; only # begins a comment"
                     )
             elif entry.key not in cls.IGNORED | theirs and not entry.in_xml_comment:
                 why = cls.WITHOUT_EFFECT.get(entry.key) or _unknown(entry.key, known)
@@ -101,7 +101,7 @@ class Settings(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _path(cls, value: Any, info: ValidationInfo) -> Any:
-        """An empty path would be the folder that the server is started in, and `~` one of that name."""
+        """Reject an empty path, which would be the current folder, and expand `~`."""
         if cls.model_fields[info.field_name or ""].annotation is not Path:
             return value
         if not str(value).strip():
@@ -111,14 +111,14 @@ class Settings(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _empty_is_absent(cls, value: Any, info: ValidationInfo) -> Any:
-        """Nothing behind the `=` of a key that may be absent, as `effective` writes it."""
+        """Treat an empty value of an optional key, as `effective` writes it, as absent."""
         may_be_absent = NoneType in get_args(cls.model_fields[info.field_name or ""].annotation)
         return None if may_be_absent and isinstance(value, str) and not value.strip() else value
 
     @field_validator("*", mode="after")
     @classmethod
     def _fits_64_bits(cls, value: Any) -> Any:
-        """Settings go into messages between servers, which carry no larger number."""
+        """Reject numbers beyond 64 bits: settings go into messages between servers, which carry no larger ones."""
         if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
             raise ValueError("is no number of 64 bits")
         return value
@@ -134,18 +134,18 @@ class Settings(BaseModel):
         return {field.alias or name: name for name, field in cls.model_fields.items()}
 
     def in_force(self) -> dict[str, Any]:
-        """Upstream key -> the value that counts now."""
+        """Upstream key -> current value."""
         return {key: getattr(self, name) for key, name in self.keys().items()}
 
     def effective(self) -> str:
-        """Every key with the value in force: sorted `key=value` lines."""
+        """Every key with its current value: sorted `key=value` lines."""
         return "".join(f"{key}={text_of(value)}\n" for key, value in sorted(self.in_force().items()))
 
     @classmethod
     def _explained(
         cls, error: ValidationError, chosen: dict[str, tuple[Property, str]], path: Path | None
     ) -> SettingsError:
-        """What is nowhere belongs into the file, where there is one."""
+        """A missing key is reported for the file, if there is one."""
         first = error.errors(include_url=False)[0]
         why = in_words(first["msg"])
         name = str(first["loc"][0]) if first["loc"] else ""
@@ -186,17 +186,17 @@ def _unknown(key: str, keys: Sequence[str]) -> str:
 
 
 def _java_value(text: str) -> str:
-    """Java's Boolean.parseBoolean takes any case; pydantic takes lower case and friends."""
+    """Lower-case booleans: Java's Boolean.parseBoolean accepts any case, pydantic only some."""
     return text.lower() if text.lower() in ("true", "false") else text
 
 
-def in_words(told: str) -> str:
-    """What a check of settings said, without how pydantic begins it."""
-    return told.removeprefix("Value error, ").removeprefix("Assertion failed, ")
+def in_words(message: str) -> str:
+    """The message of a failed check, without pydantic's prefix."""
+    return message.removeprefix("Value error, ").removeprefix("Assertion failed, ")
 
 
 def text_of(value: Any) -> str:
-    """A value as a properties file says it."""
+    """A value as it is written in a properties file."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Enum):

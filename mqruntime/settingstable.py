@@ -1,4 +1,4 @@
-"""The settings of a server as a table for people.
+"""The settings of a server as a table for the documentation.
 
 Invariant: the same on every machine: paths below the home folder are shown with `~`."""
 

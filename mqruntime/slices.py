@@ -1,6 +1,6 @@
-"""Work on many bytes in slices, between which others have their turn.
+"""Work on many bytes in slices, between which other tasks run.
 
-Invariant: nothing holds the loop for longer than SLICE_BYTES take; their number has no part in the result. Pure."""
+Invariant: no slice blocks the loop for longer than SLICE_BYTES take; the number of slices does not affect the result. Pure."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ SLICE_BYTES = 2 << 20
 
 
 Steps = Generator[None, None, T]
-"""Work of which each step takes about a millisecond; what it returns in the end is its result."""
+"""Work whose steps each take about a millisecond; its return value is the result."""
 
 
 def whole(steps: Steps[T]) -> T:
-    """The result of `steps`, without turns between them, for those who run alone."""
+    """The result of `steps`, without yielding between them, for callers without an event loop."""
     while True:
         try:
             next(steps)
@@ -31,12 +31,12 @@ def whole(steps: Steps[T]) -> T:
 
 @types.coroutine
 def turn() -> Generator[None, None, None]:
-    """Others go on. As asyncio.sleep(0), but `at_once` needs no loop for it."""
+    """Yield to other tasks: asyncio.sleep(0), which `at_once` can run without a loop."""
     yield
 
 
 async def by_turns(steps: Steps[T]) -> T:
-    """The result of `steps`, with a turn after each."""
+    """The result of `steps`, yielding after each."""
     while True:
         try:
             next(steps)
@@ -47,7 +47,7 @@ async def by_turns(steps: Steps[T]) -> T:
 
 
 async def crc32_by_turns(data: Buffer, check: int = 0) -> int:
-    """The CRC-32 of what `check` is of, and of `data` behind it, which must not change meanwhile."""
+    """The CRC-32 of the bytes that `check` covers, followed by `data`, which must not change meanwhile."""
     view = memoryview(data)
     for start in range(0, len(view), SLICE_BYTES):
         if start:
@@ -57,7 +57,7 @@ async def crc32_by_turns(data: Buffer, check: int = 0) -> int:
 
 
 async def append_by_turns(target: bytearray, data: Buffer, check: int = 0) -> int:
-    """Puts `data` behind `target`, and gives `crc32_by_turns` of it. Neither may be touched meanwhile."""
+    """Append `data` to `target` and return its `crc32_by_turns`. Neither may be changed meanwhile."""
     view = memoryview(data)
     for start in range(0, len(view), SLICE_BYTES):
         if start:
@@ -69,7 +69,7 @@ async def append_by_turns(target: bytearray, data: Buffer, check: int = 0) -> in
 
 
 def at_once(work: Coroutine[Any, Any, T]) -> T:
-    """What `work`, which waits for nothing but turns, returns; for those who run alone."""
+    """The result of `work`, which may await nothing but `turn`, for callers without an event loop."""
     try:
         while True:
             work.send(None)

@@ -1,11 +1,11 @@
 """Small files that are replaced as a whole: epoch file, identity, votes, topic and offset tables.
 
-Invariant: a reader finds the old content or the new one, never a mixture (but of `overwrite`), and what an
-operation did is on disk when it returns. Operations of one root run one at a time in the order they were called, so
-a cancelled replace cannot overtake a later one.
+Invariant: a reader finds the old content or the new one, never a mixture (except after `overwrite`), and an operation's
+result is on disk when it returns. Operations of one root run one at a time in call order, so a cancelled replace cannot
+overtake a later one.
 
-Each is carried to the thread as one call, by what aiofiles makes its own functions of (`wrap`): its files would hop for every
-open, write and sync, and a replace that is cancelled would stop between two of them."""
+Each operation is one call in the thread, by aiofiles' `wrap`. Files of aiofiles would switch threads for every open, write
+and sync, and a cancelled replace would stop between two of them."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ class SmallFiles(Protocol):
     """Small files under one root; names are relative POSIX paths ('config/topics.json')."""
 
     async def read(self, name: str) -> bytes | None:
-        """The content, None when there is no such file; OSError when the disk fails. What it returns is durable,
-        also what a predecessor left that was killed between a write or a rename and its sync."""
+        """The content; None when there is no such file. It is durable, even if a process was killed between its write or
+        rename and the sync. Raises OSError when the disk fails."""
         ...
 
     async def replace(self, name: str, data: bytes | bytearray) -> None:
-        """Atomic, and durable on return. OSError (ENOSPC, EIO) leaves the old content."""
+        """Replace atomically and durably. OSError (ENOSPC, EIO) leaves the old content."""
         ...
 
     async def overwrite(self, name: str, data: bytes) -> None:
-        """Where the file stands, which most disks have room for when they are full; durable on return. A crash, or OSError,
-        leaves any mixture of old and new, so a reader needs a check and another copy. FileNotFoundError."""
+        """Overwrite in place, durably; most full disks have room for that. A crash, or OSError, leaves any mixture of old and
+        new, so a reader needs a checksum and another copy. Raises FileNotFoundError."""
         ...
 
     async def append(self, name: str, data: bytes) -> None:
-        """Behind what the file holds, which is made where there is none; durable on return. A crash, or OSError, leaves any
-        part of `data` there, so a reader needs a check."""
+        """Append to the file, which is made if absent, durably. A crash, or OSError, leaves any part of `data` there, so a
+        reader needs a checksum."""
         ...
 
     async def rename(self, name: str, to: str) -> None:
-        """`to`, in the same folder, is what `name` was; it takes no room. Atomic, and durable on return. FileNotFoundError."""
+        """Rename `name` to `to`, in the same folder, atomically and durably; needs no disk space. Raises FileNotFoundError."""
         ...
 
     async def remove(self, name: str) -> None:
-        """Durable on return; an absent file is fine."""
+        """Remove durably; an absent file is fine."""
         ...
 
     async def names(self, under: str) -> list[str]:
@@ -58,21 +58,21 @@ class SmallFiles(Protocol):
         ...
 
     async def move(self, name: str, folder: str) -> bool:
-        """File or folder `name` stands below `folder` afterwards, under its own name; atomic, and durable on return, also what
-        a predecessor moved that was killed before its sync. False where there is none to move. OSError."""
+        """Move file or folder `name` into `folder` under its own name, atomically and durably, including a move of a process
+        that was killed before its sync. False if there is nothing to move. Raises OSError."""
         ...
 
     async def immovable(self, names: Sequence[str]) -> list[str]:
-        """Those of `names` that `move` cannot take along: links, and what is mounted there."""
+        """Those of `names` that `move` cannot move: links and mount points."""
         ...
 
     async def discard(self, folder: str) -> None:
-        """`folder` with all below it is gone; durable on return, and after a crash perhaps in part. An absent one is fine."""
+        """Delete `folder` and everything below it, durably; a crash may leave a part. An absent folder is fine."""
         ...
 
 
 class BadFileName(ValueError):
-    """A file name that is empty, absolute, steps out of its folder or is meant for half-written files."""
+    """A file name that is empty, absolute, leaves its folder or is reserved for half-written files."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"{name!r} is not a relative POSIX path below the store root")
@@ -80,7 +80,7 @@ class BadFileName(ValueError):
 
 
 def check_name(name: str) -> str:
-    """`name` itself if it stays below the root, else BadFileName."""
+    """`name` itself if it stays below the root. Raises BadFileName."""
     parts = name.split("/")
     if any(part in ("", ".", "..") or "\0" in part for part in parts) or name.endswith(TMP_SUFFIX):
         raise BadFileName(name)
@@ -88,7 +88,7 @@ def check_name(name: str) -> str:
 
 
 class RealSmallFiles:
-    """tmp + fsync + rename + fsync of the folder, in one thread of its own."""
+    """tmp + fsync + rename + fsync of the folder, in a separate thread."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -133,11 +133,11 @@ class RealSmallFiles:
         await wrap(_discard)(self._root / check_name(folder), executor=self._thread)
 
     def close(self) -> None:
-        """Waits for what is under way and ends the thread."""
+        """Wait for operations in progress and end the thread."""
         self._thread.shutdown(wait=True)
 
     def _read(self, path: Path) -> bytes | None:
-        """The first read in a folder syncs it: a killed predecessor may have renamed and not yet synced."""
+        """The first read in a folder syncs it: a killed process may have renamed and not yet synced."""
         if path.parent not in self._synced_folders and path.parent.is_dir():
             sync_folder(path.parent)
             self._synced_folders.add(path.parent)
@@ -147,7 +147,7 @@ class RealSmallFiles:
 def _content(path: Path) -> bytes | None:
     try:
         with path.open("rb") as file:
-            os.fsync(file.fileno())  # a predecessor may have been killed while it overwrote the file
+            os.fsync(file.fileno())  # a process may have been killed while it overwrote the file
             return file.read()
     except FileNotFoundError:
         return None
@@ -157,7 +157,7 @@ def _replace(path: Path, data: bytes) -> None:
     make_folders(path.parent)
     tmp = path.with_name(path.name + TMP_SUFFIX)
     try:
-        with tmp.open("wb") as file:  # overwrites what a crash may have left under this name
+        with tmp.open("wb") as file:  # overwrites a file that a crash may have left under this name
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -206,7 +206,7 @@ def _move(old: Path, folder: Path) -> bool:
     try:
         old.rename(folder / old.name)
         moved = True
-    except FileNotFoundError:  # or a predecessor renamed it, and was killed before it was durable
+    except FileNotFoundError:  # or a killed process renamed it before the rename was durable
         moved = False
     sync_folder(folder)
     sync_folder(old.parent)

@@ -1,7 +1,7 @@
 """The lock that keeps two processes out of one store root.
 
-Invariant: while it is held, no other process that follows the rule (a Java broker included) opens the same
-root, and nobody else in this one; the operating system drops it when the process ends, however it ends."""
+Invariant: while it is held, no other process that follows the rule (a Java broker included) opens the same root, and no other
+part of this process does; the operating system drops it when the process ends, however it ends."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ CURES = {
     **dict.fromkeys(DISK_FULL, "make room on its disk"),
     errno.EROFS: "mount it writable",
     errno.EIO: "replace the disk, which fails",
-    errno.EEXIST: "move the file away that has its name",
-    errno.EISDIR: "move the folder away that has the name of its lock file",
+    errno.EEXIST: "move away the file that has its name",
+    errno.EISDIR: "move away the folder that has the name of its lock file",
 }
 HELD: set[tuple[int, int, int]] = set()
-"""The lock files that this process holds, as process id, device and inode: to one process its own lock is no obstacle, and it
-loses that when it closes any other descriptor of the file."""
+"""The lock files that this process holds, as process id, device and inode: a process' own lock does not block it, and closing
+any other descriptor of the file drops the lock."""
 LOCK_FILE = "lock"  # DefaultMessageStore takes a POSIX lock on byte 0 of this file
 
 
@@ -54,12 +54,11 @@ class StoreLock(Protocol):
     """Exclusive right to one store root. Acquire before reading anything below the root."""
 
     def acquire(self) -> None:
-        """Take the lock at once or raise StoreLocked or StoreUnusable; taking a held one again is an error of the
-        caller."""
+        """Take the lock at once; taking a held one again is the caller's error. Raises StoreLocked or StoreUnusable."""
         ...
 
     def release(self) -> None:
-        """Give it back; a lock that is not held is left alone."""
+        """Release the lock; does nothing if it is not held."""
         ...
 
 
@@ -70,7 +69,7 @@ class RealStoreLock:
         self._path = root / LOCK_FILE
         self._descriptor: int | None = None
         self._file = 0, 0, 0
-        """The one in HELD."""
+        """This lock's entry in HELD."""
 
     def acquire(self) -> None:
         assert self._descriptor is None, f"{self._path} is already held by this process"
@@ -106,7 +105,7 @@ def _file(stat: os.stat_result) -> tuple[int, int, int]:
 
 
 def _holder(descriptor: int) -> int:
-    """The pid of who keeps us from the lock; 0 where the system does not tell, as in another pid namespace."""
+    """The pid of the lock's holder; 0 if the system does not report it, as in another pid namespace."""
     wanted = FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
     try:
         *_, pid = FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, wanted))

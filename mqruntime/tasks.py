@@ -1,7 +1,7 @@
 """The background tasks of one owner.
 
-Invariant: every started task is referenced here until it ends, and an exception that ends one reaches
-`on_fatal`; none is lost and none outlives `stop`."""
+Invariant: every started task is referenced here until it ends, and an exception that ends one reaches `on_fatal`; none is
+lost and none outlives `stop`."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class Tasks:
         return task
 
     def fail(self, error: BaseException) -> None:
-        """What runs for the owner without a task of its own, such as a timer, ended with `error`."""
+        """Work of the owner without a task of its own, such as a timer, ended with `error`."""
         self._on_fatal(error)
 
     async def stop(self) -> None:
-        """Cancel every task and wait until all have ended. The calling task, if it is one of ours, is left
-        alone: it ends by itself. The owner may start tasks again afterwards."""
+        """Cancel every task and wait until all have ended. If the calling task belongs to this owner, it is not cancelled: it
+        ends by itself. The owner may start tasks again afterwards."""
         self._stopping = True
         try:
             current = asyncio.current_task()

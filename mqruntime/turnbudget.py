@@ -1,6 +1,6 @@
-"""How much of some work one turn of the event loop does.
+"""A limit on work per turn of the event loop.
 
-Invariant: what was taken since the loop last came round is never more than the budget."""
+Invariant: the amount taken since the loop's last turn never exceeds the budget."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import asyncio
 
 
 class TurnBudget:
-    """Of anything that is counted; to be asked in the event loop's thread."""
+    """A budget in any unit; use it in the event loop's thread."""
 
     def __init__(self, budget: int) -> None:
         self._budget = self._left = budget
 
     def takes(self, amount: int) -> bool:
-        """Takes `amount`, or nothing where less is left of this turn."""
+        """Take `amount`; False, and nothing taken, if less is left in this turn."""
         if amount > self._left:
             return False
         if self._left == self._budget:

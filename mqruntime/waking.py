@@ -1,4 +1,4 @@
-"""The wait of a task that runs now and then, and at once when it is asked to."""
+"""The wait of a task that runs periodically, and at once on request."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import asyncio
 
 
 async def woken(wake: asyncio.Event, wait_ms: int | None) -> bool:
-    """Waits until `wake` is set, `wait_ms` at most (None: as long as it takes); whether it was. Clearing it is the caller's
-    part: before what it then looks at, so that nothing is missed."""
+    """Wait until `wake` is set, at most `wait_ms` (None: forever); returns whether it was set. The caller clears it before it
+    reads the state, so that no change is missed."""
     try:
         async with asyncio.timeout(None if wait_ms is None else wait_ms / 1000):
             await wake.wait()

@@ -42,8 +42,8 @@ def with_controller(file: Path | None, overrides: list[str], *, strict: bool) ->
     if file is None:
         why = "the controller's settings are read from the name server's file; name it with -c"
         raise SettingsError(KEY, "true", COMMAND_LINE, None, why)
-    settings = NamesrvSettings.load(file, overrides, strict=strict, beside=[ControllerSettings])
-    inner = ControllerSettings.load(file, overrides, strict=strict, beside=[NamesrvSettings])
+    settings = NamesrvSettings.load(file, overrides, strict=strict, others=[ControllerSettings])
+    inner = ControllerSettings.load(file, overrides, strict=strict, others=[NamesrvSettings])
     root = controllers_root(inner)
     share_folder(settings, root)
     Collector().start()  # as mqcontroller does

@@ -1,7 +1,7 @@
-"""Answers whose cost grows with a table: made in steps, between which others have their turn.
+"""Replies whose cost grows with a table: made in steps, between which other tasks run.
 
-Invariant: of one server one such answer is made at a time; who asks for the same before it is begun gets the same, so an answer
-is never older than its question. A connection gets the next one once it has room for it, however many it asked for."""
+Invariant: a server makes one such reply at a time. Equal requests that arrive before it is begun share it, so a reply is
+never older than its request. A connection gets the next reply once it has room for it, however many it requested."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ IN_TURN = "bulk answers"
 
 
 class BulkAnswers:
-    """Of one server."""
+    """The bulk replies of one server."""
 
     def __init__(self) -> None:
         self._making = asyncio.Lock()
         self._asked: dict[Hashable, asyncio.Future[Any]] = {}
 
     async def get(self, key: Hashable, make: Callable[[], Steps[T]]) -> T:
-        """What `make` comes to, begun after this call; `key` names what is asked for."""
+        """The result of `make`, begun after this call; `key` identifies the request."""
         asked = self._asked.get(key)
         if asked is not None:
             shared: T = await asyncio.shield(asked)
@@ -41,7 +41,7 @@ class BulkAnswers:
                 del self._asked[key]
             if isinstance(error, Exception):
                 made.set_exception(error)
-                made.exception()  # it may be that nobody else waits
+                made.exception()  # perhaps no other caller waits
             else:
                 made.cancel()
             raise
@@ -55,7 +55,7 @@ class BulkAnswers:
         key: Hashable,
         make: Callable[[], Steps[tuple[bytes, Header | None]]],
     ) -> None:
-        """Sends the reply to `command`, behind those that `peer` asked for before, once they have left this process."""
+        """Send the reply to `command`, after the earlier ones of `peer` have left this process."""
         in_turn = peer.attributes.setdefault(IN_TURN, asyncio.Lock())
         assert isinstance(in_turn, asyncio.Lock)
         async with in_turn:

@@ -29,14 +29,14 @@ CLIENT_LIMITS = Limits(
 
 
 def _reason(error: OSError) -> str:
-    """Why no connection came about, in the system's words; the loop's own repeat the address."""
+    """The system's reason for a failed connection; the loop's own text repeats the address."""
     if isinstance(error, socket.gaierror) or not error.errno:
         return error.strerror or str(error)
     return os.strerror(error.errno)
 
 
 class RemotingClient:
-    """Opens connections on demand; `router` answers what the servers ask on them.
+    """Opens connections on demand; `router` answers the servers' requests on them.
 
     `on_disconnect(address)` runs whenever a connection that was open is gone.
     """
@@ -58,11 +58,11 @@ class RemotingClient:
         self._closed = False
 
     async def call(self, address: str, command: RemotingCommand, timeout_ms: int = 3000) -> RemotingCommand:
-        """The reply of the process at `address` ("host:port") to `command`, at most `timeout_ms` after a
-        connection is open; waiting for room behind what other calls send counts.
+        """The reply of the process at `address` ("host:port") to `command`, at most `timeout_ms` after a connection is open;
+        waiting for room behind other calls' requests counts.
 
-        Raises NotSent (ConnectFailed and FrameTooLong are), CallTimeout, ConnectionLost (both: perhaps carried out).
-        A server that answers GO_AWAY is stopping: the request was not carried out and is tried once on a
+        Raises NotSent (ConnectFailed and FrameTooLong are), CallTimeout, ConnectionLost (both: perhaps executed).
+        A server that answers GO_AWAY is stopping: the request was not executed and is tried once on a
         new connection.
         """
         peer = await self._peer(address, timeout_ms)
@@ -74,7 +74,7 @@ class RemotingClient:
         return reply
 
     async def one_way(self, address: str, command: RemotingCommand) -> None:
-        """Sends `command` without asking for a reply, after what waits for room. Raises NotSent."""
+        """Send `command` without asking for a reply, after earlier requests that wait for room. Raises NotSent."""
         peer = await self._peer(address, self._connect_timeout_ms)
         try:
             await peer.one_way_in_turn(command, self._connect_timeout_ms)
@@ -87,13 +87,13 @@ class RemotingClient:
         return peer is not None and not peer.closed
 
     def disconnect(self, address: str) -> None:
-        """Closes the connection to `address`, if there is one; the next call opens another."""
+        """Close the connection to `address`, if there is one; the next call opens another."""
         peer = self._peers.pop(address, None)
         if peer is not None:
             peer.close()
 
     async def close(self) -> None:
-        """Closes every connection; calls still waiting get ConnectionLost."""
+        """Close every connection; waiting calls get ConnectionLost."""
         self._closed = True
         for task in list(self._connecting.values()):
             task.cancel()
@@ -109,7 +109,7 @@ class RemotingClient:
             raise type(error)(address, error.why) from None
 
     async def _peer(self, address: str, timeout_ms: int) -> Peer:
-        """The open connection to `address`; callers that meet while it opens share one attempt."""
+        """The open connection to `address`; concurrent callers share one attempt to open it."""
         peer = self._peers.get(address)
         if peer is not None and not peer.closed:
             return peer
@@ -133,7 +133,7 @@ class RemotingClient:
     def _connect_ended(self, address: str, task: asyncio.Task[Peer]) -> None:
         del self._connecting[address]
         if not task.cancelled():
-            task.exception()  # retrieved here too: every caller may have given up by now
+            task.exception()  # retrieved here too: every caller may have been cancelled
 
     async def _connect(self, address: str) -> Peer:
         host, colon, port = address.rpartition(":")
@@ -157,7 +157,7 @@ class RemotingClient:
             self.on_disconnect(address)
 
     def _forget(self, address: str, peer: Peer) -> None:
-        """Uses `peer` for no further call; it stays open for those it carries."""
+        """Use `peer` for no further call; it stays open for its pending ones."""
         if self._peers.get(address) is peer:
             del self._peers[address]
         if not peer.calls_pending:

@@ -9,7 +9,7 @@ from enum import IntEnum
 
 
 class RequestCode(IntEnum):
-    """What a request asks for, grouped by who serves it."""
+    """Request codes, grouped by the kind of server that answers them."""
 
     # broker: messages and offsets
     SEND_MESSAGE = 10
@@ -122,7 +122,7 @@ class RequestCode(IntEnum):
     GET_BROKER_HA_STATUS = 907
     RESET_MASTER_FLUSH_OFFSET = 908
 
-    # ours, between the brokers of one set, between them and controllers, and from an operator; Java's servers answer 3
+    # extensions: between brokers of one set, between them and controllers, and from an operator; Java's servers answer 3
     COPY_TABLES = 290021
     HAND_OVER = 290022
     AWAIT_MASTER = 290023
@@ -160,7 +160,7 @@ class RequestCode(IntEnum):
 
 
 class ResponseCode(IntEnum):
-    """How a request ended."""
+    """The outcome of a request."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1

@@ -12,7 +12,7 @@ from typing import Protocol
 RESPONSE_BIT = 1
 ONEWAY_BIT = 2
 
-VERSION = 479  # MQVersion ordinal of V5_3_3, whose behaviour we have
+VERSION = 479  # MQVersion ordinal of V5_3_3, whose behaviour is implemented
 JSON = 0
 ROCKETMQ = 1
 
@@ -30,10 +30,9 @@ Body = bytes | bytearray | memoryview
 class RemotingCommand:
     """A command as it crosses the wire.
 
-    `code` is a RequestCode, or a ResponseCode where `flag` has RESPONSE_BIT. `opaque` pairs a response with its
-    request on one connection. `body` may be a memoryview into a receive buffer where the receiver's
-    documentation says so. `serialize_type` is the header encoding: as read, or to be written (0 JSON, 1
-    ROCKETMQ).
+    `code` is a RequestCode, or a ResponseCode where `flag` has RESPONSE_BIT. `opaque` pairs a response with its request on
+    one connection. `body` may be a memoryview into a receive buffer where the receiver's documentation says so.
+    `serialize_type` is the header encoding, as read or to be written (0 JSON, 1 ROCKETMQ).
     """
 
     code: int
@@ -46,7 +45,7 @@ class RemotingCommand:
     version: int = VERSION
     serialize_type: int = JSON
     behind: Sequence[Body] = ()
-    """More of the body of a command that is to be sent, piece by piece, so that nobody joins what is large."""
+    """More pieces of the body of a command to be sent, so that large ones need not be joined."""
     unread: str = ""
     """Why `ext` and `remark` were not read: the header is too big. Such a request is answered with an error."""
 
@@ -61,7 +60,7 @@ class RemotingCommand:
         body: Body | None = None,
         behind: Sequence[Body] = (),
     ) -> RemotingCommand:
-        """A request; its opaque is given by the connection that carries it."""
+        """A request; the connection that sends it assigns its opaque."""
         return RemotingCommand(code, ext=_ext(header), body=body, behind=behind)
 
     def reply(

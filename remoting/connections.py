@@ -1,7 +1,7 @@
 """The open connections of one server or client, and the one timer that sweeps them.
 
-Invariant: a connection is in `peers` from connection_made to connection_lost, and in no other time. None is cut for what this
-process slept through.
+Invariant: a connection is in `peers` from connection_made to connection_lost, and at no other time. No connection is cut for
+a time in which this process did not run.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from remoting.turns import Turns
 
 SWEEP_MS = 5_000
 ASLEEP_MS = 5_000
-"""A sweep that is so late comes after a sleep of the whole process. It judges nobody: what peers sent was not read yet."""
+"""A sweep that is this late follows a pause of the whole process. It cuts no connection: peers' data was not read yet."""
 STOP_MS = 1_000  # how long closing waits for peers to read what was sent to them
 
 
 class Connections:
-    """What the connections of one server or client share: router, clock, limits, deadlines, turns."""
+    """The shared parts of one server's or client's connections: router, clock, limits, deadlines, turns."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """Many deadlines on one timer of the event loop.
 
-Invariant: while any future is waiting, one timer is armed, for the earliest deadline or before it. Futures and
-replies that are done are no more than KEPT_MIN, or as many as the most that waited at a time.
+Invariant: while any future is waiting, one timer is armed, for the earliest deadline or before it. The number of finished
+futures kept is at most KEPT_MIN, or the greatest number that waited at a time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from remoting.errors import RemotingError
 
 Waiting = asyncio.Future[RemotingCommand]
 KEPT_MIN = 64
-"""So few are not worth looking through."""
+"""Fewer entries are not worth a sweep."""
 
 
 class Deadlines:
@@ -31,7 +31,7 @@ class Deadlines:
         self._timer_at_ms = 0
 
     def add(self, future: Waiting, timeout_ms: int, error: Callable[[], RemotingError]) -> None:
-        """`future` gets `error()` in `timeout_ms` from now."""
+        """Fail `future` with `error()` in `timeout_ms` from now."""
         at_ms = self._clock.monotonic_ms() + timeout_ms
         self._added += 1
         heap = self._heap
@@ -44,7 +44,8 @@ class Deadlines:
             self._arm(at_ms)
 
     def _sweep(self) -> None:
-        """Answered calls pile up behind one that waits: as seldom as this, each costs no more than its own push."""
+        """Drop answered calls queued behind a waiting one; sweeps are so rare that each costs no more than the pushes before
+        it."""
         self._heap[:] = [entry for entry in self._heap if not entry[2].done()]
         heapify(self._heap)
         self._sweep_at = max(KEPT_MIN, 2 * len(self._heap))

@@ -1,7 +1,7 @@
-"""Hands received commands to handlers and their answers back to the peer.
+"""Passes received commands to handlers and their replies back to the peer.
 
-Invariant: a one-way request never gets a reply; every other request gets exactly one unless its handler
-chose to answer by itself. Only a handler that returns an awaitable costs a task, and the dispatcher owns it
+Invariant: a one-way request never gets a reply; every other request gets exactly one unless its handler chose to answer by
+itself. Only a handler that returns an awaitable costs a task, and the dispatcher owns it until it ends.
 until it ends.
 """
 
@@ -42,8 +42,8 @@ class Dispatcher:
         self._running_max = running_max
 
     def deliver(self, peer: Peer, commands: list[RemotingCommand]) -> int:
-        """Handles what one receive brought until the peer had its turn; how many of them. Immediate replies leave in one
-        write."""
+        """Handle commands of one receive until the peer has used its turn; returns how many. Immediate replies are sent in
+        one write."""
         batch_handlers = self._router.batch_handlers
         replies: list[RemotingCommand] = []
         at, end = 0, len(commands)
@@ -101,7 +101,7 @@ class Dispatcher:
         else:
             try:
                 result = handler(peer, request)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the peer is told and the server lives
+            except Exception as error:  # noqa: BLE001 - any error is reported to the peer, and the server continues
                 reply = self._failure(request, error)
             else:
                 if result is None or isinstance(result, RemotingCommand):
@@ -124,7 +124,7 @@ class Dispatcher:
             replies += [self._failure(request, error) for request in requests if not request.is_oneway]
 
     def _run(self, peer: Peer, request: RemotingCommand, result: Awaitable[Reply]) -> Reply:
-        """Owns the task that waits for `result`; a reply only if there are too many of them already."""
+        """Own the task that waits for `result`; returns a reply only if too many wait already."""
         if len(self._running) >= self._running_max:
             _close(result)
             return request.reply(ResponseCode.SYSTEM_BUSY, OVERLOADED)
@@ -145,7 +145,7 @@ class Dispatcher:
             peer.send([reply])
 
     def _failure(self, request: RemotingCommand, error: Exception) -> RemotingCommand:
-        """Code 1 with the error's description; what is not the sender's fault is logged, once, here."""
+        """Code 1 with the error's description; errors that are not the sender's fault are logged, once, here."""
         if isinstance(error, REFUSALS):
             return request.reply(ResponseCode.SYSTEM_ERROR, str(error))
         said = {"code": request.code, "opaque": request.opaque}
@@ -165,7 +165,7 @@ class Dispatcher:
 
 
 def _close(result: Awaitable[Reply]) -> None:
-    """Nobody waits for it."""
+    """Close a result that no task awaits."""
     if (close := getattr(result, "close", None)) is not None:
         close()
 
@@ -178,12 +178,12 @@ def _belongs(
 
 
 def _answer_unread(peer: Peer, command: RemotingCommand, replies: list[RemotingCommand]) -> None:
-    """A header that is too big is its own request's fault: whatever else the connection carries is served."""
+    """Reject one request whose header is too big: other requests of the connection are served."""
     why = f"{command.unread}; send less in it"
     if command.flag & RESPONSE_BIT:
         peer.resolve(RemotingCommand(ResponseCode.SYSTEM_ERROR, command.opaque, RESPONSE_BIT, why))
     elif not command.is_oneway:
-        is_send = command.code in SENDS  # properties of 32,767 bytes would have had room
+        is_send = command.code in SENDS  # properties of 32,767 bytes would have fit
         code = ResponseCode.MESSAGE_ILLEGAL if is_send else ResponseCode.SYSTEM_ERROR
         replies.append(command.reply(code, why))
 

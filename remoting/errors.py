@@ -1,10 +1,10 @@
-"""What can go wrong between two ends of a connection; every error carries the facts it speaks of."""
+"""Errors between two ends of a connection; every error carries its facts."""
 
 from __future__ import annotations
 
 
 class RemotingError(Exception):
-    """A call that got no answer. `address` is the "ip:port" of the other end."""
+    """A call without a reply. `address` is the "ip:port" of the other end."""
 
     def __init__(self, address: str, why: str) -> None:
         super().__init__(f"{address}: {why}")
@@ -13,23 +13,23 @@ class RemotingError(Exception):
 
 
 class NotSent(RemotingError):
-    """No byte of the request left, so it was certainly not carried out; it may be tried again."""
+    """No byte of the request was sent, so it was certainly not executed and may be tried again."""
 
 
 class FrameTooLong(NotSent):
-    """The other end would not read the request, and end the connection with all that others asked on it."""
+    """The other end would not read the request, and would close the connection with all other pending requests."""
 
 
 class ConnectFailed(NotSent):
-    """No connection came about."""
+    """No connection could be opened."""
 
 
 class CallTimeout(RemotingError):
-    """The request was sent and no reply came in time: it may or may not have been carried out."""
+    """The request was sent and no reply came in time: it may or may not have been executed."""
 
 
 class ConnectionLost(RemotingError):
-    """The connection ended before the reply: the request may or may not have been carried out."""
+    """The connection ended before the reply: the request may or may not have been executed."""
 
 
 class CannotListen(RemotingError):
@@ -37,7 +37,7 @@ class CannotListen(RemotingError):
 
 
 class AddressInUse(CannotListen):
-    """Another socket listens where this server wants to."""
+    """Another socket listens on this server's address."""
 
 
 class FrameError(ValueError):
@@ -56,4 +56,4 @@ class HeaderError(ValueError):
 
 
 class BodyError(ValueError):
-    """A body that does not have the shape its code asks for; answered with code 1 and this text."""
+    """A body without the shape that its code requires; answered with code 1 and this text."""

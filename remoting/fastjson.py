@@ -16,7 +16,7 @@ import orjson
 DEPTH_MAX = 128
 NUMBER_CHARS_MAX = 400
 REQUEST_DIALECT_MAX = 64 << 10
-"""Bytes of a request that are read when they are not strict JSON: up to 3 µs each, in which a server serves nobody."""
+"""Bytes of a request that are read when they are not strict JSON: up to 3 µs each, which block the server."""
 
 _SPACE = re.compile(r"[ \t\n\r\f\b]*")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
@@ -49,10 +49,10 @@ class FastJsonError(ValueError):
 
 def loads(data: bytes | bytearray | memoryview | str, *, dialect_max: int | None = None) -> Any:
     """The value that `data` holds; strict JSON takes a fast path, of anything else at most `dialect_max` bytes are read.
-    Bytes that are not UTF-8 become U+FFFD, as Java's `new String(bytes, UTF_8)` has it.
+    Bytes that are not UTF-8 become U+FFFD, as in Java's `new String(bytes, UTF_8)`.
 
-    Keys are strings: integer keys in decimal, an object used as key as its JSON text with sorted keys, so
-    that both forms of a map keyed by MessageQueue read alike (`object_key`). Raises FastJsonError.
+    Keys are strings: integer keys in decimal, an object used as key as its JSON text with sorted keys, so that both forms of
+    a map keyed by MessageQueue read alike (`object_key`). Raises FastJsonError.
     """
     try:
         return orjson.loads(data)
@@ -80,7 +80,7 @@ def loads(data: bytes | bytearray | memoryview | str, *, dialect_max: int | None
 
 
 def object_key(key: str) -> dict[str, Any]:
-    """The object that a map key stands for (`MessageQueue` keys, either form). Raises FastJsonError."""
+    """The object in a map key (`MessageQueue` keys, either form). Raises FastJsonError."""
     value = loads(key)
     if not isinstance(value, dict):
         raise FastJsonError("map key is not an object", 0)
@@ -88,12 +88,12 @@ def object_key(key: str) -> dict[str, Any]:
 
 
 def key_of(value: dict[str, Any]) -> str:
-    """The map key, a JSON string holding an object, that stands for `value`."""
+    """The map key for `value`: a JSON string holding the object."""
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
 
 
 def _quoted(found: re.Match[str]) -> str:
-    """A bare key as the string that `loads` makes of it; strings, which the expression finds too, as they are."""
+    """A bare key as the string that `loads` makes of it; strings, which the expression matches too, unchanged."""
     key = found[1]
     if key is None:
         return found[0]

@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
 FRAME_BYTES_MAX = 16 * 1024 * 1024  # with the length field, as in Java's decoder
 HEADER_BYTES_MAX = 1024 * 1024
-"""Of a request that is read; properties of 32,767 bytes may take 196,602 in JSON."""
+"""Limit of a request's header; properties of 32,767 bytes may take 196,602 in JSON."""
 LENGTH = Struct(">I")
 START = Struct(">II")
 ALL_BYTES = 1 << 30
-BUFFER_BYTES_FIRST = 512  # of a connection that says little; a controller has thousands of them
+BUFFER_BYTES_FIRST = 512  # of a quiet connection; a controller has thousands of them
 BUFFER_BYTES_FREE_MIN = 4 * 1024
-BUFFER_BYTES_KEPT = 256 * 1024  # a bigger one is let go as soon as it is empty
+BUFFER_BYTES_KEPT = 256 * 1024  # a bigger one is released as soon as it is empty
 
 
 def encode(command: RemotingCommand) -> list[Body]:
-    """The command's frame: one buffer with lengths and header, and the body, uncopied, when there is one, in its pieces."""
+    """The command's frame: one buffer with lengths and header, and the body's pieces, uncopied, if there is a body."""
     header = encode_header(command)
     body = command.body
     body_size = len(body) if body is not None else 0
@@ -49,7 +49,7 @@ def encode(command: RemotingCommand) -> list[Body]:
 
 
 def commands_in(view: memoryview) -> list[RemotingCommand]:
-    """The commands of whole frames that were found sound; their bodies are parts of `view`."""
+    """The commands of whole, valid frames; their bodies are parts of `view`."""
     commands, at = [], 0
     while at < len(view):
         length, word = START.unpack_from(view, at)
@@ -63,8 +63,8 @@ def commands_in(view: memoryview) -> list[RemotingCommand]:
 
 
 class FrameReader:
-    """A receive buffer and the frames in it. A header above `header_bytes_max` is left `unread`; where every frame's may be
-    read, what takes long to read is read, too.
+    """A receive buffer and the frames in it. A header above `header_bytes_max` is left `unread`; if that limit is a whole
+    frame, headers that are slow to read are read too.
 
     A connection lets its transport fill `buffer()` and then calls `filled(n)`; tests and tools call
     `receive(data)`.
@@ -75,20 +75,20 @@ class FrameReader:
     ) -> None:
         self.failure: FrameError | None = None
         self.has_more = False
-        """Whether whole frames may be left of what `taken` brought, to be read by `read`."""
+        """Whether whole frames of `taken` may remain, to be read by `read`."""
         self._frame_bytes_max = frame_bytes_max
         self._header_bytes_max = header_bytes_max
         self._bounded = header_bytes_max < frame_bytes_max - START.size
         self._view = memoryview(bytearray(BUFFER_BYTES_FIRST))
-        self._begin = 0  # of the first byte not yet read as a frame
-        self._end = 0  # of the bytes received
+        self._begin = 0  # position of the first byte not yet read as a frame
+        self._end = 0  # end of the bytes received
 
     @property
     def has_partial_frame(self) -> bool:
         return self._begin < self._end
 
     def buffer(self) -> memoryview:
-        """Where the next bytes go; never empty. Bodies that `filled` handed out are void from here on."""
+        """The buffer for the next bytes; never empty. Bodies returned by `filled` become invalid."""
         if self._begin == self._end:
             self._begin = self._end = 0
             if len(self._view) > BUFFER_BYTES_KEPT:
@@ -102,7 +102,7 @@ class FrameReader:
         return self._view[self._end :]
 
     def filled(self, count: int) -> list[RemotingCommand]:
-        """Takes `count` bytes written to `buffer()`; the commands whose frames they complete.
+        """Take `count` bytes written to `buffer()`; returns the commands whose frames they complete.
 
         Bodies are memoryviews of the buffer, valid until the next `buffer()` call.
         """
@@ -110,13 +110,13 @@ class FrameReader:
         return self.read(ALL_BYTES)
 
     def taken(self, count: int) -> None:
-        """Takes `count` bytes written to `buffer()`; `read` finds the frames in them."""
+        """Take `count` bytes written to `buffer()`; `read` finds the frames in them."""
         self._end += count
         self.has_more = True
 
     def read(self, frames_max: int, bytes_max: int = ALL_BYTES) -> list[RemotingCommand]:
-        """The commands of the next whole frames, of `frames_max` at most, and no more once those have `bytes_max`; bodies as
-        those of `filled`."""
+        """The commands of the next whole frames, at most `frames_max`, and no more once those have `bytes_max`; bodies as in
+        `filled`."""
         commands, view, at, end = list[RemotingCommand](), self._view, self._begin, self._end
         frames, bytes_end = 0, at + bytes_max
         try:
@@ -134,11 +134,11 @@ class FrameReader:
         self._begin = at
         self.has_more = frame_end is not None
         if not self.has_more and end == len(view) < BUFFER_BYTES_KEPT:
-            self._grow()  # more is waiting than we can take in one go
+            self._grow()  # more bytes are waiting than the buffer holds
         return commands
 
     def filled_with_sends(self, count: int, read_sends: ReadSends) -> Sends | None:
-        """As `filled` where these bytes complete frames of plain sends and no others; else None, with nothing taken."""
+        """`filled` if these bytes complete frames of plain sends and no others; else None, with nothing taken."""
         end = self._end + count
         sends = read_sends(self._view, self._begin, end, self._frame_bytes_max, self._header_bytes_max)
         if sends is not None:
@@ -148,7 +148,7 @@ class FrameReader:
         return sends
 
     def receive(self, data: Body) -> list[RemotingCommand]:
-        """As filling the buffer with `data`, but the bodies are bytes and stay valid."""
+        """Fill the buffer with `data`; the commands' bodies are bytes and stay valid."""
         commands: list[RemotingCommand] = []
         rest = memoryview(data)
         while rest and self.failure is None:
@@ -171,7 +171,7 @@ class FrameReader:
         self._view, self._begin, self._end = grown, 0, rest
 
     def _frame_end(self, view: memoryview, at: int, end: int) -> int | None:
-        """Of the frame at `at`; None where it is not whole yet. Raises FrameError."""
+        """The end of the frame at `at`; None if it is not whole yet. Raises FrameError."""
         if end - at < 4:
             return None
         (length,) = LENGTH.unpack_from(view, at)
@@ -187,7 +187,8 @@ class FrameReader:
         return at + frame_bytes if at + frame_bytes <= end else None
 
     def _command(self, view: memoryview, at: int, frame_end: int) -> RemotingCommand | None:
-        """Of the whole frame at `at`; None of one without header, which is dropped, as Java does. Raises FrameError."""
+        """The command of the whole frame at `at`; None for one without header, which is dropped, as Java does. Raises
+        FrameError."""
         (word,) = LENGTH.unpack_from(view, at + 4)
         header_bytes = word & 0xFFFFFF
         if not header_bytes:

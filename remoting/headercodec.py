@@ -1,8 +1,8 @@
 """The two encodings of a command's header: JSON (type 0) and ROCKETMQ (type 1).
 
-Either may stand on any frame, in both directions; only the type byte of the frame tells. We write JSON
-unless the command asks otherwise. Invariant: a decoded header has string ext values and Java-sized
-integers, or FrameError. Bytes that are not UTF-8 become U+FFFD, as Java reads them. Pure.
+Each may be used on any frame, in both directions; the type byte of the frame selects it. JSON is written unless the command
+asks otherwise. Invariant: a decoded header has string ext values and Java-sized integers, or FrameError is raised. Bytes that
+are not UTF-8 become U+FFFD, as Java reads them. Pure.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ KEY_SIZE = Struct(">h")
 I32_MIN, I32_MAX = I32_RANGE.low, I32_RANGE.high
 
 FREELY_READ_BYTES = 64 * 1024
-"""Headers up to this size are read whatever is in them."""
+"""Headers up to this size are read whatever they contain."""
 PIECES_MAX = 40_000
 """Members and elements of a larger JSON header: each takes up to 1 us, and 32,767 bytes of properties may be only commas."""
 ENTRIES_MAX = 10_000  # of a ROCKETMQ header: each takes up to 3 us
 LOOKED_AT_BYTES = 1_024
-"""At either end of a header that is not read: the members around extFields are there."""
+"""Bytes at either end of an unread header in which the members around extFields are searched."""
 _MEMBERS = {
     name: re.compile(rb'[{,]\s*"%s"\s*:\s*"?(-?[0-9]{1,10})"?\s*(?=[,}])' % name.encode())
     for name in ("code", "opaque", "flag")
@@ -61,7 +61,7 @@ def encode_header(command: RemotingCommand) -> bytes:
 
 
 def decode_header(serialize_type: int, header: memoryview, *, bounded: bool = True) -> RemotingCommand:
-    """The command of `header`, without body. Where it is `bounded`, what takes long to read is left `unread`. Raises
+    """The command of `header`, without body. If `bounded`, a header that is slow to read is left `unread`. Raises
     FrameError."""
     if serialize_type == JSON:
         return _decode_json(header, bounded)
@@ -71,7 +71,7 @@ def decode_header(serialize_type: int, header: memoryview, *, bounded: bool = Tr
 
 
 def unread_header(serialize_type: int, header: memoryview, why: str) -> RemotingCommand:
-    """The command of a header that is too big to be read: who asks what, for the error that answers it. Raises FrameError."""
+    """The command of a header that is too big to read, for the error reply. Raises FrameError."""
     if serialize_type == ROCKETMQ and len(header) >= FIXED.size:
         code, _, version, opaque, flag, _ = FIXED.unpack_from(header)
         return RemotingCommand(code, opaque, flag, version=version, serialize_type=ROCKETMQ, unread=why)
@@ -147,7 +147,7 @@ def _decode_json(header: memoryview, bounded: bool) -> RemotingCommand:
 
 
 def _i32(name: str, value: Any) -> int:
-    """An int as Java's fastjson reads it: absent or null is 0, a quoted decimal is fine."""
+    """An int as Java's fastjson reads it: absent or null is 0, a quoted decimal is accepted."""
     if type(value) is int and I32_MIN <= value <= I32_MAX:
         return value
     if value is None:
@@ -161,7 +161,7 @@ def _i32(name: str, value: Any) -> int:
 
 
 def _language(value: object) -> str:
-    """A name or, from old C++ clients, its ordinal; what Java does not know either is OTHER."""
+    """A name or, from old C++ clients, its ordinal; a language unknown to Java becomes OTHER."""
     if type(value) is str and value in _LANGUAGE_NUMBERS:
         return value
     if type(value) is int and 0 <= value < len(LANGUAGES):

@@ -1,9 +1,9 @@
 """One open connection, as handlers and callers see it; also the protocol that the event loop feeds.
 
-Invariant: every call on it ends: with its reply, CallTimeout, ConnectionLost when the connection goes, or NotSent.
-While the other end leaves more than `unsent_bytes_high` unread, our requests wait for room, first come, first sent,
-and nothing more is read from it, nor handled, unless the limits say `reads_on`. A connection that had its share of a
-round is not read either until its next turn; what was read before is handled then, in its order.
+Invariant: every call ends: with its reply, CallTimeout, ConnectionLost when the connection ends, or NotSent. While the other
+end leaves more than `unsent_bytes_high` unread, requests to it wait for room, in order, and nothing more is read from it, nor
+handled, unless the limits say `reads_on`. A connection that used its share of a round is not read either until its next turn;
+data that was read before is handled then, in order.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ IDLE, REPLACED = "idle", "replaced by a newer one"
 
 OPAQUE_MAX = 2**31 - 1
 FRAMES_AT_ONCE, BYTES_AT_ONCE = 64, 256 << 10
-"""Sends among them are stored in one call."""
+"""Sends of one read are stored in one call."""
 
 
 class Owner(Protocol):
-    """Who a connection belongs to."""
+    """The server or client to which a connection belongs."""
 
     def opened(self, peer: Peer) -> None:
         """`peer` is connected."""
 
     def received(self, peer: Peer, commands: list[RemotingCommand]) -> int:
-        """`peer` brought `commands`; their bodies are valid until this returns. How many were handled: the others, where
-        `peer.had_its_turn`, come again."""
+        """`peer` received `commands`; their bodies are valid until this returns. Returns how many were handled; if
+        `peer.had_its_turn`, the others are passed again."""
 
     def gone(self, peer: Peer) -> None:
         """`peer` is no longer connected."""
 
 
 class Peer(asyncio.BufferedProtocol):
-    """The other end of a connection, accepted or opened by us.
+    """The other end of a connection, accepted or opened by this process.
 
-    `remote_address` is its "ip:port", `own_host` the ip of this end; `closed` is true from the moment nothing more can
-    be sent. Handlers may keep their own facts about the connection in `attributes`. `turns` are those of all connections that
-    this one waits for, by default its own. `sends`: how a receive of plain sends alone is read, and who gets it then.
+    `remote_address` is its "ip:port", `own_host` the ip of this end; `closed` is true from the moment nothing more can be
+    sent. Handlers may keep their own facts about the connection in `attributes`. `turns` are shared by all connections that
+    this one waits for; by default it has its own. `sends`: the reader of receives that are only plain sends, and its handler.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Peer(asyncio.BufferedProtocol):
         self.number = 0
         """Counts the connections of its owner: of two the newer one has the greater number."""
         self.behind_since_ms: int | None = None
-        """Since when more may have waited for this process than it has read; None while all that came is read at once."""
+        """Since when more data than it has read may wait for this process; None while all data was read at once."""
         self._owner = owner
         self._limits = limits
         self._clock = clock
@@ -84,7 +84,7 @@ class Peer(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._pending: dict[int, asyncio.Future[RemotingCommand]] = {}
         self._waiting: OrderedDict[int, tuple[RemotingCommand, list[Body]]] = OrderedDict()
-        """What waits for room, with its frame; each is pending too."""
+        """Requests that wait for room, with their frames; each is pending too."""
         self._last_opaque = 0
         self._close_callbacks: list[Callable[[Peer], None]] = []
         self._frame_begun_ms: int | None = None
@@ -93,29 +93,27 @@ class Peer(asyncio.BufferedProtocol):
         self._turns = turns or Turns(clock)
         self._share = self._turns.share()
         self._left: list[RemotingCommand] = []
-        """Of what was read: it comes first when its turn has come."""
-        self._waits = False  # for its turn
-        self._parked = False  # its requests wait for room, or for the ends of others
+        """Commands already read: they are handled first at its next turn."""
+        self._waits = False  # whether it waits for its turn
+        self._parked = False  # whether its requests wait for room, or for other handlers to end
         self._room = 0
         self._for_room: list[asyncio.Future[None]] = []
         self._caught_up = True
-        """Whether the last receive brought all that there was."""
+        """Whether the last receive returned all available data."""
         self._running = 0
-        """Handlers that have not ended."""
+        """Number of handlers that have not ended."""
 
-    # what handlers and callers use
+    # for handlers and callers
 
     def send(self, commands: Sequence[RemotingCommand]) -> None:
-        """Sends the commands as they are in one write; does nothing when the connection is closed."""
+        """Send the commands unchanged in one write; does nothing when the connection is closed."""
         buffers: list[Body] = []
         for command in commands:
             buffers += encode(command)
         self.write(buffers)
 
     def write(self, buffers: Sequence[Body]) -> None:
-        """Sends whole, already encoded frames. The buffers must not change until the transport has sent
-        them.
-        """
+        """Send whole, already encoded frames. The buffers must not change until the transport has sent them."""
         if self.closed or self._transport is None or self._transport.is_closing() or not buffers:
             return
         self._transport.writelines(buffers)
@@ -124,8 +122,8 @@ class Peer(asyncio.BufferedProtocol):
             self.cut("it does not read what it asked for")
 
     async def call(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
-        """The other end's reply to `command`, its opaque set here. Raises NotSent (also when there was no room
-        to send it for `timeout_ms`; FrameTooLong is one), CallTimeout, ConnectionLost.
+        """The other end's reply to `command`, its opaque set here. Raises NotSent (also when there was no room to send it for
+        `timeout_ms`; FrameTooLong is one), CallTimeout, ConnectionLost.
         """
         if self.closed:
             why = self._cut_why or "the connection is closed"
@@ -152,23 +150,24 @@ class Peer(asyncio.BufferedProtocol):
             self._waiting.pop(opaque, None)
 
     async def one_way_in_turn(self, command: RemotingCommand, timeout_ms: int) -> None:
-        """Sends a request that gets no reply, after those that wait for room. Raises NotSent."""
+        """Send a request without a reply, after those that wait for room. Raises NotSent."""
         command.flag |= ONEWAY_BIT
         await self.call(command, timeout_ms)
 
     def one_way(self, command: RemotingCommand) -> None:
-        """Sends a request that gets no reply, at once; its opaque and one-way bit are set here."""
+        """Send a request without a reply, at once; its opaque and one-way bit are set here."""
         command.opaque = self._next_opaque()
         command.flag |= ONEWAY_BIT
         self.send([command])
 
     @property
     def unsent_bytes(self) -> int:
-        """What was sent and waits in this process for the other end to read."""
+        """Bytes sent that wait in this process for the other end to read."""
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
     async def room(self) -> None:
-        """Returns, at once if it can, when the other end has read enough of what was sent to it, or is gone."""
+        """Return, at once if possible, when the other end has read enough of what was sent to it, or the connection has
+        ended."""
         if self._writing_paused_ms is not None and not self.closed:
             waits: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._for_room.append(waits)
@@ -182,43 +181,43 @@ class Peer(asyncio.BufferedProtocol):
 
     @property
     def had_its_turn(self) -> bool:
-        """Whether what else it brought is to be handled later."""
+        """Whether its remaining commands are handled later."""
         return self._share.is_used or self._is_held
 
     def began(self) -> None:
-        """A handler that answers later begins."""
+        """A handler that answers later has begun."""
         self._running += 1
         self._share.started()
 
     def ended(self) -> None:
-        """It has ended."""
+        """That handler has ended."""
         self._running -= 1
         if self._parked and not self._is_held:
             self._wait_for_turn()
 
     @property
     def calls_pending(self) -> int:
-        """How many calls wait for their replies."""
+        """The number of calls that wait for their replies."""
         return len(self._pending)
 
     def on_close(self, callback: Callable[[Peer], None]) -> None:
-        """`callback(peer)` runs once when the connection is gone, at once if it already is."""
+        """Call `callback(peer)` once when the connection ends, at once if it has ended."""
         if self._transport is None and self.closed:
             callback(self)
         else:
             self._close_callbacks.append(callback)
 
     def close(self) -> None:
-        """Ends the connection after what was sent has left."""
+        """End the connection once everything sent has left."""
         self._cut_why = self._cut_why or "closed by this end"
         self.closed = True
         if self._transport is not None:
             self._transport.close()
 
     def cut(self, why: str) -> None:
-        """Ends the connection at once."""
+        """End the connection at once."""
         if not self.closed:
-            level = logging.INFO if why in (IDLE, REPLACED) else logging.WARNING  # nobody did anything wrong
+            level = logging.INFO if why in (IDLE, REPLACED) else logging.WARNING  # no error
             logger.log(level, "connection cut", extra=fields(peer=self.remote_address, why=why))
             self._cut_why = f"cut by this end: {why}"
         self.closed = True
@@ -226,13 +225,13 @@ class Peer(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def resolve(self, response: RemotingCommand) -> None:
-        """A response arrived; one that nobody waits for (late, or never asked) is dropped."""
+        """Handle a response; one without a waiting call (late, or never requested) is dropped."""
         future = self._pending.pop(response.opaque, None)
         if future is not None and not future.done():
             future.set_result(response)
 
     def stalled(self, now_ms: int) -> str | None:
-        """Why the connection should be cut now, if it should."""
+        """Why the connection should be cut now; None if it should not."""
         limits = self._limits
         if now_ms - self.active_at_ms >= limits.idle_ms_max:
             return IDLE
@@ -242,7 +241,7 @@ class Peer(asyncio.BufferedProtocol):
             return "it does not read what is sent to it"
         return None
 
-    # what the event loop calls
+    # for the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -283,7 +282,7 @@ class Peer(asyncio.BufferedProtocol):
         self._handle()
 
     def go_on(self) -> None:
-        """Its turn has come: what is left is handled, then more is read."""
+        """Its turn has come: handle remaining commands, then read more."""
         self._waits = False
         if self.closed:
             return
@@ -296,7 +295,7 @@ class Peer(asyncio.BufferedProtocol):
             self._read_on()
 
     def _handle(self) -> None:
-        """What is left and what was read, until there is no more of it or this connection had its turn."""
+        """Handle remaining commands and data until there is no more or this connection has used its turn."""
         reader, has_left = self._reader, True
         while has_left and not self.closed:
             commands = self._left or reader.read(FRAMES_AT_ONCE, BYTES_AT_ONCE)
@@ -319,12 +318,12 @@ class Peer(asyncio.BufferedProtocol):
 
     @property
     def _is_held(self) -> bool:
-        """Whether its requests wait for it to read answers, or for handlers of its own to end."""
+        """Whether its requests wait for it to read replies, or for its own handlers to end."""
         is_behind = self._writing_paused_ms is not None and not self._limits.reads_on
         return is_behind or self._running >= self._limits.running_of_one_max
 
     def _wait_for_turn(self) -> None:
-        """Nothing more is read or handled until then."""
+        """Read and handle nothing more until its next turn."""
         if self.closed or self._transport is None or self._waits:
             return
         if self.behind_since_ms is None:
@@ -361,7 +360,7 @@ class Peer(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         if self._transport is None:
-            return  # never made, or told before
+            return  # never made, or already lost
         self.closed = True
         self._transport = None
         self._has_room()
@@ -377,7 +376,7 @@ class Peer(asyncio.BufferedProtocol):
         self._owner.gone(self)
 
     def _frame_of(self, command: RemotingCommand) -> list[Body]:
-        """Its frame, if the other end reads such a one. Raises FrameTooLong."""
+        """Its frame. Raises FrameTooLong if the other end would not read it."""
         frame = encode(command)
         frame_bytes = sum(map(len, frame))
         if frame_bytes <= FRAME_BYTES_MAX:
@@ -388,7 +387,7 @@ class Peer(asyncio.BufferedProtocol):
     def _send_request(self, command: RemotingCommand, frame: list[Body]) -> None:
         self.write(frame)
         if command.is_oneway:
-            self.resolve(command)  # it asks for nothing more than to be sent
+            self.resolve(command)  # a one-way request ends once it is sent
 
     def _no_reply(self, code: int, timeout_ms: int) -> CallTimeout:
         return CallTimeout(self.remote_address, f"no reply to request {code} in {timeout_ms} ms")

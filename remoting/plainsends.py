@@ -1,7 +1,7 @@
-"""What one receive brought where that is nothing but plain sends: read by the compiled module, see nativepath.native.
+"""A receive that consists only of plain sends: read by the compiled module, see nativepath.native.
 
-Invariant: whoever does not want them as they are gets the commands that the frames hold, from `commands_of`, while their
-handler runs: they stand in the receive buffer."""
+Invariant: a handler that needs the frames' commands gets them from `commands_of` while it runs: they are views of the receive
+buffer."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ SendsHandler = Callable[[Peer, "Sends"], None]
 
 
 def commands_of(sends: Sends) -> list[RemotingCommand]:
-    """Their bodies are valid as long as `sends` is."""
+    """The commands; their bodies are valid as long as `sends` is."""
     return commands_in(sends.view[sends.begin : sends.end])

@@ -1,7 +1,7 @@
-"""Who answers which request code, and who watches the answering.
+"""The handlers of request codes, and observers of their results.
 
-Invariant: a code has one handler. A watched request is told of once, when its handler has come to something; one that is
-cancelled before is not told of."""
+Invariant: a code has one handler. An observer is notified of a request once, when its handler has finished; not if it was
+cancelled before."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Handler = Callable[[Peer, RemotingCommand], Reply | Awaitable[Reply]]
 BatchHandler = Callable[[Peer, list[RemotingCommand]], None]
 
 Outcome = Reply | Exception
-"""What a handler came to: its reply, None when it says nothing now, or what it raised."""
+"""A handler's result: its reply, None when it sends none now, or the exception that it raised."""
 Watch = Callable[[Peer, RemotingCommand], Callable[[Outcome], None]]
-"""Called as a request comes to its handler; what it returns is called with what came of that."""
+"""Called before a request's handler; its return value is called with the handler's outcome."""
 
 
 class Router:
@@ -34,25 +34,23 @@ class Router:
         self.handlers: dict[int, Handler] = {}
         self.batch_handlers: dict[int, BatchHandler] = {}
         self.sends_handler: SendsHandler | None = None
-        """Gets receives of plain sends alone, where they can be read as such, and answers itself."""
+        """Gets receives that are only plain sends, if they can be read as such, and answers itself."""
         self.on_unserved: Callable[[Peer, RemotingCommand], str] = lambda peer, request: ""
-        """Hears of each request that no handler is for; it is answered with code 3, and with what this adds to the remark."""
+        """Called for each request without a handler; it is answered with code 3, and this adds to the remark."""
 
     def add(self, code: int, handler: Handler) -> None:
         """`handler` answers requests of `code`.
 
-        It returns the reply, or None when nothing is to be said now (it may `peer.send` later), or an
-        awaitable of either, which then runs in a task. What it raises is answered with code 1. The body it
-        sees is bytes.
+        It returns the reply, or None when there is none now (it may `peer.send` later), or an awaitable of either, which then
+        runs in a task. An exception is answered with code 1. The body is bytes.
         """
         self._assert_free(code)
         self.handlers[int(code)] = handler
 
     def add_batch(self, codes: Collection[int], handler: BatchHandler) -> None:
-        """`handler` gets all consecutive whole requests of `codes` one receive brought, and answers itself.
+        """`handler` gets all consecutive whole requests of `codes` of one receive, and answers itself.
 
-        Their bodies are memoryviews of the receive buffer, valid only until `handler` returns: copy what
-        stays.
+        Their bodies are memoryviews of the receive buffer, valid only until `handler` returns: copy what must stay.
         """
         for code in codes:
             self._assert_free(code)
@@ -83,7 +81,7 @@ def _watched(handler: Handler, watch: Watch) -> Handler:
 
 
 class _Told:
-    """An answer to wait for, told when it is there. One that nobody waits for is closed, as a coroutine is."""
+    """An awaited reply whose outcome is passed to the observer. If it is never awaited it is closed, as a coroutine is."""
 
     def __init__(self, result: Awaitable[Reply], tell: Callable[[Outcome], None]) -> None:
         self._result = result

@@ -1,6 +1,6 @@
 """A listening socket whose connections are served by one router.
 
-Invariant: between `start` and `stop` the port accepts; after `stop` no connection of it is left.
+Invariant: between `start` and `stop` the port accepts connections; after `stop` none of them is left.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class RemotingServer:
         self._server: asyncio.AbstractServer | None = None
 
     async def start(self) -> None:
-        """Listens. Raises AddressInUse, or CannotListen when the address is not ours to bind."""
+        """Listen. Raises AddressInUse, or CannotListen when this process cannot bind the address."""
         loop = asyncio.get_running_loop()
         try:
             server = await loop.create_server(
@@ -53,7 +53,7 @@ class RemotingServer:
         self.port = int(server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
-        """Stops accepting and closes what was accepted."""
+        """Stop accepting and close accepted connections."""
         if self._server is not None:
             await accepts_no_more(self._server)
             self._server.close()

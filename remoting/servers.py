@@ -1,6 +1,7 @@
-"""Which kind of server answers a request, for those that are asked what another kind answers.
+"""Which kind of server answers a request, for servers that get a request of another kind.
 
-Invariant: a code that clients or DLedger members answer is no server's; one that two kinds answer stands at both."""
+Invariant: a code that clients or DLedger members answer belongs to no server; a code that two kinds answer is listed for
+both."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ Code = RequestCode
 
 
 class Server(Enum):
-    """The value is what several of them are called."""
+    """The value is the plural of the server's kind."""
 
     BROKER = "brokers"
     NAME_SERVER = "name servers"
@@ -41,7 +42,7 @@ ANSWERED_BY_CLIENTS = frozenset({
 
 
 def servers_of(code: int) -> list[Server]:
-    """Who answers this request; nobody where that is not known."""
+    """The kinds of servers that answer this request; empty if unknown."""
     try:
         request = RequestCode(code)
     except ValueError:
@@ -59,12 +60,12 @@ def servers_of(code: int) -> list[Server]:
 
 
 def who_else(code: int, here: Server) -> str:
-    """The kinds of servers that answer this request where those of the kind `here` do not; "" if nobody is known to."""
+    """The kinds of servers that answer this request although those of the kind `here` do not; "" if none is known."""
     servers = servers_of(code)
     return "" if here in servers else " and ".join(server.value for server in servers)
 
 
 def directions(code: int, here: Server) -> str:
-    """What a server of the kind `here` adds to its refusal of a request that others answer; "" of any other."""
+    """The text that a server of the kind `here` adds when it rejects a request that others answer; "" for any other."""
     others = who_else(code, here)
     return f"; {others} answer {RequestCode(code).name}, ask one of them" if others else ""

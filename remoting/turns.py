@@ -1,8 +1,8 @@
-"""Whose turn it is to have its requests handled, so that no connection keeps others waiting.
+"""Turns in which connections have their requests handled, so that no connection blocks the others.
 
-Invariant: within one round a connection is handled for SLICE_US and all connections for ROUND_US, but for the one request, or
-batch of sends, with which that time ends; at most one round begins in a turn of the event loop. Connections that wait have
-their turns in the order in which they began to wait. Requests that get no answer count as all others do."""
+Invariant: within one round a connection is handled for SLICE_US and all connections for ROUND_US, plus the one request, or
+batch of sends, with which that time ends; at most one round begins in a turn of the event loop. Waiting connections get their
+turns in the order in which they began to wait. Requests without a reply count too."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from mqruntime.clock import Clock
 SLICE_US = 2_000
 """Of one connection: some hundred small requests."""
 ROUND_US = 8_000
-"""Of all connections of a server: short enough for timers, heartbeats and links, which share the loop with them."""
+"""Of all connections of a server: short enough for timers, heartbeats and HA links, which share the loop."""
 STARTS_MAX = 8
-"""Handlers of one connection that answer later and begin in one round: what they cost is not known before they run."""
+"""Handlers of one connection per round that answer later: their cost is unknown before they run."""
 
 
 class Waiting(Protocol):
@@ -41,9 +41,9 @@ class Turns:
         call_soon: Callable[[Callable[[], None]], object] | None = None,
     ) -> None:
         self.number = 0
-        """Of the round."""
+        """Time used in this round."""
         self.spent_us = 0
-        """Of the round, by all connections."""
+        """Time used in this round by all connections."""
         self.slice_us = slice_us
         self.round_us = round_us
         self.clock = clock
@@ -52,11 +52,11 @@ class Turns:
         self._call_soon = call_soon
 
     def share(self) -> Share:
-        """Of one more connection."""
+        """The share of one more connection."""
         return Share(self)
 
     def wait(self, connection: Waiting) -> None:
-        """`connection.go_on()` in a later turn of the loop, after those that wait already."""
+        """Call `connection.go_on()` in a later turn of the loop, after those that wait already."""
         self._waiting.append(connection)
         if not self._is_due:
             self._next_round()
@@ -79,7 +79,7 @@ class Turns:
 
 
 class Share:
-    """What one connection has used of the round."""
+    """The time that one connection has used of the round."""
 
     __slots__ = ("_begun_us", "_clock", "_number", "_spent_us", "_started", "_turns")
 
@@ -89,7 +89,7 @@ class Share:
         self._number = self._spent_us = self._started = self._begun_us = 0
 
     def begins(self) -> bool:
-        """Whether the connection may be handled now; then, until `ends`, it is."""
+        """Whether the connection may be handled now; if so, it is being handled until `ends`."""
         turns = self._turns
         if self._number != turns.number:
             self._number, self._spent_us, self._started = turns.number, 0, 0
@@ -99,12 +99,12 @@ class Share:
         return True
 
     def started(self) -> None:
-        """A handler that answers later begins."""
+        """A handler that answers later has begun."""
         self._started += 1
 
     @property
     def is_used(self) -> bool:
-        """Whether the connection that is handled had its share."""
+        """Whether the connection being handled has used its share."""
         took_us = self._clock.work_us() - self._begun_us
         turns = self._turns
         return (
@@ -114,7 +114,7 @@ class Share:
         )
 
     def ends(self) -> bool:
-        """Whether the connection has something left of its share."""
+        """Stop handling; returns whether the connection has some of its share left."""
         took_us = self._clock.work_us() - self._begun_us
         turns = self._turns
         self._spent_us += took_us

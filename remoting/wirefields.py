@@ -1,4 +1,4 @@
-"""How a dataclass of ours says which wire fields it stands for: headers and bodies share the words.
+"""The wire fields of headers and bodies, declared as dataclass fields.
 
 A field's wire name is its own in lowerCamelCase, unless `wire("name")` gives another. Integers are
 annotated with their Java width, I32 or I64. Invariant: a table is computed once per class, from the
@@ -59,7 +59,7 @@ class WireField:
 
     @property
     def required(self) -> bool:
-        """Whether the field has no value of its own when the sender leaves it out."""
+        """Whether the sender must send the field, because it has no default."""
         return self.declared.default is MISSING and self.declared.default_factory is MISSING
 
     def default(self) -> Any:

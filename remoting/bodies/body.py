@@ -1,9 +1,9 @@
-"""What every JSON body can do: become what Java peers read, and be read from what they write.
+"""Base of every JSON body: written as Java peers read it, and read as they write it.
 
-Written: keys in alphabetical order, no nulls, no spaces; map keys are strings, but a map keyed by objects has them bare, as
-Java writes it: fastjson2 (RocketMQ 5.4.0 and later) reads no other form. Read: any order, unknown members ignored, numbers
-also as strings, enums also as ordinals, absent or null members at their defaults, object keys bare or as strings.
-Invariant: a body that was read has the declared types, or BodyError named the member.
+Written: keys in alphabetical order, no nulls, no spaces; map keys are strings, except that a map keyed by objects has them
+bare, as Java writes it: fastjson2 (RocketMQ 5.4.0 and later) reads no other form. Read: any order, unknown members ignored,
+numbers also as strings, enums also as ordinals, absent or null members at their defaults, object keys bare or as strings.
+Invariant: a decoded body has the declared types; otherwise BodyError names the member.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from remoting.wirefields import I64_RANGE, WireField, integer_range, parse_integ
 
 Json = Any
 REQUEST_BYTES_MAX = 1 << 20
-"""Of most requests: thousands of groups, topics and queues."""
+"""Limit of most requests: thousands of groups, topics and queues."""
 LIST_BYTES_MAX = 4 << 20
-"""Of what lists topics or groups: tens of thousands."""
+"""Limit of requests that list topics or groups: tens of thousands."""
 
 
 class Body:
@@ -30,11 +30,11 @@ class Body:
     __slots__ = ()
 
     def to_json(self) -> dict[str, Json]:
-        """The body as what any JSON writer takes; objects that are map keys are strings that hold them."""
+        """The body as a value for any JSON writer; objects that are map keys become strings."""
         return _members(self, _quoted_keys)
 
     def encode(self) -> bytes:
-        """The body as peers read it: strict JSON but for bare objects as map keys."""
+        """The body as peers read it: strict JSON except for bare objects as map keys."""
         return orjson.dumps(_members(self, _bare_keys))
 
     @classmethod
@@ -52,12 +52,12 @@ class Body:
                     row.kind, member, f"{where}.{row.wire_name}" if where else row.wire_name, row
                 )
             elif row.required:
-                raise BodyError(f"{where or cls.__name__} lacks {row.wire_name}")
+                raise BodyError(f"{where or cls.__name__} is missing {row.wire_name}")
         return cls(**found)
 
     @classmethod
     def decode(cls, data: bytes | bytearray | memoryview | None) -> Self:
-        """The body that `data` holds. Raises BodyError, also when there are no data."""
+        """The body that `data` holds. Raises BodyError, also when `data` is absent."""
         return cls._read(data, None)
 
     @classmethod
@@ -68,8 +68,8 @@ class Body:
         bytes_max: int = REQUEST_BYTES_MAX,
         dialect_max: int = fastjson.REQUEST_DIALECT_MAX,
     ) -> Self:
-        """As `decode`, of what anybody may have sent: reading it takes the time of all other clients, so what is larger is
-        refused unread. Raises BodyError."""
+        """`decode` for requests of any client: reading blocks all other clients, so a body that is too large is rejected
+        unread. Raises BodyError."""
         if data is not None and len(data) > bytes_max:
             raise BodyError(f"{cls.__name__}: a body of {len(data)} bytes; {bytes_max} are read")
         return cls._read(data, dialect_max)
@@ -86,18 +86,18 @@ class Body:
 
 
 class WrittenOnce(Body):
-    """Base of rows of large tables: written at the first call, and taken from there by every table that has the row. A subclass
-    is a frozen dataclass, so a changed row is another object."""
+    """Base of rows of large tables: encoded at the first call, and every table with the row reuses the bytes. A subclass is a
+    frozen dataclass, so a changed row is another object."""
 
     __slots__ = ("_written",)
     _written: bytes
 
     def to_json(self) -> Any:
-        """For a JSON writer, which takes it as it is."""
+        """The encoded row, which a JSON writer copies."""
         return orjson.Fragment(self.encode())
 
     def members(self) -> dict[str, Json]:
-        """As `to_json` of other bodies."""
+        """`to_json` of other bodies."""
         return Body.to_json(self)
 
     def encode(self) -> bytes:
@@ -139,7 +139,9 @@ def _to_json(value: Any, keyed_by_objects: KeyedByObjects) -> Json:
     if isinstance(value, dict):
         if value and isinstance(next(iter(value)), Body):
             return keyed_by_objects(value)
-        if value and isinstance(next(iter(value.values())), WrittenOnce):  # of one kind, as all tables
+        if value and isinstance(
+            next(iter(value.values())), WrittenOnce
+        ):  # a table's values are all of one type
             return {str(key): orjson.Fragment(member.encode()) for key, member in value.items()}
         return {str(key): _to_json(member, keyed_by_objects) for key, member in value.items()}
     if isinstance(value, frozenset):
@@ -162,7 +164,7 @@ def _bare_keys(table: dict[Any, Any]) -> Json:
 
 
 class Plain(NamedTuple):
-    """Values of this very type, from `low` to `high` where these are set, need no conversion; None for no type."""
+    """Values of exactly this type, between `low` and `high` if set, need no conversion; None for no type."""
 
     kind: type[Any] | None = None
     low: int | None = None

@@ -1,4 +1,4 @@
-"""What a broker tells of its traffic (315)."""
+"""A broker's traffic statistics (315)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from remoting.wirefields import I64
 
 @dataclass(slots=True)
 class BrokerStatsItem(Body):
-    """What came within one window: how much, how much a second, and how much in one call."""
+    """Totals of one window: amount, amount per second, and amount per call."""
 
     sum: I64 = 0
     tps: float = 0.0

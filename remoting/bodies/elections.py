@@ -1,4 +1,4 @@
-"""How masters were elected, as controllers of this project tell it; upstream has no such body."""
+"""Records of elections, as controllers of this project report them; upstream has no such body."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from remoting.wirefields import I32, I64
 
 @dataclass(frozen=True, slots=True)
 class Election(Body):
-    """One epoch of a broker set; None is what the teller does not know, times are its own wall clock in ms.
+    """One epoch of a broker set; None is unknown to the sender, times are its own wall clock in ms.
 
-    Without `new_master_id` the old master was struck off and nobody elected. `heard_ms` is the old master's last
-    heartbeat, `noticed_ms` when its loss was noticed, `proposed_ms` when the leading controller proposed the
-    election, `elected_ms` when it was decided and applied, `notified_ms` when the new master had been sent 1008,
-    `writable_ms` when it was first seen acting in the epoch.
+    Without `new_master_id` the old master was removed and no other elected. `heard_ms` is the old master's last heartbeat,
+    `noticed_ms` when its loss was noticed, `proposed_ms` when the leading controller proposed the election, `elected_ms` when
+    it was committed and applied, `notified_ms` when the new master had been sent 1008, `writable_ms` when it was first seen
+    acting in the epoch.
     """
 
     epoch: I32
@@ -32,7 +32,7 @@ class Election(Body):
 
 @dataclass(frozen=True, slots=True)
 class Elections(Body):
-    """The last elections by broker set, oldest first: reply to a 1005 that names broker sets, and a controller's
-    own file of them."""
+    """The last elections by broker set, oldest first: reply to a 1005 that names broker sets, and a controller's file of
+    them."""
 
     elections_table: dict[str, list[Election]] = field(default_factory=dict)

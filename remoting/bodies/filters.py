@@ -10,7 +10,7 @@ from remoting.wirefields import I32, I64
 
 @dataclass(slots=True)
 class BloomFilterData(Body):
-    """Where a filter stands in bit maps of `bit_num` bits."""
+    """A filter's positions in bit maps of `bit_num` bits."""
 
     bit_num: I32 = 0
     bit_pos: list[I32] = field(default_factory=list)
@@ -18,8 +18,8 @@ class BloomFilterData(Body):
 
 @dataclass(slots=True)
 class ConsumerFilterData(Body):
-    """What a group wants of one topic; times are wall clock ms. It is dead from `dead_time` on, which is 0 as long as it
-    lives; `dead` says the same once more."""
+    """A group's filter of one topic; times are wall clock ms. It is dead from `dead_time` on, which is 0 while it is alive;
+    `dead` repeats that."""
 
     consumer_group: str
     topic: str
@@ -34,7 +34,7 @@ class ConsumerFilterData(Body):
 
 @dataclass(slots=True)
 class FilterDataMapByTopic(Body):
-    """Of one topic, by group."""
+    """The filters of one topic, by group."""
 
     topic: str
     group_filter_data: dict[str, ConsumerFilterData] = field(default_factory=dict)
@@ -42,6 +42,6 @@ class FilterDataMapByTopic(Body):
 
 @dataclass(slots=True)
 class ConsumerFilterWrapper(Body):
-    """All, by topic."""
+    """All filters, by topic."""
 
     filter_data_by_topic: dict[str, FilterDataMapByTopic] = field(default_factory=dict)

@@ -37,7 +37,7 @@ class SubscriptionGroupConfig(WrittenOnce):
 
 @dataclass(slots=True)
 class DeleteGroupsBody(Body):
-    """Body of 5003: all of these groups, and their offsets where they are to be cleaned."""
+    """Body of 5003: the groups to delete, optionally with their offsets."""
 
     group_name_list: list[str] = field(default_factory=list)
     clean_offset: bool = False

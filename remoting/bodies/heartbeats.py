@@ -1,4 +1,4 @@
-"""What clients say of themselves, and what brokers say of their clients."""
+"""What clients report about themselves, and what brokers report about their clients."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CONSUME_FROM_WHERE = (
 
 @dataclass(slots=True)
 class SubscriptionData(Body):
-    """One subscription. `code_set` of foreign clients is not to be trusted: compute it from `sub_string`."""
+    """One subscription. Do not trust `code_set` of foreign clients: compute it from `sub_string`."""
 
     topic: str
     sub_string: str = "*"
@@ -116,7 +116,7 @@ class ProducerConnection(Body):
 
 @dataclass(slots=True)
 class ProducerInfo(Body):
-    """One connected producer; `last_update_timestamp` is when it was last heard, ms."""
+    """One connected producer; `last_update_timestamp` is the time of its last heartbeat, ms."""
 
     client_id: str
     remote_ip: str = wire("remoteIP")
@@ -134,7 +134,7 @@ class ProducerTable(Body):
 
 @dataclass(slots=True)
 class GroupSubscription(Body):
-    """Reply to 345: what a group wants of a topic; no data while nobody of it is connected."""
+    """Reply to 345: a group's subscription of a topic; empty while no member is connected."""
 
     topic: str
     group: str

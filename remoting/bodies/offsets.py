@@ -11,7 +11,7 @@ from remoting.wirefields import I32, I64
 
 @dataclass(frozen=True, slots=True)
 class OffsetReset(Body):
-    """An administrator moved `group` in this queue to `offset`, and it does not go on there yet."""
+    """An administrator moved `group` in this queue to `offset`, and the group has not continued there yet."""
 
     group: str
     topic: str
@@ -21,8 +21,8 @@ class OffsetReset(Body):
 
 @dataclass(slots=True)
 class OffsetResetTable(Body):
-    """Which groups were moved where. `limits` is there while a group may be beyond what its log, which lost its end, has: up to
-    where it can be."""
+    """The pending moves of groups. `limits` is present while a group may be beyond the end of a log that lost its tail: the
+    greatest possible offsets."""
 
     resets: list[OffsetReset] = field(default_factory=list)
     limits: list[OffsetReset] | None = None
@@ -30,8 +30,8 @@ class OffsetResetTable(Body):
 
 @dataclass(slots=True)
 class ConsumerOffsetWrapper(Body):
-    """Reply to 43: `topic@group` -> queue id -> next offset to consume. `offset_resets` is there while some stand; upstream's
-    brokers know no such thing."""
+    """Reply to 43: `topic@group` -> queue id -> next offset to consume. `offset_resets` is present while moves are pending;
+    upstream's brokers do not have it."""
 
     offset_table: dict[str, dict[I32, I64]] = field(default_factory=dict)
     data_version: DataVersion = field(default_factory=DataVersion)

@@ -31,7 +31,7 @@ class MessageQueue(Body):
 
 @dataclass(slots=True)
 class LockQueuesBody(Body):
-    """Body of 41 and 42: `client_id` wants to read these queues in order, or gives them up."""
+    """Body of 41 and 42: `client_id` locks these queues to read them in order, or unlocks them."""
 
     consumer_group: str
     client_id: str
@@ -41,7 +41,7 @@ class LockQueuesBody(Body):
 
 @dataclass(slots=True)
 class LockBatchResponseBody(Body):
-    """Reply to 41: which of the queues the client holds now."""
+    """Reply to 41: the queues that the client holds now."""
 
     locked: list[MessageQueue] = wire("lockOKMQSet", default_factory=list)
 
@@ -65,7 +65,7 @@ class TopicStatsTable(Body):
 
 @dataclass(slots=True)
 class OffsetWrapper(Body):
-    """How far a group is in one queue."""
+    """A group's position in one queue."""
 
     broker_offset: I64 = 0
     consumer_offset: I64 = 0
@@ -83,7 +83,7 @@ class ConsumeStats(Body):
 
 @dataclass(slots=True)
 class ConsumeStatsList(Body):
-    """Reply to 317: group -> what it is in each of its topics, one object a group."""
+    """Reply to 317: group -> its state in each of its topics, one object a group."""
 
     consume_stats_list: list[dict[str, list[ConsumeStats]]] = field(default_factory=list)
     broker_addr: str | None = None
@@ -93,7 +93,7 @@ class ConsumeStatsList(Body):
 
 @dataclass(slots=True)
 class QueueTimeSpan(Body):
-    """Store times, ms: of a queue's first and last message, of the last that a group consumed, and how far that is behind."""
+    """Store times, ms: of a queue's first and last message and of the last one that a group consumed, and the group's delay."""
 
     message_queue: MessageQueue
     min_time_stamp: I64 = 0
@@ -143,7 +143,7 @@ class ResetOffsetListBody(Body):
 
 @dataclass(slots=True)
 class QueryAssignmentBody(Body):
-    """Body of 400: which queues of a topic a consumer is to read."""
+    """Body of 400: asks which queues of a topic a consumer is to read."""
 
     topic: str
     consumer_group: str
@@ -154,7 +154,7 @@ class QueryAssignmentBody(Body):
 
 @dataclass(slots=True)
 class QueueAssignment(Body):
-    """One queue, and how it is read: PULL or POP."""
+    """One queue, and its mode: PULL or POP."""
 
     message_queue: MessageQueue
     mode: str
@@ -169,7 +169,7 @@ class QueryAssignmentResponseBody(Body):
 
 @dataclass(slots=True)
 class ConsumeQueueData(Body):
-    """One entry of a queue; `eval` says whether the asking group's subscription takes it."""
+    """One entry of a queue; `eval`: whether it matches the requesting group's subscription."""
 
     physic_offset: I64
     physic_size: I32
@@ -182,7 +182,7 @@ class ConsumeQueueData(Body):
 
 @dataclass(slots=True)
 class QueryConsumeQueueBody(Body):
-    """Reply to 321. `filter_data` says in words why there is no subscription."""
+    """Reply to 321. `filter_data` explains why there is no subscription."""
 
     subscription_data: SubscriptionData | None = None
     filter_data: str | None = None
@@ -193,7 +193,7 @@ class QueryConsumeQueueBody(Body):
 
 @dataclass(slots=True)
 class ProcessQueueInfo(Body):
-    """Where a client is in a queue that it reads; times are ms."""
+    """A client's state in a queue that it reads; times are ms."""
 
     commit_offset: I64 = 0
     cached_msg_min_offset: I64 = 0
@@ -213,7 +213,7 @@ class ProcessQueueInfo(Body):
 
 @dataclass(slots=True)
 class PopQueueInfo(Body):
-    """Where a client is in a queue that it reads by POP; `last_pop_timestamp` is ms."""
+    """A client's state in a queue that it reads by POP; `last_pop_timestamp` is ms."""
 
     wait_ack_count: I32 = 0
     droped: bool = False
@@ -222,7 +222,7 @@ class PopQueueInfo(Body):
 
 @dataclass(slots=True)
 class ConsumeStatus(Body):
-    """How a client fares with one topic, lately."""
+    """A client's recent consumption statistics of one topic."""
 
     pull_rt: float = wire("pullRT", default=0.0)
     pull_tps: float = wire("pullTPS", default=0.0)
@@ -234,7 +234,7 @@ class ConsumeStatus(Body):
 
 @dataclass(slots=True)
 class ConsumerQueues(Body):
-    """What a client's reply to 307 says of itself; `properties` are its settings, `jstack` its threads where asked for."""
+    """A client's own report in its reply to 307; `properties` are its settings, `jstack` its threads, if requested."""
 
     mq_table: dict[MessageQueue, ProcessQueueInfo] = field(default_factory=dict)
     mq_pop_table: dict[MessageQueue, PopQueueInfo] = field(default_factory=dict)

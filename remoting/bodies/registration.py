@@ -1,8 +1,8 @@
 """The body of REGISTER_BROKER (103), plain and compressed.
 
-We write it plain: a 5.3.3 broker that compresses forgets to say so and a 5.3.3 name server then refuses it.
-Read are both, whatever the header says. Invariant: a compressed body is inflated to INFLATED_BYTES_MAX at
-most, and of no body more than TOPICS_MAX topics are read: a name server that reads serves nobody.
+It is written plain: a 5.3.3 broker that compresses does not set the header's flag, and a 5.3.3 name server then rejects it.
+Both forms are read, whatever the header says. Invariant: a compressed body is inflated to at most INFLATED_BYTES_MAX, and at
+most TOPICS_MAX topics of a body are read: reading blocks the name server.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def body_crc32(body: bytes) -> int:
 
 
 def read_register_body(body: bytes | None, *, compressed: bool) -> RegisterBrokerBody:
-    """The registration that `body` holds; no body stands for no topics. Raises BodyError."""
+    """The registration that `body` holds; without a body, no topics. Raises BodyError."""
     if not body:
         return RegisterBrokerBody()
     if compressed:
@@ -95,8 +95,8 @@ def _read_compressed(body: bytes) -> RegisterBrokerBody:
 
 
 class _Parts:
-    """The inflated stream: big-endian counts, and blocks led by their sizes. Of all its JSON only the first
-    REQUEST_DIALECT_MAX bytes may be other than strict: Java writes it strictly."""
+    """The inflated stream: big-endian counts, and blocks preceded by their sizes. Only the first REQUEST_DIALECT_MAX bytes of
+    its JSON may be other than strict: Java writes it strictly."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

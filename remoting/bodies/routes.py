@@ -1,4 +1,4 @@
-"""What the name server tells: routes, clusters, member groups, topic lists, key-value tables."""
+"""Replies of the name server: routes, clusters, member groups, topic lists, key-value tables."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class KVTable(Body):
 
 
 def why_no_order_conf(text: str) -> str | None:
-    """What is wrong with `brokerName:queues;...`, as clients of ordered topics read it; None if nothing."""
+    """The error in `brokerName:queues;...`, as clients of ordered topics read it; None if there is none."""
     for part in text.split(";"):
         name, colon, queues = part.partition(":")
         if not (colon and name and not any(map(str.isspace, name)) and queues.isascii() and queues.isdigit()):

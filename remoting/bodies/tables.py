@@ -1,4 +1,4 @@
-"""What a slave takes from its master about topics and groups in one piece: both tables, and what was deleted from them."""
+"""A slave's copy of its master's topics and groups: both tables, and their deletions."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ QUEUE_ID_MAX = (1 << 31) - 1
 
 @dataclass(frozen=True, slots=True)
 class Deletion(Body):
-    """Somebody deleted `name`: a topic with all offsets in it ("topic"), a group ("group") or all offsets of a group
-    ("offsets"). `epoch` is the masterEpoch and `number` counts on through epochs; `log_end`, of a topic, is where the log
-    ended then; `timestamp` is wall clock ms."""
+    """`name` was deleted: a topic with all offsets in it ("topic"), a group ("group") or all offsets of a group ("offsets").
+    `epoch` is the masterEpoch and `number` counts across epochs; `log_end`, of a topic, is where the log ended then;
+    `timestamp` is wall clock ms."""
 
     kind: str
     name: str
@@ -39,7 +39,7 @@ class Deletion(Body):
 
 @dataclass(slots=True)
 class DeletionTable(Body):
-    """The deletions that are remembered; those up to (`forgotten_epoch`, `forgotten_number`) may be missing."""
+    """The remembered deletions; those up to (`forgotten_epoch`, `forgotten_number`) may be missing."""
 
     deletions: list[Deletion] = field(default_factory=list)
     forgotten_epoch: I32 = 0
@@ -57,14 +57,14 @@ class QueueEnd(Body):
 
 @dataclass(slots=True)
 class QueueEndTable(Body):
-    """Where queues without a message go on. A replica that began after their last one cannot know it from its log."""
+    """Next offsets of queues without messages. A replica whose log began after their last one cannot find them there."""
 
     ends: list[QueueEnd] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class QueueLock(Body):
-    """`client_id` reads this queue for `group`, and nobody else does."""
+    """`client_id` alone reads this queue for `group`."""
 
     group: str
     topic: str
@@ -74,7 +74,7 @@ class QueueLock(Body):
 
 @dataclass
 class QueueLockTable(Body):
-    """Who holds which queue: up to 100,000 locks, so rows are written and read here, and written once for the file and all
+    """The holders of queue locks: up to 100,000 locks, so rows are written and read here, and encoded once for the file and all
     slaves."""
 
     locks: list[QueueLock] = field(default_factory=list)
@@ -83,7 +83,7 @@ class QueueLockTable(Body):
         self._written: bytes | None = None
 
     def to_json(self) -> Any:
-        """For a JSON writer, which takes it as it is."""
+        """The encoded table, which a JSON writer copies."""
         return orjson.Fragment(self.encode())
 
     def encode(self) -> bytes:
@@ -115,7 +115,7 @@ class QueueLockTable(Body):
 
 
 def _queue_lock(row: Any, where: str) -> QueueLock:
-    """As it is written here; other forms go the way of all bodies."""
+    """Read the form written here; other forms are read as any body."""
     try:
         group, topic, queue_id, client_id = row["group"], row["topic"], row["queueId"], row["clientId"]
     except (KeyError, TypeError, IndexError):
@@ -128,8 +128,8 @@ def _queue_lock(row: Any, where: str) -> QueueLock:
 
 @dataclass(slots=True)
 class TablesCopy(Body):
-    """Reply to COPY_TABLES; one of an older version names no queue ends and no locks. `offset_resets` is there while some
-    stand."""
+    """Reply to COPY_TABLES; one of an older version has no queue ends and no locks. `offset_resets` is present while moves
+    are pending."""
 
     topics: TopicConfigWrapper
     groups: SubscriptionGroupWrapper
@@ -141,8 +141,8 @@ class TablesCopy(Body):
 
 @dataclass(slots=True)
 class TableChanges(Body):
-    """Rows of the tables that changed, each as it is now, and the names of those that are gone: reply to COPY_TABLES, where
-    many rows come in slices. A moved group that went on is gone with the offset where it is, -1 for none."""
+    """Changed rows of the tables, each with its current value, and the names of deleted ones: reply to COPY_TABLES, in slices
+    if there are many rows. A finished move is deleted with the group's offset, -1 for none."""
 
     topics_version: DataVersion = field(default_factory=DataVersion)
     groups_version: DataVersion = field(default_factory=DataVersion)

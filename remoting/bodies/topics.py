@@ -1,4 +1,4 @@
-"""Topic configurations, alone and as the table that a broker registers or hands to its slaves."""
+"""Topic configurations, alone and as the table that a broker registers or sends to its slaves."""
 
 from __future__ import annotations
 

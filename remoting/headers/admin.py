@@ -10,7 +10,7 @@ from remoting.wirefields import I32, I64, wire
 
 @dataclass(slots=True)
 class TopicHeader(Header):
-    """105 aside, whatever names one topic: 202, 215, 300, 351; `lo` asks for the logical queue's own."""
+    """202, 215, 300, 351 and others that name one topic (except 105); `lo` asks for the logical queue's own."""
 
     topic: str
     lo: bool | None = None
@@ -90,7 +90,7 @@ class GetConsumerRunningInfoHeader(Header):
 
 @dataclass(slots=True)
 class ConsumerStatusHeader(Header):
-    """223, and 221 to the client, where `client_addr` is left out; it is a client id, or empty for all of the group."""
+    """223, and 221 to the client, without `client_addr`; `client_addr` is a client id, or empty for all of the group."""
 
     topic: str
     group: str
@@ -107,7 +107,7 @@ class GroupAndTopicHeader(Header):
 
 @dataclass(slots=True)
 class CloneGroupOffsetHeader(Header):
-    """314; without `topic` all that `src_group` has offsets in."""
+    """314; without `topic` all topics in which `src_group` has offsets."""
 
     src_group: str
     dest_group: str
@@ -139,15 +139,15 @@ class GetBrokerConfigResponseHeader(Header):
 
 @dataclass(slots=True)
 class ResyncBrokerHeader(Header):
-    """RESYNC_BROKER, to a replica: set your store aside and begin anew; `dry_run` only asks whether it would."""
+    """RESYNC_BROKER, to a replica: set your store aside and copy the log again; `dry_run` only asks whether it would."""
 
     dry_run: bool = False
 
 
 @dataclass(slots=True)
 class ResyncBrokerResponseHeader(Header):
-    """The id that it gives up, the folder below its store's root that its store goes to, how many bytes of log are there, and
-    whether the folder is kept for good."""
+    """The id that the replica abandons, the folder below its store's root to which its store moves, the bytes of log there,
+    and whether the folder is kept for good."""
 
     broker_id: I64
     folder: str

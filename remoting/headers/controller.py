@@ -1,6 +1,6 @@
 """Headers between brokers, administrators and controllers: 904, 1001-1006, 1008, 1011-1013.
 
-A field that upstream leaves at its default when the sender omits it has that default here.
+A field that the sender omits has upstream's default.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ ELECTION_PRIORITY_LOWEST = 2**31 - 1
 class BrokerHeartbeatHeader(Header):
     """904, one-way to every controller.
 
-    `epoch` is the last one in the sender's epoch file, offsets are of its log; `broker_id` is the
-    controller-given id; a lower `election_priority` is preferred. Only our brokers send the rest, which upstream's
-    controllers pass over: how many members they acknowledge with at least (0 is "not said"), whether the log may lack
-    what was in memory before an unclean end, why they cannot lead now, whether they are async learners, and which process
-    this is: later ones have higher numbers, unless the clock was set back (0 is "not said"); the number of the store's start,
-    which grows while it is open too (0 is "not said"), where the last whole record that is confirmed ends (-1 is "not said"),
-    and whether the disk was set back to an earlier image.
+    `epoch` is the last one in the sender's epoch file, offsets are of its log; `broker_id` is the controller-given id; a
+    lower `election_priority` is preferred. Upstream's controllers ignore the remaining fields of this project: the least
+    number of members that acknowledge a send (0: not reported); whether the log may be missing data that were in memory
+    before an unclean end; why the broker cannot lead now; whether it is an async learner; the process number: later processes
+    have higher numbers unless the clock was set back (0: not reported); the number of the store's start, which also grows
+    while it is open (0: not reported); where the last whole confirmed record ends (-1: not reported); whether the disk was
+    set back to an earlier image.
     """
 
     cluster_name: str
@@ -48,8 +48,8 @@ class BrokerHeartbeatHeader(Header):
 
 @dataclass(slots=True)
 class AlterSyncStateSetHeader(Header):
-    """1001; the body is the wanted SyncStateSet with the epoch of the current one. Only our masters say with how many
-    members at least they acknowledge (0 is "not said"); upstream's controllers pass over it."""
+    """1001; the body is the requested SyncStateSet with the epoch of the current one. Only masters of this project report the
+    least number of members that acknowledge (0: not reported); upstream's controllers ignore it."""
 
     broker_name: str
     master_broker_id: I64
@@ -60,14 +60,14 @@ class AlterSyncStateSetHeader(Header):
 
 @dataclass(slots=True)
 class AlterSyncStateSetResponseHeader(Header):
-    """The set's new epoch; 0 when refused."""
+    """The set's new epoch; 0 when rejected."""
 
     new_sync_state_set_epoch: I32 = 0
 
 
 @dataclass(slots=True)
 class ElectMasterHeader(Header):
-    """1002; `broker_id` -1 elects anyone fit, `designate_elect` insists on `broker_id`."""
+    """1002; `broker_id` -1 elects any eligible replica, `designate_elect` accepts only `broker_id`."""
 
     broker_name: str
     cluster_name: str = ""
@@ -78,7 +78,7 @@ class ElectMasterHeader(Header):
 
 @dataclass(slots=True)
 class ElectMasterResponseHeader(Header):
-    """The elected master; nothing when none was."""
+    """The elected master; empty when none was."""
 
     master_broker_id: I64 | None = None
     master_address: str | None = None
@@ -88,8 +88,8 @@ class ElectMasterResponseHeader(Header):
 
 @dataclass(slots=True)
 class RegisterBrokerToControllerHeader(Header):
-    """1003. Only our brokers say with which check code the id was granted to them, which process this is and the number of its
-    start, as in 904; upstream's controllers pass over it."""
+    """1003. Only brokers of this project send the check code with which their id was granted, the process number and the
+    start number, as in 904; upstream's controllers ignore them."""
 
     broker_name: str
     broker_id: I64
@@ -103,9 +103,9 @@ class RegisterBrokerToControllerHeader(Header):
 
 @dataclass(slots=True)
 class RegisterBrokerToControllerResponseHeader(Header):
-    """The four of the master only while a recorded master is alive. The last two only in refusals by our controllers: a process
-    of this broker has said so great a number, so the asker's disk was set back to an earlier image; and where another process
-    of this broker lives."""
+    """The master's four fields only while a recorded master is alive. The last two only in rejections by controllers of this
+    project: a process of this broker has reported this start number, so the sender's disk was set back to an earlier image;
+    and the address of another process of this broker."""
 
     cluster_name: str | None = None
     broker_name: str | None = None
@@ -119,8 +119,8 @@ class RegisterBrokerToControllerResponseHeader(Header):
 
 @dataclass(slots=True)
 class GetReplicaInfoHeader(Header):
-    """1004. Only our brokers say who asks, which process that is and where, so that they hear it (2010) when the controllers do
-    not know them any more."""
+    """1004. Only brokers of this project send their identity, process number and address, so that the reply (2010) shows that
+    the controllers do not know them any more."""
 
     broker_name: str
     broker_id: I64 | None = None
@@ -131,8 +131,8 @@ class GetReplicaInfoHeader(Header):
 
 @dataclass(slots=True)
 class GetReplicaInfoResponseHeader(Header):
-    """The recorded master, dead or alive. From our controllers also where another process lives, or asks, that says that it is
-    the asker's broker; with 2010 it is the registered one."""
+    """The recorded master, dead or alive. Controllers of this project add the address of another process that claims the
+    sender's identity; with 2010 that of the registered one."""
 
     master_broker_id: I64 | None = None
     master_address: str | None = None
@@ -142,7 +142,7 @@ class GetReplicaInfoResponseHeader(Header):
 
 @dataclass(slots=True)
 class GetMetadataResponseHeader(Header):
-    """Reply to 1005 of any controller; `peers` reads `id:host:port;` repeated."""
+    """Reply to 1005 of any controller; `peers` repeats `id:host:port;`."""
 
     group: str | None = None
     controller_leader_id: str | None = None
@@ -153,7 +153,7 @@ class GetMetadataResponseHeader(Header):
 
 @dataclass(slots=True)
 class NotifyBrokerRoleChangedHeader(Header):
-    """1008, controller to broker; the body is the SyncStateSet that goes with it."""
+    """1008, controller to broker; the body is the SyncStateSet of that epoch."""
 
     master_address: str | None = None
     master_epoch: I32 | None = None
@@ -174,8 +174,8 @@ class CleanBrokerDataHeader(Header):
 
 @dataclass(slots=True)
 class GiveUpReplicaHeader(Header):
-    """GIVE_UP_REPLICA: the broker that was granted `broker_id` with `register_check_code` is to be forgotten, because it begins
-    anew with an empty store; `dry_run` only asks whether it may."""
+    """GIVE_UP_REPLICA: forget the broker that was granted `broker_id` with `register_check_code`, because it restarts with an
+    empty store; `dry_run` only asks whether that is allowed."""
 
     broker_name: str
     broker_id: I64
@@ -202,7 +202,7 @@ class GetNextBrokerIdResponseHeader(Header):
 
 @dataclass(slots=True)
 class ApplyBrokerIdHeader(Header):
-    """1013; `register_check_code` is `address;milliseconds`, and tells this broker's claim from another's."""
+    """1013; `register_check_code` is `address;milliseconds`, and distinguishes this broker's claim from another's."""
 
     broker_name: str
     applied_broker_id: I64

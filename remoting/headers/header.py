@@ -1,7 +1,7 @@
-"""What every typed header can do: become ext strings and be read from them.
+"""Base of every typed header: written to ext strings and read from them.
 
-Invariant: `from_ext` returns a header whose fields have their declared types and ranges, or raises
-HeaderError naming the wire field; fields that it does not declare are ignored.
+Invariant: `from_ext` returns a header whose fields have their declared types and ranges, or raises HeaderError naming the wire
+field; undeclared fields are ignored.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def write_ext(header: Header, *, short: bool = False) -> dict[str, str]:
 
 
 def read_ext(cls: type[Header], ext: Mapping[str, str], *, short: bool = False) -> list[Any]:
-    """The constructor's arguments of a `cls` that `ext` holds under its wire names, or its short ones."""
+    """The constructor's arguments of a `cls`, read from `ext` under its wire names, or its short ones."""
     values: list[Any] = []
     for name, read, default, what in _readers(cls, short):
         text = ext.get(name)
@@ -61,12 +61,12 @@ def read_ext(cls: type[Header], ext: Mapping[str, str], *, short: bool = False) 
 
 Read = Callable[[str], int | bool | None]  # None: the text is not such a value
 Reader = tuple[str, Read | None, Any, str]
-"""Wire name, None to take the text as it is, default, what it reads."""
+"""Wire name, parser (None: take the text unchanged), default, description of the expected value."""
 _READERS: dict[tuple[type, bool], tuple[Reader, ...]] = {}
 
 
 Writer = tuple[tuple[str, ...], Callable[[Header], tuple[Any, ...]]]
-"""Wire names, and what takes all their values at once."""
+"""Wire names, and a getter of all their values."""
 _WRITERS: dict[tuple[type, bool], Writer] = {}
 
 

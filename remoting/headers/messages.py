@@ -10,7 +10,7 @@ from remoting.wirefields import I32, I64, wire
 
 @dataclass(slots=True)
 class QueryMessageHeader(Header):
-    """12; `unique_key_query` asks for the id that the producer gave."""
+    """12; `unique_key_query` searches for the producer's message id."""
 
     topic: str
     key: str
@@ -19,14 +19,14 @@ class QueryMessageHeader(Header):
     end_timestamp: I64
     unique_key_query: bool | None = wire("_UNIQUE_KEY_QUERY", default=None)
     index_type: str | None = None
-    """From 5.4.0 on: K, a word of the keys; U, the id that the producer gave; T, the tag."""
+    """From 5.4.0 on: K, a word of the keys; U, the producer's message id; T, the tag."""
     last_key: str | None = None
-    """From 5.4.0 on, for stores in RocksDB; nothing here."""
+    """From 5.4.0 on, for stores in RocksDB; ignored here."""
 
 
 @dataclass(slots=True)
 class QueryMessageResponseHeader(Header):
-    """How far the index reached when it was asked."""
+    """The index's position at the query."""
 
     index_last_update_timestamp: I64
     index_last_update_phyoffset: I64
@@ -42,7 +42,7 @@ class ViewMessageHeader(Header):
 
 @dataclass(slots=True)
 class ConsumerSendMsgBackHeader(Header):
-    """36: the message at physical `offset` was not consumed; a negative `delay_level` gives it up."""
+    """36: the message at physical `offset` was not consumed; a negative `delay_level` means no further retry."""
 
     offset: I64
     group: str

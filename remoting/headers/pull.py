@@ -14,7 +14,7 @@ SYS_FLAG_SUBSCRIPTION = 4
 
 @dataclass(slots=True)
 class PullMessageHeader(Header):
-    """Which messages of a queue are wanted; `sys_flag` is made of the SYS_FLAG_ bits."""
+    """A request for messages of a queue; `sys_flag` consists of the SYS_FLAG_ bits."""
 
     consumer_group: str
     topic: str
@@ -36,7 +36,7 @@ class PullMessageHeader(Header):
 
 @dataclass(slots=True)
 class PullMessageResponseHeader(Header):
-    """Where to go on; sent with each of the codes 0, 19, 20 and 21."""
+    """The next offset; sent with each of the codes 0, 19, 20 and 21."""
 
     suggest_which_broker_id: I64
     next_begin_offset: I64

@@ -18,10 +18,9 @@ LONG_NAMED = (RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE)
 
 @dataclass(slots=True)
 class SendMessageHeader(Header):
-    """What a message is besides its body; `born_timestamp` is the producer's clock in ms.
+    """The attributes of a message besides its body; `born_timestamp` is the producer's clock in ms.
 
-    `properties` is `key 0x01 value 0x02` pairs; `batch` says that the body holds several messages, whatever
-    the code.
+    `properties` is `key 0x01 value 0x02` pairs; `batch`: the body holds several messages, whatever the code.
     """
 
     producer_group: str = wire(short="a")
@@ -41,19 +40,17 @@ class SendMessageHeader(Header):
 
     @classmethod
     def of(cls, command: RemotingCommand) -> Self:
-        """The header of a send request, by the names its code uses. Raises HeaderError."""
+        """The header of a send request, by its code's names. Raises HeaderError."""
         return cls(*read_ext(cls, command.ext, short=command.code not in LONG_NAMED))
 
     def to_short_ext(self) -> dict[str, str]:
-        """As `to_ext`, with the names of codes 310, 320 and 325."""
+        """`to_ext` with the names of codes 310, 320 and 325."""
         return write_ext(self, short=True)
 
 
 @dataclass(slots=True)
 class SendMessageResponseHeader(Header):
-    """Where a message went; of a batch, `queue_offset` is the first one's and `msg_id` joins all with
-    commas.
-    """
+    """A message's place; of a batch, `queue_offset` is the first one's and `msg_id` joins all with commas."""
 
     msg_id: str
     queue_id: I32
@@ -67,7 +64,7 @@ class SendMessageResponseHeader(Header):
 
 @dataclass(slots=True)
 class ReplyMessageHeader(Header):
-    """326: the reply to a request, on its way to the client that asked; hosts are "ip:port", times ms."""
+    """326: the reply to a request, on its way to the requesting client; hosts are "ip:port", times ms."""
 
     producer_group: str
     topic: str

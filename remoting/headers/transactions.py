@@ -10,8 +10,8 @@ from remoting.wirefields import I32, I64, wire
 
 @dataclass(slots=True)
 class EndTransactionHeader(Header):
-    """37: the half at physical `commit_log_offset`, `tran_state_table_offset` in its queue, is to be committed (8) or rolled
-    back (12); 0 says that the producer does not know yet. `msg_id` is the producer's own."""
+    """37: commit (8) or roll back (12) the half message at physical `commit_log_offset`, `tran_state_table_offset` in its
+    queue; 0: the producer does not know yet. `msg_id` is the producer's own."""
 
     producer_group: str
     tran_state_table_offset: I64
@@ -26,7 +26,7 @@ class EndTransactionHeader(Header):
 
 @dataclass(slots=True)
 class CheckTransactionStateHeader(Header):
-    """39: what became of this half? The body is the message; it is answered with 37."""
+    """39: asks for the outcome of this half message. The body is the message; the producer answers with 37."""
 
     tran_state_table_offset: I64
     commit_log_offset: I64

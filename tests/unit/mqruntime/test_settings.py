@@ -167,13 +167,13 @@ class OtherSettings(Settings):
 
 def test_servers_of_one_process_take_their_own_keys_and_say_the_same_of_what_is_nobodys(conf: Path) -> None:
     conf.write_text("brokerName=b\nlistenPort=3\npeers=n0\nstorePathRootDir=/d\npeer=n1\n")
-    one = DemoSettings.load(conf, beside=[OtherSettings])
-    other = OtherSettings.load(conf, beside=[DemoSettings])
+    one = DemoSettings.load(conf, others=[OtherSettings])
+    other = OtherSettings.load(conf, others=[DemoSettings])
     assert (one.broker_name, one.listen_port, other.peers) == ("b", 3, "n0")
     assert one.directory == other.directory == Path("/d")
     assert one.warnings == other.warnings == [f"{conf}:5: peer: unknown setting; did you mean peers?"]
     with pytest.raises(SettingsError, match="peer=n1: unknown setting"):
-        DemoSettings.load(conf, strict=True, beside=[OtherSettings])
+        DemoSettings.load(conf, strict=True, others=[OtherSettings])
 
 
 class WithLimit(DemoSettings):
