@@ -153,7 +153,7 @@ def test_a_licence_between_xml_marks_is_no_setting_but_what_java_takes_from_ther
     settings = DemoSettings.load(conf)
     assert settings.listen_port == 2
     assert settings.warnings == [
-        f"{conf}:2: listenPort counts though it stands in <!-- -->; only # begins a comment"
+        f"{conf}:2: listenPort counts although it is inside <!-- -->; only # begins a comment"
     ]
 
 
