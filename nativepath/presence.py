@@ -1,7 +1,7 @@
-"""Whether the compiled module is here and wanted: `native`, or None and `why_not`.
+"""Whether the compiled module is usable: `native`, or None and `why_not`.
 
-Invariant: without it everything works as with it, slower, and every byte on disk and on the wire is the same. What uses it asks
-when it is made, so that what exists stays what it is. AUTOSWITCH_NATIVE=off in the environment of a process leaves it out."""
+Invariant: without it everything works, slower, and every byte on disk and on the wire is the same. Its users check once, when
+they are created, and do not change afterwards. AUTOSWITCH_NATIVE=off in the environment of a process disables it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 SWITCH = "AUTOSWITCH_NATIVE"
 OFF = ("off", "0", "no", "false")
 SOURCES = 4
-"""Counts the changes of what the compiled module is called with, and of what it writes: one that was built from other sources
-is left out."""
+"""Version of the compiled module's interface and of the bytes that it writes: a module built from other sources is not used."""
 
 
 class Compiled(Protocol):
@@ -50,7 +49,7 @@ def _loaded() -> tuple[Compiled | None, str]:
         found = cast(Compiled, import_module("nativepath.native"))
     except ImportError as error:
         return None, f"not built: {error}"
-    except Exception as error:  # noqa: BLE001 - whatever was built there, all works without it
+    except Exception as error:  # noqa: BLE001 - everything works without the module
         return None, f"{type(error).__name__}: {error}; install this project again"
     if getattr(found, "SOURCES", None) != SOURCES:
         return None, "built from other sources; install this project again"

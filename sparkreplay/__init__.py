@@ -5,7 +5,7 @@
 
     sparkreplay.register(spark)
 
-makes `spark.read.format("rocketmq")` known to a session. PySpark is imported only then, and pyarrow only when something is
+makes `spark.read.format("rocketmq")` known to a session. PySpark is imported only then, and pyarrow only when a store is
 opened."""
 
 from __future__ import annotations

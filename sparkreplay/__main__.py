@@ -1,8 +1,8 @@
-"""mqreplay: what a committed log holds, its rows as Parquet, its bytes checked.
+"""mqreplay: shows a committed log, exports its rows as Parquet, verifies its bytes.
 
-Invariant: exit code 0 means done and nothing found wrong, 1 a failure or a finding, 2 a mistake in the command line, 130 an
-interrupt (SIGINT or SIGTERM). With --json stdout holds one JSON object also when a command fails: `error` says why, `kind`
-which class of error. Listing the commands imports none of them."""
+Invariant: exit code 0 means success without findings, 1 a failure or a finding, 2 a mistake in the command line, 130 an
+interrupt (SIGINT or SIGTERM). With --json stdout holds one JSON object also when a command fails: `error` is the text, `kind`
+the class of the error. Listing the commands imports none of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sparkreplay.engine.lean import leave_pandas_out
 
 
 class CommandEntry(NamedTuple):
-    """Where a command lives: `module` holds a click command named `command`."""
+    """A command's place: `module` holds a click command named `command`."""
 
     module: str
     summary: str
@@ -57,11 +57,11 @@ CURES = {
     errno.EISDIR: ELSEWHERE,
     errno.EEXIST: ELSEWHERE,
 }
-"""By number of an OSError: what to do when a file of ours cannot be written. Stores' files are told as StoreUnreadable."""
+"""By number of an OSError: the remedy when an output file cannot be written. Errors of stores' files are StoreUnreadable."""
 
 
 class ReplayGroup(click.Group):
-    """Loads the command that is run and no other."""
+    """Loads only the command that is run."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -88,13 +88,13 @@ def cli() -> None:
 def main() -> None:
     signal.signal(
         signal.SIGTERM, signal.default_int_handler
-    )  # the same end: workers, ledger and terminal left in order
+    )  # end as after SIGINT: workers, ledger and terminal are left in order
     make_printable()
     sys.exit(run())
 
 
 def make_printable() -> None:
-    """What a terminal cannot show of topics and paths is escaped, and a stream that was closed swallows what it is told."""
+    """Escape characters of topics and paths that a terminal cannot show, and discard output to a closed stream."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -104,7 +104,7 @@ def make_printable() -> None:
 
 
 def run(arguments: list[str] | None = None) -> int:
-    """The exit code. What a user can mend is one line on stderr, never a traceback."""
+    """The exit code. An error that a user can correct is one line on stderr, never a traceback."""
     from sparkreplay.errors import OptionError, ReplayError
 
     given = sys.argv[1:] if arguments is None else arguments
@@ -132,7 +132,7 @@ def run(arguments: list[str] | None = None) -> int:
 
 
 def failed(given: list[str], kind: str, told: str, code: int, *, shown: bool = False) -> int:
-    """Tells a failure on stderr, unless that was done, and as JSON where that is wanted; returns `code`."""
+    """Print a failure on stderr, unless `shown`, and as JSON if requested; returns `code`."""
     if not shown:
         print(f"mqreplay: {told}", file=sys.stderr)
     if "--json" in given:
@@ -142,7 +142,7 @@ def failed(given: list[str], kind: str, told: str, code: int, *, shown: bool = F
 
 
 def refusal(error: OSError) -> str:
-    """What the operating system refused, with what helps."""
+    """The operating system's refusal, with the remedy."""
     where = f"{error.filename}: " if error.filename else ""
     return f"{where}{error.strerror or error}{CURES.get(error.errno or 0, '')}"
 

@@ -3,7 +3,7 @@
     register(spark)
     frame = spark.read.format("rocketmq").option("path", "/data/broker-a").option("topic", "orders").load()
 
-The bound is resolved once, when the read is planned, and by a stream at each trigger; its options stand in
+The bound is resolved once, when the read is planned, and by a stream at each trigger; its options are documented in
 sparkreplay.read.knownoptions."""
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class RocketMQReader(DataSourceReader):
         return [StretchPartition(stretch) for stretch in self.read_plan.stretches]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        if not isinstance(partition, StretchPartition):  # Spark's way of saying that there are none
+        if not isinstance(partition, StretchPartition):  # Spark passes None if there are no partitions
             return iter(())
         return self.batches(partition.stretch)
 
@@ -86,12 +86,12 @@ class RocketMQReader(DataSourceReader):
             yield from read_stretch(self.read_plan, stretch)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What every task gets: it knows its own stretch, and needs no other."""
+        """Without the list of stretches: each task knows its own one."""
         return {**self.__dict__, "read_plan": replace(self.read_plan, stretches=())}
 
 
 class PushingReader(RocketMQReader):
-    """Spares work by the filters that Spark offers; Spark evaluates all of them again."""
+    """Prunes work by the filters that Spark offers; Spark evaluates all of them again."""
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
         self.read_plan = spared(self.read_plan, comparisons(filters))
@@ -108,7 +108,7 @@ class RocketMQDataSource(DataSource):
         return SOURCE
 
     def schema(self) -> str | StructType:
-        """Raises OptionError. That of a new table keeps the table's options, and needs no path: it may come with the query."""
+        """Raises OptionError. A new table's schema keeps the table's options, and needs no path: the query may name it."""
         with ToldPlainly():
             if not is_table(self.options):
                 return spark_schema(read_options(dict(self.options)).columns)
@@ -139,8 +139,8 @@ class RocketMQDataSource(DataSource):
             raise WriteRefused()
 
     def given_with(self, schema: StructType) -> dict[str, str]:
-        """The options of the query, over those of the table that it reads. Raises OptionError where both name a path, and not
-        the same: the schema may be another table's."""
+        """The options of the query, over those of the table that it reads. Raises OptionError if both name different paths:
+        the schema may be another table's."""
         given, kept = lowered(self.options), kept_options(schema)
         if "path" in given and given["path"] != kept.get("path", given["path"]):
             raise OptionError(
@@ -152,8 +152,8 @@ class RocketMQDataSource(DataSource):
 
 
 class PushingDataSource(RocketMQDataSource):
-    """The same for a session with filter push-down on. Spark refuses a reader that takes filters in any other session, and
-    does not tell its planner which session it is."""
+    """RocketMQDataSource for a session with filter push-down on. In any other session Spark rejects a reader that accepts
+    filters, and the planner does not pass the session."""
 
     reader_class = PushingReader
 
@@ -174,7 +174,7 @@ def options_for(schema: StructType, given: dict[str, str]) -> ReadOptions:
 
 
 def table_schema(columns: Sequence[str], options: dict[str, str]) -> StructType:
-    """The columns; the first one's metadata keeps the options, for Spark hands a table's schema to its reader, and no more."""
+    """The columns; the first one's metadata keeps the options, because Spark passes only a table's schema to its reader."""
     kept: list[dict[str, Any]] = [{METADATA: options}, *({} for _ in columns[1:])]
     return StructType(
         [
@@ -185,7 +185,7 @@ def table_schema(columns: Sequence[str], options: dict[str, str]) -> StructType:
 
 
 def kept_options(schema: StructType) -> dict[str, str]:
-    """The options that `table_schema` kept; none where the schema is no table's."""
+    """The options that `table_schema` kept; empty for a schema of no table."""
     for field in schema.fields:
         if METADATA in field.metadata:
             return dict(field.metadata[METADATA])
@@ -193,14 +193,14 @@ def kept_options(schema: StructType) -> dict[str, str]:
 
 
 def spare_the_collector() -> None:
-    """Spark's workers collect garbage after every task, and look through all that was ever imported: 30 to 90 ms, half as
-    much as a task of ours takes. What is there at a worker's first read stays anyway, so it need not be looked through."""
+    """Spark's workers collect garbage after every task, and scan all imported objects: 30 to 90 ms, half as much as a task of
+    this source takes. Objects at a worker's first read live on anyway, so they are excluded from scans."""
     if gc.get_freeze_count() == 0:
         gc.freeze()
 
 
 def columns_of(schema: StructType) -> tuple[str, ...]:
-    """Raises OptionError for a user's schema whose columns are not ours in name, type and nullability."""
+    """Raises OptionError for a user's schema whose columns differ from the source's in name, type or nullability."""
     for field in schema.fields:
         known = BY_NAME.get(field.name)
         if known is None:

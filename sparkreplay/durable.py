@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def replace_durably(path: Path, data: bytes) -> None:
-    """On return the file holds `data` and survives power loss; until then it holds what it held before.
+    """On return the file holds `data` and survives power loss; until then it keeps its former content.
 
     Raises OSError, which names the file; nothing is left behind then."""
     path = path.resolve()  # a symbolic link stays one
@@ -33,7 +33,7 @@ def replace_durably(path: Path, data: bytes) -> None:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """An OSError of a write or a sync says which file it was: the system tells only of those that open one."""
+    """Add the file's name to an OSError of a write or a sync: the system names it only when a file is opened."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What can be wrong with a store or with what was asked of it; each error says what, where and what to do."""
+"""Errors of a store or of a request; each error says what, where and what to do."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Any
 
 
 class ReplayError(Exception):
-    """A read that cannot be exact. Nothing was skipped or guessed to get here."""
+    """A read that cannot be exact. Nothing was skipped or guessed."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Errors travel from workers with their facts, whatever their constructor takes."""
+        """Errors travel from workers with their facts, whatever their constructors take."""
         return restored, (type(self), self.args, self.__dict__)
 
 
@@ -20,7 +20,7 @@ def restored(kind: type[ReplayError], message: tuple[Any, ...], facts: dict[str,
 
 
 class OptionError(ReplayError):
-    """An option has a value that cannot be used, or two options contradict each other."""
+    """An option has an unusable value, or two options contradict each other."""
 
     def __init__(self, option: str, why: str) -> None:
         super().__init__(f"option {option}: {why}")
@@ -46,7 +46,7 @@ class StoreUnreadable(ReplayError):
 
 
 class LogCorrupted(ReplayError):
-    """Bytes below the committed bound are not the records that the log promises."""
+    """Bytes below the committed bound are not the records that they should be."""
 
     def __init__(self, path: str, offset: int, why: str) -> None:
         super().__init__(
@@ -59,7 +59,7 @@ class LogCorrupted(ReplayError):
 
 
 class SeamMisplaced(LogCorrupted):
-    """Where the plan took a record to begin, none does: a record forged inside a body, or damage."""
+    """No record begins where the plan assumed one: a record forged inside a body, or damage."""
 
     def __init__(self, path: str, offset: int, why: str, seam: int) -> None:
         ReplayError.__init__(
@@ -84,7 +84,7 @@ class SegmentGone(ReplayError):
 
 
 class EpochChanged(ReplayError):
-    """The log was truncated below the bound while it was read; what was read must be thrown away."""
+    """The log was truncated below the bound while it was read; discard the rows."""
 
     def __init__(self, path: str, bound: int, before: object, after: object) -> None:
         self.why = (
@@ -99,12 +99,12 @@ class OffsetUnreadable(ReplayError):
     def __init__(self, value: object, why: str) -> None:
         super().__init__(
             f"the checkpoint's offset {value!r} cannot be used: {why}; "
-            "name the checkpointLocation that this query has written, or a new one to begin anew"
+            "name the checkpointLocation that this query has written, or a new one to start over"
         )
 
 
 class LogTruncated(ReplayError):
-    """A log was cut below what a stream has read of it: rows that are out already may have been taken back."""
+    """A log was cut below a stream's position: rows already delivered may have been taken back."""
 
     def __init__(
         self, name: str, path: str, offset: int, was: tuple[int, int], found: tuple[int, int], intact: int
@@ -126,7 +126,7 @@ class ForeignLog(ReplayError):
     def __init__(self, name: str, path: str, offset: int, why: str) -> None:
         super().__init__(
             f"broker set {name}: the log of {path} is not the one that the stream has read up to offset {offset}: {why}. "
-            "The store is another cluster's, was made anew, set back to an older state or damaged, or the checkpoint was "
+            "The store is another cluster's, was created again, set back to an older state or damaged, or the checkpoint was "
             "changed. Nothing is read: name a replica of the log that was read, or read this one with a new query and a new "
             "checkpointLocation"
         )
@@ -136,23 +136,23 @@ class ForeignLog(ReplayError):
 
 
 class DataLost(ReplayError):
-    """Retention deleted what a stream has not read yet."""
+    """Retention deleted records that the stream has not read yet."""
 
     def __init__(self, name: str, path: str, start: int, end: int, messages: str) -> None:
         super().__init__(
             f"broker set {name}: [{start}, {end}) of {path} was deleted before the stream read it: "
             f"{end - start} bytes, {messages}; name another replica of the set that still holds them, "
-            f"or set failOnDataLoss=false to go on at {end} without them"
+            f"or set failOnDataLoss=false to continue at {end} without them"
         )
         self.start = start
         self.end = end
 
 
 class BrokerSetMissing(ReplayError):
-    """A stream has read of a broker set that no path leads to any more."""
+    """A stream has read from a broker set that is not among the stores of `path` any more."""
 
     def __init__(self, name: str, offset: int, present: list[str], end: int | None = None) -> None:
-        """`end` is that of a batch that was planned and cannot be read: what it was to read does not come again."""
+        """`end` is that of a planned batch that cannot be read: it does not come again."""
         planned = "" if end is None else f" and to leave out [{offset}, {end}), which this batch was to read"
         super().__init__(
             f"broker set {name}, read up to offset {offset}, is not among the stores that path names "
@@ -162,7 +162,7 @@ class BrokerSetMissing(ReplayError):
 
 
 class ReplicaBehind(ReplayError):
-    """A batch that was planned from one replica cannot be repeated from another that does not hold all of it yet."""
+    """A batch planned from one replica cannot be repeated from another that does not hold all of it yet."""
 
     def __init__(self, name: str, path: str, bound: int, end: int) -> None:
         super().__init__(
@@ -178,7 +178,7 @@ class EngineFailed(ReplayError):
 
 
 class ExportRefused(ReplayError):
-    """A folder that holds another export, or one that cannot be continued."""
+    """A folder with another export, or one that cannot be continued."""
 
     def __init__(self, folder: str, why: str) -> None:
         super().__init__(f"{folder}: {why}")
@@ -186,7 +186,7 @@ class ExportRefused(ReplayError):
 
 
 class UncommittedRefused(ReplayError):
-    """What was asked for may be taken back by an election, and nobody said that this is wanted."""
+    """The requested rows may be taken back by an election, and the user has not permitted that."""
 
     def __init__(self, path: str, why: str) -> None:
         super().__init__(
@@ -196,7 +196,7 @@ class UncommittedRefused(ReplayError):
 
 
 class LiveBrokerFailed(ReplayError):
-    """A broker that was to say what is committed does not answer, or is not the store's."""
+    """A live broker that should report its confirm offset does not answer, or is not the store's."""
 
     def __init__(self, address: str, why: str) -> None:
         super().__init__(f"broker {address}: {why}")
@@ -204,15 +204,15 @@ class LiveBrokerFailed(ReplayError):
 
 
 class MessagesGone(ReplayError):
-    """Messages that were asked for are no longer in the log, or never were."""
+    """Requested messages are no longer in the log, or never were."""
 
     def __init__(self, path: str, why: str) -> None:
-        super().__init__(f"{path}: {why}; with failOnDataLoss=false the read goes on with what is there")
+        super().__init__(f"{path}: {why}; with failOnDataLoss=false the read continues with what is left")
         self.path = path
 
 
 class TopicMissing(ReplayError):
-    """A topic that was named is in no store: spelled wrong, or not made yet."""
+    """A named topic is in no store: misspelled, or not created yet."""
 
     def __init__(self, topics: list[str], paths: list[str], hint: str) -> None:
         named = f"topic {topics[0]} is" if len(topics) == 1 else f"topics {', '.join(topics)} are"
@@ -225,7 +225,7 @@ class TopicMissing(ReplayError):
 
 
 class NotText(ReplayError):
-    """A topic that is no UTF-8. A client wrote it so, and so every replica holds it."""
+    """A topic that is not UTF-8. A client wrote it, so every replica holds it."""
 
     def __init__(self, path: str, offset: int) -> None:
         super().__init__(
@@ -237,7 +237,7 @@ class NotText(ReplayError):
 
 
 class IndexUnusable(ReplayError):
-    """The consume queues do not lead to the records that they should; the log itself may be whole."""
+    """The consume queues do not lead to the right records; the log itself may be whole."""
 
     def __init__(self, path: str, why: str) -> None:
         super().__init__(

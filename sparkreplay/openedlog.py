@@ -1,6 +1,6 @@
-"""`sparkreplay.open(...)`: committed rows for whatever reads Arrow (DuckDB, Polars, pandas), without Spark.
+"""`sparkreplay.open(...)`: committed rows for any consumer of Arrow (DuckDB, Polars, pandas), without Spark.
 
-Invariant: the read is planned once, when it is opened; each reader that is made of it gives the rows up to the same bound."""
+Invariant: the read is planned once, when it is opened; each of its readers returns the rows up to the same bound."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sparkreplay.stream.request import refuse_for_batch
 def open_log(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], **options: Any) -> OpenedLog:
     """The committed rows of one or more stores; `options` are those of the data source, with values as Python has them.
 
-    Raises OptionError, StoreUnreadable and what else planning a read raises."""
+    Raises OptionError, StoreUnreadable and the other errors of planning a read."""
     paths = [path] if isinstance(path, str | os.PathLike) else list(path)
     given = {name: option_text(value) for name, value in options.items() if value is not None}
     refuse_for_batch(given)
@@ -44,7 +44,7 @@ def option_text(value: object) -> str:
 
 
 class OpenedLog:
-    """A planned read. What reads Arrow takes it as it is (`__arrow_c_stream__`)."""
+    """A planned read. Consumers of Arrow accept it directly (`__arrow_c_stream__`)."""
 
     def __init__(self, read: ReadPlan) -> None:
         self.read_plan = read
@@ -55,12 +55,12 @@ class OpenedLog:
 
     @property
     def bounds(self) -> dict[str, int]:
-        """Up to which physical offset each broker set is read, exclusive."""
+        """The end of each broker set's range, a physical offset, exclusive."""
         return {source.store.broker_name: source.store.bound for source in self.read_plan.sources}
 
     @property
     def bound(self) -> int:
-        """That of the only broker set. Raises OptionError where there are several."""
+        """The end for the only broker set. Raises OptionError if there are several."""
         bounds = self.bounds
         if len(bounds) > 1:
             raise OptionError(
@@ -69,8 +69,8 @@ class OpenedLog:
         return next(iter(bounds.values()))
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The rows, a few MiB at a time, read as they are asked for. What is wrong with the log is raised from there:
-        LogCorrupted, SegmentGone, EpochChanged."""
+        """The rows, a few MiB at a time, read on demand. The reader raises errors of the log: LogCorrupted, SegmentGone,
+        EpochChanged."""
         return pa.RecordBatchReader.from_batches(self.schema, read_all(self.read_plan))
 
     def to_arrow(self) -> pa.Table:

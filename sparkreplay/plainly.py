@@ -1,4 +1,4 @@
-"""How errors leave the data source."""
+"""Errors of the data source without tracebacks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from sparkreplay.errors import ReplayError
 
 
 class ToldPlainly:
-    """A ReplayError leaves without its way through our code: Spark prints tracebacks, and the message is what counts."""
+    """Raises a ReplayError without its traceback: Spark prints tracebacks, and only the message matters."""
 
     def __enter__(self) -> None: ...
 

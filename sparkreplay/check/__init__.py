@@ -1,1 +1,1 @@
-"""Whether a replica's bytes are what they should be, and whether replicas agree."""
+"""Checks of a replica's bytes, and comparison of replicas."""

@@ -1,6 +1,6 @@
-"""What a verification found wrong.
+"""Findings of a verification.
 
-Invariant: findings are bounded, their count is not: what is left out is counted. Pure."""
+Invariant: the findings kept are bounded, their count is not: dropped ones are counted. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ KEPT_MAX = 100
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing wrong: which check, in which file, at which physical offset where there is one, and what."""
+    """One fault: the check, the file, the physical offset if there is one, and a description."""
 
     check: str
     path: str
@@ -26,7 +26,7 @@ class Finding:
 
 @dataclass
 class Findings:
-    """The first KEPT_MAX, and how many there were."""
+    """The first KEPT_MAX findings, and the number of all."""
 
     kept: list[Finding] = field(default_factory=list)
     count: int = 0
@@ -35,7 +35,7 @@ class Findings:
         self.extend([Finding(check, path, offset, what)])
 
     def extend(self, found: Iterable[Finding], count: int | None = None) -> None:
-        """`count` is how many `found` stands for, where some were left out already."""
+        """`count` is the number of findings that `found` represents, if some were dropped already."""
         listed = list(found)
         self.count += len(listed) if count is None else count
         self.kept += listed[: KEPT_MAX - len(self.kept)]

@@ -1,6 +1,6 @@
-"""The records of each queue in the order of the log: offsets without a gap, and a consume queue entry for each.
+"""The records of each queue in log order: offsets without a gap, and a consume queue entry for each.
 
-Invariant: what is held is bounded: records are checked against their entries in portions."""
+Invariant: memory is bounded: records are checked against their entries in portions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class QueueRecords:
     physical_offsets: NDArray[np.int64]
     sizes: NDArray[np.int64]
     listed: NDArray[np.bool_]
-    """Which have an entry of their own in a plain consume queue: not those of inner batches."""
+    """Which records have an entry of their own in a plain consume queue: not those of inner batches."""
 
     def with_entries(self) -> QueueRecords:
         kept = self.listed
@@ -42,7 +42,7 @@ class QueueRecords:
 
 @dataclass
 class QueueRun:
-    """Part of a queue without a gap: queue offsets [first, end), the record of the first stands at `first_at`."""
+    """Part of a queue without a gap: queue offsets [first, end), the first one's record at `first_at`."""
 
     first: int
     end: int
@@ -51,7 +51,7 @@ class QueueRun:
 
 @dataclass
 class QueueCheck:
-    """Takes the records of one stretch; `runs` are what it leaves for `join`."""
+    """Takes the records of one stretch; `runs` are then passed to `join`."""
 
     files: Files
     findings: Findings
@@ -62,7 +62,7 @@ class QueueCheck:
 
     @cached_property
     def batch_topics(self) -> frozenset[str]:
-        """Those whose queues are upstream's batch consume queues, which are not looked into."""
+        """Topics whose queues are upstream's batch consume queues, which are not checked."""
         try:
             return frozenset(entry.name for entry in self.files.entries(BATCH_FOLDER))
         except FileNotFoundError:
@@ -97,7 +97,7 @@ class QueueCheck:
                 "queue offsets",
                 f"{queue[0]}/{queue[1]}",
                 int(records.physical_offsets[place]),
-                f"queue offset {records.queue_offsets[place]} stands where {expected[place]} is due",
+                f"queue offset {records.queue_offsets[place]} is found where {expected[place]} is expected",
             )
         end = int(records.queue_offsets[-1]) + 1
         if run is None:
@@ -111,9 +111,7 @@ class QueueCheck:
             return
         files = QueueFiles(self.files, *queue)
         first, last = int(records.queue_offsets.min()), int(records.queue_offsets.max())
-        if (
-            last - first >= 2 * len(records.queue_offsets) + 1000
-        ):  # offsets that make no sense were told before
+        if last - first >= 2 * len(records.queue_offsets) + 1000:  # impossible offsets were reported before
             return
         entries = files.entries(first, last - first + 1)[records.queue_offsets - first]
         physical, sizes = entries["physical_offset"].astype(np.int64), entries["size"].astype(np.int64)
@@ -134,7 +132,7 @@ class QueueCheck:
 
 
 def join(parts: Iterable[Mapping[Queue, QueueRun]], findings: Findings) -> dict[Queue, QueueRun]:
-    """The runs of a whole log from those of its stretches, in order; where they do not meet is a finding."""
+    """The runs of a whole log from those of its stretches, in order; a gap between two is a finding."""
     joined: dict[Queue, QueueRun] = {}
     for part in parts:
         for queue, run in part.items():
@@ -147,7 +145,7 @@ def join(parts: Iterable[Mapping[Queue, QueueRun]], findings: Findings) -> dict[
                     "queue offsets",
                     f"{queue[0]}/{queue[1]}",
                     run.first_at,
-                    f"queue offset {run.first} stands where {before.end} is due",
+                    f"queue offset {run.first} is found where {before.end} is expected",
                 )
             before.end = run.end
     return joined

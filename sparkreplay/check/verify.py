@@ -1,7 +1,7 @@
-"""Checks one replica against itself: every byte of its log up to the bound, and the files that tell of the log.
+"""Checks one replica against itself: every byte of its log up to the bound, and the files about the log.
 
-Invariant: a finding is no end: the walk goes on with the next record that can be told, and each record is checked by the
-rules of messagestore.record, its CRC among them."""
+Invariant: a finding does not end the check: the walk continues with the next identifiable record, and each record is checked
+by the rules of messagestore.record, its CRC among them."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ CHECKPOINT = struct.Struct(">qqqqq")
 
 @dataclass
 class StretchReport:
-    """What a worker found in one stretch."""
+    """A worker's findings in one stretch."""
 
     records: int = 0
     bytes: int = 0
     findings: Findings = field(default_factory=Findings)
     gone: bool = False
-    """Its segment was deleted before it was read to its end; what it holds is of no use then."""
+    """Its segment was deleted before it was read to its end; the rest of the report is void then."""
     queues: dict[Queue, QueueRun] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class VerifyJob:
-    """The stores, and the stretches of all of them: a whole segment each, so that no seam has to be guessed."""
+    """The stores, and the stretches of all of them: a whole segment each, so that no split point must be searched for."""
 
     stores: tuple[StoreSnapshot, ...]
     stretches: tuple[Stretch, ...]
@@ -64,7 +64,7 @@ class VerifyJob:
 
 
 def has_queues(store: StoreSnapshot) -> bool:
-    """A copy of the segments alone has no consume queues to check."""
+    """False for a copy of the segments alone, which has no consume queues."""
     try:
         store.files.entries(QUEUE_FOLDER)
     except FileNotFoundError:
@@ -81,7 +81,7 @@ def whole_segments(store: StoreSnapshot, number: int) -> Iterator[Stretch]:
 
 
 def verify_stretch(job: VerifyJob, number: int) -> StretchReport:
-    """Walks one stretch, past whatever is wrong in it."""
+    """Walk one stretch, past anything wrong in it."""
     try:
         return checked(job, number)
     except SegmentGone:
@@ -109,7 +109,7 @@ def checked(job: VerifyJob, number: int) -> StretchReport:
 def walk_on(
     store: StoreSnapshot, stretch: Stretch, report: StretchReport, queues: QueueCheck, record_crcs: bool
 ) -> int | None:
-    """Checks records up to the first place where the walk breaks; returns where it can go on, None at the end."""
+    """Check records up to the first place where the walk breaks; returns where it can continue, None at the end."""
     path = stretch.segment.path
     try:
         for chunk in chunks_of(store.files, stretch):
@@ -118,7 +118,7 @@ def walk_on(
         return None
     except LogCorrupted as error:
         broken = error
-    if broken.offset > stretch.start:  # records of the broken chunk that stand in front of the damage
+    if broken.offset > stretch.start:  # records of the broken chunk before the damage
         for chunk in chunks_of(store.files, replace(stretch, end=broken.offset, at_bound=False)):
             check_chunk(chunk, path, stretch, report, queues, record_crcs)
     report.findings.add("log", path, broken.offset, broken.why)
@@ -126,7 +126,7 @@ def walk_on(
 
 
 def next_record(store: StoreSnapshot, segment: Segment, offset: int, end: int) -> int | None:
-    """Where the next record stands that can be told, however much in front of it is damaged."""
+    """Where the next identifiable record begins, however much before it is damaged."""
     with closing(open_segment(store.files, segment)) as file:
         for at in range(offset, end, SEARCH_BYTES_MAX):
             found = record_at_or_after(file, segment, at, end)
@@ -154,8 +154,8 @@ def check_chunk(
 def sound_records(
     chunk: Chunk, path: str, stretch: Stretch, findings: Findings, record_crcs: bool
 ) -> Iterator[tuple[dict[str, object], bool]]:
-    """One record after the other, where a chunk has one that is not sound, a row for each message that a batch says to hold;
-    and whether it is of a batch."""
+    """The records of a chunk that has a corrupt one, one by one as rows, a row for each message of a batch; and whether a row
+    is of a batch. Adds findings for corrupt records."""
     view = chunk.data.data
     for position, offset in zip(chunk.positions.tolist(), chunk.offsets.tolist(), strict=True):
         left = stretch.segment.end_offset - offset
@@ -163,7 +163,7 @@ def sound_records(
             findings.add("record", path, offset, "its lengths or its place contradict it")
             continue
         if check(view, position, left, offset) <= 0:
-            findings.add("record", path, offset, "the body's CRC differs")  # its place in its queue is known
+            findings.add("record", path, offset, "the body's CRC differs")  # its queue offset is still known
         elif record_crcs and check(view, position, left, offset, verify_record=True) <= 0:
             findings.add("record", path, offset, "the record's own CRC differs")
         facts = queue_facts(view, position, left, offset)
@@ -184,7 +184,7 @@ def sound_records(
 
 
 def add_to_queues(batch: pa.RecordBatch, batched: NDArray[np.bool_], queues: QueueCheck) -> None:
-    """The messages that have a queue offset of their own, by queue; `batched` ones have no entry in a plain consume queue."""
+    """Add the messages that have a queue offset, by queue; `batched` ones have no entry in a plain consume queue."""
     flags = np.asarray(batch.column("sys_flag")).astype(np.int64)
     kinds = flags & TRANSACTION_MASK
     counted = ((kinds == 0) | (kinds == TRANSACTION_COMMIT)) & (flags & INNER_BATCH == 0)
@@ -208,7 +208,7 @@ def add_to_queues(batch: pa.RecordBatch, batched: NDArray[np.bool_], queues: Que
 
 
 def check_small_files(store: StoreSnapshot, findings: Findings) -> None:
-    """Checkpoint, what tells the epochs, and index files: each must be whole and tell of this log."""
+    """Check the checkpoint, the source of epochs, and index files: each must be whole and belong to this log."""
     check_checkpoint(store, findings)
     for epoch, start in store.epochs:
         if store.min_offset < start < store.bound and not begins_at(store, start):
@@ -225,11 +225,11 @@ def check_checkpoint(store: StoreSnapshot, findings: Findings) -> None:
     path = store.files.shown("checkpoint")
     try:
         page = store.files.read("checkpoint")
-    except FileNotFoundError:  # a ledger has one of its own, which was read
+    except FileNotFoundError:  # a ledger has its own checkpoint, which was read
         return
     segments = store.segments
-    with suppress(StoreUnreadable):  # one is missing from the middle, which is told where it is looked for
-        segments = store.log.segments(store.files)  # listed behind it: a broker that runs has gone on
+    with suppress(StoreUnreadable):  # a segment in the middle is missing, which the walk reports
+        segments = store.log.segments(store.files)  # listed after it: a running broker has written more
     end = segments[-1].end_offset if segments else 0
     if len(page) != 4096:
         findings.add("checkpoint", path, None, f"is {len(page)} bytes long instead of 4096")
@@ -244,7 +244,7 @@ def check_checkpoint(store: StoreSnapshot, findings: Findings) -> None:
 
 
 def check_indexes(store: StoreSnapshot, findings: Findings) -> None:
-    """Headers of the index files: in log order, of records that are there."""
+    """Check headers of the index files: in log order, and of existing records."""
     try:
         names = [entry for entry in store.files.entries("index") if entry.size_bytes]
     except FileNotFoundError:
@@ -260,7 +260,7 @@ def check_indexes(store: StoreSnapshot, findings: Findings) -> None:
             continue
         begin_ms, end_ms, begin, end, _, count = INDEX_HEADER.unpack(header)
         if count <= 1:
-            continue  # nothing is indexed in it yet
+            continue  # empty so far
         if begin_ms > end_ms or begin > end or INDEX_HEADER.size + 20 * count > entry.size_bytes:
             findings.add(
                 "index", path, begin, f"its header contradicts itself: {INDEX_HEADER.unpack(header)}"

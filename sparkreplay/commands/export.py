@@ -37,12 +37,12 @@ from sparkreplay.store.logs import log_min_now
 
 END = "endingoffsets"
 NOT_OF_ROWS = ("address", "crc", "failondataloss", "index", "minpartitions", "splitbytes")
-"""Options that say how rows are read, and not which: a run that goes on, or appends, may have others."""
+"""Options that change how rows are read, but not which: a run that continues or appends may change them."""
 
 
 @dataclass(frozen=True)
 class Gone:
-    """Part of a log that retention took before it was read: physical offsets [start_offset, end_offset)."""
+    """Part of a log that retention deleted before it was read: physical offsets [start_offset, end_offset)."""
 
     store: str
     start_offset: int
@@ -51,7 +51,7 @@ class Gone:
 
 @click.command()
 @stores_argument
-@click.option("--to", "folder", required=True, metavar="DIR", help="A new folder, or one to go on with.")
+@click.option("--to", "folder", required=True, metavar="DIR", help="A new folder, or one to continue.")
 @click.option(
     "--columns", default="full", show_default=True, help="default, meta, full, or names separated by commas."
 )
@@ -73,8 +73,8 @@ def command(
 ) -> None:
     """The rows as Parquet in DIR/topic=.../day=.../, with DIR/_manifest.json.
 
-    Nothing is seen in DIR before all of it is there. An export that was killed goes on when the same command is run again;
-    a finished one says so. Spark's workers must reach DIR under the same name."""
+    Nothing appears in DIR before all of it is there. A killed export continues when the same command is run again; a finished
+    one says so. Spark's workers must reach DIR under the same name."""
     wanted = columns_named(columns)
     options = {**options_of(stores, **given), "columns": ",".join(columns_to_read(wanted))}
     request = request_of(options, wanted)
@@ -90,7 +90,7 @@ def command(
             read = plan_of(folder, read_options(options), request, manifest, plan)
         except EpochChanged as error:
             raise (void(folder, error) if plan else outlived(folder, error)) from error
-        state = "is done" if plan is None else "was gone on with and is done"
+        state = "is done" if plan is None else "was continued and is done"
         if plan is not None:
             target.make_room()
         elif manifest is not None and not read.stretches:
@@ -117,13 +117,13 @@ def command(
             raise ExportRefused(folder, "was taken away while it ran; run the same command again") from error
         tell(published, published.parts[before:], folder, as_json, state, gone)
         if not published.rows:
-            warn("what was read holds no row that was asked for: the folder has a manifest and no part")
+            warn("no row was selected: the folder has a manifest and no part")
     finally:
         target.close()
 
 
 def request_of(options: dict[str, str], wanted: tuple[str, ...]) -> dict[str, Any]:
-    """What tells this export from another one, by lower-case option."""
+    """The options that distinguish this export from another one, by lower-case name."""
     request: dict[str, Any] = {name.lower(): value for name, value in options.items()}
     paths = json.loads(options["path"])
     request["path"] = [path if "://" in path else os.path.abspath(path) for path in paths]
@@ -150,7 +150,7 @@ def plan_of(
 
 
 def export(job: ExportJob, target: ExportFolder, engine: Engine, *, quiet: bool) -> None:
-    """Makes the parts of every stretch that has none yet."""
+    """Make the parts of every stretch that has none yet."""
     stretches = job.read.stretches
     numbers = [number for number, stretch in enumerate(stretches) if target.finished(job, stretch) is None]
 
@@ -163,12 +163,10 @@ def export(job: ExportJob, target: ExportFolder, engine: Engine, *, quiet: bool)
 
 
 def void(folder: str, error: EpochChanged | SegmentGone) -> ExportRefused:
-    """Running the command again would meet the same plan."""
-    cure = (
-        f"remove {folder}/{WORK} to plan anew over what the log holds now; nothing of this run is in {folder}"
-    )
+    """The error for a plan that has become void: running the command again would find the same plan."""
+    cure = f"remove {folder}/{WORK} to plan again over the current log; nothing of this run is in {folder}"
     if isinstance(error, SegmentGone):
-        cure = f"{cure}. Or go on with -o failOnDataLoss=false, which leaves out what was deleted"
+        cure = f"{cure}. Or continue with -o failOnDataLoss=false, which leaves out deleted rows"
     return ExportRefused(folder, f"what was planned cannot be read any more: {error.why}; {cure}")
 
 
@@ -179,8 +177,7 @@ def outlived(folder: str, error: EpochChanged) -> ExportRefused:
 
 
 def without_rows(job: ExportJob, target: ExportFolder) -> list[Gone]:
-    """The part of each log that was deleted since the plan was made and that gave no rows: all of it, or what nobody asked
-    for. With failOnDataLoss there is none: it would have failed."""
+    """Deleted parts of logs that gave no rows: with failOnDataLoss there are none, because the export would have failed."""
     if job.read.fail_on_data_loss:
         return []
     found = []

@@ -1,4 +1,4 @@
-"""mqreplay package: the reader as one file for executors."""
+"""mqreplay package: writes the reader as one archive for executors."""
 
 from __future__ import annotations
 

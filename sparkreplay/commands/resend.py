@@ -34,7 +34,7 @@ from sparkreplay.resend.run import Counts, Share
 
 SPARK_WORKERS = 2
 NAME_LETTERS_MAX = 180
-"""Of a ledger's name; file systems take 255 for it and what workers add."""
+"""Of a ledger's name; file systems allow 255 for it and the suffixes that workers add."""
 
 
 @click.command()
@@ -50,8 +50,8 @@ NAME_LETTERS_MAX = 180
 @click.option(
     "--ledger", metavar="FILE", help="Where progress is kept.  [default: resend-TOPIC-to-CLUSTER-TOPIC.json]"
 )
-@click.option("--rate", metavar="SIZE", help="At most so many bytes of bodies a second, for example 10m.")
-@click.option("--messages-per-second", type=click.IntRange(1), help="At most so many messages a second.")
+@click.option("--rate", metavar="SIZE", help="Limit of body bytes a second, for example 10m.")
+@click.option("--messages-per-second", type=click.IntRange(1), help="Limit of messages a second.")
 @click.option(
     "--patience",
     default=120,
@@ -83,10 +83,10 @@ def command(
 ) -> None:
     """Send the messages of one --topic again, each queue in its order.
 
-    Keys, tags, properties, flag, compression and time of birth stay; REPLAY_SRC, REPLAY_QUEUE and REPLAY_EPOCH say where a
-    message was. What is acknowledged is noted in the ledger: the same command goes on where it was killed, or with what was
-    committed since, and says how many messages may be there twice. Delayed messages go once they were delivered, and at once;
-    of transactions the committed ones."""
+    Keys, tags, properties, flag, compression and time of birth stay; REPLAY_SRC, REPLAY_QUEUE and REPLAY_EPOCH name a
+    message's former place. Acknowledged messages are recorded in the ledger: the same command continues where it was killed,
+    or with newly committed messages, and prints how many messages may be there twice. Delayed messages are sent once they
+    were delivered, and at once; of transactions the committed ones."""
     cluster, separator, to_topic = to.partition("/")
     if not (cluster and separator and to_topic) or "/" in to_topic:
         raise OptionError("--to", f"{to!r} is not CLUSTER/TOPIC, for example DefaultCluster/orders-again")
@@ -179,7 +179,7 @@ def tell(job: ResendJob, counts: Counts, as_json: bool) -> None:
 
 
 def default_ledger(topic: str, cluster: str, to_topic: str) -> str:
-    """Told apart by a hash where the names would be too long for a file's."""
+    """Distinguished by a hash if the names would be too long for a file's."""
     name = f"resend-{plain(topic)}-to-{plain(cluster)}-{plain(to_topic)}"
     if len(name) > NAME_LETTERS_MAX:
         name = (
@@ -189,7 +189,7 @@ def default_ledger(topic: str, cluster: str, to_topic: str) -> str:
 
 
 def plain(name: str) -> str:
-    """A name as part of a file's."""
+    """A name as part of a file name."""
     return "".join(
         letter if letter.isascii() and (letter.isalnum() or letter in "-_.") else "_" for letter in name
     )

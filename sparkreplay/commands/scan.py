@@ -1,4 +1,4 @@
-"""mqreplay scan: what is there."""
+"""mqreplay scan: shows the contents of stores."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def command(
     quiet: bool,
     **given: Any,
 ) -> None:
-    """What is there: segments, epochs, the committed bound, and per queue rows, bytes, offsets and times.
+    """Segments, epochs, the committed bound, and per queue rows, bytes, offsets and times.
 
-    Every record of the range is counted by its kind, also what a read leaves out. Exit code 1 when a queue has a gap, and
+    Every record of the range is counted by its kind, also kinds that a read leaves out. Exit code 1 when a queue has a gap, and
     when records lie above a bound that does not follow the log."""
     options = options_of(stores, **given)
     everything = {} if "topic" in options else {"includeSystemTopics": "true"}
@@ -98,9 +98,9 @@ def command(
 
 
 def warn_of_absent(wanted: frozenset[str] | None, queues: list[QueueSummary]) -> None:
-    """A topic that was named wrongly looks like one that is empty."""
+    """Warn of topics without records: a misspelled topic looks like an empty one."""
     for topic in sorted((wanted or frozenset()) - {queue.topic for queue in queues}):
-        warn(f"what was read holds no record of topic {topic}")
+        warn(f"no record of topic {topic} was found")
 
 
 def report(holes: list[Gap], above: list[AboveBound]) -> None:
@@ -111,7 +111,7 @@ def report(holes: list[Gap], above: list[AboveBound]) -> None:
 
 
 def print_queues(queues: list[QueueSummary], kinds: Counter[str], *, with_broker: bool) -> None:
-    """With the broker set where several were read: each has queues of its own."""
+    """Include the broker set if several were read: each has queues of its own."""
     topics = [printable(queue.topic) for queue in queues]
     width = max(map(len, topics), default=5)
     brokers = max(10, *(len(queue.broker_name) for queue in queues)) + 1 if with_broker and queues else 0

@@ -1,6 +1,6 @@
-"""What the commands share: options, the engine that does the work, and how they tell what they found.
+"""Shared by the commands: options, the engine, and output.
 
-Invariant: stdout holds the answer, or with --json one JSON object and nothing else; progress and warnings go to stderr."""
+Invariant: stdout holds the result, or with --json one JSON object and nothing else; progress and warnings go to stderr."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ Command = Callable[..., None]
 MASTER = "local[2]"
 BOUNDS = {
     "given": "given with --end",
-    "latest": "the end of the log: what lies above the committed bound may be taken back by a failover",
+    "latest": "the end of the log: a failover may take back records above the committed bound",
 }
-"""How a bound is told that is not the committed one."""
+"""Descriptions of bounds other than the committed one."""
 
 
 def running_options(command: Command) -> Command:
-    """Where the work is done and how it is told."""
+    """Options for the engine and the output."""
     return in_processes("Processes of the local engine.  [default: one a core, where that pays]")(command)
 
 
 def in_processes(workers: str, *, in_spark_too: bool = False) -> Callable[[Command], Command]:
-    """The same, with what `--workers` means in a command, and whether to Spark's workers too."""
+    """The same, with the command's meaning of `--workers`, and whether it applies to Spark's workers too."""
     every = (
         click.option("--quiet", is_flag=True, help="No progress on stderr."),
         click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
@@ -78,7 +78,7 @@ def in_processes(workers: str, *, in_spark_too: bool = False) -> Callable[[Comma
 
 
 def able(context: click.Context, option: click.Parameter, engine: str) -> str:
-    """Raises EngineFailed before anything is made that only Spark could go on with."""
+    """Raises EngineFailed before anything is made that only Spark could continue."""
     if engine == "spark" and (missing := missing_for_spark()):
         raise EngineFailed(f"Spark cannot run: {missing}; or use --engine local")
     return engine
@@ -99,7 +99,7 @@ def spark_only(context: click.Context, option: click.Parameter, master: str | No
 
 
 def spark_settings(context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
-    """By name. Raises OptionError for what is no setting, is given twice, or has an option of its own."""
+    """By name. Raises OptionError for a text that is no setting, a setting given twice, or one with an option of its own."""
     settings: dict[str, str] = {}
     for text in given:
         name, separator, value = text.partition("=")
@@ -116,7 +116,7 @@ def spark_settings(context: click.Context, option: click.Parameter, given: tuple
 
 
 def reading_options(command: Command) -> Command:
-    """What is read."""
+    """Options that select what to read."""
     for option in (
         click.option(
             "-o",
@@ -148,7 +148,8 @@ def options_of(
     split: str | None,
     others: Sequence[str],
 ) -> dict[str, str]:
-    """Options of the data source, as given. Raises OptionError for what is given twice, and for what only streams have."""
+    """Options of the data source, as given. Raises OptionError for an option given twice, and for one that only streams
+    have."""
     if not all(stores):
         raise OptionError("STORE", "is empty; name a broker's storePathRootDir")
     given = {
@@ -174,7 +175,7 @@ def options_of(
 
 
 def local_place(option: str, path: str) -> str:
-    """`path` itself. Raises OptionError for one that cannot be written: nothing, or a URI."""
+    """`path` itself. Raises OptionError if it cannot be written: an empty path or a URI."""
     if not path:
         raise OptionError(option, "is empty; name a file or folder")
     if "://" in path:
@@ -191,7 +192,7 @@ def require_file_place(option: str, path: str) -> None:
         raise OptionError(option, f"{path} is a folder; name a file")
     if os.path.exists(path) and not os.path.isfile(
         path
-    ):  # what is replaced would be gone: /dev/null, for one
+    ):  # replacing it would destroy it, for example /dev/null
         raise OptionError(option, f"{path} is no plain file; name one, or a new one")
     if not os.path.isdir(folder):
         raise OptionError(
@@ -200,7 +201,7 @@ def require_file_place(option: str, path: str) -> None:
 
 
 def planned(options: dict[str, str], **fixed: str) -> ReadPlan:
-    """The plan of a read with `fixed` besides; what a command fixes cannot be given."""
+    """The plan of a read with the options `fixed`, which the user cannot give."""
     for name in fixed:
         if name.lower() in {given.lower() for given in options}:
             raise OptionError("--option", f"{name} is not for this command")
@@ -217,14 +218,14 @@ def engine_of(engine: str, master: str, workers: int | None, spark_conf: dict[st
 
 
 def spark_engine(master: str, spark_conf: dict[str, str]) -> SparkEngine:
-    """Raises EngineFailed where Spark cannot start: no Java that it can run on, or a master that is not there."""
+    """Raises EngineFailed if Spark cannot start: no suitable Java, or an unreachable master."""
     try:
         return SparkEngine(master, spark_conf, warn)
     except ReplayError:
         raise
-    except Exception as error:  # PySpark's and py4j's own, which share no base
+    except Exception as error:  # those of PySpark and py4j share no base
         raise EngineFailed(
-            f"Spark did not start ({reason_of(error).strip(' :.')}), its own messages stand above; check --master {master} and "
+            f"Spark did not start ({reason_of(error).strip(' :.')}), see its own messages above; check --master {master} and "
             "Java, 17 or newer, which it finds by JAVA_HOME or the PATH"
         ) from error
 
@@ -239,7 +240,7 @@ def run_stretches(
     quiet: bool,
     numbers: Sequence[int] | None = None,
 ) -> None:
-    """`done(number, result)` takes each result and returns the rows that it stands for."""
+    """`done(number, result)` takes each result and returns its number of rows."""
     chosen = list(range(len(stretches)) if numbers is None else numbers)
     with progress(what, sum(size_of(stretches[number]) for number in chosen), quiet=quiet) as shown:
         engine.run(
@@ -282,7 +283,7 @@ def print_source(source: SourcePlan) -> None:
     print(f"segments   {len(store.segments)}")
     print(f"epochs     {'none' if store.epochs == NO_EPOCHS else epochs}")
     if store.committed is None:
-        print(f"committed  up to {store.bound}, as told by: {store.bound_source}")
+        print(f"committed  up to {store.bound}, according to: {store.bound_source}")
     else:
         print(f"bound      {store.bound}, {BOUNDS[store.bound_source]}")
     if store.bound_note:
@@ -297,7 +298,7 @@ def warn(text: str) -> None:
 
 
 def printable(text: str) -> str:
-    """One line that no terminal obeys: names in a log are what clients made of them."""
+    """One line without control characters: clients choose the names in a log."""
     if text.isprintable():
         return text
     return "".join(

@@ -1,4 +1,4 @@
-"""mqreplay stats: who wrote how much, when, and how large."""
+"""mqreplay stats: statistics of senders, times and sizes."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def command(
 ) -> None:
     """Messages, bytes and sizes of records by topic, queue, producer and hour (UTC, of the time stored).
 
-    A producer is its group where a message names one (transactional ones do), else the address that it came from."""
+    A producer is its group if a message names one (transactional ones do), else the address that it came from."""
     if html_path is not None:
         require_file_place("--html", html_path)
     read = planned(options_of(stores, **given), columns=",".join(COLUMNS))
@@ -73,7 +73,7 @@ def command(
     merged = 0
 
     def add(number: int, part: Parts) -> int:
-        """Parts are merged in the log's order, so that the answer is the same whichever worker is first."""
+        """Parts are merged in the log's order, so that the result does not depend on the order of workers."""
         nonlocal found, merged
         waiting[number] = part
         while merged in waiting:

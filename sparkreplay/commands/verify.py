@@ -1,4 +1,4 @@
-"""mqreplay verify: is a replica whole, and are replicas alike?"""
+"""mqreplay verify: checks replicas, and compares them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from sparkreplay.store.snapshot import StoreSnapshot, check_epochs, open_store
 @click.command()
 @stores_argument
 @click.option("--compare-only", is_flag=True, help="Only compare replicas; do not check each against itself.")
-@click.option("--record-crc", is_flag=True, help="Also check the CRCs of whole records, where they have one.")
+@click.option("--record-crc", is_flag=True, help="Also check the CRCs of whole records, if present.")
 @running_options
 def command(
     stores: tuple[str, ...],
@@ -56,7 +56,7 @@ def command(
     """Checks every record up to the committed bound: lengths, places, CRCs, queue offsets, consume queue entries; and the
     checkpoint, epoch and index files. Several replicas of one broker set are also compared byte for byte.
 
-    Goes on behind what is wrong. Exit code 1 when anything is."""
+    Continues after a fault. Exit code 1 if there is any."""
     if len(set(map(os.path.realpath, stores))) < len(stores):
         raise OptionError("STORE", "one store is named twice; name each store once")
     findings = Findings()
@@ -101,7 +101,7 @@ def opened_store(path: str, findings: Findings) -> StoreSnapshot | None:
 def verify(
     stores: list[StoreSnapshot], engine: Engine, findings: Findings, *, record_crcs: bool, quiet: bool
 ) -> list[dict[str, Any]]:
-    """What was checked, a row a store."""
+    """The checked stores, a row a store."""
     stretches = tuple(
         stretch for number, store in enumerate(stores) for stretch in whole_segments(store, number)
     )
@@ -151,7 +151,7 @@ def verify(
 
 
 def deleted(segments: int) -> str:
-    """What retention took while it was looked at."""
+    """The note on segments that retention deleted during the check."""
     return f"; {counted(segments, 'segment')} deleted meanwhile" if segments else ""
 
 
@@ -160,7 +160,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def replicas_among(stores: list[StoreSnapshot]) -> list[tuple[StoreSnapshot, StoreSnapshot]]:
-    """The first of each broker set beside each other one."""
+    """The first replica of each broker set paired with each other one."""
     pairs = []
     for _, replicas in groupby(sorted(stores, key=set_of), key=set_of):
         first, *others = replicas
@@ -199,7 +199,7 @@ def compare(
 def alone(
     stores: list[StoreSnapshot], pairs: list[tuple[StoreSnapshot, StoreSnapshot]]
 ) -> list[StoreSnapshot]:
-    """Those of several stores that no other one is a replica of."""
+    """The stores, of several, without another replica among them."""
     compared = {store.root for pair in pairs for store in pair}
     return [store for store in stores if store.root not in compared] if len(stores) > 1 else []
 

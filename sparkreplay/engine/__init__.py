@@ -1,1 +1,1 @@
-"""Where stretches are worked on: this process, processes of it, or Spark's workers."""
+"""Engines that process stretches: this process, processes of this machine, or Spark's workers."""

@@ -1,6 +1,7 @@
-"""Where stretches are worked on: in this process, in processes of it, or by Spark's workers. The work is the same function.
+"""Engines that process stretches: in this process, in processes of this machine, or by Spark's workers. The work is the same
+function.
 
-Invariant: each number's result is given once to `done`, on the caller's thread, in any order; the first ReplayError of a
+Invariant: each number's result is passed once to `done`, on the caller's thread, in any order; the first ReplayError of a
 worker ends the run, and so does an interrupt, with no worker left behind."""
 
 from __future__ import annotations
@@ -25,26 +26,26 @@ Work = Callable[[int], Any]
 Done = Callable[[int, Any], None]
 POLL_S = 0.1
 REPORT_FIRST_S, REPORT_AGAIN_S = 15.0, 60.0
-"""As long as Spark itself waits until it logs that a job gets no resources."""
+"""Spark itself waits as long before it logs that a job gets no resources."""
 PATIENCE = {"spark.python.authenticate.socketTimeout": "300s", "spark.network.timeout": "600s"}
 """On a loaded machine the defaults (15 s, 120 s) end jobs whose Python or executors are only slow."""
 logger = logging.getLogger("sparkreplay")
 START_S = 1.0
-"""What it takes until processes work: each imports the reader."""
+"""Time until processes work: each imports the reader."""
 
 
 class Engine(Protocol):
     """Runs `work(number)` for each of `numbers`."""
 
     def run(self, work: Work, numbers: Sequence[int], done: Done) -> None:
-        """Raises what the work raises as ReplayError, and EngineFailed when the workers themselves fail."""
+        """Raises the work's ReplayError, and EngineFailed when the workers themselves fail."""
 
     def close(self) -> None: ...
 
 
 class LocalEngine:
-    """`workers` processes. Where none are asked for: this one, and one a core as soon as that gains more than their start
-    costs, judged by how long the numbers took so far. No Java needed."""
+    """`workers` processes. By default this process, and one per core as soon as that gains more than their start costs,
+    estimated from the time that the numbers took so far. Needs no Java."""
 
     def __init__(self, workers: int | None = None, now_s: Callable[[], float] = time.monotonic) -> None:
         self.now_s = now_s
@@ -63,19 +64,19 @@ class LocalEngine:
             done(number, work(number))
 
     def close(self) -> None:
-        """Nothing is kept between runs."""
+        """Nothing to close."""
 
 
 class IdleWatch:
-    """Says when a job has waited for its tasks so long that a user should know: after REPORT_FIRST_S without a task that runs,
-    and every REPORT_AGAIN_S from then on. Pure."""
+    """Decides when a job has waited for its tasks so long that the user must know: after REPORT_FIRST_S without a running
+    task, and every REPORT_AGAIN_S from then on. Pure."""
 
     def __init__(self, now_s: float) -> None:
         self.idle_since_s = now_s
         self.report_at_s = now_s + REPORT_FIRST_S
 
     def is_due(self, running: int, now_s: float) -> bool:
-        """`running` tasks are at work now."""
+        """`running` is the number of tasks that run now."""
         if running:
             self.idle_since_s = now_s
             self.report_at_s = now_s + REPORT_FIRST_S
@@ -86,8 +87,8 @@ class IdleWatch:
 
 
 def silence_py4j() -> None:
-    """What py4j logs it also raises, and nobody needs its errors of a session that is being ended. Some of it goes to the root
-    logger."""
+    """py4j also raises what it logs, and its errors of a session that is being closed are useless. Some of it goes to the
+    root logger."""
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(_is_not_of_py4j)
 
@@ -97,7 +98,7 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
 
 
 class SparkEngine:
-    """A Spark task a number. What each task found reaches the driver as the task ends. `report` takes what a user should know
+    """One Spark task per number. Each task's result reaches the driver as the task ends. `report` takes messages for the user
     while it waits."""
 
     def __init__(
@@ -111,7 +112,7 @@ class SparkEngine:
         self.report = report
         self.served = TemporaryDirectory(
             prefix="mqreplay-"
-        )  # executors fetch from it as long as the session lives
+        )  # executors fetch from it while the session lives
         self.spark = start_spark(master, conf=conf)
         if not in_one_process(master):
             archive = write_package(os.path.join(self.served.name, "sparkreplay.zip"))
@@ -156,7 +157,7 @@ class SparkEngine:
             raise EngineFailed(f"the Spark job failed: {reason_of(failure[0])}")
 
     def waiting(self, idle_s: float) -> str:
-        """Spark says so itself in its log only, which is not shown."""
+        """The report of a job without tasks. Spark itself only logs that, which is not shown."""
         conf = self.spark.sparkContext.getConf()
         memory, executor_cores = (
             conf.get(f"spark.executor.{name}", default)
@@ -180,24 +181,24 @@ def running_tasks(context: Any) -> int:
 
 
 def in_one_process(master: str) -> bool:
-    """`local`, `local[2]`: the workers are this machine's, and see what is installed here."""
+    """`local`, `local[2]`: the workers run on this machine, with this installation."""
     return master == "local" or master.startswith("local[")
 
 
 def cores() -> int:
-    """How many this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def reason_of(error: Exception) -> str:
-    """The line of a Java or Python traceback that says what happened."""
+    """The line of a Java or Python traceback that names the error."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     told = [line for line in lines if "Error" in line or "Exception" in line]
     return (told or lines or [type(error).__name__])[-1][:500]
 
 
 def missing_for_spark() -> str | None:
-    """What keeps Spark from running here, with its cure; None when nothing does."""
+    """Why Spark cannot run here, with the remedy; None if it can."""
     try:
         import pyspark  # noqa: F401
     except ImportError:
@@ -241,7 +242,7 @@ def start_spark(master: str, name: str = "mqreplay", conf: Mapping[str, str] = M
 
 
 def worker_python(master: str, conf: Mapping[str, str], environment: Mapping[str, str]) -> str:
-    """The interpreter of Spark's workers: this one where they are this machine's, else what the user named."""
+    """The interpreter of Spark's workers: this one if they are this machine's, else the user's choice."""
     if in_one_process(master):
         return sys.executable
     return conf.get("spark.pyspark.python") or environment.get("PYSPARK_PYTHON") or sys.executable

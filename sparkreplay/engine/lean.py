@@ -1,7 +1,7 @@
-"""Processes that do without pandas.
+"""Processes without pandas.
 
-Where pandas is installed, pyarrow imports it with the first array that it makes: half a second and 40 MiB of each process, for
-arrays of pandas' objects, which no work of ours makes."""
+If pandas is installed, pyarrow imports it with the first array that it makes: half a second and 40 MiB per process, for
+arrays of pandas' objects, which this reader never makes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PANDAS = "pandas"
 
 
 class Missing(MetaPathFinder):
-    """While this stands first, pandas is not found."""
+    """While this finder is first, pandas is not found."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -27,8 +27,8 @@ class Missing(MetaPathFinder):
 
 
 def leave_pandas_out() -> None:
-    """From now on pyarrow takes pandas for not installed, unless it was imported before: for processes of ours alone, before
-    they import what makes arrays. pyarrow looks once, and again when it is asked for an object of pandas (`to_pandas`)."""
+    """From now on pyarrow considers pandas not installed, unless it was imported before. For processes of this package alone,
+    before they import anything that makes arrays. pyarrow checks once, and again for `to_pandas`."""
     if PANDAS in sys.modules or find_spec("pyarrow") is None:
         return
     import pyarrow as pa

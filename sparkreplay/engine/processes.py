@@ -1,7 +1,7 @@
 """Work in processes of this machine, for work that Python's one lock would serialise.
 
-Invariant: no worker outlives the call, nor, by more than the number it works on, the process that made the call. An interrupt
-is the caller's alone."""
+Invariant: no worker outlives the call; if the calling process dies, a worker ends after its current number. Only the caller
+handles interrupts."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ PRELOADED = ["sparkreplay.engine.preloaded"]
 def run_in_processes(
     work: Work, numbers: Sequence[int], done: Callable[[int, Any], None], workers: int
 ) -> None:
-    """`done(number, result)` as each number is finished. Raises what `work` raises as ReplayError or OSError, and
-    EngineFailed when a worker dies."""
+    """Call `done(number, result)` as each number is finished. Raises the ReplayError or OSError of `work`, and EngineFailed
+    when a worker dies."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
     pickled = pickle.dumps(work)
@@ -58,7 +58,7 @@ def run_in_processes(
 
 
 def received(link: Connection) -> tuple[int, Any]:
-    """A worker's answer; raises what it failed with."""
+    """A worker's result. Raises its error."""
     try:
         number, result, failure = link.recv()
     except (EOFError, ConnectionError):
@@ -73,7 +73,7 @@ def received(link: Connection) -> tuple[int, Any]:
 
 
 def serve(link: Connection, pickled: bytes) -> None:
-    """A worker's life: a number in, its result out, until None comes or the other end is gone."""
+    """A worker's loop: receives a number, sends its result, until it receives None or the other end is closed."""
     work = pickle.loads(pickled)  # noqa: S301 - comes from the process that started this one
     try:
         while (number := link.recv()) is not None:
@@ -85,14 +85,14 @@ def serve(link: Connection, pickled: bytes) -> None:
             except Exception:
                 answer = (number, None, traceback.format_exc())
             link.send(answer)
-        link.recv()  # nothing comes: the other end closes when all are done
+        link.recv()  # raises EOFError when the other end closes
     except (EOFError, ConnectionError):
         return
 
 
 @contextmanager
 def interrupts_held() -> Iterator[None]:
-    """Processes that are started meanwhile never see an interrupt; ours waits until the end of the block."""
+    """Processes started in this block never see an interrupt; the caller's is deferred to its end."""
     held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -1,6 +1,6 @@
-"""How far a command has come, on stderr: a bar with bytes, rows, rate and time left on a terminal, else a line now and then.
+"""A command's progress on stderr: a bar with bytes, rows, rate and time left on a terminal, else a line now and then.
 
-Invariant: nothing of it reaches stdout, and with `quiet` nothing is written at all."""
+Invariant: nothing is written to stdout, and with `quiet` nothing at all."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LINE_EVERY_S = 5.0
 
 
 class Progress(Protocol):
-    """`advance` as work is done; used as a context that draws from its beginning to its end."""
+    """Call `advance` as work is done; use it as a context."""
 
     def advance(self, bytes_done: int, rows: int) -> None: ...
 
@@ -33,7 +33,7 @@ def progress(what: str, bytes_total: int, *, quiet: bool, stream: TextIO = sys.s
 
 
 def draws(stream: TextIO) -> bool:
-    """Whether a bar can be drawn: on a terminal that says what it is, and that it is more than a typewriter."""
+    """Whether a bar can be drawn: on a terminal with a known type that is not dumb."""
     return stream.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
 
 
@@ -51,7 +51,7 @@ class Silent:
 
 
 class Lines:
-    """Plain lines, for logs and pipes: none at all for what takes less than a few seconds."""
+    """Plain lines, for logs and pipes: none for work of less than a few seconds."""
 
     def __init__(self, what: str, bytes_total: int, stream: TextIO) -> None:
         self.what = what
@@ -83,11 +83,11 @@ class Lines:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """The command's summary says how it ended."""
+        """The command's summary reports the end."""
 
 
 class Bar:
-    """A bar that goes away at the end."""
+    """A bar that is removed at the end."""
 
     def __init__(self, what: str, bytes_total: int) -> None:
         from rich.console import Console

@@ -1,6 +1,6 @@
-"""Spark tasks and their results, on the driver as soon as each task ends: an accumulator of {number: result}.
+"""Results of Spark tasks, on the driver as soon as each task ends: an accumulator of {number: result}.
 
-Invariant: a number that was worked on twice (a retry, a speculative attempt) counts once: its results are equal."""
+Invariant: a number that was processed twice (a retry, a speculative attempt) counts once: its results are equal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sparkreplay.errors import ReplayError
 
 
 class Results(AccumulatorParam[dict[int, Any]]):
-    """Joins what tasks found."""
+    """Joins the results of tasks."""
 
     def zero(self, value: dict[int, Any]) -> dict[int, Any]:
         return {}
@@ -31,10 +31,10 @@ def new_results(context: SparkContext) -> Accumulator[dict[int, Any]]:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One task. A ReplayError is a result: trying again would not change it. Anything else is Spark's to retry."""
+    """One task. A ReplayError is a result: a retry would not change it. Spark retries after any other error."""
 
     pickled: bytes
-    """A callable that takes the number. To open it imports what it needs, pandas too if nothing was done about that."""
+    """A pickled callable that takes the number. Unpickling it imports its modules, pandas too unless it was left out before."""
     results: Accumulator[dict[int, Any]]
 
     def __call__(self, number: int) -> None:

@@ -1,13 +1,13 @@
-"""The folder of an export: begun, gone on with, published.
+"""The folder of an export: begun, continued, published.
 
     DIR/_manifest.json                       appears last
     DIR/topic=.../day=.../part-*.parquet     appear together, once every stretch is done and the epochs are checked
     DIR/_mqreplay/plan.json                  frozen before the first part
     DIR/_mqreplay/stretches/*.json           a record of each finished stretch
-    DIR/_mqreplay/staged, attempts           parts that are not published, files that are not whole
+    DIR/_mqreplay/staged, attempts           unpublished parts, incomplete files
 
-Invariant: a part is published once, whatever was killed when; without a plan, the folder holds exactly what its
-manifest says."""
+Invariant: a part is published once, whatever was killed when; without a plan, the folder holds exactly the parts of its
+manifest."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ PLAN = "plan.json"
 
 
 class ExportFolder:
-    """One driver at a time: the lock is the kernel's, and goes with the process."""
+    """One driver at a time: the lock is the kernel's, and ends with the process."""
 
     def __init__(self, folder: str) -> None:
-        """Raises ExportRefused when another process exports into it, or when it holds something else."""
+        """Raises ExportRefused when another process exports into it, or when it holds anything else."""
         self.folder = Path(folder)
         self.work = self.folder / WORK
         self.made = not self.folder.exists()
@@ -61,9 +61,9 @@ class ExportFolder:
             raise ExportRefused(folder, "another process is exporting into it; wait for its end") from None
 
     def close(self) -> None:
-        """A folder that was made for nothing, because the command was refused, is taken away."""
+        """Remove a folder that was made for a rejected command."""
         if self.made:
-            with suppress(OSError):  # something is in it
+            with suppress(OSError):  # it is not empty
                 self.folder.rmdir()
         os.close(self.lock)
 
@@ -80,30 +80,30 @@ class ExportFolder:
             return None
 
     def clear_if_published(self) -> None:
-        """After a kill between the manifest and the end: only the work folder is left to remove."""
+        """After a kill between the manifest and the end, only the work folder must be removed."""
         manifest, plan = self.manifest(), self.started()
         if manifest is not None and (plan is None or manifest.runs[-1] == plan.stores):
             shutil.rmtree(self.work, ignore_errors=True)
 
     def begin(self, plan: StartedPlan) -> None:
-        """Freezes the plan; leftovers of one that was never frozen go."""
+        """Freeze the plan; leftovers of a plan that was never frozen are removed."""
         shutil.rmtree(self.work, ignore_errors=True)
         self.work.mkdir()
         self.make_room()
         replace_durably(self.plan_path, encode(plan))
 
     def make_room(self) -> None:
-        """Folders for workers; what killed attempts left is removed."""
+        """Make folders for workers; remove leftovers of killed attempts."""
         shutil.rmtree(self.work / ATTEMPTS, ignore_errors=True)
         for name in (ATTEMPTS, STAGED, RECORDS):
             (self.work / name).mkdir(exist_ok=True)
 
     def is_there(self) -> bool:
-        """Whether workers still have where to write to."""
+        """Whether the folders for workers still exist."""
         return (self.work / ATTEMPTS).is_dir()
 
     def finished(self, job: ExportJob, stretch: Stretch) -> list[Part] | None:
-        """The parts of a stretch that is done; None when it is not, or when one of its files is not there as recorded."""
+        """The parts of a finished stretch; None if it is not finished, or one of its files is not there as recorded."""
         try:
             parts = [Part(**each) for each in json.loads(job.record_of(stretch).read_bytes())]
         except (FileNotFoundError, ValueError, TypeError):
@@ -117,7 +117,7 @@ class ExportFolder:
         return None
 
     def publish(self, job: ExportJob, plan: StartedPlan) -> Manifest:
-        """Checks the epochs, moves every part to its place, writes the manifest. Raises EpochChanged, with nothing moved."""
+        """Check the epochs, move every part to its place, write the manifest. Raises EpochChanged, with nothing moved."""
         for source in job.read.sources:
             check_epochs(source.store)
         parts = [part for stretch in job.read.stretches for part in self.require_finished(job, stretch)]
@@ -130,9 +130,7 @@ class ExportFolder:
         manifest = self.manifest() or Manifest(plan.request, schema_of(job.columns))
         manifest.add(plan.stores, parts)
         replace_durably(self.manifest_path, encode(manifest))
-        shutil.rmtree(
-            self.work, ignore_errors=True
-        )  # what an attempt that came too late leaves goes with the next run
+        shutil.rmtree(self.work, ignore_errors=True)  # the next run removes files of a late attempt
         return manifest
 
     def require_finished(self, job: ExportJob, stretch: Stretch) -> list[Part]:

@@ -1,7 +1,7 @@
 """Writes the rows of one stretch as Parquet, in the worker that decoded them, a file for each topic and day.
 
-Invariant: the parts of a stretch are a function of the stretch alone, and they are staged whole before its record appears:
-attempts may be killed, repeated or run side by side, and what is there is the same."""
+Invariant: the parts of a stretch depend on the stretch alone, and they are staged whole before its record appears: attempts
+may be killed, repeated or run in parallel, with the same result."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from sparkreplay.read.reader import ReadPlan, read_stretch
 from sparkreplay.records.walk import Stretch
 
 WORK = "_mqreplay"
-"""Below the export's folder; readers of Parquet pass over names that begin with `_`."""
+"""Below the export's folder; readers of Parquet ignore names that begin with `_`."""
 STAGED, RECORDS, ATTEMPTS = "staged", "stretches", "attempts"
 WINDOW_BYTES = 24 << 20
-"""Rows held before they are written: what a row group holds where one topic fills the log, and a share of it where many do."""
+"""Rows held before they are written: a row group's rows if one topic fills the log, and a share of it if many do."""
 NEEDED = ("topic", "store_timestamp", "physical_offset")
-"""Columns that say where a row goes, and from where it came."""
+"""Columns for a row's destination and origin."""
 PARTITIONED_BY = ("topic",)
-"""Columns that a file leaves out: its folder has them."""
+"""Columns that a file omits: its folder has them."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class ExportJob:
         return self.work / RECORDS / f"{self.stem(stretch)}.json"
 
     def stem(self, stretch: Stretch) -> str:
-        """What the names of a stretch's files begin with: broker set and physical range."""
+        """The prefix of the names of a stretch's files: broker set and physical range."""
         name = self.read.sources[stretch.source].store.broker_name
         return f"part-{escaped(name)}-{stretch.start:020d}-{stretch.end:020d}"
 
@@ -63,8 +63,8 @@ def file_columns(columns: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def export_stretch(job: ExportJob, number: int) -> list[Part]:
-    """Stages the parts of one stretch and then records them. Their bytes are synced; a name that a power cut took is
-    missed when the export goes on."""
+    """Stage the parts of one stretch and then record them. Their bytes are synced; if a power cut loses a name, the continued
+    export notices it."""
     stretch = job.read.stretches[number]
     with TemporaryDirectory(prefix=job.stem(stretch), dir=job.work / ATTEMPTS) as attempt:
         made = write_parts(job, stretch, Path(attempt), read_stretch(job.read, stretch))
@@ -73,7 +73,7 @@ def export_stretch(job: ExportJob, number: int) -> list[Part]:
             target.parent.mkdir(parents=True, exist_ok=True)
             place.replace(target)
         parts = [part for _, part in made]
-        record = Path(attempt, "record.json")  # another attempt may be at the same point
+        record = Path(attempt, "record.json")  # another attempt may write it concurrently
         replace_durably(record, json.dumps([asdict(part) for part in parts]).encode())
         record.replace(job.record_of(stretch))
     return parts
@@ -82,7 +82,7 @@ def export_stretch(job: ExportJob, number: int) -> list[Part]:
 def write_parts(
     job: ExportJob, stretch: Stretch, attempt: Path, batches: Iterable[pa.RecordBatch]
 ) -> list[tuple[Path, Part]]:
-    """The finished files of an attempt, and what they are."""
+    """The finished files of an attempt, and their descriptions."""
     broker_name = job.read.sources[stretch.source].store.broker_name
     window = Window(WINDOW_BYTES)
     files = PartFiles(attempt, job.stem(stretch), broker_name, job.columns, window)

@@ -1,6 +1,6 @@
-"""What an export is made of, as JSON: the plan that was frozen when it began, the parts of each stretch, the manifest.
+"""The description of an export as JSON: the plan that was frozen at its start, the parts of each stretch, the manifest.
 
-Invariant: a plan and a manifest name what they were asked for; another request is told apart by the first difference."""
+Invariant: a plan and a manifest contain their request; another request is detected by the first difference."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Part:
 
 @dataclass(frozen=True)
 class StoreRange:
-    """What was read of one store: physical offsets [start_offset, end_offset), and the epochs that begin below the end."""
+    """The range read of one store: physical offsets [start_offset, end_offset), and the epochs that begin below the end."""
 
     store: str
     broker_name: str
@@ -41,11 +41,11 @@ class StoreRange:
     end_offset: int
     bound: int
     committed_bound: int
-    """Lower than `bound` where the export took what is not committed."""
+    """Lower than `bound` if the export read uncommitted records."""
     bound_source: str
     epochs: list[list[int]]
     log_marks: Marks
-    """By which the log is known again."""
+    """Identifies the log."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def decode_manifest(folder: str, data: bytes) -> Manifest:
 
 
 def decode_object(folder: str, kind: type[Any], data: bytes) -> dict[str, Any]:
-    """Raises ExportRefused for what another version wrote, ValueError and RecursionError for what is no JSON."""
+    """Raises ExportRefused for another version's file, ValueError and RecursionError for invalid JSON."""
     made = json.loads(data)
     names = {each.name for each in fields(kind)}
     if not isinstance(made, dict) or set(made) != names or made["format"] != FORMAT:
@@ -117,7 +117,7 @@ def decode_object(folder: str, kind: type[Any], data: bytes) -> dict[str, Any]:
 
 @contextmanager
 def told_as_refused(folder: str, kind: type[Any]) -> Iterator[None]:
-    """What nobody's export wrote raises ExportRefused, wherever in the file it stands."""
+    """Raises ExportRefused for content that no export wrote, anywhere in the file."""
     try:
         yield
     except (ValueError, TypeError, RecursionError) as error:
@@ -129,7 +129,7 @@ def told_as_refused(folder: str, kind: type[Any]) -> Iterator[None]:
 def require_same_request(
     folder: str, before: dict[str, Any], now: dict[str, Any], but: tuple[str, ...] = ()
 ) -> None:
-    """Raises ExportRefused that names the first option, or store, that differs; `but` may."""
+    """Raises ExportRefused that names the first option, or store, that differs; those in `but` may."""
     for name in sorted({*before, *now} - set(but)):
         if before.get(name) != now.get(name):
             raise ExportRefused(

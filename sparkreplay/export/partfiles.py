@@ -1,7 +1,7 @@
 """The Parquet files of one stretch as they grow, one for each topic and day.
 
-Invariant: the number of open files and what their writers hold are limited, as the rows are that wait for them; bytes and CRC
-of a part are those that went to its file."""
+Invariant: the number of open files, the memory of their writers and the waiting rows are limited; bytes and CRC of a part are
+those written to its file."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from sparkreplay.export.window import Window
 
 OPEN_FILES_MAX = 256
 OPEN_BYTES_MAX = 16 << 20
-"""Of the writers of open files: 220 of twelve columns and one row group, or 90 of ten."""
+"""Memory of the writers of open files: 220 of twelve columns and one row group, or 90 of ten."""
 ENCODER_BYTES, GROUP_BYTES = 5 << 10, 1 << 10
-"""Of a writer, for each column: while its file is open, and besides for each row group in it. As measured, rounded up."""
+"""Memory of a writer per column: while its file is open, and in addition for each row group in it. Measured, rounded up."""
 FEW_VALUES = {
     "queue_id", "tags", "born_host", "store_host", "transaction", "broker_name", "flag", "sys_flag", "reconsume_times",
     "epoch", "prepared_transaction_offset",
 }  # fmt: skip
-"""Columns for which a dictionary pays; of bodies or keys it only costs."""
+"""Columns for which a dictionary pays off; for bodies or keys it only costs."""
 NO_STATISTICS = {"body", "properties"}
 
 
 class CountedFile:
-    """A file that knows its bytes and their CRC. Parquet is written from front to end."""
+    """A file that counts its bytes and computes their CRC. Parquet is written from front to end."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.file = open(path, "wb", buffering=0)  # noqa: SIM115 - closed by whoever made this
+        self.file = open(path, "wb", buffering=0)  # noqa: SIM115 - closed by its owner
         self.bytes = 0
         self.crc32 = 0
         self.closed = False
@@ -54,10 +54,10 @@ class CountedFile:
             return done
 
     def flush(self) -> None:
-        """Every write goes to the kernel at once."""
+        """Nothing to flush: every write goes to the kernel at once."""
 
     def write_behind(self) -> None:
-        """The kernel begins to write what it was given to the disk, so that `sync` has less to wait for."""
+        """Let the kernel begin to write to the disk, so that `sync` waits less."""
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(self.file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
@@ -88,8 +88,8 @@ class PartFile:
 
 @dataclass
 class PartFiles:
-    """The parts of one stretch. Where there is no room for what another row group costs, the file that holds most is
-    finished, with the rows that wait for it; rows that come for its partition later begin another part."""
+    """The parts of one stretch. If another row group does not fit into the memory limit, the file that holds most is
+    finished, with its waiting rows; later rows of its partition begin another part."""
 
     folder: Path
     stem: str
@@ -97,18 +97,18 @@ class PartFiles:
     columns: tuple[str, ...]
     window: Window
     open: OrderedDict[Partition, PartFile] = field(default_factory=OrderedDict)
-    """The one that was not written to for longest stands first."""
+    """Ordered by the last write, the oldest first."""
     held_bytes: int = 0
     finished: list[tuple[Path, Part]] = field(default_factory=list)
     begun: Counter[Partition] = field(default_factory=Counter)
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Rows ordered by partition. Where the window has no room for them, what waits in it is written."""
+        """Add rows ordered by partition. If they do not fit into the window, waiting rows are written first."""
         for partition, table in self.window.add(batch):
             self.write(partition, table)
 
     def write(self, partition: Partition, table: pa.Table) -> None:
-        """A row group, in the file of its partition."""
+        """Write a row group to the file of its partition."""
         while (
             self.held_bytes >= OPEN_BYTES_MAX
             or len(self.open) >= OPEN_FILES_MAX
@@ -165,7 +165,7 @@ class PartFiles:
         del self.open[partition]
 
     def finish(self) -> list[tuple[Path, Part]]:
-        """Writes what still waits; the parts by name."""
+        """Write the waiting rows; returns the parts by name."""
         for partition, table in self.window.rest():
             self.write(partition, table)
         for partition in list(self.open):
@@ -173,7 +173,7 @@ class PartFiles:
         return sorted(self.finished, key=lambda each: each[1].file)
 
     def abandon(self) -> None:
-        """After a failure: files that are still open stay as they are, and go with the attempt."""
+        """After a failure: open files stay unfinished, and are removed with the attempt."""
         for file in self.open.values():
-            file.writer.is_open = False  # else it is closed when it is collected, and fails once more
+            file.writer.is_open = False  # else garbage collection closes it, which fails once more
             file.sink.close()

@@ -1,7 +1,6 @@
-"""Where a row goes: folders `topic=.../day=YYYY-MM-DD`, as Hive, Spark and pyarrow name partitions and read them again.
+"""The partition of a row: folders `topic=.../day=YYYY-MM-DD`, as Hive, Spark and pyarrow name partitions and read them again.
 
-Invariant: a folder's name is one path component whatever a topic is called, and different topics have different folders.
-Pure."""
+Invariant: a folder's name is one path component whatever the topic is, and different topics have different folders. Pure."""
 
 from __future__ import annotations
 
@@ -18,18 +17,18 @@ import pyarrow.compute as pc
 from sparkreplay.records.rowfilter import FilteredColumns, RowFilter, Rows
 
 NAME_BYTES_MAX = 200
-"""Of a topic as it stands in a folder's name; file systems take 255 for the whole name."""
+"""Limit of a topic in a folder's name; file systems allow 255 for the whole name."""
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 HASH_DIGITS = 16
 CUT_ESCAPE = re.compile("%.?$")
 DAY_MS = 86_400_000
 DAY_US = DAY_MS * 1000
 NO_DAY = -(1 << 26)
-"""Of a time that microseconds cannot hold, and so is null."""
+"""The day of a time that microseconds cannot hold, which is null."""
 
 
 class Partition(NamedTuple):
-    """`day` counts days since 1970-01-01, in UTC, of the time when a row was stored."""
+    """`day` counts days since 1970-01-01, in UTC, of a row's store time."""
 
     topic: str
     day: int
@@ -44,8 +43,8 @@ class Partition(NamedTuple):
 
 
 def escaped(name: str) -> str:
-    """One path component: all but letters, digits, `_`, `.`, `-` as %XX. What would be too long is cut and told apart by
-    its hash; the manifest has the whole name."""
+    """One path component: all but letters, digits, `_`, `.`, `-` as %XX. A name that is too long is cut and gets a hash; the
+    manifest has the whole name."""
     text = quote(name, safe="").replace("~", "%7E")
     if not text:
         return NO_VALUE
@@ -59,8 +58,8 @@ def escaped(name: str) -> str:
 
 @dataclass(frozen=True)
 class OrderedByPartition(RowFilter):
-    """Orders the rows of a chunk by topic and day, each partition's in the order of the log: the decoder copies every row
-    once anyway, so that this costs no other copy."""
+    """Orders the rows of a chunk by topic and day, each partition's in log order: the decoder copies every row once anyway,
+    so this costs no other copy."""
 
     def choose(self, columns: FilteredColumns, rows: Rows) -> Rows:
         rows = super().choose(columns, rows)

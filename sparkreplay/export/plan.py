@@ -1,6 +1,6 @@
-"""What an export reads: a new plan, the frozen one over the stores as they are now, or what came since the last export.
+"""The range of an export: a new plan, the frozen one over the current stores, or the records committed since the last export.
 
-Invariant: a plan that was frozen is never made again: what one run began the next one ends, with the same parts."""
+Invariant: a frozen plan is never computed again: a later run finishes it with the same parts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def by_partition(read: ReadPlan) -> ReadPlan:
 
 
 def frozen(request: dict[str, Any], read: ReadPlan) -> StartedPlan:
-    """The plan as it is kept."""
+    """The plan in its stored form."""
     stretches = [
         [stretch.source, stretch.segment.name, stretch.start, stretch.end, stretch.at_bound]
         for stretch in read.stretches
@@ -72,12 +72,12 @@ def resumed(folder: str, plan: StartedPlan, fresh: ReadPlan) -> ReadPlan:
 
 
 def gone(store: StoreSnapshot, name: str) -> Segment:
-    """A deleted segment: whoever reads it says so. Its stretches may have been exported before."""
+    """A deleted segment: reading it raises an error. Its stretches may have been exported before."""
     return Segment(name, store.files.shown(name), int(name.rpartition("/")[2]), 0)
 
 
 def require_same_log(folder: str, was: StoreRange, store: StoreSnapshot) -> None:
-    """What was planned, or exported, of a log must still be what it holds."""
+    """The planned or exported range of a log must still be the same. Raises ExportRefused or EpochChanged."""
     if was.broker_name != store.broker_name:
         raise ExportRefused(
             folder,
@@ -88,7 +88,7 @@ def require_same_log(folder: str, was: StoreRange, store: StoreSnapshot) -> None
         raise ExportRefused(
             folder,
             f"holds rows of another log of broker set {was.broker_name}: at {apart} that of {store.root} has another record; "
-            "the store was made anew, or is another cluster's; name a new folder",
+            "the store was created again, or is another cluster's; name a new folder",
         )
     before = tuple((epoch, start) for epoch, start in was.epochs)
     if before:
@@ -98,7 +98,7 @@ def require_same_log(folder: str, was: StoreRange, store: StoreSnapshot) -> None
 
 
 def appended(folder: str, manifest: Manifest, fresh: ReadPlan, split_bytes: int) -> ReadPlan:
-    """What each store holds since its last exported range. Raises ExportRefused when part of it was deleted."""
+    """The range of each store after its last exported one. Raises ExportRefused when part of it was deleted."""
     ends = manifest.ends()
     sources = []
     stretches: list[Stretch] = []
@@ -120,7 +120,7 @@ def appended(folder: str, manifest: Manifest, fresh: ReadPlan, split_bytes: int)
 
 
 def next_record(store: StoreSnapshot, end: int) -> int:
-    """Where the first record stands that a read up to `end` left out: a bound may lie inside a record."""
+    """Where the first record begins that a read up to `end` left out: a bound may lie inside a record."""
     at = max(store.min_offset, min(end, store.bound))
     for segment in store.segments:
         if segment.start_offset < at < segment.end_offset:

@@ -1,1 +1,1 @@
-"""One read: what was asked for, how it is cut into stretches, and how a stretch becomes batches."""
+"""One read: its request, its split into stretches, and the batches of a stretch."""

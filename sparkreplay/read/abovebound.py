@@ -1,7 +1,7 @@
 """Records above the committed bound: why a read may have fewer rows than the log has messages.
 
-Invariant: nothing of them is ever a row. What a truncation left behind above the bound looks like them. Little is read: at most
-64 MiB behind the bound, and the first record of each later segment."""
+Invariant: none of them ever becomes a row. Bytes left above the bound by a truncation look like them. Little is read: at most
+64 MiB above the bound, and the first record of each later segment."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sparkreplay.store.snapshot import Segment, StoreSnapshot
 
 WALKED_BYTES_MAX = 64 << 20
 STALE_MS = 10_000
-"""The bound of a broker that works follows its log within some seconds."""
+"""A working broker's bound follows its log within some seconds."""
 EVERYTHING = Selection(columns=(), committed_only=False, system_topics=True)
 
 
@@ -37,7 +37,7 @@ class AboveBound:
 
     @property
     def is_stale(self) -> bool:
-        """Whether this is more than the lag of a broker that works."""
+        """Whether this is more than the lag of a working broker."""
         return self.nothing_committed or self.span_ms >= STALE_MS
 
     @property
@@ -54,7 +54,7 @@ class AboveBound:
 
 
 def records_above(store: StoreSnapshot) -> AboveBound | None:
-    """None where no record begins above the bound, and where another bound than the committed one was given."""
+    """None if no record begins above the bound, or another bound than the committed one was given."""
     if store.committed is not None:
         return None
     times: list[int] = []
@@ -75,8 +75,8 @@ def records_above(store: StoreSnapshot) -> AboveBound | None:
 
 
 def records_from(store: StoreSnapshot, segment: Segment, walked: int) -> Iterator[tuple[int, int, list[int]]]:
-    """(start, end, first and last store time) of records of a segment that begin above the bound; of one behind others
-    (`walked` bytes were) those of its first chunk. Raises SegmentGone."""
+    """(start, end, first and last store time) of records of a segment that begin above the bound; after `walked` bytes of
+    other segments only those of its first chunk. Raises SegmentGone."""
     low = max(store.bound, segment.start_offset)
     searched = low + WINDOW_BYTES if low == store.bound else low + 1
     with closing(open_segment(store.files, segment)) as file:

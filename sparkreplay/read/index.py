@@ -1,9 +1,9 @@
-"""Rows found through the consume queues: of a few topics only their own records are looked at.
+"""Rows found through the consume queues: only the records of the wanted topics are read.
 
-Invariant: the rows are those that a walk gives, in the same order. Entries count up to `indexed_end` only, a record boundary up
-to which every record has its entry on disk; from there on the log is walked. Each entry must lead to a record of its own topic,
-queue and queue offset. Named topics only are found this way, and only those that have queues; anything else is walked for, so
-that a deleted topic keeps its rows. Only of a topic that was deleted and made again a walk finds more: the messages before."""
+Invariant: the rows are those of a walk, in the same order. Entries are used only below `indexed_end`, a record boundary up to
+which every record has its entry on disk; above it the log is walked. Each entry must lead to a record of its own topic, queue
+and queue offset. Only named topics that have queues are found this way; everything else is walked, so that a deleted topic
+keeps its rows. Of a topic that was deleted and created again a walk finds more: the older messages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from sparkreplay.store.segments import open_segment
 from sparkreplay.store.snapshot import Segment, StoreSnapshot
 
 GAP_BYTES_MAX = 12 << 10
-"""Wanted records that lie closer together are read with what lies between them; wider gaps are left out."""
+"""Wanted records that are closer together are read with the bytes between them; wider gaps are skipped."""
 PROBE_BYTES = 64 << 10
 HEADER_BYTES_MAX = 112
 IDENTITY = np.dtype(
@@ -38,12 +38,12 @@ IDENTITY = np.dtype(
         "itemsize": 28,
     }
 )
-"""What a record says of itself in front of its physical offset."""
+"""A record's fields before its physical offset."""
 
 
 @dataclass(frozen=True)
 class Entries:
-    """What queues say of some records, in log order. `queues` are places in `names`, of (topic, queue id)."""
+    """The entries of some records, in log order. `queues` are indexes into `names`, of (topic, queue id)."""
 
     offsets: NDArray[np.int64]
     sizes: NDArray[np.int64]
@@ -54,7 +54,7 @@ class Entries:
 
 @dataclass(frozen=True)
 class PickedRecords:
-    """Some records of a segment, end to end, and the physical offset of each."""
+    """Some records of a segment, concatenated, and the physical offset of each."""
 
     data: NDArray[np.uint8]
     positions: NDArray[np.int64]
@@ -62,11 +62,11 @@ class PickedRecords:
 
 
 def indexed_end(store: StoreSnapshot, end: int) -> int:
-    """Up to where the index counts, at most `end`: every record that ends at or below it has its entry.
+    """The end of the usable index, at most `end`: every record that ends at or below it has its entry.
 
-    Dispatch follows the log, so all that lies below any entry has entries. But after a crash the last ones may be lost with
-    the power: where the broker's file `abort` is (as it is while it runs), only those count whose records are older than
-    what the checkpoint vouches for, as in recovery. Store times are taken to grow along the log."""
+    Dispatch follows the log, so all records below any entry have entries. But after a crash the last entries may be lost with
+    the power: if the broker's file `abort` exists (as it does while it runs), only entries of records older than the
+    checkpoint's timestamps count, as in recovery. Store times are assumed to grow along the log."""
     limit = end
     if any(entry.name == "abort" for entry in store.files.entries("")):
         limit = safely_stored(store, end, decode_checkpoint(store.files.read("checkpoint")).min_timestamp)
@@ -81,7 +81,7 @@ def indexed_end(store: StoreSnapshot, end: int) -> int:
 
 
 def safely_stored(store: StoreSnapshot, end: int, time_ms: int) -> int:
-    """A place in the log, at most `end`, in front of which records were stored at or before `time_ms`."""
+    """An offset, at most `end`, before which all records were stored at or before `time_ms`."""
     limit = min(store.min_offset, end)
     for segment in store.segments:
         low, high = segment.start_offset, min(end, segment.end_offset)
@@ -136,7 +136,7 @@ def read_indexed(
 ) -> Iterator[pa.RecordBatch]:
     """The stretch's rows, of named topics through the index up to `index_end`.
 
-    Raises IndexUnusable where an entry and its record differ, and what a walk raises."""
+    Raises IndexUnusable if an entry and its record differ, and the errors of a walk."""
     assert selection.committed_only, "prepared and rolled back records have no entries"
     if selection.topics is None or not selection.topics <= indexed_topics(files):
         index_end = stretch.start
@@ -171,7 +171,7 @@ def picked_batches(
 def picked(
     files: Files, segment: Segment, entries: Entries, chunk_bytes: int = CHUNK_BYTES
 ) -> Iterator[tuple[PickedRecords, int, int]]:
-    """The records of entries [first, last), for all of them, about `chunk_bytes` of them at a time."""
+    """The records of entries [first, last), for all entries, about `chunk_bytes` of records at a time."""
     ends = np.cumsum(entries.sizes)
     parts: list[NDArray[np.uint8]] = []
     first = held = last = 0
@@ -190,7 +190,7 @@ def picked(
 def compacted(
     files: Files, segment: Segment, entries: Entries, buffer_bytes: int
 ) -> Iterator[tuple[NDArray[np.uint8], int]]:
-    """Records end to end, and the number of the entry behind them; one buffer is used for what is read."""
+    """Concatenated records, and the number of the entry after them; one buffer is reused for reading."""
     offsets, sizes = entries.offsets, entries.sizes
     gaps = np.append(0, offsets[1:] - (offsets[:-1] + sizes[:-1]))
     if (gaps < 0).any():
@@ -224,7 +224,7 @@ def compacted(
 def require_identity(
     segment: Segment, entries: Entries, records: PickedRecords, first: int, last: int
 ) -> None:
-    """Each record must be the one that its entry means; its physical offset is checked as it is decoded."""
+    """Each record must be the one that its entry means; its physical offset is checked when it is decoded."""
     everywhere = np.ndarray(
         len(records.data) - IDENTITY.itemsize + 1, f"V{IDENTITY.itemsize}", records.data, 0, (1,)
     )

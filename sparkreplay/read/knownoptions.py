@@ -1,6 +1,6 @@
 """Every option of the data source: its name, the values it takes, its default and what it does.
 
-Invariant: this is the only list. What is not in it is refused, and the table of docs/spark.md is tested against it."""
+Invariant: this is the only list. Other options are rejected, and the table of docs/spark.md is tested against it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sparkreplay.errors import OptionError
 
 @dataclass(frozen=True)
 class Option:
-    """One option, as its row of docs/spark.md has it. `default` is empty where there is none."""
+    """One option, as in its row of docs/spark.md. `default` is empty if there is none."""
 
     name: str
     values: str
@@ -25,7 +25,7 @@ OPTIONS = (
     Option("path", "a store, or a JSON list of stores; also through `load(...)`", "", "storePathRootDir of a broker; of "
            "several replicas of one broker set one is read, several broker sets become one DataFrame"),
     Option("address", "`host:port`, semicolon between", "", "running brokers of the store's set: the first that answers "
-           "tells the bound, and its epochs are compared with the store's, at the end again"),
+           "reports the bound, and its epochs are compared with the store's, at the end again"),
     Option("topic", "names, comma between", "", "only these topics"),
     Option("topicPattern", "regular expression", "", "only topics that it matches whole; not together with `topic`"),
     Option("queues", "queue ids, comma between", "", "only these queues of each topic"),
@@ -43,8 +43,8 @@ OPTIONS = (
     Option("endingOffsetsByTimestamp", "JSON per queue", "", "per queue up to the first message stored at or after this "
            "time (ms); wins over `endingOffsets`"),
     Option("startingTimestamp", "ms since 1970", "", "the same time for every queue; wins over both others"),
-    Option("endingTimestamp", "ms since 1970", "", "the same time for every queue; wins over both others, but `latest` goes on "
-           "to read beyond the bound"),
+    Option("endingTimestamp", "ms since 1970", "", "the same time for every queue; wins over both others, but `latest` reads "
+           "on beyond the bound"),
     Option("startingOffsetsByTimestampStrategy", "`error`, `latest`", "`error`", "when nothing was stored since the "
            "starting time (by a queue that JSON names, else by a whole log): fail, or read nothing of it"),
     Option("failOnDataLoss", "`true`, `false`", "`true`", "fail when messages that were asked for are gone (deleted by "
@@ -53,7 +53,7 @@ OPTIONS = (
            "no queue, no entry of the table of topics, no record up to the bound; `false`: log a warning, and let a stream "
            "wait for it"),
     Option("holdLog", "`true`, `false`", "`false`", "ask the brokers to keep what is still to be read: a lease in the store's "
-           "folder `leases`, renewed while tasks run or a stream goes on, and over five minutes later. For stores in a local "
+           "folder `leases`, renewed while tasks run or a stream runs, and over five minutes later. For stores in a local "
            "folder that this user may write in"),
     Option("allowUncommitted", "`true`, `false`", "`false`", "permit rows that a failover may take back"),
     Option("columns", "`default`, `meta`, `full`, or names, comma between", "`default`", "which columns, in this order; "
@@ -80,17 +80,17 @@ OPTIONS = (
     Option("maxTriggerDelay", "`500ms`, `30s`, `15m`, `1h`", "`15m`", "streams only: how long `minOffsetsPerTrigger` waits"),
 )  # fmt: skip
 PATHS = "paths"
-"""How Spark hands over `load([...])` of several: as path, in JSON."""
+"""How Spark passes `load([...])` with several paths: as option path, in JSON."""
 ELSEWHERE = {
     "subscribe": "topic", "subscribepattern": "topicPattern", "assign": "topic and queues", "includeheaders":
     "includeProperties", "kafka.bootstrap.servers": "path", "nameserver": "path", "pullbatchsize": "maxBytesPerTrigger",
 }  # fmt: skip
-"""What the connectors of Kafka and RocketMQ call some of them."""
+"""Names of some options in the connectors of Kafka and RocketMQ."""
 KNOWN = {option.name.lower(): option for option in OPTIONS}
 
 
 def normalized(given: Mapping[str, str]) -> dict[str, str]:
-    """The options by lower-case name; raises OptionError for an unknown one, naming the nearest that exists."""
+    """The options by lower-case name. Raises OptionError for an unknown one, naming the nearest known one."""
     options: dict[str, str] = {}
     for name, value in given.items():
         if name.lower() == PATHS:
@@ -106,7 +106,7 @@ def normalized(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """`did you mean X?`, or all of them where none is like it."""
+    """`did you mean X?`, or a list of all if none is similar."""
     by_lower = {known.lower(): known for known in names}
     close = get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
     return f"did you mean {by_lower[close[0]]}?" if close else f"there are {', '.join(by_lower.values())}"

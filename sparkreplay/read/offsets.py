@@ -1,6 +1,6 @@
-"""Where a read begins and ends, as its options say it: by physical offset, per queue, or by store time.
+"""The two ends of a read in its options: a physical offset, offsets per queue, or store times.
 
-Invariant: a range is half open, [start, end), whichever way it is said, and every value is a whole number >= 0. Pure."""
+Invariant: a range is half open, [start, end), in each form, and every value is a whole number >= 0. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from sparkreplay.errors import OptionError
 
 EARLIEST, LATEST = -2, -1
-"""Inside JSON, as Kafka's connector has them."""
+"""Inside JSON, as in Kafka's connector."""
 VALUE_MAX = 2**63 - 1
 DIGITS_MAX = len(str(VALUE_MAX))
 QUEUE_ID_MAX = 2**31 - 1
@@ -20,7 +20,7 @@ QUEUE_ID_MAX = 2**31 - 1
 
 @dataclass(frozen=True)
 class QueueValue:
-    """A queue offset, or a time in ms, that JSON names for one queue; of any broker set where `broker_name` is None."""
+    """A queue offset, or a time in ms, that JSON gives for one queue; of any broker set if `broker_name` is None."""
 
     topic: str
     broker_name: str | None
@@ -33,20 +33,21 @@ PerQueue: TypeAlias = tuple[QueueValue, ...]
 
 @dataclass(frozen=True)
 class Edge:
-    """One end of a read. At most one field is set, `topics` apart; none is the log's own beginning, or the committed bound."""
+    """One end of a read. At most one field is set, except `topics`; none means the log's own beginning, or the committed
+    bound."""
 
     physical_offset: int | None = None
     queue_offsets: PerQueue = ()
     timestamp: int | None = None
     queue_timestamps: PerQueue = ()
     at_bound: bool = False
-    """A stream begins with what is committed after it was started."""
+    """A stream begins with records committed after its start."""
     topics: frozenset[str] = field(default=frozenset(), compare=False)
-    """All that JSON names, also for queues of which it asks nothing."""
+    """All topics in the JSON, also those without a value for a queue."""
 
     @property
     def names_offsets(self) -> bool:
-        """Whether messages are asked for that may be gone, rather than those that are there."""
+        """Whether the request names offsets, whose messages may be gone, instead of the existing messages."""
         return self.physical_offset is not None or bool(self.queue_offsets)
 
     @property
@@ -66,7 +67,7 @@ def starting_edge(offsets: str, by_timestamp: str | None, timestamp: str | None)
 
 
 def ending_edge(offsets: str, by_timestamp: str | None, timestamp: str | None) -> Edge:
-    """Raises OptionError. `latest` is no other edge than `confirmed`: the bound of the store differs."""
+    """Raises OptionError. `latest` is the same edge as `confirmed`: only the bound of the store differs."""
     if timestamp is not None:
         return Edge(timestamp=whole_number("endingTimestamp", timestamp))
     if by_timestamp is not None:
@@ -76,7 +77,7 @@ def ending_edge(offsets: str, by_timestamp: str | None, timestamp: str | None) -
 
 
 def offsets_edge(option: str, text: str, keyword: str, sentinel: int) -> Edge:
-    """`keyword` alone, or `sentinel` for one queue in JSON, says that this side has no edge."""
+    """`keyword` alone, or `sentinel` for one queue in JSON, means no edge on this side."""
     if text.lower() == keyword:
         return Edge()
     if text.lstrip().startswith("{"):
@@ -109,7 +110,7 @@ def whole_number(option: str, text: str, most: int = VALUE_MAX) -> int:
 
 
 def require_utf8(option: str, name: str) -> None:
-    """Half of a surrogate pair, from an escape in JSON or a command line's byte, is in no topic's name."""
+    """Rejects half of a surrogate pair, from an escape in JSON or a command line's byte: no topic's name has one."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -140,7 +141,7 @@ def per_queue(option: str, text: str, sentinel: int | None = None) -> PerQueue:
 
 
 def named_once(option: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object; of equal names the last would count, and the others would be dropped without a word."""
+    """A JSON object without duplicate names, of which all but the last would be dropped silently."""
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:

@@ -1,4 +1,4 @@
-"""What a read was asked for: options of the data source and of the commands, checked once, on the driver."""
+"""The request of a read: options of the data source and of the commands, checked once, on the driver."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SPLIT_BYTES_MIN = 4096
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """A frozen request; what the options mean stands in sparkreplay.read.knownoptions."""
+    """A frozen request; sparkreplay.read.knownoptions describes the options."""
 
     paths: tuple[str, ...]
     columns: tuple[str, ...]
@@ -57,7 +57,7 @@ class ReadOptions:
 
 
 def read_options(given: Mapping[str, str]) -> ReadOptions:
-    """Raises OptionError for an unknown name, a missing path, a value that cannot be used, or a contradiction."""
+    """Raises OptionError for an unknown name, a missing path, an unusable value, or a contradiction."""
     options = normalized(given)
     ending = options.get("endingoffsets", "confirmed")
     choice("mode", options.get("mode", "failfast"), ("failfast",))
@@ -125,7 +125,7 @@ def require_consistent(read: ReadOptions) -> None:
 
 
 def require_selected(option: str, named: PerQueue, read: ReadOptions) -> None:
-    """A queue that JSON names must be one that is read."""
+    """Raises OptionError for a queue that JSON names and other options exclude."""
     for queue in named:
         if read.topics is not None and queue.topic not in read.topics:
             raise OptionError(option, f"names topic {queue.topic}, which option topic leaves out")
@@ -142,7 +142,7 @@ def require_selected(option: str, named: PerQueue, read: ReadOptions) -> None:
 
 
 def store_paths(text: str) -> tuple[str, ...]:
-    """One path, or a JSON list of them as Spark's `load([...])` hands it over. A comma is part of a name."""
+    """One path, or a JSON list of them from Spark's `load([...])`. A comma is part of a name."""
     if not text:
         raise OptionError("path", "is missing; name a broker's storePathRootDir")
     if not text.startswith("["):

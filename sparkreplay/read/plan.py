@@ -1,7 +1,7 @@
-"""Cuts the committed part of a log into stretches that workers read on their own.
+"""Splits the committed part of a log into stretches that workers read independently.
 
-Invariant: the stretches lie end to end from the start to the bound, each but the last ends where a record begins, and that
-is checked again by the worker that reads up to the seam."""
+Invariant: the stretches are contiguous from the start to the bound, each but the last ends at a record boundary, and the
+worker that reads up to a split point checks that again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sparkreplay.store.snapshot import Segment, StoreSnapshot
 SPLIT_BYTES = 256 << 20
 """A task of Spark costs about 60 ms of its own, as much as 30 MB of log."""
 FIRST_WINDOW_BYTES, WINDOW_BYTES = 64 << 10, 4 << 20
-"""What is searched at a time for a record's beginning: most are found in the first."""
+"""Bytes searched at a time for a record's beginning: most are found in the first ones."""
 SEARCH_BYTES_MAX = 2 * RECORD_SIZE_MAX
 MAGICS = tuple(struct.pack(">I", magic) for magic in (MAGIC_V1, MAGIC_V2))
 PHYSICAL_OFFSET = struct.Struct(">q")
@@ -52,7 +52,7 @@ def seams_between(files: Files, segment: Segment, first: int, last: int, split_b
     try:
         file = files.open(segment.name)
     except FileNotFoundError:
-        return seams  # deleted since it was listed: its worker says so
+        return seams  # deleted since it was listed: its worker reports it
     try:
         searched = first
         for target in range(first + split_bytes, last, split_bytes):
@@ -70,7 +70,7 @@ def seams_between(files: Files, segment: Segment, first: int, last: int, split_b
 def as_far_as_wanted(stretches: Sequence[Stretch], wanted: Callable[[Stretch], bool]) -> list[Stretch]:
     """The stretches without those that need not be read.
 
-    A seam is proven only by the walk that ends at it, so of a segment all up to its last wanted stretch are kept."""
+    Only the walk that ends at a split point verifies it, so all stretches of a segment up to its last wanted one are kept."""
     last: dict[tuple[int, str], int] = {}
     for stretch in stretches:
         if wanted(stretch):
@@ -85,11 +85,11 @@ def as_far_as_wanted(stretches: Sequence[Stretch], wanted: Callable[[Stretch], b
 def record_at_or_after(
     file: OpenFile, segment: Segment, offset: int, end: int, upto: int | None = None
 ) -> int | None:
-    """The first boundary in [offset, upto) that can be told without walking: its record's own physical offset and its
-    successor's beginning must agree, unless that stands at or above the `end` of the read, where anything may. `upto` is `end`
-    where it is not given. None where none lies within SEARCH_BYTES_MAX.
+    """The first boundary in [offset, upto) that can be recognised without walking: its record's own physical offset and its
+    successor's beginning must agree, unless the successor is at or above the `end` of the read, where any bytes may be.
+    `upto` defaults to `end`. None if there is none within SEARCH_BYTES_MAX.
 
-    A record forged inside a body may fool it: the worker's seam check finds that."""
+    A record forged inside a body may be mistaken for one: the worker's check at the split point finds that."""
     window_bytes = FIRST_WINDOW_BYTES
     at = offset
     limit = min(end if upto is None else upto, offset + SEARCH_BYTES_MAX)
@@ -143,7 +143,7 @@ def first_record(
 
 
 def begins_at(store: StoreSnapshot, offset: int) -> bool:
-    """Whether a frame, or what ends a segment's records, stands at `offset`, or stood there before it was deleted."""
+    """Whether a frame, or the end of a segment's records, is at `offset`, or was there before it was deleted."""
     for segment in store.segments:
         if segment.start_offset <= offset < segment.end_offset:
             left = segment.end_offset - offset
@@ -162,7 +162,7 @@ def begins_at(store: StoreSnapshot, offset: int) -> bool:
 
 
 def boundary_of(store: StoreSnapshot, offset: int) -> int:
-    """Where the frame begins whose record stands at `offset`; `offset` itself where no record is."""
+    """Where the frame of the record at `offset` begins; `offset` itself if no record is there."""
     for segment in store.segments:
         lead = segment.framing.lead_bytes
         if lead and segment.start_offset + lead <= offset < segment.end_offset:
@@ -171,7 +171,7 @@ def boundary_of(store: StoreSnapshot, offset: int) -> int:
 
 
 def require_boundary(store: StoreSnapshot, offset: int) -> None:
-    """Raises OptionError when nothing begins at the starting offset `offset`: no record, no end-of-file record, no segment."""
+    """Raises OptionError if no record, end-of-file record or segment begins at the starting offset `offset`."""
     for segment in store.segments:
         if segment.start_offset < offset < segment.end_offset and not begins_at(store, offset):
             raise OptionError(

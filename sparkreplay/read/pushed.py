@@ -1,7 +1,7 @@
 """Filters that Spark offers to a source, as far as a store can use them. Spark evaluates every one of them again.
 
-Invariant: nothing is dropped that a filter would keep: what cannot be told from offsets, epochs, fixed fields and topics
-is left to Spark."""
+Invariant: no row is dropped that a filter would keep: conditions on anything but offsets, epochs, fixed fields and topics are
+left to Spark."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EPOCH_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Comparison:
-    """One column against literals, as Spark's filter classes have it: `how` is the class's name."""
+    """One column against literals, as in Spark's filter classes: `how` is the class's name."""
 
     column: str
     how: str
@@ -30,7 +30,7 @@ class Comparison:
 
 
 def comparisons(filters: Iterable[Any]) -> list[Comparison]:
-    """Spark's filter objects; those that name no column of the top level are left out."""
+    """Spark's filter objects; those that name no top-level column are left out."""
     found = []
     for offered in filters:
         negated = type(offered).__name__ == "Not"
@@ -43,7 +43,7 @@ def comparisons(filters: Iterable[Any]) -> list[Comparison]:
 
 
 def row_conditions(pushed: Iterable[Comparison]) -> tuple[Condition, ...]:
-    """What workers drop rows by, before a body is copied."""
+    """Conditions by which workers drop rows before a body is copied."""
     return tuple(condition for comparison in pushed if (condition := row_condition(comparison)) is not None)
 
 

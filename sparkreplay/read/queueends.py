@@ -1,6 +1,6 @@
-"""The first and the last message of queues within a planned read: whether what was asked for is there.
+"""The first and the last message of queues within a planned read: whether the requested offsets are there.
 
-Invariant: they are found by walking the plan's own stretches from one end, so a seam that was wrong fails the read itself."""
+Invariant: they are found by walking the plan's own stretches from one end, so a wrong split point fails the read itself."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Seen:
 
 
 def first_of(files: Files, stretches: Iterable[Stretch], queues: frozenset[Queue]) -> dict[Queue, Seen]:
-    """The first message of each of `queues`; those that have none are left out. Ends as soon as all are found."""
+    """The first message of each of `queues` that has one. Ends as soon as all are found."""
     found: dict[Queue, Seen] = {}
     for stretch in stretches:
         for queue, seen in messages(files, stretch, queues - found.keys()):
@@ -44,8 +44,8 @@ def last_of(files: Files, stretches: Iterable[Stretch], queues: frozenset[Queue]
 
 
 def newest_stored_ms(files: Files, stretches: Iterable[Stretch], enough_ms: int) -> int | None:
-    """The newest store time of records in `stretches`, of whatever topic; None when there are none. Ends at the first that
-    is `enough_ms` or newer."""
+    """The newest store time of records in `stretches`, of any topic; None when there are none. Ends at the first that is
+    `enough_ms` or newer."""
     selection = Selection(columns=(), committed_only=False, system_topics=True)
     newest: int | None = None
     for stretch in stretches:
@@ -59,7 +59,7 @@ def newest_stored_ms(files: Files, stretches: Iterable[Stretch], enough_ms: int)
 
 
 def stored_since(files: Files, stretches: Iterable[Stretch], times_ms: Mapping[Queue, int]) -> set[Queue]:
-    """Which of the queues have a message that was stored at their time or later. Ends as soon as all have."""
+    """The queues with a message that was stored at their time or later. Ends as soon as all have one."""
     found: set[Queue] = set()
     for stretch in stretches:
         for queue, seen in messages(files, stretch, times_ms.keys() - found):
@@ -71,7 +71,7 @@ def stored_since(files: Files, stretches: Iterable[Stretch], times_ms: Mapping[Q
 
 
 def topics_seen(files: Files, stretches: Iterable[Stretch], topics: Set[str]) -> set[str]:
-    """Which of `topics` have a record, whatever its transaction. Ends as soon as all have."""
+    """The topics among `topics` with a record, whatever its transaction. Ends as soon as all have one."""
     selection = Selection(columns=(), topics=frozenset(topics), committed_only=False, system_topics=True)
     found: set[str] = set()
     for stretch in stretches:

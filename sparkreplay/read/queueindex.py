@@ -1,8 +1,8 @@
 """Consume queues as an index: which records belong to a queue, in log order.
 
-Invariant: physical offsets of a queue strictly increase, so an entry is found by halving; entries that fill a first file in
-front of the queue's first one count as in front of everything, unwritten ones as behind it. Where the log skips queue offsets
-fillers stand, which name the record behind them and count as standing there."""
+Invariant: physical offsets of a queue strictly increase, so an entry is found by bisection; fillers of a first file before
+the queue's first entry count as before everything, unwritten entries as after everything. Where the log skips queue offsets
+there are fillers, which name the record after them and count as being there."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from sparkreplay.store.framing import RECORD_SIZE_MAX
 from sparkreplay.store.queueentries import BATCH_FOLDER, ENTRY, FOLDER, NAME_DIGITS, PRE_BLANK_SIZE
 
 LIGHT_QUEUES = "%LMQ%"
-"""Topics of this prefix hold further entries of other topics' records."""
+"""Topics of this prefix have additional entries of other topics' records."""
 PROBE_ENTRIES = 512
-"""So many are left when they are looked at one by one, with as many on both sides: one that is damaged shows among them."""
+"""The last entries of a bisection are examined one by one, with as many on both sides, so that a damaged one is noticed."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Queue:
         return self.parts[0].first
 
     def read(self, first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Physical offsets and sizes of the entries at places [first, last); a filler's offset is that of the record behind
+        """Physical offsets and sizes of the entries at places [first, last); a filler's offset is that of the record after
         it."""
         pieces = []
         for part in self.parts:
@@ -73,7 +73,7 @@ class Queue:
     def checked(
         self, first: int, last: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """`read` without fillers, and the queue offsets; raises IndexUnusable for entries that no broker writes."""
+        """`read` without fillers, and the queue offsets. Raises IndexUnusable for entries that no broker writes."""
         offsets, sizes = self.read(first, last)
         kept = np.flatnonzero((sizes != PRE_BLANK_SIZE) | (offsets <= 0))
         offsets, sizes, places = offsets[kept], sizes[kept], kept + self.first_queue_offset + first
@@ -88,9 +88,9 @@ class Queue:
         return self.files.shown(f"{FOLDER}/{self.topic}/{self.queue_id}")
 
     def count_below(self, offset: int) -> int:
-        """How many entries lead to records that begin below a physical offset, fillers included.
+        """The number of entries of records that begin below a physical offset, fillers included.
 
-        Raises IndexUnusable where entries around that place are not in order."""
+        Raises IndexUnusable if entries around that place are not in order."""
         low, high = 0, self.parts[-1].first + self.parts[-1].count - self.first_queue_offset
         end = high
         while high - low > PROBE_ENTRIES:
@@ -114,8 +114,8 @@ class Queue:
         return below
 
     def end_below(self, offset: int) -> int:
-        """Where the last record that its entry places below `offset` ends, not above it, or begins, where fillers stand in
-        front of it; -1 when there is none."""
+        """The end, not above `offset`, of the last record whose entry is below `offset`, or its beginning if fillers are
+        before it; -1 when there is none."""
         count = self.count_below(offset)
         offsets, sizes = self.read(max(0, count - 2), count)
         ends = [
@@ -128,7 +128,7 @@ class Queue:
 def queues_of(
     files: Files, topics: frozenset[str] | None = None, queue_ids: frozenset[int] | None = None
 ) -> Iterator[Queue]:
-    """The queues that have files, all or some of them. Raises IndexUnusable for a folder that is none of a store's."""
+    """The queues that have files, all or some of them. Raises IndexUnusable for a folder that is not a queue's."""
     try:
         folders = files.entries(FOLDER)
     except FileNotFoundError:
@@ -148,7 +148,7 @@ def queues_of(
 
 
 def indexed_topics(files: Files) -> frozenset[str]:
-    """Topics all of whose messages have entries, as far as queues tell: not those of inner batches, nor light ones."""
+    """Topics all of whose messages have entries, as far as queues show: not those of inner batches, nor light ones."""
     batches: list[Entry] = []
     with suppress(FileNotFoundError):
         batches = files.entries(BATCH_FOLDER)
@@ -161,7 +161,7 @@ def indexed_topics(files: Files) -> frozenset[str]:
 
 
 def queue_files(files: Files, folder: str, queue: Entry) -> tuple[QueueFile, ...]:
-    """Its files in order; they must follow each other."""
+    """Its files in order; they must be contiguous."""
     parts: list[QueueFile] = []
     for file in folder_entries(files, folder, queue):
         name = f"{folder}/{queue.name}/{file.name}"
@@ -185,7 +185,7 @@ def folder_entries(files: Files, parent: str, folder: Entry) -> list[Entry]:
 
 @contextmanager
 def told_as_unusable(files: Files, name: str) -> Iterator[None]:
-    """A queue of which a part goes meanwhile, by retention or with its topic, is none to count by."""
+    """Raises IndexUnusable if part of a queue is deleted meanwhile, by retention or with its topic."""
     try:
         yield
     except FileNotFoundError:

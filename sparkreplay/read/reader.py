@@ -1,8 +1,8 @@
-"""One read of one or more stores, with or without Spark: planned once on the driver, stretches read wherever workers are.
+"""One read of one or more stores, with or without Spark: planned once on the driver, stretches read on any worker.
 
 Invariant: no row ends above the bound that the plan froze, and a stretch whose log was truncated meanwhile fails. Rows of a
-stretch come in the order of its log; so do those of a queue in `read_all`, and after a sort by broker_name, queue_id and
-queue_offset of one topic."""
+stretch are in log order; so are those of a queue in `read_all`, and after a sort by broker_name, queue_id and queue_offset of
+one topic."""
 
 from __future__ import annotations
 
@@ -32,38 +32,38 @@ from sparkreplay.store.snapshot import StoreSnapshot, check_epochs, open_store, 
 logger = logging.getLogger("sparkreplay")
 
 PARTITIONS_HINTED_MAX = 10_000
-"""More than minPartitions asks for: each costs a look for its seam, and a task."""
+"""Limit of minPartitions: each partition costs a search for its split point, and a task."""
 
 
 @dataclass(frozen=True)
 class SourcePlan:
-    """What is read of one store: physical offsets [start, end), and which of its records become rows."""
+    """The part of one store to read: physical offsets [start, end), and the records that become rows."""
 
     store: StoreSnapshot
     selection: Selection
     start: int
     end: int
     index_end: int | None = None
-    """Up to here records are found through the consume queues; None walks the log."""
+    """Below this offset records are found through the consume queues; None walks the log."""
 
 
 @dataclass(frozen=True)
 class ReadPlan:
-    """What every worker gets: the frozen view of each store, and the stretches."""
+    """For every worker: the frozen view of each store, and the stretches."""
 
     columns: tuple[str, ...]
     sources: tuple[SourcePlan, ...]
     stretches: tuple[Stretch, ...]
     fail_on_data_loss: bool = True
-    """Without it a stretch whose segment retention deleted is left out, and logged."""
+    """If False, a stretch whose segment retention deleted is left out, and logged."""
     store_times_ordered: bool = False
     holds: tuple[LogHold, ...] = ()
-    """What the brokers were asked to keep for it."""
+    """The leases taken from the brokers for this read."""
 
 
 def plan_read(options: ReadOptions) -> ReadPlan:
-    """Raises OptionError for what cannot be asked of these stores, MessagesGone for what is gone, TopicMissing, and what
-    opening raises."""
+    """Raises OptionError for a request that these stores cannot serve, MessagesGone for deleted messages, TopicMissing, and
+    the errors of opening."""
     if options.starting.at_bound:
         raise OptionError("startingOffsets", "latest is where a stream may begin; a batch would have no rows")
     stores = open_stores(options)
@@ -96,8 +96,8 @@ def plan_read(options: ReadOptions) -> ReadPlan:
 
 
 def open_stores(options: ReadOptions) -> list[StoreSnapshot]:
-    """One snapshot a broker set, with the bound that was asked for. Raises what open_store, choose_replicas, up_to and
-    up_to_latest raise."""
+    """One snapshot per broker set, with the requested bound. Raises the errors of open_store, choose_replicas, up_to and
+    up_to_latest."""
     opened = [
         open_store(path, address=options.address, allow_uncommitted=options.allow_uncommitted)
         for path in options.paths
@@ -113,15 +113,15 @@ def open_stores(options: ReadOptions) -> list[StoreSnapshot]:
 def plan_range(
     store: StoreSnapshot, selection: Selection, start: int, end: int, split_bytes: int, source: int
 ) -> tuple[SourcePlan, list[Stretch]]:
-    """Part [start, end) of one store, as source number `source` of a read. Where a part is read at all, `start` must be
-    where a record begins."""
+    """Part [start, end) of one store, as source number `source` of a read. Unless it is empty, `start` must be a record
+    boundary."""
     if start < end:
         require_boundary(store, start)
     return SourcePlan(store, selection, start, end), plan(store, start, end, split_bytes, source)
 
 
 def selection_of(options: ReadOptions, store: StoreSnapshot) -> Selection:
-    """Which records of `store` become rows."""
+    """The records of `store` that become rows."""
     found = conditions(options, store.broker_name)
     return Selection(
         columns=options.columns,
@@ -139,7 +139,7 @@ def selection_of(options: ReadOptions, store: StoreSnapshot) -> Selection:
 
 
 def physical_range(options: ReadOptions, store: StoreSnapshot) -> tuple[int, int]:
-    """[start, end) of the log, inside what it holds and below its bound."""
+    """The range [start, end) of the log, within the log and below its bound."""
     log_min = store.min_offset
     start, end = options.starting.physical_offset, max(store.bound, log_min)
     if start is not None and start > end:
@@ -158,7 +158,7 @@ def split_bytes_of(options: ReadOptions, total_bytes: int) -> int:
 
 def spared(read: ReadPlan, pushed: Sequence[Comparison]) -> ReadPlan:
     """The same read without work that filters rule out: stretches by broker_name, physical_offset and epoch, rows before
-    their bodies are copied. The caller evaluates the filters again on what is left."""
+    their bodies are copied. The caller evaluates the filters again on the rest."""
     named = names_allowed(pushed, "broker_name")
 
     def wanted(stretch: Stretch) -> bool:
@@ -178,7 +178,7 @@ def spared(read: ReadPlan, pushed: Sequence[Comparison]) -> ReadPlan:
 
 
 def within_times(read: ReadPlan) -> ReadPlan:
-    """The same read without segments that its times leave out. Raises OptionError where they are not ordered."""
+    """The same read without segments that its times exclude. Raises OptionError if store times are not ordered."""
     kept = {
         (number, segment.name)
         for number, source in enumerate(read.sources)
@@ -198,7 +198,7 @@ def conditions_of(selection: Selection) -> tuple[Condition, ...]:
 
 
 def narrowed(selection: Selection, more: tuple[Condition, ...]) -> Selection:
-    """The selection with more conditions. Named topics join those of the selection, which are told apart fastest."""
+    """The selection with more conditions. Named topics are merged into those of the selection, which are compared fastest."""
     topics = selection.topics
     conditions = []
     for condition in more:
@@ -213,14 +213,14 @@ def narrowed(selection: Selection, more: tuple[Condition, ...]) -> Selection:
 
 
 def epochs_within(store: StoreSnapshot, stretch: Stretch) -> tuple[int, int]:
-    """The first and last epoch of a stretch's rows; -1 before the first that the epoch file names."""
+    """The first and last epoch of a stretch's rows; -1 before the epoch file's first."""
     at_start = [epoch for epoch, start in store.epochs if start <= stretch.start]
     at_end = [epoch for epoch, start in store.epochs if start < stretch.end]
     return (at_start or [-1])[-1], (at_end or [-1])[-1]
 
 
 def read_stretch(read: ReadPlan, stretch: Stretch) -> Iterator[pa.RecordBatch]:
-    """Batches of a few MiB; raises LogCorrupted or SegmentGone, or EpochChanged at its end."""
+    """Batches of a few MiB. Raises LogCorrupted or SegmentGone, or EpochChanged at its end."""
     source = read.sources[stretch.source]
     begun = False
     try:

@@ -1,7 +1,6 @@
-"""What the options ask of one store: conditions on its rows, and the checks that what is asked for is there.
+"""The options for one store: conditions on its rows, and checks that the requested messages are there.
 
-Invariant: with failOnDataLoss nothing that was asked for by offset is left out silently; without it, what is missing is
-logged."""
+Invariant: with failOnDataLoss no message requested by offset is left out silently; without it, missing ones are logged."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ def of_broker(named: PerQueue, broker_name: str) -> dict[Queue, int]:
 
 
 def require_brokers(options: ReadOptions, broker_names: Sequence[str]) -> None:
-    """Raises OptionError when JSON names a broker set that is not read, or none where there are several."""
+    """Raises OptionError when JSON names a broker set that is not read, or none although there are several."""
     for option, edge in (("startingOffsets", options.starting), ("endingOffsets", options.ending)):
         for queue in edge.per_queue:
             require_broker(option, queue, broker_names)
@@ -49,7 +48,7 @@ def require_broker(option: str, queue: QueueValue, broker_names: Sequence[str]) 
 
 
 def conditions(options: ReadOptions, broker_name: str) -> tuple[Condition, ...]:
-    """What a row must fulfil, besides topic names, queue ids and transactions."""
+    """Conditions on a row, besides topic names, queue ids and transactions."""
     found: list[Condition] = []
     start, end = options.starting, options.ending
     if start.timestamp is not None:
@@ -73,8 +72,8 @@ def conditions(options: ReadOptions, broker_name: str) -> tuple[Condition, ...]:
 def require_present(
     options: ReadOptions, store: StoreSnapshot, stretches: Sequence[Stretch], start: int
 ) -> None:
-    """Raises MessagesGone for offsets, OptionError for times, that the log does not reach where the planned part, which begins
-    at `start`, ends."""
+    """Raises MessagesGone for offsets, OptionError for times, that the log does not reach before the end of the planned part,
+    which begins at `start`."""
     starts = of_broker(options.starting.queue_offsets, store.broker_name)
     ends = of_broker(options.ending.queue_offsets, store.broker_name)
     check_ranges(starts, ends)
@@ -97,11 +96,11 @@ def check_ranges(starts: dict[Queue, int], ends: dict[Queue, int]) -> None:
 def lose(options: ReadOptions, path: str, why: str) -> None:
     if options.fail_on_data_loss:
         raise MessagesGone(path, why)
-    logger.warning("%s: %s; the read goes on with what is there (failOnDataLoss=false)", path, why)
+    logger.warning("%s: %s; the read continues with what is left (failOnDataLoss=false)", path, why)
 
 
 def deleted(store: StoreSnapshot, stretches: Sequence[Stretch], starts: dict[Queue, int]) -> list[str]:
-    """What retention took of the queues that start at a named offset. A log that begins at 0 is whole."""
+    """Deletions by retention in the queues that start at a named offset. A log that begins at 0 is whole."""
     if not store.min_offset or not starts:
         return []
     first = first_of(store.files, stretches, frozenset(starts))
@@ -110,7 +109,7 @@ def deleted(store: StoreSnapshot, stretches: Sequence[Stretch], starts: dict[Que
         f"{topic}/{queue_id} were deleted"
         if (found := first.get((topic, queue_id))) is not None
         else f"the log begins at {store.min_offset} and holds nothing of queue {topic}/{queue_id}, "
-        f"so whether its offset {start} was deleted cannot be told (-2 reads what is there)"
+        f"so whether its offset {start} was deleted is unknown (-2 reads what is there)"
         for (topic, queue_id), start in starts.items()
         if (found := first.get((topic, queue_id))) is None or found.queue_offset > start
     ]
@@ -119,7 +118,7 @@ def deleted(store: StoreSnapshot, stretches: Sequence[Stretch], starts: dict[Que
 def beyond_the_end(
     store: StoreSnapshot, stretches: Sequence[Stretch], start: int, asked: dict[Queue, int]
 ) -> list[str]:
-    """Which queues end before an offset that was named for them; a queue may end in front of where the read begins."""
+    """Queues that end before an offset given for them; a queue may end before the read begins."""
     asked = {queue: offset for queue, offset in asked.items() if offset > 0}
     if not asked:
         return []
@@ -136,8 +135,8 @@ def beyond_the_end(
 
 
 def require_times(starting: Edge, store: StoreSnapshot, stretches: Sequence[Stretch]) -> None:
-    """A starting time that nothing reaches is an error unless the strategy is `latest`. Clocks may have gone back, so it takes
-    a walk of the whole log to tell; one that is reached is mostly found at the log's end."""
+    """A starting time that no message reaches is an error unless the strategy is `latest`. Clocks may have gone back, so
+    proving it needs a walk of the whole log; a time that is reached is mostly found at the log's end."""
     backwards = list(reversed(stretches))
     cure = "give an earlier time, or startingOffsetsByTimestampStrategy=latest to read nothing there"
     if starting.timestamp is not None:

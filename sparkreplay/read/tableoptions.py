@@ -1,11 +1,11 @@
 """Options of a table in Spark's catalog: `CREATE TABLE ... USING rocketmq OPTIONS (...)`, `spark.catalog.createTable`.
 
-Spark asks a source for the schema of a new table with everything that it keeps of the table: each option of OPTIONS twice,
-as `topic` and as `option.topic`; the path as `path` and `location`; names of its own such as `owner`; TBLPROPERTIES under their
-plain names (Spark: V2SessionCatalog, CatalogV2Util.convertTableProperties). When the table is read, Spark hands over none of
+Spark asks a source for the schema of a new table with all that it keeps of the table: each option of OPTIONS twice, as
+`topic` and as `option.topic`; the path as `path` and `location`; names of its own such as `owner`; TBLPROPERTIES under their
+plain names (Spark: V2SessionCatalog, CatalogV2Util.convertTableProperties). When the table is read, Spark passes none of
 these, so they are kept in the metadata of the schema.
 
-Invariant: an option that the source would not apply is refused, never dropped. Pure."""
+Invariant: an option that the source would not apply is rejected, never dropped. Pure."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from sparkreplay.read.knownoptions import KNOWN, PATHS
 SOURCE = "rocketmq"
 PREFIX = "option."
 METADATA = "rocketmq.options"
-"""Under this name the metadata of a table's first column holds its options."""
+"""Key of the options in the metadata of a table's first column."""
 
 
 def is_table(given: Mapping[str, str]) -> bool:
-    """Whether Spark asks for a new table of its catalog: only then does it name the provider."""
+    """Whether Spark asks for a new table of its catalog: only then it names the provider."""
     return lowered(given).get("provider", "").lower() == SOURCE
 
 
@@ -43,7 +43,7 @@ def table_options(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def lowered(given: Mapping[str, str]) -> dict[str, str]:
-    """By lower-case name; several paths are an option `path`, too, unless both are there."""
+    """By lower-case name; several paths also count as an option `path`, unless both are there."""
     options = {name.lower(): value for name, value in given.items()}
     if PATHS in options and "path" not in options:
         options["path"] = options.pop(PATHS)

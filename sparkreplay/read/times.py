@@ -1,7 +1,7 @@
-"""Whole segments that a read by time leaves out, where the user's word is that store times grow along the log.
+"""Segments that a read by time leaves out, if the user assures that store times grow along the log.
 
-Invariant: only first records of segments are asked for their time, for nothing but a record can stand there; and each must
-be no older than the one before, or the word is not believed."""
+Invariant: only first records of segments are read for their time, because no other bytes can be there; and each must be no
+older than the one before, or the assurance is rejected."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class Window:
     high: int | None = None
 
     def may_hold(self, first: int | None, last: int | None) -> bool:
-        """Whether a segment with times [first, last] may have a row; None is not known."""
+        """Whether a segment with times [first, last] may have a row; None is unknown."""
         early = self.low is not None and last is not None and last < self.low
         late = self.high is not None and first is not None and first > self.high
         return not early and not late
 
 
 def window_of(conditions: Iterable[Condition]) -> Window:
-    """What conditions that all hold leave of the store times."""
+    """The store times that satisfy all conditions."""
     lows: list[int] = []
     highs: list[int] = []
     for condition in conditions:
@@ -58,9 +58,8 @@ def window_of(conditions: Iterable[Condition]) -> Window:
 
 
 def segments_within(files: Files, segments: Sequence[Segment], end: int, window: Window) -> list[Segment]:
-    """Those of `segments`, which follow each other, that may hold rows of `window` below `end`.
-
-    Raises OptionError where the first records say that times are not ordered."""
+    """Those of the consecutive `segments` that may hold rows of `window` below `end`. Raises OptionError if the times of the
+    first records are not ordered."""
     if window == Window():
         return list(segments)
     times = [first_stored_ms(files, segment, end) for segment in segments]
@@ -87,11 +86,11 @@ def require_order(segments: Sequence[Segment], times: Sequence[int | None]) -> N
 
 
 def first_stored_ms(files: Files, segment: Segment, end: int) -> int | None:
-    """When the first record of a segment was stored; None when there is none below `end`, or none that can be told."""
+    """Store time of a segment's first record; None when there is none below `end`, or it is unreadable."""
     try:
         file = open_segment(files, segment)
     except SegmentGone:
-        return None  # its worker says so
+        return None  # its worker reports it
     try:
         header = bytes_at(file, segment.framing.lead_bytes, HEADER_BYTES_MAX)
     finally:

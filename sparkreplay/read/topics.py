@@ -1,7 +1,7 @@
-"""Whether the topics that a read names are there at all: a topic that is spelled wrong looks like one that is empty.
+"""Whether the topics of a read exist: a misspelled topic looks like an empty one.
 
-Invariant: a topic is missing only where neither the store's queues, nor its table of topics, nor a record up to the bound has
-it. The log is walked for those that the first two do not have: deleted topics, and stores that were copied without them."""
+Invariant: a topic is missing only if neither the store's queues, nor its table of topics, nor a record up to the bound has
+it. The log is walked for topics that the first two do not have: deleted ones, and those of partial copies of a store."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def require_topics(options: ReadOptions, stores: Collection[StoreSnapshot]) -> N
 
 
 def named_topics(options: ReadOptions) -> set[str]:
-    """Those of option topic, and of the JSON that says where queues begin and end."""
+    """Topics of option topic, and of the JSON for the queues' ends."""
     return set(options.topics or ()) | set(options.starting.topics) | set(options.ending.topics)
 
 
 def known_topics(files: Files) -> set[str]:
-    """Those that have queues, or stand in the table of topics; none in a copy of the log alone."""
+    """Topics with queues, or in the table of topics; none in a copy of the log alone."""
     known: set[str] = set()
     for folder in (FOLDER, BATCH_FOLDER):
         with suppress(FileNotFoundError):
@@ -55,7 +55,7 @@ def known_topics(files: Files) -> set[str]:
 
 
 def topics_of_log(store: StoreSnapshot, topics: set[str]) -> set[str]:
-    """Which of `topics` have a record; all where that cannot be told, for the read itself says why."""
+    """The topics among `topics` with a record; all if that is unknown, because the read itself reports why."""
     stretches = plan(store, store.min_offset, max(store.bound, store.committed or 0))
     try:
         return topics_seen(store.files, stretches, topics)

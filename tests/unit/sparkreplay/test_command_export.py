@@ -169,7 +169,7 @@ def test_an_export_that_died_goes_on_and_ends_as_if_it_had_not(
     monkeypatch.setattr(exporting, "read_stretch", read_stretch)
     store.write()  # more was committed meanwhile: the plan does not move
     resumed = export(path, target)
-    assert resumed.code == 0 and "gone on with" in resumed.json["state"]
+    assert resumed.code == 0 and "continued" in resumed.json["state"]
     assert files_of(target) == files_of(whole)
 
 

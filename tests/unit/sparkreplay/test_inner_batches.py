@@ -170,7 +170,7 @@ def test_a_batch_that_is_missing_is_a_gap(tmp_path: Path) -> None:
     path = store.write()
     assert mqreplay("scan", path).code == 1
     (finding,) = mqreplay("verify", path, "--json").json["findings"]
-    assert finding["what"] == "queue offset 9 stands where 7 is due"
+    assert finding["what"] == "queue offset 9 is found where 7 is expected"
 
 
 def test_a_resend_goes_on_inside_a_batch(store: StoreFolder) -> None:
