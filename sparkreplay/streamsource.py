@@ -1,6 +1,6 @@
-"""`spark.readStream.format("rocketmq")`: what Spark asks of a stream, put to a LogStream.
+"""`spark.readStream.format("rocketmq")`: Spark's interface of a stream, on top of a LogStream.
 
-Invariant: nothing is decided here, and nothing relies on `commit`: Spark does not call it for a query's last batch."""
+Invariant: this module makes no decisions, and nothing relies on `commit`: Spark does not call it for a query's last batch."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from sparkreplay.stream.request import open_stream
 
 @dataclass
 class StreamPartition(InputPartition):
-    """One stretch of one batch, with all that a worker needs to read it."""
+    """One stretch of one batch, with everything that a worker needs to read it."""
 
     read_plan: ReadPlan
 
 
 class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Made anew for each run of a query, on the driver; a copy of it travels to workers, which only `read`."""
+    """Created for each run of a query, on the driver; a copy of it travels to workers, which only `read`."""
 
     def __init__(self, asked: Callable[[], tuple[ReadOptions, Admission]]) -> None:
-        """`asked` checks what the query was asked for. It is called later: PySpark hides what is raised while this is made
-        behind an error of its own (it stops the reader that it has not got)."""
+        """`asked` checks the query's options. It is called later: PySpark hides an exception of this constructor behind an
+        error of its own (it stops the reader that it does not have)."""
         self.asked = asked
 
     @cached_property
@@ -57,7 +57,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self.stream.initial().to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Spark hands this back, or ReadAllAvailable where a trigger wants all; it can carry only one of our limits."""
+        """Spark passes this back, or ReadAllAvailable if a trigger wants everything; it can carry only one of the limits."""
         with ToldPlainly():
             _, limits = self.request
         if limits.max_bytes is not None:
@@ -76,7 +76,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return start if after is before else after.to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Up to where each broker set is committed."""
+        """The committed end of each broker set."""
         with ToldPlainly():
             return dict(self.stream.bounds())
 
@@ -96,7 +96,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return batches_of(partition.read_plan)
 
     def __getstate__(self) -> dict[str, Any]:
-        """A worker needs nothing of it: its partition says all."""
+        """Empty for a worker: its partition has all it needs."""
         return {}
 
 

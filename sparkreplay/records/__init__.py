@@ -1,1 +1,1 @@
-"""From bytes to columns: record boundaries, the parts of records, and the rows that are kept."""
+"""From bytes to columns: record boundaries, parts of records, and row filters."""

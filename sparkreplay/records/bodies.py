@@ -1,4 +1,4 @@
-"""Compressed bodies, opened; what would grow beyond a message's or a batch's limit is refused, not unpacked."""
+"""Decompression of bodies; one that would exceed a message's or a batch's limit is rejected, not unpacked."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ LZ4, ZSTD = 0x100, 0x200
 """Type bits of sysFlag; 0 and 0x300 are ZLIB (upstream: MessageSysFlag)."""
 BODY_SIZE_MAX = 64 << 20
 BATCH_SIZE_MAX = 256 << 20
-"""Of all opened bodies of a chunk: it holds 4 MiB of log, and no honest messages are a sixtieth of themselves."""
+"""Limit of all opened bodies of a chunk: it holds 4 MiB of log, and real messages do not shrink to a sixtieth."""
 
 
 def decompressed(
     bodies: pa.Array, flags: NDArray[np.int32], where: Callable[[int], tuple[str, int]]
 ) -> pa.Array:
-    """The bodies with those opened whose flags say that they are compressed.
+    """The bodies, with compressed ones opened according to their flags.
 
     `where(row)` gives the path and offset for the LogCorrupted that an unreadable body raises."""
     rows = np.flatnonzero(flags & COMPRESSED)
@@ -50,8 +50,8 @@ def decompressed(
 
 
 def open_body(body: bytes, kind: int, size_max: int) -> bytes:
-    """Raises ValueError, RuntimeError or zlib.error for a body that is damaged, larger than `size_max`, or more than one frame.
-    An empty one is empty whatever its flags say, as for Java's consumers."""
+    """Raises ValueError, RuntimeError or zlib.error for a body that is damaged, larger than `size_max`, or more than one
+    frame. An empty body is empty whatever its flags are, as for Java's consumers."""
     if not body:
         return body
     if kind == LZ4:
@@ -75,7 +75,7 @@ def open_body(body: bytes, kind: int, size_max: int) -> bytes:
 
 
 def open_zstd(body: bytes, size_max: int) -> bytes:
-    """The size that a frame names is believed by the library, so it is looked at first."""
+    """The library believes the size in the frame, so it is checked first."""
     import zstandard
 
     try:

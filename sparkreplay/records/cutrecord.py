@@ -1,7 +1,7 @@
-"""A record that the bound cuts: what lies of it below the bound must agree with the size that it names.
+"""A record that the bound cuts: its part below the bound must agree with the size that it names.
 
-Invariant: a record is left out because the bound lies inside it, never because its size was damaged, as far as the bytes below
-the bound can tell. Pure."""
+Invariant: a record is left out because the bound lies inside it, never because its size was damaged, as far as the bytes
+below the bound show. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from messagestore.record import (
 
 
 def contradiction(record: memoryview, offset: int) -> str | None:
-    """What is wrong with the beginning of a record at physical offset `offset`; its prefix is there and was checked."""
+    """The fault at the beginning of a record at physical offset `offset`; its prefix is complete and was checked."""
     have = len(record)
     size, magic = PREFIX.unpack_from(record)
     if have < PHYSICAL_OFFSET_AT + PHYSICAL_OFFSET.size:

@@ -1,7 +1,7 @@
-"""Records of a chunk as Arrow columns: whole columns at a time, never an object per message, and only what was asked for.
+"""Records of a chunk as Arrow columns: whole columns at a time, never an object per message, and only requested columns.
 
-Invariant: nothing that is returned refers to the chunk's buffer, and every record's own lengths, place and magic were found
-to agree before any of its bytes became a row. Pure."""
+Invariant: no result refers to the chunk's buffer, and every record's own lengths, place and magic were found to agree before
+any of its bytes became a row. Pure."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ HEADER, BODY, TOPIC, PROPERTIES = 0, 1, 3, 5
 """Places among the six parts of a record: header, body, topic length, topic, properties length, properties."""
 PARTS = 6
 MILLISECONDS_MAX = (2**63 - 1) // 1000
-"""A client's clock may say anything; what microseconds cannot hold becomes null."""
+"""A client's clock may have any value; a time that microseconds cannot hold becomes null."""
 SYSTEM_TOPICS_BEGIN = np.isin(np.arange(256), [ord(topic[0]) for topic in (*SYSTEM_TOPICS, SYSTEM_PREFIX)])
-"""By a first byte, whether a system topic begins with it."""
+"""By first byte, whether a system topic begins with it."""
 
 Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Which records of the log become rows, and which of their columns."""
+    """The selected records of the log, and their selected columns."""
 
     columns: tuple[str, ...]
     topics: frozenset[str] | None = None
@@ -57,7 +57,7 @@ class Selection:
 
 
 class Records(Protocol):
-    """Whole records in one buffer, end to end: a chunk of a walk, or what an index picked."""
+    """Whole records in one buffer, concatenated: a chunk of a walk, or records found by an index."""
 
     @property
     def data(self) -> NDArray[np.uint8]: ...
@@ -71,12 +71,12 @@ class Records(Protocol):
 
 
 def decode_chunk(chunk: Records, selection: Selection, path: str) -> pa.RecordBatch:
-    """Raises LogCorrupted when a record's own lengths, place or CRC contradict it, NotText for a topic that is no UTF-8."""
+    """Raises LogCorrupted when a record's own lengths, place or CRC contradict it, NotText for a topic that is not UTF-8."""
     return messages_of(chunk, selection, path).batch()
 
 
 def messages_of(chunk: Records, selection: Selection, path: str) -> ChunkColumns:
-    """The columns of a chunk, each message of an inner batch as a record of its own. Raises as decode_chunk does."""
+    """The columns of a chunk, each message of an inner batch as a record of its own. Raises what decode_chunk raises."""
     if has_batches(chunk.data, chunk.positions):
         stored = ChunkColumns(chunk, replace(selection, columns=(), row_filter=None), path)
         if len(stored.rows):
@@ -87,12 +87,12 @@ def messages_of(chunk: Records, selection: Selection, path: str) -> ChunkColumns
 
 
 class ChunkColumns:
-    """The columns of one chunk, each made when first asked for."""
+    """The columns of one chunk, each made when first requested."""
 
     def __init__(
         self, chunk: Records, selection: Selection, path: str, batch_places: Rows | None = None
     ) -> None:
-        """`batch_places` are the places of records in inner batches, -1 of others."""
+        """`batch_places` are the indexes of records in inner batches, -1 for others."""
         self.chunk = chunk
         self.batch_places = batch_places
         self.selection = selection
@@ -116,7 +116,7 @@ class ChunkColumns:
         return self.fields[name]
 
     def find_parts(self) -> None:
-        """Where body, topic and properties of each record lie; lengths must add up to the record's size."""
+        """Find body, topic and properties of each record; lengths must add up to the record's size."""
         data, positions, ends = self.chunk.data, self.chunk.positions, self.ends
         self.body_at = positions + self.fixed.sizes
         body_size = self.native("body_length").astype(np.int64)
@@ -144,7 +144,7 @@ class ChunkColumns:
 
     @cached_property
     def parts(self) -> pa.Array:
-        """The pieces of all records over the chunk itself, end to end."""
+        """The parts of all records over the chunk itself, consecutively."""
         bounds = np.empty(PARTS * len(self.ends) + 1, np.int32)
         starts = (
             self.chunk.positions, self.body_at, self.body_end, self.topic_at, self.topic_end, self.properties_at,
@@ -157,13 +157,13 @@ class ChunkColumns:
         )
 
     def pieces(self, place: int, rows: Rows, *, spare: bool = False) -> pa.Array:
-        """A copy of one piece of each of `rows`. With `spare`, a header's length of other bytes follows the last one."""
+        """A copy of one part of each of `rows`. With `spare`, a header's length of other bytes follows the last one."""
         places = rows * PARTS + place
         taken = self.parts.take(pa.array(np.append(places, HEADER) if spare else places))
         return taken.slice(0, len(rows))
 
     def text(self, place: int, rows: Rows, *, spare: bool = False) -> pa.Array:
-        """Pieces as strings; bytes below 128 are UTF-8 already, others are looked at. Raises ArrowInvalid for others."""
+        """Parts as strings; bytes below 128 are UTF-8 already, others are checked. Raises ArrowInvalid for invalid ones."""
         pieces = self.pieces(place, rows, spare=spare)
         _, bounds, data = pieces.buffers()
         size = int(np.frombuffer(bounds, np.int32, len(rows) + 1)[-1]) if len(rows) else 0
@@ -172,7 +172,7 @@ class ChunkColumns:
         return pieces.cast(pa.string())
 
     def chosen_rows(self) -> Rows:
-        """The rows that the selection asks for; CRCs are checked on these."""
+        """The selected rows; CRCs are checked on these."""
         selection = self.selection
         every = rows = np.arange(len(self.ends), dtype=np.int64)
         if selection.committed_only:
@@ -204,7 +204,7 @@ class ChunkColumns:
         return rows
 
     def system_topics(self, rows: Rows) -> list[str]:
-        """Those among the topics of `rows`; by their first letters most are told apart without a look at the name."""
+        """The system topics among the topics of `rows`; most are excluded by their first letter."""
         suspects = SYSTEM_TOPICS_BEGIN[self.chunk.data[self.topic_at[rows]]]
         if not suspects.any():
             return []
@@ -237,7 +237,7 @@ class ChunkColumns:
                 raise LogCorrupted(self.path, self.offset_of(row), "the body's CRC differs")
 
     def check_record_crc(self, rows: Rows) -> None:
-        """Of the records that have one: `recordcrc`."""
+        """Check record CRCs, where present: `recordcrc`."""
         view = self.chunk.data.data
         places = zip(
             rows.tolist(),
@@ -277,14 +277,14 @@ class ChunkColumns:
         ]
 
     def picked(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Of the chosen rows."""
+        """The values of the chosen rows."""
         return values if self.are_all else values[self.rows]
 
     @cached_property
     def property_pieces(self) -> Properties:
         try:
             texts = self.text(PROPERTIES, self.rows, spare=True)
-        except pa.ArrowInvalid:  # a client wrote others; Java's consumers read them so
+        except pa.ArrowInvalid:  # invalid UTF-8 of a client: replaced, as Java's consumers do
             stored = self.pieces(PROPERTIES, self.rows).to_pylist()
             texts = pa.array([properties.decode("utf-8", "replace") for properties in stored], pa.string())
         return Properties(texts)
@@ -317,7 +317,7 @@ class ChunkColumns:
         return decompressed(bodies, self.picked(self.native("sys_flag")), self.where)
 
     def row_ids(self) -> pa.Array:
-        """`broker@physical offset`, of a message in a batch with `#` and its place in it."""
+        """`broker@physical offset`; a message in a batch adds `#` and its index."""
         name = pa.scalar(f"{self.selection.broker_name}@")
         offsets = pa.array(self.picked(self.offsets)).cast(pa.string())
         ids = pc.binary_join_element_wise(name, offsets, "")
@@ -337,7 +337,7 @@ class ChunkColumns:
 
 
 def repeated(text: str, count: int) -> pa.Array:
-    """Chunks share one array, of about as many."""
+    """A constant column; chunks share one array, of about the same length."""
     return at_least(text, 1 << count.bit_length()).slice(0, count)
 
 

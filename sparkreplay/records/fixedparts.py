@@ -1,7 +1,7 @@
-"""The fixed parts of a chunk's records as whole columns, whatever mixture of IPv4 and IPv6 hosts they have.
+"""The fixed parts of a chunk's records as whole columns, for any mixture of IPv4 and IPv6 hosts.
 
-Invariant: fields are read by the layouts of `messagestore.record`; a record of one kind of hosts is never read by the layout of
-another. Nothing here refers to the chunk's buffer."""
+Invariant: fields are read by the layouts of `messagestore.record`; each record is read by the layout of its own kinds of
+hosts. Nothing here refers to the chunk's buffer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sparkreplay.records.hosts import host_text
 
 NUMPY_TYPES = {"i": ">i4", "I": ">u4", "q": ">i8"}
 IPV6_SHIFT = 4
-"""Where in sysFlag the two bits stand that say which hosts are IPv6."""
+"""The position in sysFlag of the two bits for IPv6 hosts."""
 
 
 def layout(hosts: int) -> np.dtype[np.void]:
@@ -36,7 +36,7 @@ SHORTEST = FIXED_PARTS[0].size
 
 
 class FixedParts:
-    """Of records that begin at `positions` and end at `ends`; `short` says which of them are shorter than their header."""
+    """Of records that begin at `positions` and end at `ends`; `short` marks those shorter than their header."""
 
     def __init__(
         self, data: NDArray[np.uint8], positions: NDArray[np.int64], ends: NDArray[np.int64]
@@ -74,7 +74,7 @@ class FixedParts:
 
     @cached_property
     def order(self) -> NDArray[np.int64]:
-        """Where in the groups, one after the other, each record stands."""
+        """Each record's index in the concatenated groups."""
         out = np.empty(self.count, np.int64)
         out[np.concatenate([np.arange(self.count)[rows] for rows, _ in self.groups])] = np.arange(self.count)
         return out

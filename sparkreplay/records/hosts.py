@@ -1,7 +1,7 @@
 """A stored host as text: IP (4 or 16 bytes), then the port in 4.
 
-Invariant: an IP is written as Java writes it (InetAddress.getHostAddress): of IPv6 all eight groups, and an IPv4 address in
-IPv6 as the IPv4 address."""
+Invariant: an IP is written as in Java (InetAddress.getHostAddress): IPv6 with all eight groups, and an IPv4 address in IPv6
+as the IPv4 address."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Records of upstream's batch consume queues: one record holds many messages, and its body is that of a batch send.
 
 Invariant: each message becomes a plain record with the topic, queue, times, hosts and physical offset of the batch and queue
-offset base + i, as Java's consumers see it (upstream: PullAPIWrapper, MessageDecoder.decodeMessage). Its sysFlag says neither
-batch nor compressed. Sizes of its messages add up to that of a record. A body that is no batch stays one record, as there."""
+offset base + i, as Java's consumers see it (upstream: PullAPIWrapper, MessageDecoder.decodeMessage). Its sysFlag has neither
+the batch nor the compression bits. The sizes of its messages add up to the record's. A body that is no batch stays one
+record, as in Java."""
 
 from __future__ import annotations
 
@@ -24,13 +25,13 @@ BATCH_FLAGS = 0xC0
 FLAG_BYTE_AT = 39
 """The lowest byte of a record's sysFlag."""
 SIZE, CRC, FLAG, QUEUE_OFFSET, SYS_FLAG = 0, 8, 16, 20, 36
-"""Where in a record these fields are."""
+"""Positions of these fields in a record."""
 INT, UNSIGNED, LONG, SHORT = (struct.Struct(kind) for kind in (">i", ">I", ">q", ">H"))
 
 
 @dataclass(frozen=True)
 class Unwrapped:
-    """Plain records end to end, each with the physical offset of the stored one, and its place in a batch, -1 of others."""
+    """Plain records, concatenated, each with the physical offset of the stored one, and its index in a batch, -1 for others."""
 
     data: NDArray[np.uint8]
     positions: NDArray[np.int64]
@@ -40,7 +41,7 @@ class Unwrapped:
 
 @dataclass(frozen=True)
 class StoredRecord:
-    """One record: its bytes, and where in them body, topic and properties lie."""
+    """One record: its bytes, and the positions of body, topic and properties."""
 
     data: memoryview
     body_at: int
@@ -57,7 +58,7 @@ def has_batches(data: NDArray[np.uint8], positions: NDArray[np.int64]) -> bool:
 
 
 def members_of(record: StoredRecord) -> list[BatchMember]:
-    """The messages of a batch; empty for what is none."""
+    """The messages of a batch; empty for any other record."""
     if record.sys_flag & BATCH_FLAGS != BATCH_FLAGS:
         return []
     body = bytes(record.data[record.body_at : record.body_end])
@@ -71,7 +72,7 @@ def members_of(record: StoredRecord) -> list[BatchMember]:
 
 
 def plain_records(record: StoredRecord, members: list[BatchMember]) -> list[bytes]:
-    """Each message as a record; the size that it names is its part of the stored one's."""
+    """Each message as a record; the size that it names is its share of the stored record's."""
     head = bytearray(record.data[: record.body_at])
     topic = record.data[record.body_end : record.properties_at - SHORT.size]
     base = LONG.unpack_from(head, QUEUE_OFFSET)[0]
@@ -89,7 +90,7 @@ def plain_records(record: StoredRecord, members: list[BatchMember]) -> list[byte
 
 
 def parts(record: StoredRecord, members: list[BatchMember]) -> list[int]:
-    """What of the record's size is each message's, at least 1: its bytes in the batch, and all else is the last one's."""
+    """Each message's share of the record's size, at least 1: its bytes in the batch, and the last one gets the rest."""
     size, count = len(record.data), len(members)
     own = [len(member.body) + len(member.properties) + MEMBER_SIZE_MIN for member in members]
     if sum(own) > size:  # the batch was compressed

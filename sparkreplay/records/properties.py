@@ -1,7 +1,7 @@
 """Properties text (`name \\x01 value \\x02` ...) as Arrow columns, the pieces of all rows found in one pass.
 
-Invariant: the rules are those of Java's `string2messageProperties`: a piece ends at \\x02 or at the text's end; without a name,
-a value or the \\x01 between them it is dropped; of equal names in one row the last counts."""
+Invariant: the rules are those of Java's `string2messageProperties`: a piece ends at \\x02 or at the text's end; without a
+name, a value or the \\x01 between them it is dropped; of equal names in one row the last counts."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 
 NAME_END, PIECE_END = 1, 2
 HEAD_BYTES = 8
-"""So much of a name is compared as one number; names that are asked for are not longer."""
+"""This many bytes of a name are compared as one number; requested names are not longer."""
 HEAD_MASKS = np.array([(1 << 8 * size) - 1 for size in range(HEAD_BYTES + 1)], np.uint64)
 PIECES_COMPARED_MAX = 64
 """In rows with more properties, equal names are found one by one."""
 
 
 class Properties:
-    """Of the rows of `texts`: valid UTF-8, a string array that begins where its buffers do. They are copied, unless a few bytes
-    more than the text are in its buffer."""
+    """Properties of the rows of `texts`: valid UTF-8, a string array that begins at its buffers' start. They are copied,
+    unless the buffer has a few more bytes than the text."""
 
     def __init__(self, texts: pa.Array) -> None:
         assert texts.offset == 0
@@ -29,14 +29,14 @@ class Properties:
         self.rows = len(texts)
         self.bounds = np.frombuffer(bounds, np.int32, self.rows + 1)
         self.size = int(self.bounds[-1])
-        self.text = np.frombuffer(data or b"", np.uint8)  # heads are read at its end, and over it
+        self.text = np.frombuffer(data or b"", np.uint8)  # heads are read up to its end, and beyond it
         if len(self.text) <= self.size + HEAD_BYTES:
             self.text = np.append(self.text[: self.size], np.zeros(HEAD_BYTES + 1, np.uint8))
         self.ends, self.nexts = self.piece_ends()
         self.starts = np.append(0, self.nexts)[:-1]
 
     def piece_ends(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Where pieces end, and where the piece after each begins: behind the \\x02, or at the next row."""
+        """The ends of pieces, and the beginning of the piece after each: after the \\x02, or at the next row."""
         ends = np.flatnonzero(self.text[: self.size] == PIECE_END)
         row_ends, empty = self.bounds[1:], self.bounds[1:] == self.bounds[:-1]
         if empty.any():
@@ -45,18 +45,18 @@ class Properties:
         if not unended.any():
             return ends, ends + 1
         open_ends = row_ends[unended].astype(np.int64)
-        steps = np.sort(np.concatenate((ends * 2 + 1, open_ends * 2)))  # odd: a \x02 stands there
+        steps = np.sort(np.concatenate((ends * 2 + 1, open_ends * 2)))  # odd: a \x02 is there
         return steps >> 1, (steps + 1) >> 1
 
     @cached_property
     def heads(self) -> NDArray[np.uint64]:
-        """The first eight bytes of each piece as a little-endian number; they may reach into what follows it."""
+        """The first eight bytes of each piece as a little-endian number; they may reach into the next piece."""
         words = np.ndarray(self.size + 1, "<u8", self.text, 0, (1,))
         heads: NDArray[np.uint64] = words[self.starts]
         return heads
 
     def column(self, name: str) -> pa.Array:
-        """The value of one property a row; null where there is none."""
+        """The value of one property per row; null if absent."""
         wanted = name.encode() + bytes([NAME_END])
         assert len(wanted) <= HEAD_BYTES + 1
         head = wanted[:HEAD_BYTES]
@@ -78,7 +78,7 @@ class Properties:
         if len(starts) == self.rows and ((starts >= self.bounds[:-1]) & (starts < self.bounds[1:])).all():
             return values.take(pa.array(places))
         chosen = np.full(self.rows, -1, np.int64)
-        chosen[np.searchsorted(self.bounds, starts, "right") - 1] = places  # the last of equal names stays
+        chosen[np.searchsorted(self.bounds, starts, "right") - 1] = places  # the last of equal names counts
         return values.take(pa.array(chosen, mask=chosen < 0))
 
     def map(self) -> pa.Array:
@@ -123,7 +123,7 @@ class Properties:
         heads: NDArray[np.uint64],
         firsts: NDArray[np.int64],
     ) -> NDArray[np.int64]:
-        """Pieces whose name comes again later in their row."""
+        """Pieces whose name occurs again later in their row."""
         sizes, counts = middles - starts, np.diff(firsts)
 
         def name(place: int) -> bytes:

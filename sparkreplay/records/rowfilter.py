@@ -1,4 +1,4 @@
-"""Which rows of a chunk are kept, told from fixed fields and topics, before any body is copied.
+"""Filters of a chunk's rows by fixed fields and topics, applied before any body is copied.
 
 Invariant: a filter is exact: it keeps a row if and only if every one of its conditions holds for that row. Pure."""
 
@@ -17,7 +17,7 @@ Rows = NDArray[np.int64]
 
 
 class FilteredColumns(Protocol):
-    """What a filter looks at: the records of one chunk (sparkreplay.records.decode.ChunkColumns)."""
+    """The columns for a filter: the records of one chunk (sparkreplay.records.decode.ChunkColumns)."""
 
     def native(self, name: str) -> NDArray[np.signedinteger]:
         """A fixed field of every record, by FIXED_FIELDS' name; times in ms."""
@@ -113,12 +113,12 @@ Condition = Between | OneOf | TopicOneOf | TopicMatches | Negated | QueueWindows
 
 @dataclass(frozen=True)
 class RowFilter:
-    """All conditions hold; the cheap ones stand first."""
+    """All conditions hold; the cheap ones come first."""
 
     conditions: tuple[Condition, ...]
 
     def choose(self, columns: FilteredColumns, rows: Rows) -> Rows:
-        """Those of `rows` that are kept, in the same order; `rows` itself where all are."""
+        """The rows of `rows` that are kept, in order; `rows` itself if all are."""
         for condition in self.conditions:
             if not len(rows):
                 break

@@ -1,7 +1,7 @@
 """Record boundaries of one stretch of a segment, a chunk at a time.
 
-Invariant: chunks follow each other without a gap, a record lies whole in one chunk, and every boundary was reached from the
-one before by its size, so that what looks like a record inside a body is never taken for one."""
+Invariant: chunks are contiguous, a record lies whole in one chunk, and every boundary was reached from the one before by its
+size, so that bytes inside a body are never taken for a record."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from sparkreplay.store.framing import PREFIX_BYTES, Chunk, Part
 from sparkreplay.store.snapshot import Segment
 
 CHUNK_BYTES = 4 << 20
-"""As much as stays in the processor's cache from the read to the last column."""
+"""Fits into the processor's cache from the read to the last column."""
 HEAP_HINT_BYTES = 24 << 20
-"""A block of this size, allocated and freed untouched, makes glibc keep up to twice as much freed memory: otherwise the columns
-of every chunk are made of new pages, which costs more than making the columns."""
+"""A block of this size, allocated and freed untouched, makes glibc keep up to twice as much freed memory. Otherwise the
+columns of every chunk get new pages, which costs more than making the columns."""
 
 
 @dataclass(frozen=True)
@@ -30,15 +30,15 @@ class Stretch:
     start: int
     end: int
     at_bound: bool = False
-    """The end is the committed bound: it may lie inside a record, which then is left out."""
+    """The end is the committed bound: it may lie inside a record, which is then left out."""
     source: int = 0
-    """Which store of the read it lies in."""
+    """The number of the store in the read."""
 
 
 def chunks_of(files: Files, stretch: Stretch, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Chunk]:
-    """Raises LogCorrupted where the stretch does not hold what its plan says, SegmentGone where its file was deleted.
+    """Raises LogCorrupted if the stretch contradicts its plan, SegmentGone if its file was deleted.
 
-    Chunks have at most `chunk_bytes` (and at least eight bytes of room), or one record that is larger."""
+    Chunks have at most `chunk_bytes` (and at least eight bytes of room), or a single larger record."""
     segment = stretch.segment
     framing = segment.framing
     np.empty(HEAP_HINT_BYTES, np.uint8)
@@ -78,7 +78,7 @@ def chunks_of(files: Files, stretch: Stretch, chunk_bytes: int = CHUNK_BYTES) ->
             rest = buffer[used:held]
             if used:
                 buffer = usual
-            else:  # one record that is larger
+            else:  # a single larger record
                 buffer = bytearray(min(framing.size_of(rest), stretch.end - at))
             buffer[: len(rest)] = rest
             at += used

@@ -1,4 +1,4 @@
-"""What ends a resend; each error says where it stands and how to go on."""
+"""Errors that end a resend; each says how far it came and how to continue."""
 
 from __future__ import annotations
 
@@ -6,21 +6,23 @@ from sparkreplay.errors import ReplayError
 
 
 class LedgerUnusable(ReplayError):
-    """A ledger of progress cannot be continued from: damaged, or of another resend."""
+    """A ledger of progress that cannot be continued: damaged, or of another resend."""
 
     def __init__(
         self,
         path: str,
         why: str,
-        cure: str = "name another ledger to begin anew (what was sent before will be there twice)",
+        cure: str = "name another ledger to start over (messages sent before will be there twice)",
     ) -> None:
         super().__init__(f"{path}: {why}; {cure}")
         self.path = path
 
 
 class ResendFailed(ReplayError):
-    """A message that the target will not take, or has not taken for too long. The ledger is kept."""
+    """The target rejects a message, or has not accepted it for too long. The ledger is kept."""
 
     def __init__(self, origin: str, why: str) -> None:
-        super().__init__(f"{origin}: {why}; mend it and run the same command again to go on from the ledger")
+        super().__init__(
+            f"{origin}: {why}; correct that and run the same command again to continue from the ledger"
+        )
         self.origin = origin

@@ -1,4 +1,4 @@
-"""A resend as it was asked for: what is read, where it goes, where its ledger is; the same for a worker of Spark's.
+"""A resend request: source, target and ledger; the same for a worker of Spark's.
 
 Invariant: a ledger is continued only for the same rows of the same topic and logs and for the same target queues, and by one
 run at a time."""
@@ -44,7 +44,7 @@ ROWS_BY = (
     "startingtimestamp",
     "endingtimestamp",
 )
-"""Options that leave rows out for good: a ledger passes over these rows, so that a run without the option would miss them."""
+"""Options that leave rows out for good: the ledger counts these rows as done, so a run without the option would miss them."""
 Epochs = list[list[int]]
 
 
@@ -62,14 +62,14 @@ class ResendJob:
     bytes_per_s: float | None = None
     not_taken_s_max: float = 120.0
     rows: Mapping[str, str] = field(default_factory=dict)
-    """See rows_by."""
+    """The result of rows_by."""
 
     def ledger_of(self, share: Share) -> Path:
         return Path(self.ledger if share.count == 1 else f"{self.ledger}.{share.number}-of-{share.count}")
 
 
 def rows_by(options: Mapping[str, str]) -> dict[str, str]:
-    """Those of a read's options that leave rows out, but for a physical end: what follows it is sent by a later run."""
+    """The read options that leave rows out, except a physical end: a later run sends the rows after it."""
     given = {name.lower(): value for name, value in options.items()}
     if not given.get("endingoffsets", "").startswith("{"):
         given.pop("endingoffsets", None)
@@ -79,8 +79,8 @@ def rows_by(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def prepare(job: ResendJob, *, force: bool) -> ResendJob:
-    """The job with its read narrowed to what is sent. Raises OptionError for a topic of the brokers' own, and for a target
-    that is the source."""
+    """The job with its read narrowed to the rows to send. Raises OptionError for a system topic, and for a target that is the
+    source."""
     if is_system_topic(job.topic):
         raise OptionError(
             "--topic",
@@ -111,7 +111,7 @@ def prepare(job: ResendJob, *, force: bool) -> ResendJob:
 
 
 async def refuse_own_topic(job: ResendJob, broker_names: set[str]) -> None:
-    """Raises OptionError when messages would go back to the topic and set that they come from."""
+    """Raises OptionError when messages would return to the topic and set that they come from."""
     if job.topic != job.to_topic:
         return
     async with client_of(job) as client:
@@ -131,8 +131,8 @@ def client_of(job: ResendJob) -> Client:
 
 @contextmanager
 def only_run(job: ResendJob, count: int) -> Iterator[None]:
-    """Raises LedgerUnusable while another run goes by the same ledger, with however many workers, and for a ledger that was
-    begun by another number of them."""
+    """Raises LedgerUnusable while another run uses the same ledger, with any number of workers, and for a ledger begun by
+    another number of them."""
     with only_one(Path(job.ledger)) if count > 1 else nullcontext():  # a single worker takes this lock itself
         refuse_other_workers(job, count)
         yield
@@ -152,17 +152,17 @@ def refuse_other_workers(job: ResendJob, count: int) -> None:
 def send_share(
     job: ResendJob, share: Share = ALL, on_progress: Callable[[int, int], None] = lambda size, rows: None
 ) -> Counts:
-    """Sends one worker's queues; what an earlier run of the same ledger sent is left out. Raises KeyboardInterrupt on SIGINT,
-    and on SIGTERM where that is to raise it."""
+    """Send one worker's queues, without the messages that an earlier run of the same ledger sent. Raises KeyboardInterrupt on
+    SIGINT, and on SIGTERM if that is set up to raise it."""
     return uvloop.run(ended_by_sigterm(send_with_ledger(job, share, job.ledger_of(share), on_progress)))
 
 
 async def ended_by_sigterm(work: Coroutine[Any, Any, Counts]) -> Counts:
-    """SIGTERM cancels, as uvloop has SIGINT do: what a handler raises in a callback of a connection is lost in it."""
+    """SIGTERM cancels, as uvloop does for SIGINT: an exception of a signal handler would be lost in a connection's callback."""
     if signal.getsignal(signal.SIGTERM) is not signal.default_int_handler:
         return await work
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    assert task is not None, "this is one"
+    assert task is not None, "a coroutine runs in a task"
     loop.add_signal_handler(signal.SIGTERM, task.cancel)
     try:
         return await work
@@ -221,7 +221,7 @@ def open_ledger(path: Path, job: ResendJob, queues: list[TargetQueue]) -> Ledger
         if found.purpose[name] != wanted[name]:
             raise LedgerUnusable(str(path), f"is of {name} {found.purpose[name]}, not {wanted[name]}")
     begun, asked = found.purpose["namesrv"], wanted["namesrv"]
-    if not set(begun) & set(asked):  # clusters are often of one name
+    if not set(begun) & set(asked):  # clusters often share a name
         raise LedgerUnusable(
             str(path),
             f"was begun with the name servers {';'.join(begun)}, not {';'.join(asked)} (where they are of one cluster, name "
@@ -281,7 +281,7 @@ def store_of(read: ReadPlan, broker_name: str) -> StoreSnapshot:
 
 
 def epochs_between(epochs: Epochs, low: int, high: int) -> Epochs:
-    """The epochs of the offsets [low, high), each with the first of those offsets that it holds."""
+    """The epochs of the offsets [low, high), each with its first offset in that range."""
     ends = [*(start for _, start in epochs[1:]), high]
     return [
         [epoch, max(start, low)]
@@ -313,7 +313,7 @@ def what_is_left(read: ReadPlan, ledger: Ledger, path: str) -> ReadPlan:
 
 @contextmanager
 def only_one(ledger: Path) -> Iterator[None]:
-    """Raises LedgerUnusable while another process sends by the same ledger. Nothing is left behind, but by a kill."""
+    """Raises LedgerUnusable while another process uses the same ledger. Leaves no lock file, unless killed."""
     path = Path(f"{ledger}.lock")
     lock = locked(path, ledger)
     try:
@@ -324,14 +324,14 @@ def only_one(ledger: Path) -> Iterator[None]:
 
 
 def locked(path: Path, ledger: Path) -> int:
-    """The descriptor of the lock file that is at `path` now: one that was opened may have been removed before it was locked."""
+    """The descriptor of the lock file that is at `path` now: an opened one may have been removed before it was locked."""
     while True:
         try:
             lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except OSError as error:  # a ledger anew elsewhere is no cure: it would send all again
+        except OSError as error:  # another ledger is no remedy: it would send everything again
             raise LedgerUnusable(
                 str(ledger),
-                f"{path.name} cannot be made beside it ({error.strerror})",
+                f"{path.name} cannot be made next to it ({error.strerror})",
                 "make the folder writable with room in it, or move the ledger to one that is, and name it there",
             ) from error
         try:

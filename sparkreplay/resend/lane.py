@@ -1,7 +1,7 @@
 """Sends the rows of one source queue to one target queue, one request after the other.
 
-Invariant: a request leaves only when all before it were acknowledged, so the target holds the queue's order. A request whose
-outcome is unknown is told before it is sent again."""
+Invariant: a request is sent only when all before it were acknowledged, so the target keeps the queue's order. A request whose
+outcome is unknown is reported before it is sent again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RETRY_S_MIN, RETRY_S_MAX = 0.05, 2.0
 FINAL = frozenset(
     {ResponseCode.MESSAGE_ILLEGAL, ResponseCode.TOPIC_NOT_EXIST, ResponseCode.INVALID_PARAMETER}
 )
-"""Refusals that the same message will get again."""
+"""Rejections that the same message will get again."""
 
 
 class Parcel(NamedTuple):
@@ -35,12 +35,12 @@ class Parcel(NamedTuple):
 
 
 Sender = Callable[[list[OutgoingMessage]], Awaitable[SendResult]]
-"""Sends to one queue of the target; raises what a Producer raises."""
+"""Sends to one queue of the target; raises a Producer's errors."""
 
 
 class Lane:
-    """`on_attempt(parcels)` is told before a request leaves for the first time, `on_acked(parcels)` after it was acknowledged,
-    `on_unknown(messages)` when it may have been stored all the same, before it leaves again."""
+    """`on_attempt(parcels)` is called before a request is first sent, `on_acked(parcels)` after it was acknowledged,
+    `on_unknown(messages)` before it is sent again when it may have been stored."""
 
     def __init__(
         self,
@@ -66,8 +66,8 @@ class Lane:
         self._room = asyncio.Event()
 
     async def put(self, parcel: Parcel) -> None:
-        """Waits while the lane is full, and then until it has room for many: changing tasks for each row costs as much as to
-        read it. One task puts."""
+        """Wait while the lane is full, and then until it has room for many rows: switching tasks for each row costs as much
+        as reading it. Only one task puts."""
         if len(self._waiting) >= WAITING_MAX:
             self._room.clear()
             await self._room.wait()
@@ -80,14 +80,14 @@ class Lane:
         self._arrived.set()
 
     async def run(self) -> None:
-        """Raises ResendFailed for a row that the target refuses for good, or has not taken for `not_taken_s_max`."""
+        """Raises ResendFailed for a row that the target rejects for good, or has not accepted for `not_taken_s_max`."""
         while parcels := await self._request():
             await self._wait_for_rate(len(parcels), sum(len(parcel.message.body) for parcel in parcels))
             await self._deliver(parcels)
             self._on_acked(parcels)
 
     async def _request(self) -> list[Parcel]:
-        """The oldest row, with those after it that one request can carry; empty at the end."""
+        """The oldest row, with following ones that fit into one request; empty at the end."""
         waiting = self._waiting
         while not waiting:
             if self._finished:

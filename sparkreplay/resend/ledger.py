@@ -1,7 +1,7 @@
-"""How far a resend has come, so that a killed one goes on without a gap.
+"""The progress of a resend, so that a killed one continues without a gap.
 
-Invariant: no record that ends above `sent_below` was ever handed to the target, and of a queue every record that ends at or
-below `acked[queue]` was acknowledged by it. So what lies between the two is all that may be there twice. Pure."""
+Invariant: no record that ends above `sent_below` was ever passed to the target, and of a queue every record that ends at or
+below `acked[queue]` was acknowledged by it. So only records between the two may be there twice. Pure."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class SourceProgress:
 
 @dataclass
 class Ledger:
-    """What one resend was asked to do, and its progress in each source. Counts are over all runs."""
+    """The request of one resend, and its progress in each source. Counts are over all runs."""
 
     purpose: dict[str, Any]
-    """What another run must name the same: topic, target and its name servers, which rows, sources with their epochs below the
+    """Must be equal in another run: topic, target and its name servers, selected rows, sources with their epochs below the
     last bound and marks of their logs."""
     sources: dict[str, SourceProgress] = field(default_factory=dict)
     acknowledged: int = 0
@@ -61,7 +61,7 @@ class Ledger:
 
 
 def decode_ledger(path: str, data: bytes) -> Ledger:
-    """Raises LedgerUnusable for what no run of ours wrote."""
+    """Raises LedgerUnusable for bytes that no resend wrote."""
     try:
         found = json.loads(data)
         if found["version"] != VERSION:
@@ -83,7 +83,7 @@ def decode_ledger(path: str, data: bytes) -> Ledger:
 
 
 class Tracker:
-    """What is under way of one source: rows handed to queues in the log's order, acknowledged in each queue's order."""
+    """Pending rows of one source: passed to queues in the log's order, acknowledged in each queue's order."""
 
     def __init__(self, progress: SourceProgress) -> None:
         self.progress = progress
@@ -92,7 +92,7 @@ class Tracker:
 
     def handed(self, queue_id: int, offset: int, end: int) -> None:
         self._waiting.setdefault(queue_id, deque()).append((offset, end))
-        self.read_below = offset  # where a record begins for certain; its end may be a file's filler
+        self.read_below = offset  # certainly a record's beginning; its end may be a file's filler
 
     def acked(self, queue_id: int, count: int = 1) -> None:
         """The oldest `count` rows of the queue were acknowledged."""
@@ -101,11 +101,11 @@ class Tracker:
             self.progress.acked[queue_id] = waiting.popleft()[1]
 
     def passed(self, seam: int) -> None:
-        """Every record that begins below `seam` was handed over or is none of ours; a record or a segment begins there."""
+        """Every record that begins below `seam` was passed on or is not selected; a record or a segment begins there."""
         self.read_below = max(self.read_below, seam)
 
     def settle(self) -> SourceProgress:
-        """The progress as it is now, with `done_below` as high as it can be."""
+        """The current progress, with `done_below` as high as possible."""
         heads = [waiting[0][0] for waiting in self._waiting.values() if waiting]
         self.progress.done_below = max(self.progress.done_below, min(heads, default=self.read_below))
         return self.progress

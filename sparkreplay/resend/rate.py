@@ -1,4 +1,4 @@
-"""A limit on what is sent each second.
+"""A limit on sending per second.
 
 Invariant: over any time the average stays at or below the rate, after a burst of at most a tenth of a second's worth. Pure."""
 
@@ -17,7 +17,7 @@ class RateLimit:
     _free_at: float = field(default=0.0)
 
     def wait_s(self, amount: int, now_s: float) -> float:
-        """Takes `amount`; returns how long its sender has to wait first."""
+        """Take `amount`; returns how long its sender has to wait first."""
         if self.per_second is None:
             return 0.0
         self._free_at = max(self._free_at, now_s - BURST_S) + amount / self.per_second

@@ -1,8 +1,8 @@
-"""What a stored record becomes when it is sent again.
+"""The message made of a stored record to send it again.
 
-Invariant: body, flag, compression, time of birth, keys, tags, id and every other property are as they were, but for the
-properties by which a broker would treat the message specially: a delay that has passed, a transaction that is decided.
-Properties that are no UTF-8 cannot be sent as they were, for a client's header is text. A time of birth that no timestamp
+Invariant: body, flag, compression, time of birth, keys, tags, id and every other property are unchanged, except the
+properties by which a broker would treat the message specially: a delay that has passed, a transaction that has ended.
+Properties that are not UTF-8 cannot be sent unchanged, because a client's header is text. A time of birth that no timestamp
 holds becomes that of the resend. Pure."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ROW_COLUMNS = (
     "store_size", "epoch",
 )  # fmt: skip
 SENT_FLAGS = COMPRESSED | MULTI_TAGS | COMPRESSION_TYPE_MASK
-"""Bits of sysFlag that describe the body and the tags; transaction and host bits are the new broker's to set."""
+"""Bits of sysFlag that describe the body and the tags; the new broker sets transaction and host bits."""
 SPECIAL = frozenset(
     {
         "DELAY", "REAL_TOPIC", "REAL_QID", "TRAN_MSG", "PGROUP", "TRAN_PREPARED_QUEUE_OFFSET", "CHECK_IMMUNITY_TIME_IN_SECONDS",
@@ -28,16 +28,15 @@ SPECIAL = frozenset(
         "INNER_MULTI_QUEUE_OFFSET", "__CRC32#", "WAIT",
     }
 )  # fmt: skip
-"""Properties that ask a broker for more than storing the message (upstream: MessageConst). WAIT is always sent as true:
-a message that does not wait for its replicas could be lost although it was acknowledged."""
+"""Properties that ask a broker for more than storing the message (upstream: MessageConst). WAIT is always sent as true: a
+message that does not wait for its replicas could be lost although it was acknowledged."""
 ORIGIN, ORIGIN_QUEUE, ORIGIN_EPOCH = "REPLAY_SRC", "REPLAY_QUEUE", "REPLAY_EPOCH"
 
 
 class Row(NamedTuple):
-    """One message of one queue; `end` is where its record ends, or its part of a batch's record.
+    """One message of one queue; `end` is the end of its record, or of its part of a batch's record.
 
-    `born_ms` is its time of birth, ms, None where no timestamp holds it; `properties` are as stored
-    where they are `text`."""
+    `born_ms` is its time of birth, ms, None if no timestamp holds it; `properties` are the stored ones if they are `text`."""
 
     queue_id: int
     queue_offset: int
@@ -89,7 +88,7 @@ def is_text(stored: bytes) -> bool:
 
 
 def sent_properties(row: Row, broker_name: str, topic: str) -> dict[str, str]:
-    """The properties that go with the message; where it was is added, and replaced if it was sent again before."""
+    """The message's properties; its former place is added, and replaced if it was sent again before."""
     kept = {name: value for name, value in row.properties.items() if name not in SPECIAL}
     kept[ORIGIN] = f"{broker_name}@{row.physical_offset}"
     kept[ORIGIN_QUEUE] = f"{topic}/{row.queue_id}@{row.queue_offset}"

@@ -1,8 +1,8 @@
 """One run of a resend: reads the committed rows of a topic and sends them, queue by queue, in order.
 
-Invariant: the ledger is durable before the first record that it allows is handed to the target, and it never says more than
-what the target acknowledged; what is sent again was counted in it before. So a run that is killed anywhere, and as often, goes
-on without a gap, and the target holds no more copies than are told."""
+Invariant: the ledger is durable before the first record that it allows is passed to the target, and it never claims more than
+the target acknowledged; a message that is sent again was counted in it before. So a run that is killed anywhere, any number
+of times, continues without a gap, and the target holds no more copies than are reported."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ LEDGER_INTERVAL_S = 1.0
 UNSENT_BYTES_MAX = 32 << 20
 PROPERTIES_BYTES_MAX = 32767
 SURELY_FITS_BYTES = 16 << 10
-"""A record of this size has room for what is added to its properties, which name a topic and a broker set."""
+"""A record of this size has room for added properties, which name a topic and a broker set."""
 AGAIN_MESSAGES = 200
-"""Counted at a time before they are sent again: a kill counts no more than these too many."""
+"""Counted at a time before they are sent again: a kill overstates the count by at most these."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """The queues that one worker sends: those whose id leaves `number` when divided by `count`."""
+    """The queues of one worker: those whose id modulo `count` is `number`."""
 
     number: int = 0
     count: int = 1
@@ -55,7 +55,7 @@ ALL = Share()
 
 @dataclass(frozen=True)
 class Limits:
-    """How fast, and for how many seconds a message that is not taken is tried."""
+    """Rates, and for how many seconds a message that is not accepted is retried."""
 
     messages: RateLimit
     bytes: RateLimit
@@ -68,8 +68,8 @@ class Limits:
 
 @dataclass
 class Counts:
-    """What one run did, and what earlier runs of its ledger did before. `maybe_twice`: sendings that may have left the target
-    with one copy more than the source has."""
+    """Counts of one run, and of earlier runs of its ledger. `maybe_twice`: sends that may have left the target with one copy
+    more than the source has."""
 
     acknowledged: int = 0
     bytes: int = 0
@@ -85,7 +85,7 @@ class Source:
     broker_name: str
     tracker: Tracker
     may_be_sent_below: int
-    """An earlier run may have sent what ends at or below, without noting that it was acknowledged."""
+    """An earlier run may have sent records that end at or below, without recording an acknowledgement."""
     attempted_below: int
     lanes: dict[int, Lane] = field(default_factory=dict)
 
@@ -95,7 +95,7 @@ class Source:
 
 
 class Run:
-    """`send_all` does the work; `counts` may be read while it goes on."""
+    """`send_all` does the work; `counts` may be read meanwhile."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class Run:
         share: Share = ALL,
         on_progress: Callable[[int, int], None] = lambda size, rows: None,
     ) -> None:
-        """`on_progress(bytes of log read, messages acknowledged)` is told now and then what came since."""
+        """`on_progress(bytes of log read, messages acknowledged)` gets the increments now and then."""
         self.counts = Counts(acknowledged_before=ledger.acknowledged, maybe_twice_before=ledger.maybe_twice)
         self._on_progress = on_progress
         self._told = 0
@@ -126,14 +126,14 @@ class Run:
         }
         self._window_bytes = WINDOW_BYTES_MIN
         self._written_at = 0.0
-        self._noted = Counts()  # what of `counts` the ledger already has
-        self._again_left = 0  # of AGAIN_MESSAGES: in the ledger's count, not yet in ours
+        self._noted = Counts()  # the part of `counts` that is in the ledger
+        self._again_left = 0  # of AGAIN_MESSAGES: in the ledger's count, not yet in this run's
         self._unsent_bytes = 0
         self._room = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
     async def send_all(self) -> None:
-        """Raises ResendFailed, and what reading raises. The ledger is written at the end in any case."""
+        """Raises ResendFailed, and errors of reading. The ledger is written at the end in any case."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 notes = tasks.create_task(self._note_regularly(), name="ledger")
@@ -148,7 +148,7 @@ class Run:
             raise first_of(group) from group
         finally:
             self._again_left = 0
-            for source in self._sources.values():  # what was never attempted was certainly not sent
+            for source in self._sources.values():  # rows without an attempt were certainly not sent
                 source.progress.sent_below = source.attempted_below
             self._note()
 
@@ -156,7 +156,7 @@ class Run:
         return [lane for source in self._sources.values() for lane in source.lanes.values()]
 
     async def _feed(self, stretch: Stretch, tasks: asyncio.TaskGroup) -> None:
-        """Hands the rows of a stretch to the lanes, in the log's order."""
+        """Pass the rows of a stretch to the lanes, in the log's order."""
         source = self._sources[self._read.sources[stretch.source].store.broker_name]
         position = stretch.start
         for batch in read_stretch(self._read, stretch):
@@ -181,7 +181,7 @@ class Run:
             source.tracker.passed(stretch.end)
 
     def _count_again(self, may_be_there: bool) -> None:
-        """The next row's share of `maybe_twice`, durable before the row leaves."""
+        """Count the next row in `maybe_twice`, durably before the row is sent."""
         if not may_be_there:
             return
         if not self._again_left:
@@ -255,7 +255,7 @@ class Run:
         self._room.set()
 
     def _allow(self, source: Source, end: int) -> None:
-        """Raises the bound of what may be sent: about as far as one interval will take."""
+        """Raise the bound of records that may be sent by about one interval's worth."""
         now_s = asyncio.get_running_loop().time()
         faster = now_s - self._written_at < LEDGER_INTERVAL_S
         wanted = self._window_bytes * 2 if faster else self._window_bytes // 2
@@ -266,11 +266,11 @@ class Run:
     async def _note_regularly(self) -> None:
         while True:
             await asyncio.sleep(LEDGER_INTERVAL_S)
-            self._again_left = 0  # or a kill would tell them long after the last that is sent again
+            self._again_left = 0  # or a kill long after the last repeated message would still count them
             self._note()
 
     def _note(self) -> None:
-        """Writes the ledger as things are now."""
+        """Write the ledger with the current state."""
         for source in self._sources.values():
             source.tracker.settle()
         again = self.counts.maybe_twice + self._again_left
@@ -282,7 +282,7 @@ class Run:
 
 
 def first_of(group: ExceptionGroup[Exception]) -> Exception:
-    """What a person is told of several failures: the first that explains itself."""
+    """The failure to report of several: the first one with an explanation."""
     leaves: list[Exception] = []
     for error in group.exceptions:
         leaves.append(first_of(error) if isinstance(error, ExceptionGroup) else error)

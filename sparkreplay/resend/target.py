@@ -1,4 +1,4 @@
-"""Where a resend goes: the writable queues of one topic in one cluster.
+"""The target of a resend: the writable queues of one topic in one cluster.
 
 Invariant: a source queue always goes to the same target queue, in every run of one ledger, so its order is kept."""
 
@@ -18,7 +18,7 @@ SEND_TIMEOUT_MS = 5000
 
 @dataclass(frozen=True)
 class TargetQueue:
-    """One queue of the target. `str` is how a ledger names it."""
+    """One queue of the target. `str` is its name in a ledger."""
 
     topic: str
     broker_name: str
@@ -30,7 +30,7 @@ class TargetQueue:
 
 @dataclass(frozen=True)
 class QueueSender:
-    """Sends to one queue; raises what a Producer raises."""
+    """Sends to one queue; raises a Producer's errors."""
 
     producer: Producer
     queue: TargetQueue
@@ -82,7 +82,7 @@ async def target_queues(client: Client, cluster: str, topic: str) -> list[Target
 
 
 def same_queues(wanted: Sequence[str], found: list[TargetQueue]) -> list[TargetQueue]:
-    """`found` as a ledger recorded it; raises OptionError when one of those is gone."""
+    """`found` in the ledger's order. Raises OptionError when one of the ledger's queues is gone."""
     by_name = {str(queue): queue for queue in found}
     for name in wanted:
         if name not in by_name:

@@ -1,1 +1,1 @@
-"""A broker's store as a reader sees it: where its bytes lie, its segments and epochs, and up to where it is committed."""
+"""A reader's view of a broker's store: its files, segments, epochs and committed bound."""

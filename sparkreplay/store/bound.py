@@ -1,8 +1,8 @@
-"""Up to where a store is committed: resolved once, when the store is opened, and frozen into its snapshot.
+"""The committed bound of a store: resolved once, when the store is opened, and frozen into its snapshot.
 
-Invariant: no election can take back what lies below a bound that was resolved here, `latest` apart. The checkpoint's confirm
-offset is such a bound, at most a second old. A live broker's is newer, but says what its own log holds: of its own store the
-bound is raised to it, of another replica's it is only lowered to it."""
+Invariant: no election can take back records below a bound that was resolved here, except `latest`. The checkpoint's confirm
+offset is such a bound, at most a second old. A live broker's is newer, but is of its own log: for its own store the bound is
+raised to it, for another replica's it is only lowered to it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from sparkreplay.store.segments import FOLDER, SEVERAL_FOLDERS, Segment, open_se
 
 CHECKPOINT = "checkpoint"
 CONFIRM_OFFSET_END = 40
-"""Up to here a checkpoint file reaches that holds confirmPhyOffset; those of 4.x end before."""
+"""A checkpoint file with confirmPhyOffset has at least this size; those of 4.x are shorter."""
 WINDOW_BYTES = 16 << 20
 """Longer than the longest record that is read."""
 
 
 @dataclass(frozen=True)
 class Bound:
-    """`source` is `checkpoint` or `broker HOST:PORT`; `note` says what a user should know of how it came about."""
+    """`source` is `checkpoint` or `broker HOST:PORT`; `note` tells the user how the bound was chosen."""
 
     offset: int
     source: str
@@ -33,7 +33,7 @@ class Bound:
 
 
 def checkpoint_bound(files: Files) -> int:
-    """The confirm offset of the checkpoint; 0 where none was ever set. Raises StoreUnreadable."""
+    """The confirm offset of the checkpoint; 0 if none was ever set. Raises StoreUnreadable."""
     try:
         page = files.read(CHECKPOINT)
     except FileNotFoundError:
@@ -51,7 +51,7 @@ def checkpoint_bound(files: Files) -> int:
     except CheckpointDamaged as error:
         raise StoreUnreadable(
             path,
-            f"{error}; copy it again or read another replica (a broker that starts on the store mends it)",
+            f"{error}; copy it again or read another replica (a broker that starts on the store repairs it)",
         ) from error
 
 
@@ -63,7 +63,8 @@ def resolve(
     view: BrokerView | None,
     replica_id: int | None,
 ) -> Bound:
-    """The bound of a store whose checkpoint says `confirm`. Raises StoreUnreadable for one beyond the log's end."""
+    """The bound of a store with the checkpoint's confirm offset `confirm`. Raises StoreUnreadable if it is beyond the log's
+    end."""
     log_end = segments[-1].end_offset if segments else 0
     if confirm and not segments:
         raise StoreUnreadable(
@@ -96,8 +97,8 @@ def resolve(
 
 
 def latest(files: Files, confirm: int, segments: tuple[Segment, ...], epochs: Epochs) -> int:
-    """Where the records of the log end, committed or not. Stale ones that a truncation by a Java broker left behind look like
-    the others."""
+    """The end of the log's records, committed or not. Stale ones that a truncation by a Java broker left look like the
+    others."""
     above = [segment for segment in segments if segment.start_offset > confirm]
     begun = next((one.start_offset for one in reversed(above) if begins_with_a_record(files, one)), confirm)
     log_end = segments[-1].end_offset if segments else 0
@@ -111,15 +112,15 @@ def begins_with_a_record(files: Files, segment: Segment) -> bool:
 
 
 def boundary_at_or_below(segments: tuple[Segment, ...], epochs: Epochs, offset: int) -> int:
-    """The nearest place where a record is known to begin: that of a segment, or of an epoch."""
+    """The nearest known record boundary: the beginning of a segment or of an epoch."""
     known = [segment.start_offset for segment in segments] + [start for _, start in epochs]
     log_min = segments[0].start_offset if segments else 0
     return max((start for start in known if log_min <= start <= offset), default=log_min)
 
 
 def records_end(files: Files, segments: tuple[Segment, ...], start: int, limit: int) -> int:
-    """The end of the whole valid records that follow each other from the boundary `start` on; of those that begin at or
-    above `limit` none is looked at."""
+    """The end of the consecutive whole valid records from the boundary `start` on; records that begin at or above `limit` are
+    not read."""
     at = start
     for segment in segments:
         if segment.start_offset <= at < min(segment.end_offset, limit):
@@ -130,7 +131,7 @@ def records_end(files: Files, segments: tuple[Segment, ...], start: int, limit: 
 
 
 def records_end_in(files: Files, segment: Segment, at: int, limit: int) -> tuple[int, bool]:
-    """(the end, whether it is that of the segment)."""
+    """(the end, whether it is the segment's end)."""
     buffer = bytearray(min(WINDOW_BYTES, segment.end_offset - at))
     file = open_segment(files, segment)
     try:

@@ -1,6 +1,6 @@
-"""Which epochs wrote a log, as its epoch file or a live broker tells, and whether two tellings agree.
+"""The epochs of a log from its epoch file or a live broker, and comparison of two such histories.
 
-Invariant: histories are compared only where both reach: what retention removed from the front of one is no difference."""
+Invariant: histories are compared only in their common range: epochs that retention removed from one are no difference."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def read_epochs(files: Files) -> Epochs:
 
 
 def epochs_within(epochs: Epochs, start: int, end: int) -> Epochs:
-    """The epochs that wrote bytes of [start, end), each with its first one there."""
+    """The epochs that wrote bytes of [start, end), each with its first offset there."""
     ends = [start_offset for _, start_offset in epochs[1:]] + [end]
     clipped = [
         (epoch, max(first, start), min(last, end)) for (epoch, first), last in zip(epochs, ends, strict=True)
@@ -41,6 +41,6 @@ def epochs_within(epochs: Epochs, start: int, end: int) -> Epochs:
 
 
 def common_part(one: Epochs, other: Epochs, end: int) -> tuple[Epochs, Epochs]:
-    """What each says of the part of [0, end) that both tell of; equal where the logs hold the same bytes."""
+    """Both histories in their common part of [0, end); equal where the logs hold the same bytes."""
     start = max(one[0][1], other[0][1])
     return epochs_within(one, start, end), epochs_within(other, start, end)

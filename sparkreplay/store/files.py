@@ -1,8 +1,7 @@
-"""Where a store's bytes are read from: a local folder here, any file system that pyarrow.fs knows in remotefiles.py. Nothing
-is ever written.
+"""Access to a store's bytes: a local folder here, any file system of pyarrow.fs in remotefiles.py. Nothing is ever written.
 
-Invariant: a link in place of a file is refused, never followed (a folder may be one: a log on another disk is put into a store
-so), and what is read whole is small."""
+Invariant: a link instead of a file is rejected, never followed (a folder may be one: a log on another disk is linked into a
+store), and files that are read whole are small."""
 
 from __future__ import annotations
 
@@ -17,14 +16,14 @@ from typing import Protocol
 from sparkreplay.errors import StoreUnreadable
 
 SMALL_FILE_BYTES_MAX = 4 << 20
-"""More than an epoch file of as many entries as epochfile.format takes."""
+"""More than an epoch file with as many entries as epochfile.format allows."""
 FOLDER_ENTRIES_MAX = 200_000
 """Names in one folder; more segments of 1 GiB than any disk holds."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One member of a folder. `size_bytes` is 0 for what is no plain file."""
+    """One member of a folder. `size_bytes` is 0 unless it is a plain file."""
 
     name: str
     size_bytes: int
@@ -34,23 +33,23 @@ class Entry:
 
 
 class OpenFile(Protocol):
-    """One file, held open: what is deleted meanwhile can still be read where the file system allows it."""
+    """One file, held open: if deleted meanwhile it stays readable where the file system allows that."""
 
     def read_into(self, view: memoryview, at: int) -> int:
-        """Fills `view` from byte `at` on; returns how many bytes there were, less only at the file's end."""
+        """Fill `view` from byte `at` on; returns how many bytes there were, less only at the file's end."""
 
     def close(self) -> None: ...
 
 
 class Files(Protocol):
-    """A store's root. Small enough to be pickled to workers, which open files of it on their own.
+    """A store's root. Small enough to be pickled to workers, which open files of it themselves.
 
-    Names are relative POSIX paths. Every method raises FileNotFoundError for what is not there, StoreUnreadable for what
-    cannot be read for another reason."""
+    Names are relative POSIX paths. Every method raises FileNotFoundError for absent files, StoreUnreadable for files that are
+    unreadable for another reason."""
 
     @property
     def root(self) -> str:
-        """As given, but for what is secret in it."""
+        """As given, without secrets."""
 
     def shown(self, name: str) -> str:
         """The name as errors show it."""
@@ -66,7 +65,7 @@ class Files(Protocol):
 
 @contextmanager
 def told_as_unreadable(path: str) -> Iterator[None]:
-    """What the operating system or a remote store refuses, as an error that names the file."""
+    """Turn refusals of the operating system or a remote store into an error that names the file."""
     try:
         yield
     except FileNotFoundError:
@@ -83,7 +82,7 @@ def unreadable(path: str, error: OSError) -> StoreUnreadable:
             path, "may not be read by this user; run as the broker's user, or grant it read access"
         )
     why = (error.strerror or str(error)).strip().rstrip(".")
-    return StoreUnreadable(path, f"cannot be read: {why}; mend that, or read another replica")
+    return StoreUnreadable(path, f"cannot be read: {why}; correct that, or read another replica")
 
 
 @dataclass(frozen=True)
@@ -115,7 +114,7 @@ class LocalFiles:
 
 
 def in_order(path: str, entries: list[Entry]) -> list[Entry]:
-    """The entries of a folder by name, unless they are more than a store can have."""
+    """The entries of a folder by name. Raises StoreUnreadable for more than a store can have."""
     if len(entries) > FOLDER_ENTRIES_MAX:
         raise StoreUnreadable(
             path,
@@ -125,7 +124,7 @@ def in_order(path: str, entries: list[Entry]) -> list[Entry]:
 
 
 def small(path: str, data: bytes) -> bytes:
-    """`data` itself unless it is more than a small file may hold."""
+    """`data` itself. Raises StoreUnreadable if it is larger than a small file may be."""
     if len(data) > SMALL_FILE_BYTES_MAX:
         raise StoreUnreadable(
             path,
@@ -135,7 +134,7 @@ def small(path: str, data: bytes) -> bytes:
 
 
 def entry_of(member: os.DirEntry[str]) -> Entry | None:
-    """None for what was deleted since the folder was listed."""
+    """None if it was deleted since the folder was listed."""
     try:
         status = member.stat(follow_symlinks=False)
     except FileNotFoundError:
@@ -151,7 +150,7 @@ def entry_of(member: os.DirEntry[str]) -> Entry | None:
 
 
 class LocalFile:
-    """Reads go to the caller's own buffer; the kernel is told to read ahead. A link or a pipe is refused, not opened."""
+    """Reads into the caller's own buffer, with read-ahead of the kernel. A link or a pipe is rejected, not opened."""
 
     def __init__(self, path: str) -> None:
         self.path = path

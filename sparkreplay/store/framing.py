@@ -1,7 +1,7 @@
-"""How the records of a segment lie in its file: end to end in a commit log, each in an entry in a ledger (ledgerframing.py).
+"""The framing of records in a segment's file: concatenated in a commit log, each in an entry in a ledger (ledgerframing.py).
 
-A frame is a record with what stands in front of it; a boundary is where a frame begins. Invariant: who looks into a segment
-asks its framing, and nothing else knows which of them it is. Pure."""
+A frame is a record with the bytes before it; a boundary is where a frame begins. Invariant: code that reads a segment uses
+its framing, and does not depend on which kind it is. Pure."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ from sparkreplay.errors import LogCorrupted
 from sparkreplay.records.cutrecord import contradiction
 
 RECORD_SIZE_MAX = (64 << 20) + (64 << 10)
-"""Brokers take bodies up to their maxMessageSize (4 MiB) from frames of at most 16 MiB; both can be set higher."""
+"""Brokers accept bodies up to their maxMessageSize (4 MiB) from frames of at most 16 MiB; both can be set higher."""
 SIZE_AND_MAGIC = struct.Struct(">Q")
 PREFIX = struct.Struct(">II")
 PREFIX_BYTES = 8
-"""Of any frame, and of what ends a file: enough to tell its size and kind."""
+"""Of any frame, and of the end of a file: enough for size and kind."""
 SAMPLE_RECORDS = 32
 IN_STEP_RECORD_BYTES_MAX = 4096
-"""Records that are larger on average are walked one by one: so few a chunk do not pay for more."""
+"""Larger average records are walked one by one: too few per chunk for the bulk path."""
 
 Places: TypeAlias = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Part:
-    """What a buffer holds: bytes of the segment at `path` from physical offset `start` on. `bound` is the end of the read."""
+    """The content of a buffer: bytes of the segment at `path` from physical offset `start` on. `bound` is the end of the
+    read."""
 
     path: str
     start: int
@@ -42,61 +43,61 @@ class Part:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Whole records in `data`, end to end; the buffer may be used again for the next chunk."""
+    """Whole records in `data`, concatenated; the buffer may be reused for the next chunk."""
 
     data: NDArray[np.uint8]
     positions: Places
-    """Where in `data` each record begins; the last one ends at the end of `data`."""
+    """The positions in `data` where records begin; the last one ends at the end of `data`."""
     offsets: Places
     """The physical offset of each record."""
     end_offset: int
-    """Of the frames that were walked: a boundary."""
+    """The end of the walked frames: a boundary."""
 
 
 class Framing(Protocol):
-    """Methods that take a `window` are given bytes that begin at physical offset `offset`."""
+    """Parameters named `window` are bytes that begin at physical offset `offset`."""
 
     @property
     def lead_bytes(self) -> int:
-        """How far in front of its record a frame begins."""
+        """How far before its record a frame begins."""
 
     def frames(self, buffer: bytearray, held: int, part: Part) -> tuple[Places, int, bool]:
         """Positions of the whole frames in `buffer[:held]`, which begins at a boundary, their end, and whether the file's
-        records end there. Raises LogCorrupted for anything else that stands between them."""
+        records end there. Raises LogCorrupted for any other bytes between them."""
 
     def records(self, buffer: bytearray, frames: Places, used: int, part: Part) -> Chunk:
-        """The records of `frames`, which end at `used`. Raises LogCorrupted where a frame contradicts itself."""
+        """The records of `frames`, which end at `used`. Raises LogCorrupted if a frame contradicts itself."""
 
     def size_of(self, window: bytes | bytearray) -> int:
         """The size that the frame at the beginning of `window` names."""
 
     def contradiction(self, window: memoryview, offset: int) -> str | None:
-        """What is wrong with a frame that the bound cuts; its prefix is there and was checked."""
+        """The fault of a frame that the bound cuts; its prefix is complete and was checked."""
 
     def leads(self, lead: bytes, offset: int, record_bytes: int) -> bool:
-        """Whether `lead` stands in front of a record of that size at physical offset `offset`."""
+        """Whether `lead` belongs before a record of that size at physical offset `offset`."""
 
     def may_follow(self, prefix: bytes) -> bool:
-        """Whether another frame, the end of the file's records or nothing may begin so."""
+        """Whether `prefix` begins another frame, the end of the file's records or unwritten space."""
 
     def stands(self, window: bytes, offset: int, left: int) -> bool:
         """Whether a frame that a search for records may miss, or the end of the file's records, is there, `left` bytes before
         the segment's end."""
 
     def ends_file(self, prefix: bytes) -> bool:
-        """Whether what begins so ends the file's records."""
+        """Whether `prefix` begins the end of the file's records."""
 
     def levelled(self, buffer: NDArray[np.uint8], offset: int) -> int:
-        """Makes alike, in the frames of a buffer that begins at a boundary, what replicas may have written differently; returns
-        the end of the last whole one, or of the buffer where nothing stops it there."""
+        """Normalise bytes that replicas may have written differently in the frames of a buffer that begins at a boundary;
+        returns the end of the last whole frame, or of the buffer if nothing else stops it there."""
 
     def first_boundary(self, window: NDArray[np.uint8], offset: int) -> int:
-        """A place in `window` from where on replicas can be compared."""
+        """A position in `window` from which replicas can be compared."""
 
 
 @dataclass(frozen=True)
 class PlainFraming:
-    """A commit log's: a record is its own frame."""
+    """A commit log's framing: a record is its own frame."""
 
     @property
     def lead_bytes(self) -> int:
@@ -132,7 +133,7 @@ class PlainFraming:
         return PREFIX.unpack(prefix)[1] in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK, 0)
 
     def stands(self, window: bytes, offset: int, left: int) -> bool:
-        """A BLANK; what is cut is taken for one."""
+        """A BLANK; a cut one counts too."""
         return len(window) < PREFIX.size or PREFIX.unpack_from(window) == (left, MAGIC_BLANK)
 
     def ends_file(self, prefix: bytes) -> bool:
@@ -151,7 +152,7 @@ PLAIN = PlainFraming()
 def one_by_one(
     buffer: bytearray, position: int, held: int, part: Part, count_max: int = RECORD_SIZE_MAX
 ) -> tuple[list[int], int, bool]:
-    """`PlainFraming.frames` from `position` on, as a plain walk, at most `count_max` of them."""
+    """`PlainFraming.frames` from `position` on, as a plain walk, at most `count_max` frames."""
     positions: list[int] = []
     append = positions.append
     unpack = SIZE_AND_MAGIC.unpack_from
@@ -179,4 +180,6 @@ def one_by_one(
 
 
 def impossible(record_size: int) -> str:
-    return f"record size {record_size} is impossible: what is read has {RECORD_SIZE_MIN} to {RECORD_SIZE_MAX} bytes"
+    return (
+        f"record size {record_size} is impossible: records have {RECORD_SIZE_MIN} to {RECORD_SIZE_MAX} bytes"
+    )

@@ -1,7 +1,7 @@
-"""A reader's lease on the log of a store: asks its broker to keep what is still to be read (messagestore.leases).
+"""A reader's lease on the log of a store: asks its broker to keep the part that is still to be read (messagestore.leases).
 
-Invariant: a lease asks and proves nothing: what was deleted all the same is told as ever. Nothing else is ever written into a
-store, and this only where `holdLog` asks for it."""
+Invariant: a lease only asks: deleted data is reported as usual. Nothing else is ever written into a store, and this only if
+`holdLog` is set."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def wall_ms() -> int:
 
 
 def new_holder() -> str:
-    """Names one read, wherever its tasks run."""
+    """A name of one read, on whatever worker its tasks run."""
     return f"read-{uuid.uuid4().hex[:12]}"
 
 
@@ -47,7 +47,7 @@ class LogHold:
         return Path(self.root) / FOLDER / self.holder
 
     def take(self, now_ms: Callable[[], int] = wall_ms) -> None:
-        """For the first time. Raises OptionError where the store cannot be written."""
+        """Write the lease for the first time. Raises OptionError if the store is not writable."""
         try:
             self._write(now_ms())
         except OSError as error:
@@ -57,7 +57,8 @@ class LogHold:
             ) from error
 
     def renew(self, now_ms: Callable[[], int] = wall_ms) -> None:
-        """Unless somebody did so lately. What cannot be written is logged: the read goes on, and tells what is gone."""
+        """Renew the lease unless that was done lately. A failed write is logged: the read continues, and reports deleted
+        data."""
         try:
             if now_ms() - self._path.stat().st_mtime_ns // 1_000_000 < RENEW_MS:
                 return
@@ -69,11 +70,11 @@ class LogHold:
             logger.warning("%s: lease not renewed: %s", self._path, error)
 
     def release(self) -> None:
-        """Nothing more is to be read."""
+        """The read has ended."""
         self._path.unlink(missing_ok=True)
 
     def _write(self, now_ms: int) -> None:
-        """Whole or not at all; the broker passes over files that end as the unfinished one does."""
+        """Write whole or not at all; the broker ignores files with the suffix of an unfinished one."""
         self._path.parent.mkdir(exist_ok=True)
         lease = Lease(f"{self.holder} on {socket.gethostname()}", self.offset, now_ms + LEASE_MS)
         unfinished = self._path.with_name(f"{self.holder}.{os.getpid()}.tmp")
@@ -82,7 +83,7 @@ class LogHold:
 
 
 def hold_on(store: StoreSnapshot, holder: str, offset: int) -> LogHold:
-    """Taken. Raises OptionError for a store that is not in a local folder."""
+    """A new lease, written. Raises OptionError for a store that is not in a local folder."""
     if not isinstance(store.files, LocalFiles):
         raise OptionError("holdLog", f"{store.root} is not in a local folder, where its broker would look")
     hold = LogHold(store.files.root, holder, offset)

@@ -1,8 +1,8 @@
-"""The log of a Raft-mode broker: DLedger's data files behind the commit log that the broker had before, if it had one.
+"""The log of a Raft-mode broker: DLedger's data files, after the commit log that the broker had before, if any.
 
-Invariant: the bound is the end of the entry that the ledger's checkpoint calls committed, and only where index and data agree
-on that entry; an epoch is a term of Raft, and of what is committed alone. What lies above may be taken back, or be left from
-what was: Java truncates without erasing."""
+Invariant: the bound is the end of the entry that the ledger's checkpoint calls committed, and only if index and data agree on
+that entry; an epoch is a term of Raft, and of committed entries alone. Entries above may be taken back, or be stale: Java
+truncates without erasing."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class LedgerLog:
         return list_segments(files, f"{self.folder}/data", LEDGER)
 
     def committed(self, files: Files) -> int:
-        """The end of the last committed entry; the ledger's beginning where there is none."""
+        """The end of the last committed entry; the ledger's beginning if there is none."""
         index = self.committed_index(files)
         segments = self.ledger_segments(files)
         if index == NOTHING:
@@ -72,7 +72,7 @@ class LedgerLog:
         if found != EntryHead(unit.size, index, unit.term):
             raise StoreUnreadable(
                 files.shown(f"{self.folder}/index"),
-                f"says that entry {index}, which the checkpoint calls committed, stands at physical offset {unit.position} "
+                f"says that entry {index}, which the checkpoint calls committed, is at physical offset {unit.position} "
                 f"with {unit.size} bytes of term {unit.term}, but the data holds {found or 'no entry'} there; {ANOTHER}",
             )
         if unit.end > segments[-1].end_offset:
@@ -83,9 +83,9 @@ class LedgerLog:
         return unit.end
 
     def epochs(self, files: Files) -> Epochs:
-        """The terms of what is committed; the first begins with the ledger, for what it had before may be deleted."""
+        """The terms of committed entries; the first begins with the ledger, because the log before it may be deleted."""
         for _ in range(LOOKS_MAX - 1):
-            with suppress(SegmentGone):  # retention goes on
+            with suppress(SegmentGone):  # retention deletes meanwhile
                 return self.terms(files)
         return self.terms(files)
 
@@ -102,7 +102,7 @@ class LedgerLog:
         with closing(LedgerIndex(files, self.folder)) as units:
             units.unit(
                 last
-            )  # an index that ends before it is told by this entry, not by one of those that are asked for below
+            )  # an index that is too short is reported for this entry, not for one that is read below
             path = files.shown(f"{self.folder}/index")
             runs = list(
                 runs_of(path, first.index, max(first.index, last), lambda index: units.unit(index).term)
@@ -111,7 +111,7 @@ class LedgerLog:
         return ((runs[0][1], segments[0].start_offset), *later)
 
     def committed_index(self, files: Files) -> int:
-        """As the ledger's checkpoint says. Java replaces the file in two steps, with a copy beside it."""
+        """The index in the ledger's checkpoint. Java replaces the file in two steps, with a copy next to it."""
         name = f"{self.folder}/checkpoint"
         for told in (name, f"{name}.bak"):
             try:
@@ -134,7 +134,7 @@ class LedgerLog:
     def look_at(self, address: str, cluster_name: str, broker_name: str) -> BrokerView:
         raise OptionError(
             "address",
-            f"{address} is not asked: the store is a Raft-mode broker's, which tells no epochs; leave address out, the "
+            f"{address} is not asked: the store is a Raft-mode broker's, which reports no epochs; leave address out, the "
             "ledger's checkpoint says what is committed and is at most three seconds old",
         )
 
@@ -150,7 +150,7 @@ class LedgerLog:
                 yield from broken_checks(file, segment, end, self.check_before(files, segment))
 
     def check_before(self, files: Files, segment: Segment) -> int | None:
-        """Of the last entry in front of a segment; None where it is not there to be told."""
+        """The check of the last entry before a segment; None if it is unavailable."""
         with suppress(SegmentGone, StoreUnreadable), closing(LedgerIndex(files, self.folder)) as units:
             segments = self.ledger_segments(files)
             first = head_at(files, segments, segment.start_offset)
@@ -164,7 +164,7 @@ class LedgerLog:
         raise OptionError(
             "endingOffsets",
             f"latest has no meaning for the store of a Raft-mode broker: above {bound}, where it is committed, nothing "
-            "tells entries of the log from those that a leader took back; leave it out",
+            "distinguishes entries of the log from those that a leader took back; leave it out",
         )
 
 
@@ -177,7 +177,7 @@ def number(path: str, values: dict[str, str], key: str) -> int:
 
 
 def head_at(files: Files, segments: tuple[Segment, ...], offset: int) -> EntryHead | None:
-    """What the entry at physical offset `offset` says of itself; None where there is none. Raises SegmentGone."""
+    """The header of the entry at physical offset `offset`; None if there is none. Raises SegmentGone."""
     for segment in segments:
         if segment.start_offset <= offset < segment.end_offset:
             head = bytearray(HEADER.size)
@@ -188,7 +188,7 @@ def head_at(files: Files, segments: tuple[Segment, ...], offset: int) -> EntryHe
 
 
 def runs_of(path: str, first: int, last: int, term_of: Callable[[int], int]) -> Iterator[tuple[int, int]]:
-    """(its first entry, term) of each run of entries of one term; few of them are asked for theirs."""
+    """(its first entry, term) of each run of entries of one term, found by reading few of them."""
     start, count = first, 0
     while start <= last:
         term, step, low = term_of(start), 1, start

@@ -1,8 +1,8 @@
 """The check values of a ledger's entries: a CRC-32 of all other bytes of the entry, continued from the entry before
 (dledger.storage.entry). Java writes 0, which is not compared.
 
-Invariant: an entry is judged by its own bytes and by the check of the one before, as it stands there; so each that is told
-changed, or stands behind one whose check did. Where the one before cannot be told, an entry is not judged."""
+Invariant: an entry is compared by its own bytes and by the stored check of the one before. So each reported entry changed, or
+follows one whose check did. If the check before is unavailable, an entry is not compared."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Window:
         self.held = memoryview(b"")
 
     def at(self, offset: int, size: int) -> memoryview:
-        """Fewer than `size` bytes where they would not lie below the end."""
+        """Fewer than `size` bytes if they would not lie below the end."""
         size = min(size, self.end - offset)
         if not self.start <= offset <= offset + size <= self.start + len(self.held):
             room = min(max(size, DATA_READ_BYTES), self.end - offset)
@@ -40,13 +40,13 @@ class Window:
 def broken_checks(
     file: OpenFile, segment: Segment, end: int, before: int | None
 ) -> Iterator[tuple[int, str]]:
-    """Physical offset, and what is said, of each entry of a segment that lies below `end` and is not what was written. `before`
-    is the check of the last entry in front of it, None where that is not known."""
+    """Physical offset and description of each entry of a segment that lies below `end` and differs from what was written.
+    `before` is the check of the last entry before it, None if unknown."""
     window = Window(file, segment, end)
     at: int | None = segment.start_offset
     while at is not None and at < end:
         head = entry_head(window.at(at, HEADER.size), at)
-        if head is None:  # a blank, the bound, or what a walk tells
+        if head is None:  # a blank, the bound, or damage that a walk reports
             at, before = next_entry(window, at), None
             continue
         entry = window.at(at, head.size)
@@ -58,12 +58,12 @@ def broken_checks(
 
 
 def check_of(entry: memoryview, before: int) -> int:
-    """Of a whole entry; never 0."""
+    """The check of a whole entry; never 0."""
     return crc32(entry[CHECK_END:], crc32(entry[:CHECK_AT], before)) or 0xFFFFFFFF
 
 
 def next_entry(window: Window, at: int) -> int | None:
-    """The first one behind `at`; None behind the last one of a file."""
+    """The first entry after `at`; None after the last one of a file."""
     prefix = window.at(at, 8)
     if len(prefix) < 8 or LEDGER.ends_file(bytes(prefix)):
         return None

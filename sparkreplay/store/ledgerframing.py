@@ -1,7 +1,7 @@
 """The entries of a Raft-mode broker's ledger (DLedger 0.3's data files), each around one record.
 
-An entry without a body opens a term, one with a list of members changes the group: a walk steps over both. Invariant: an entry
-counts as one only where it names its own place, and a record only where it fills its entry. Pure."""
+An entry without a body opens a term, one with a list of members changes the group: a walk skips both. Invariant: an entry
+counts as one only if it names its own place, and a record only if it fills its entry. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HEADER = struct.Struct(
     "I"  #  4 size            48 + body
     "q"  #  8 index           from 0
     "q"  # 16 term
-    "q"  # 24 pos             where this entry stands
+    "q"  # 24 pos             where this entry begins
     "12s"  # 32             each member's own: checks, or zeros
     "i"  # 44 body_size
 )
@@ -36,26 +36,26 @@ FIELDS = np.dtype(
     }
 )
 MAGIC, BLANK_MAGIC = 1, 0xFFFFFFFF
-"""A blank is this magic and the bytes that remain in its file."""
+"""A blank is this magic and the number of bytes left in its file."""
 OWN_AT, OWN_END = 32, 44
 CHECK_AT, CHECK_END = 36, 40
 MEMBERS = b"\x00dledger members\x00"
-"""What the body of an entry that changes the group begins with (dledger.raft.membership)."""
+"""The first bytes of a body that changes the group (dledger.raft.membership)."""
 
 
 @dataclass(frozen=True)
 class EntryHead:
-    """What an entry says of itself."""
+    """The fields of an entry's header."""
 
     size: int
     index: int
     term: int
     check: int = field(default=0, compare=False)
-    """What the member that wrote it reckoned (ledgerchecks.py)."""
+    """Computed by the member that wrote it (ledgerchecks.py)."""
 
 
 def entry_head(head: bytes | memoryview, offset: int) -> EntryHead | None:
-    """None where `head`, of HEADER.size bytes, is not that of an entry at physical offset `offset`."""
+    """None if `head`, of HEADER.size bytes, is not of an entry at physical offset `offset`."""
     if len(head) < HEADER.size:
         return None
     magic, size, index, term, pos, own, body_size = HEADER.unpack_from(head)
@@ -65,7 +65,7 @@ def entry_head(head: bytes | memoryview, offset: int) -> EntryHead | None:
 
 
 def entry_place(data: bytes, offset: int) -> int | None:
-    """The first place in `data`, which stands at physical offset `offset`, of an entry that names its own place."""
+    """The first position in `data`, which begins at physical offset `offset`, of an entry that names its own place."""
     place = data.find(MAGIC.to_bytes(4, "big"))
     while place != -1:
         if entry_head(data[place : place + HEADER.size], offset + place) is not None:
@@ -76,7 +76,7 @@ def entry_place(data: bytes, offset: int) -> int | None:
 
 @dataclass(frozen=True)
 class LedgerFraming:
-    """A ledger's: the frame is the entry."""
+    """A ledger's framing: the frame is the entry."""
 
     @property
     def lead_bytes(self) -> int:
@@ -106,7 +106,9 @@ class LedgerFraming:
             position += size
         found = np.array(positions, np.int64)
         if wrong:
-            self.records(buffer, found, position, part)  # one before it may have led astray, and is told then
+            self.records(
+                buffer, found, position, part
+            )  # an entry before it may be the cause, and is reported then
             raise LogCorrupted(part.path, part.start + position, wrong)
         return found, position, blank
 
@@ -176,7 +178,7 @@ class LedgerFraming:
         return PREFIX.unpack(prefix)[0] in (MAGIC, BLANK_MAGIC, 0)
 
     def stands(self, window: bytes, offset: int, left: int) -> bool:
-        """A blank, or any entry: what is cut is taken for one."""
+        """A blank, or any entry; a cut one counts too."""
         if len(window) < PREFIX.size or PREFIX.unpack_from(window) == (BLANK_MAGIC, left):
             return True
         return entry_head(window, offset) is not None
@@ -199,7 +201,7 @@ class LedgerFraming:
         return at
 
     def first_boundary(self, window: NDArray[np.uint8], offset: int) -> int:
-        """The first entry that names its own place; behind a header's length of what may be the end of one, where none does."""
+        """The first entry that names its own place; without one, a header's length after a possible end of an entry."""
         if entry_head(window[: HEADER.size].tobytes(), offset) is not None:
             return 0
         place = entry_place(window.tobytes(), offset)

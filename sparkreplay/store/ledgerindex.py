@@ -1,6 +1,6 @@
-"""The index of a ledger: where each entry stands (DLedger's index files, 32 bytes an entry).
+"""The index of a ledger: the place of each entry (DLedger's index files, 32 bytes an entry).
 
-Invariant: a unit counts only as that of the entry whose place it has."""
+Invariant: a unit is used only for the entry whose place it has."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DATA_READ_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class Unit:
-    """What the index says of one entry."""
+    """The index's fields of one entry."""
 
     position: int
     size: int
@@ -44,7 +44,7 @@ class Unit:
 
 
 class LedgerIndex:
-    """Files are opened when they are first asked for, and held until `close`. Raises StoreUnreadable."""
+    """Files are opened when they are first needed, and held until `close`. Raises StoreUnreadable."""
 
     def __init__(self, files: Files, folder: str) -> None:
         self.files = files
@@ -67,7 +67,7 @@ class LedgerIndex:
         return Unit(position, size, term)
 
     def bytes_at(self, at: int, size: int) -> bytearray:
-        """Zeros where no file is."""
+        """Zeros if no file has them."""
         data = bytearray(size)
         for part in self.parts:
             start = int(part.name)
@@ -77,12 +77,12 @@ class LedgerIndex:
         return data
 
     def disagreement(self, segment: Segment, end: int) -> tuple[int, str] | None:
-        """The first entry of a ledger's segment, below `end`, that the index does not name as the data holds it: its physical
-        offset, and what is said. Raises SegmentGone."""
+        """The first entry of a ledger's segment, below `end`, whose index fields differ from the data: its physical offset
+        and a description. Raises SegmentGone."""
         with closing(open_segment(self.files, segment)) as file:
             head = entry_head(bytes(read_at(file, 0, HEADER.size)), segment.start_offset)
             if head is None:
-                return None  # which a walk tells
+                return None  # which a walk reports
             at, index = segment.start_offset, head.index
             while at < end:
                 units = np.frombuffer(self.bytes_at(index * UNIT.size, UNITS_READ * UNIT.size), UNIT_FIELDS)
@@ -126,7 +126,7 @@ class LedgerIndex:
 
 
 def read_at(file: OpenFile, at: int, size: int) -> bytearray:
-    """Zeros behind the file's end."""
+    """Zeros after the file's end."""
     data = bytearray(size)
     file.read_into(memoryview(data), at)
     return data

@@ -1,8 +1,8 @@
-"""What a running broker says of its log: a request and its reply, over a socket of its own, with nothing but the standard
-library, so that a Spark driver or worker needs nothing else of ours for it.
+"""A running broker's report on its log: requests over a separate socket, with nothing but the standard library, so that a
+Spark driver or worker needs no other package of this project for it.
 
-Invariant: epochs and confirm offset belong together: the epochs were the same before and after the offset was told. Sizes
-and times of what is read are bounded whatever the other side sends."""
+Invariant: epochs and confirm offset belong together: the epochs were the same before and after the offset was read. Sizes and
+times of replies are bounded whatever the other side sends."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GET_BROKER_EPOCH_CACHE = 1007
 FRAME = struct.Struct(">II")  # bytes that follow this field, bytes of the header in JSON
 REPLY_BYTES_MAX = 8 << 20
 TIMEOUT_S = 5.0
-"""For all that is asked of one broker."""
+"""For all requests to one broker."""
 LOOKS_MAX = 5
 CURE = (
     "name a running broker of the store's set (HOST:PORT), or leave address out to read up to the checkpoint"
@@ -31,7 +31,7 @@ CURE = (
 
 @dataclass(frozen=True)
 class BrokerView:
-    """One look at a broker. What only our brokers tell is None on a Java broker."""
+    """One broker's state. Fields that only brokers of this project report are None for a Java broker."""
 
     address: str
     cluster_name: str
@@ -46,7 +46,7 @@ class BrokerView:
 
 def look_at(addresses: str, cluster_name: str = "", broker_name: str = "") -> BrokerView:
     """The first broker of `HOST:PORT;HOST:PORT` that answers and is of the set `broker_name`, if one is named. Raises
-    OptionError, LiveBrokerFailed."""
+    OptionError or LiveBrokerFailed."""
     failure: LiveBrokerFailed | None = None
     for address in addresses_in(addresses):
         try:
@@ -89,7 +89,7 @@ def view_of(address: str) -> BrokerView:
 
 
 class Questions:
-    """One connection, on which one question is asked at a time. OSError when it fails."""
+    """One connection, for one request at a time. Raises OSError when it fails."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -157,7 +157,7 @@ def read_view(address: str, cache: dict[str, Any], table: dict[str, Any]) -> Bro
 def epochs_in(address: str, cache: dict[str, Any]) -> Epochs:
     spans = cache.get("epochList")
     if not isinstance(spans, list) or not spans or not all(isinstance(span, dict) for span in spans):
-        raise LiveBrokerFailed(address, f"tells no epochs: it is empty, or not in controller mode; {CURE}")
+        raise LiveBrokerFailed(address, f"reports no epochs: it is empty, or not in controller mode; {CURE}")
     return tuple(
         (number(address, "epoch", span.get("epoch")), number(address, "startOffset", span.get("startOffset")))
         for span in spans

@@ -1,6 +1,6 @@
-"""What a store's log is made of: the segments of a commit log and an epoch file, or those of a ledger with its index.
+"""The log of a store: the segments of a commit log and an epoch file, or those of a ledger with its index.
 
-Invariant: what a log says of itself is read anew at each question; nothing in it is ever written."""
+Invariant: each call reads the files again; nothing in them is ever written."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ class Log(Protocol):
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Where its segments lie."""
+        """The folders of its segments."""
 
     @property
     def epochs_name(self) -> str:
-        """Which file tells its epochs."""
+        """The file of its epochs."""
 
     def segments(self, files: Files) -> tuple[Segment, ...]: ...
 
     def epochs(self, files: Files) -> Epochs: ...
 
     def committed(self, files: Files) -> int:
-        """Up to where it says that it is."""
+        """The committed end according to its own files."""
 
     def look_at(self, address: str, cluster_name: str, broker_name: str) -> BrokerView:
-        """What a running broker says of it. Raises OptionError, LiveBrokerFailed."""
+        """A running broker's view of it. Raises OptionError or LiveBrokerFailed."""
 
     def index_disagrees(self, files: Files, segment: Segment, end: int) -> tuple[int, str] | None:
-        """Where, below `end`, and what an index of its own says wrongly of a segment. Raises SegmentGone."""
+        """Offset below `end` and description of the first error of the log's own index about a segment. Raises SegmentGone."""
 
     def broken(self, files: Files, segment: Segment, end: int) -> Iterator[tuple[int, str]]:
-        """Where, below `end`, a check of its own over what a segment holds fails, and how that is said. Raises SegmentGone."""
+        """Offset below `end` and description of each failure of the log's own checks over a segment. Raises SegmentGone."""
 
     def latest(self, files: Files, bound: int, segments: tuple[Segment, ...], epochs: Epochs) -> int:
-        """Where its records end, committed or not. Raises OptionError where that cannot be told."""
+        """The end of its records, committed or not. Raises OptionError if that is unknown."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
-"""Which kind of log a store has.
+"""The kind of a store's log.
 
-Invariant: an epoch file says that it is a commit log, unless a ledger goes on where that ends: that was one before Raft mode.
-Another ledger beside it is another's. Segments with neither are a classic commit log."""
+Invariant: an epoch file means a commit log, unless a ledger continues it: that was one before Raft mode. Any other ledger
+next to it is another broker's. Segments with neither are a classic commit log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sparkreplay.store.log import PLAIN_LOG, Log
 from sparkreplay.store.segments import FOLDER, is_segment_name
 
 DIVIDE = "divide"
-"""In a member's folder: brokers of ours say there where the plain log ended."""
+"""In a member's folder: the file in which brokers of this project record where the plain log ended."""
 
 
 def log_of(files: Files) -> Log:
@@ -41,7 +41,7 @@ def log_of(files: Files) -> Log:
 
 
 def goes_on(files: Files, ledger: str) -> bool:
-    """Whether it goes on where the plain log ends, or ended before that was deleted."""
+    """Whether the ledger continues the plain log at its end, or did before that was deleted."""
     try:
         files.read(f"{ledger}/{DIVIDE}")
         return True
@@ -51,7 +51,7 @@ def goes_on(files: Files, ledger: str) -> bool:
 
 
 def files_of(files: Files, folder: str) -> list[tuple[int, int]]:
-    """(start, size) of those that hold a part of a log."""
+    """(start, size) of the files that hold a part of a log."""
     try:
         found = files.entries(folder)
     except FileNotFoundError:
@@ -60,6 +60,6 @@ def files_of(files: Files, folder: str) -> list[tuple[int, int]]:
 
 
 def log_min_now(files: Files) -> int:
-    """Where the log begins at this moment: retention may have deleted what a snapshot still has."""
+    """Where the log begins now: retention may have deleted segments of a snapshot."""
     begins = [start for folder in log_of(files).folders for start, _ in files_of(files, folder)]
     return min(begins, default=0)

@@ -1,6 +1,6 @@
-"""Consume queues as files of a store: the entry that says where the n-th message of a queue stands in the log.
+"""Consume queues as files of a store: the entries with the place in the log of a queue's n-th message.
 
-Invariant: an entry that no file holds reads as zeros, as one that was never written does."""
+Invariant: an entry that no file holds reads as zeros, as an unwritten one does."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from sparkreplay.store.files import Entry, Files
 
 FOLDER = "consumequeue"
 BATCH_FOLDER = "batchconsumequeue"
-"""Queues of inner batches, each record of which holds many messages: their entries are of another kind (upstream:
+"""Queues of inner batches, whose records hold many messages: their entries are of another kind (upstream:
 BatchConsumeQueue)."""
 ENTRY = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 PRE_BLANK_SIZE = 0x7FFFFFFF
-"""Of entries that fill the first file in front of a queue's first message (upstream: ConsumeQueue.fillPreBlank), or stand where
-the log skips queue offsets; the third field of those is the physical offset of the record behind them."""
+"""Size field of fillers: of the first file before a queue's first message (upstream: ConsumeQueue.fillPreBlank), or where the
+log skips queue offsets; the third field of the latter is the physical offset of the record after them."""
 NAME_DIGITS = 20
 
 
@@ -42,7 +42,7 @@ class QueueFiles:
 
     @cached_property
     def named(self) -> list[Entry]:
-        """By offset; empty when the queue has no folder, or one that is no folder's name."""
+        """By offset; empty when the queue has no folder, or its topic is no folder name."""
         if "/" in self.topic or "\0" in self.topic or self.topic in ("", ".", ".."):
             return []
         try:

@@ -1,7 +1,7 @@
-"""Stores on what pyarrow.fs knows: s3://, hdfs:// and others by URI, or a file system object that is handed in.
+"""Stores on file systems of pyarrow.fs: s3://, hdfs:// and others by URI, or a file system object.
 
-Invariant: what is pickled is the URI (or the object); each process opens its own file system from it, once. Secrets in a URI
-are never shown."""
+Invariant: the URI (or the object) is pickled; each process opens its own file system from it, once. Secrets in a URI are
+never shown."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sparkreplay.store.files import SMALL_FILE_BYTES_MAX, Entry, Files, LocalFil
 from sparkreplay.store.segments import SEVERAL_FOLDERS
 
 READ_AHEAD_BYTES = 256 << 10
-"""Reads smaller than this fetch so much at once: planning looks at many places of a few bytes."""
+"""Smaller reads fetch this much at once: planning reads a few bytes at many places."""
 CURES = {
     "s3": "check bucket, region and credentials (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a role), also on the workers",
     "hdfs": "set HADOOP_HOME, JAVA_HOME and CLASSPATH so that libhdfs is found, also on the workers",
@@ -30,7 +30,7 @@ NOT_THERE = "is no folder; name a broker's storePathRootDir"
 
 
 def files_at(path: str) -> Files:
-    """The store at a local path, a file:// URI, or a URI that pyarrow.fs knows. Raises OptionError, StoreUnreadable."""
+    """The store at a local path, a file:// URI, or a URI that pyarrow.fs supports. Raises OptionError or StoreUnreadable."""
     scheme, separator, _ = path.partition(":")
     if not separator or "/" in scheme:
         return local(path)
@@ -55,7 +55,7 @@ def local(path: str) -> LocalFiles:
 
 @dataclass(frozen=True)
 class RemoteFiles:
-    """A folder of a file system that pyarrow.fs knows. `root` is a URI; with `given`, a file system, it is a path in that."""
+    """A folder of a file system of pyarrow.fs. `root` is a URI; with `given`, a file system, it is a path in that."""
 
     uri: str = field(repr=False)
     given: fs.FileSystem | None = field(default=None, hash=False)
@@ -81,7 +81,7 @@ class RemoteFiles:
             ) from None
 
     def found(self) -> RemoteFiles:
-        """Itself, where there is such a folder: what is wrong with a URI is said on the driver."""
+        """Itself, if there is such a folder: errors of a URI are raised on the driver."""
         with self.told(""):
             filesystem, root = self.connect()
             if filesystem.get_file_info(root).type == fs.FileType.Directory:
@@ -123,7 +123,7 @@ class RemoteFiles:
 
     @contextmanager
     def told(self, name: str) -> Iterator[None]:
-        """What the file system refuses, as an error that names the file and never shows a secret."""
+        """Turn refusals of the file system into an error that names the file and never shows a secret."""
         try:
             yield
         except FileNotFoundError:
@@ -176,7 +176,7 @@ class RemoteFile:
         except (FileNotFoundError, StoreUnreadable):
             if self.files.has(self.name):
                 raise
-            # a remote store keeps nothing for who has it open
+            # a remote store does not keep open files
             raise SegmentGone(self.files.shown(self.name)) from None
         return held
 
@@ -186,7 +186,7 @@ class RemoteFile:
 
 @lru_cache(maxsize=64)
 def connected(uri: str) -> tuple[fs.FileSystem, str]:
-    """One file system a URI and process."""
+    """One file system per URI and process."""
     filesystem, path = fs.FileSystem.from_uri(uri)
     return filesystem, path.rstrip("/")
 

@@ -1,7 +1,7 @@
-"""Which of the stores that a read was given are replicas of one broker set, and which of them is read.
+"""Grouping of a read's stores into replicas of one broker set, and choice of the replica to read.
 
-Invariant: of each set one store is chosen, names of chosen sets differ, and replicas of one set agree where both are committed,
-in their epochs and in the records that were looked at."""
+Invariant: of each set one store is chosen, names of chosen sets differ, and replicas of one set agree where both are
+committed, in their epochs and in the compared records."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ APART = "read different broker sets of one name in reads of their own"
 
 
 def choose_replicas(snapshots: Iterable[StoreSnapshot]) -> list[StoreSnapshot]:
-    """One store a broker set, in the order in which the sets were named first: of several replicas the one with the newest
-    last epoch, then the highest bound. Raises StoreUnreadable where stores of one name are not replicas of one set."""
+    """One store per broker set, in the order in which the sets were first named: of several replicas the one with the newest
+    last epoch, then the highest bound. Raises StoreUnreadable if stores of one name are not replicas of one set."""
     sets: dict[str, list[StoreSnapshot]] = {}
     for store in snapshots:
         sets.setdefault(store.broker_name, []).append(store)
@@ -79,7 +79,7 @@ def common_segments(one: StoreSnapshot, other: StoreSnapshot, end: int) -> Itera
 
 
 def head(store: StoreSnapshot, segment: Segment, end: int) -> bytes:
-    """What of a segment's first record is below `end`, as every replica has it."""
+    """The part of a segment's first record below `end` that is equal on every replica."""
     buffer = np.zeros(min(head_bytes(segment), end - segment.start_offset), np.uint8)
     with closing(open_segment(store.files, segment)) as file:
         held = file.read_into(buffer.data, 0)

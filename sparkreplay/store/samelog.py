@@ -1,7 +1,7 @@
-"""Whether a log is the one that a ledger or a manifest knows: brokers of different clusters often have one name, a store that
-was made anew has its old name, and epochs begin alike.
+"""Whether a log is the one that a ledger or a manifest was made for: brokers of different clusters often share a name, a
+store created again keeps its name, and epochs begin alike.
 
-Invariant: logs that hold a segment at the same offset are one log only where it begins with the same record."""
+Invariant: logs that hold a segment at the same offset are one log only if it begins with the same record."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from sparkreplay.store.snapshot import StoreSnapshot
 HASH_DIGITS = 16
 
 Marks = dict[str, str]
-"""By the offset of a segment, as JSON has it: a hash of the fixed part of its first record."""
+"""By the offset of a segment, as a JSON key: a hash of the fixed part of its first record."""
 
 
 def marks_of(store: StoreSnapshot) -> Marks:
-    """Of the first and the last segment that begin below the bound, in this order, so that a manifest is the same in every
-    process: one of them is there as long as what a later run goes on from."""
+    """Marks of the first and the last segment that begin below the bound, in this order, so that a manifest is the same in
+    every process: one of them exists as long as a later run can continue."""
     begun = [segment for segment in store.segments if is_begun(store, segment)]
     return {str(segment.start_offset): mark(store, segment) for segment in (*begun[:1], *begun[-1:])}
 
 
 def first_apart(store: StoreSnapshot, known: Marks) -> int | None:
-    """The first segment of those in `known` that begins otherwise in `store`; None where there is none."""
+    """The first segment in `known` that begins differently in `store`; None if there is none."""
     for segment in store.segments:
         was = known.get(str(segment.start_offset))
         if was is not None and is_begun(store, segment) and mark(store, segment) != was:

@@ -1,7 +1,7 @@
 """The files of a commit log.
 
 Invariant: segments have one size, and their names are consecutive multiples of it; anything else in the folder is an error
-that names it, but for folders, which belong to nobody's log."""
+that names it, except folders, which belong to no log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sparkreplay.store.framing import PLAIN, Framing
 FOLDER = "commitlog"
 NAME_DIGITS = 20
 BEING_MADE = ".new"
-"""Of a file that this broker has begun to make (mqruntime.segments)."""
+"""Suffix of a file that the broker has begun to make (mqruntime.segments)."""
 SEGMENT_BYTES_MAX = (1 << 31) - 1
 """The largest mappedFileSizeCommitLog (upstream: an int)."""
 SEVERAL_FOLDERS = "a log that storePathCommitLog spreads over several folders is read only after its files were put into one"
@@ -22,7 +22,7 @@ SEVERAL_FOLDERS = "a log that storePathCommitLog spreads over several folders is
 
 @dataclass(frozen=True)
 class Segment:
-    """One commit log file: its name below the root, the path that errors show, the physical offset of its first byte."""
+    """One commit log file: its name below the root, the path for errors, the physical offset of its first byte."""
 
     name: str
     path: str
@@ -36,8 +36,8 @@ class Segment:
 
 
 def list_segments(files: Files, folder: str = FOLDER, framing: Framing = PLAIN) -> tuple[Segment, ...]:
-    """Those of one folder, by offset; none where the broker has stored nothing yet. Raises StoreUnreadable. A last file that is
-    empty, or one whose name ends in `.new`, is a segment that is being made, and is left out."""
+    """The segments of one folder, by offset; empty if the broker has stored nothing yet. A last file that is empty, or one
+    whose name ends in `.new`, is being made, and is left out. Raises StoreUnreadable."""
     try:
         entries = files.entries(folder)
     except FileNotFoundError:

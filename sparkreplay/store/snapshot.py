@@ -1,7 +1,7 @@
-"""A store as a reader sees it: segments, epochs, the committed bound. Nothing in it is ever written.
+"""A reader's snapshot of a store: segments, epochs, the committed bound. Nothing in the store is ever written.
 
-Invariant: a snapshot is of one moment of one log: the epochs were the same before and after the rest of it was read, and
-`bound` does not change any more. Whoever has read up to it asks `check_epochs` whether that still stands."""
+Invariant: a snapshot is of one moment of one log: the epochs were the same before and after the rest was read, and `bound`
+does not change any more. After reading up to it, the reader calls `check_epochs` to confirm that."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LOOKS_MAX = 5
 
 @dataclass(frozen=True)
 class Identity:
-    """Whose store it is: `cluster#brokerName#id`."""
+    """The store's identity: `cluster#brokerName#id`."""
 
     cluster_name: str
     broker_name: str
@@ -41,7 +41,7 @@ class Identity:
 
 @dataclass(frozen=True)
 class StoreSnapshot:
-    """What the driver saw, frozen for the whole job."""
+    """The driver's view, frozen for the whole job."""
 
     files: Files
     broker_name: str
@@ -51,15 +51,15 @@ class StoreSnapshot:
     bound_source: str = "checkpoint"
     """`checkpoint`, `broker HOST:PORT`, `given` or `latest`."""
     bound_note: str = ""
-    """What a user should know of how the bound came about; often empty."""
+    """How the bound was chosen, for the user; often empty."""
     contract: str = ""
-    """`A` where the store says that it ran contract A, and still holds what was written then."""
+    """`A` if the store has the mark of contract A, and still holds data written under it."""
     cluster_name: str = ""
-    """Empty where no identity file and no broker tells."""
+    """Empty if neither an identity file nor a broker gives it."""
     address: str | None = None
-    """The live brokers, `HOST:PORT;...`, that are asked for epochs again."""
+    """The live brokers, `HOST:PORT;...`, whose epochs are read again."""
     committed: int | None = None
-    """Up to where the store is committed, where `bound` is something else: given, or `latest`."""
+    """The committed end, if `bound` is another one: given, or `latest`."""
     log: Log = PLAIN_LOG
 
     @property
@@ -78,7 +78,7 @@ def open_store(
     path: str | Files, *, address: str | None = None, allow_uncommitted: bool = False
 ) -> StoreSnapshot:
     """The store at `path` (see files_at) with its committed bound. `address` names live brokers, `HOST:PORT;HOST:PORT`; the
-    first of the store's set that answers counts.
+    first of the store's set that answers is used.
 
     Raises StoreUnreadable, OptionError, LiveBrokerFailed, and UncommittedRefused for a store that ran contract A, or has no
     epochs, unless `allow_uncommitted`."""
@@ -126,7 +126,7 @@ def open_store(
 
 
 def up_to(store: StoreSnapshot, end: int) -> StoreSnapshot:
-    """The same store with a bound that was given. Raises OptionError for one above what is committed."""
+    """The same store with a given bound. Raises OptionError for one above the committed end."""
     if end > store.bound:
         raise OptionError(
             "endingOffsets", f"{end} lies above the committed bound {store.bound} ({store.bound_source})"
@@ -145,17 +145,17 @@ def up_to_latest(store: StoreSnapshot, *, allow_uncommitted: bool) -> StoreSnaps
 
 
 def bounded_by(store: StoreSnapshot, end: int, source: str) -> StoreSnapshot:
-    """The same store with another bound; what is committed stays known."""
+    """The same store with another bound; the committed end stays known."""
     if isinstance(store.log, ClassicLog):
         told = "a classic store: nothing says what is committed"
     else:
-        told = f"committed up to {store.bound}, as told by: {store.bound_source}"
+        told = f"committed up to {store.bound}, according to: {store.bound_source}"
     note = f"{told}; {store.bound_note}" if store.bound_note else told
     return replace(store, bound=end, bound_source=source, bound_note=note, committed=store.bound)
 
 
 def read_identity(files: Files) -> Identity | None:
-    """None where there is no identity file, as in a copy. Raises StoreUnreadable."""
+    """None if there is no identity file, as in a copy. Raises StoreUnreadable."""
     try:
         text = files.read(IDENTITY_FILE).decode("utf-8", "replace").strip()
     except FileNotFoundError:
@@ -202,14 +202,14 @@ def require_same_log(files: Files, log_min: int, epochs: Epochs, bound: int, vie
     if ours != theirs:
         raise LiveBrokerFailed(
             view.address,
-            f"tells the epochs {theirs} where the store {files.root} has {ours}: they are different logs, or the store was "
+            f"reports the epochs {theirs} where the store {files.root} has {ours}: they are different logs, or the store was "
             "copied before a truncation; read the store of a broker that is in the SyncStateSet now",
         )
 
 
 def check_epochs(store: StoreSnapshot) -> None:
     """Raises EpochChanged when the log, or the live broker's, was truncated below the bound since the snapshot was taken;
-    retention may have removed its front. StoreUnreadable, LiveBrokerFailed where that can no longer be told."""
+    retention may have removed its front. Raises StoreUnreadable or LiveBrokerFailed if that is no longer known."""
     require_unchanged(store, store.root, store.log.epochs(store.files), store.bound)
     if store.address is not None:
         view = look_at(store.address, store.cluster_name, store.broker_name)

@@ -1,1 +1,1 @@
-"""A read that goes on: positions that survive restarts, and how much each batch takes."""
+"""A streaming read: positions that survive restarts, and the size of each batch."""

@@ -1,6 +1,6 @@
-"""How much of what is committed one batch of a stream takes: options, shares of the broker sets, exact cuts.
+"""The size of a stream's batch: options, shares of the broker sets, exact cuts.
 
-Invariant: a cut is where a record begins, reached by walking from one that is known: the batch's start, or a segment's."""
+Invariant: a cut is a record boundary, reached by walking from a known one: the batch's start, or a segment's."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ UNLIMITED = Admission()
 
 
 def read_admission(given: Mapping[str, str]) -> Admission:
-    """From the options of STREAM_OPTIONS, names in lower case; raises OptionError."""
+    """From the options of STREAM_OPTIONS, names in lower case. Raises OptionError."""
     found = Admission(
         max_bytes=size("maxBytesPerTrigger", given["maxbytespertrigger"])
         if "maxbytespertrigger" in given
@@ -67,14 +67,14 @@ def duration_s(option: str, text: str) -> float:
 
 
 def shares(limit: int, pending: Mapping[str, int]) -> dict[str, int]:
-    """A limit divided among broker sets as their pending bytes are, with at least 1 for each that has any."""
+    """A limit divided among broker sets in proportion to their pending bytes, with at least 1 for each that has any."""
     total = sum(pending.values())
     return {name: max(1, limit * part // total) for name, part in pending.items() if part}
 
 
 @dataclass(frozen=True)
 class Cut:
-    """Where a batch may end in one store, and how many messages lie before it (None: they were not counted)."""
+    """Where a batch may end in one store, and the number of messages before it (None: not counted)."""
 
     offset: int
     messages: int | None
@@ -110,14 +110,14 @@ def within(messages: int | None, limit: int | None) -> bool:
 
 
 def beginning_of_segment(store: StoreSnapshot, offset: int) -> int:
-    """The last segment's beginning at or below `offset`: what needs no walk to be known as a boundary."""
+    """The last segment's beginning at or below `offset`: a boundary that needs no walk."""
     return max((part.start_offset for part in store.segments if part.start_offset <= offset), default=0)
 
 
 def walk_on(store: StoreSnapshot, at: Cut, upto: int, max_messages: int | None) -> Cut:
-    """Walks records from the boundary `at` to the last boundary at or below `upto`, or to the `max_messages`-th.
+    """Walk records from the boundary `at` to the last boundary at or below `upto`, or to the `max_messages`-th.
 
-    Raises LogCorrupted where records end before `upto` does."""
+    Raises LogCorrupted if records end before `upto`."""
     offset, messages = at.offset, at.messages or 0
     for segment in store.segments:
         if segment.end_offset <= offset:

@@ -1,7 +1,7 @@
-"""One stream over the logs of one or more broker sets: where it begins, how far a batch goes, what a batch reads.
+"""One stream over the logs of one or more broker sets: its beginning, the end of a batch, the plan of a batch.
 
-Invariant: a batch is a function of its two offsets alone. What is remembered between calls only saves work, so that a
-driver that was killed anywhere goes on from the offsets that Spark kept."""
+Invariant: a batch depends on its two offsets alone. Values remembered between calls only save work, so that a driver that was
+killed anywhere continues from the offsets that Spark kept."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sparkreplay.stream.losses import messages_lost
 from sparkreplay.stream.position import SetOffset, StreamOffset, first_offset, require_same_log
 
 LOOKS_MAX = 3
-"""Retention may delete what a look has listed; a stream looks too often never to meet it."""
+"""Retention may delete listed segments; a stream lists too often never to meet that."""
 logger = logging.getLogger("sparkreplay")
 
 Replicas = Mapping[str, list[StoreSnapshot]]
@@ -32,7 +32,7 @@ Replicas = Mapping[str, list[StoreSnapshot]]
 
 
 class LogStream:
-    """`look` opens the stores that the options name, `begin` says where a new query begins in each set."""
+    """`look` opens the stores that the options name, `begin` gives the beginning of a new query in each set."""
 
     def __init__(
         self,
@@ -56,10 +56,10 @@ class LogStream:
         self.idle_looks: dict[str, int] = {}
 
     def initial(self) -> StreamOffset:
-        """Where a new query begins: the same until its first batch, for which Spark asks several times. A set whose log is
-        empty is left out unless offsets are asked for: it joins later, wherever its log begins by then.
+        """The beginning of a new query: the same until its first batch, for which Spark asks several times. A set whose log
+        is empty is left out unless offsets are requested: it joins later, wherever its log begins by then.
 
-        Raises what looking at the stores and reading the options raises."""
+        Raises the errors of opening the stores and reading the options."""
         if self.begun is None:
             stores = {name: best_of(replicas) for name, replicas in self.look_again().items()}
             begin = self.begin(stores)
@@ -72,20 +72,20 @@ class LogStream:
         return self.begun
 
     def freeze(self) -> None:
-        """From now on nothing counts as committed that is not so already (Trigger.AvailableNow)."""
+        """Ignore anything committed from now on (Trigger.AvailableNow)."""
         self.look_again()
         self.frozen = self.bounds()
 
     def bounds(self) -> dict[str, int]:
-        """Up to where each set is committed, as last seen."""
+        """The committed end of each set, as last seen."""
         return {name: best_of(replicas).bound for name, replicas in self.last_seen().items()}
 
     def latest(self, start: StreamOffset, admission: Admission = UNLIMITED) -> StreamOffset:
-        """Where the batch that begins at `start` ends; `start` itself while there is nothing, or not enough, to read.
+        """The end of the batch that begins at `start`; `start` itself while there is nothing, or not enough, to read.
 
         Raises ForeignLog, LogTruncated; DataLost and BrokerSetMissing unless failOnDataLoss is false."""
         for _ in range(LOOKS_MAX - 1):
-            with suppress(SegmentGone):  # the next look tells what is lost
+            with suppress(SegmentGone):  # the next look reports lost data
                 return self.latest_of(self.look_again(), start, admission)
         return self.latest_of(self.look_again(), start, admission)
 
@@ -125,7 +125,7 @@ class LogStream:
         ends: Mapping[str, int],
         pending: Mapping[str, int],
     ) -> dict[str, Cut]:
-        """Where each set with anything pending is cut, each with its share of the limits."""
+        """The cut of each set with pending bytes, each with its share of the limits."""
         bytes_of = shares(admission.max_bytes, pending) if admission.max_bytes else {}
         messages_of = shares(admission.max_messages, pending) if admission.max_messages else {}
         for name in pending:
@@ -145,8 +145,8 @@ class LogStream:
         return {name: self.cuts[name][1] for name in pending}
 
     def too_few(self, admission: Admission, pending: Mapping[str, int], cuts: Mapping[str, Cut]) -> bool:
-        """Whether to wait for more messages. A batch that its byte limit cuts is not small, and one that is all there will be
-        (AvailableNow) is not waited for."""
+        """Whether to wait for more messages. A batch that its byte limit cuts is not small, and the last one (AvailableNow)
+        does not wait."""
         if admission.min_messages is None or self.frozen is not None:
             return False
         if admission.max_bytes is not None and sum(pending.values()) > admission.max_bytes:
@@ -157,10 +157,10 @@ class LogStream:
         )
 
     def plan(self, start: StreamOffset, end: StreamOffset) -> list[ReadPlan]:
-        """One plan a stretch of (start, end]; the same rows whenever, and from whichever replica, it is made.
+        """One plan per stretch of (start, end]; the same rows whenever, and from whichever replica, it is made.
 
-        Raises OffsetUnreadable, ForeignLog, LogTruncated, ReplicaBehind; DataLost and BrokerSetMissing unless
-        failOnDataLoss is false."""
+        Raises OffsetUnreadable, ForeignLog, LogTruncated, ReplicaBehind; DataLost and BrokerSetMissing unless failOnDataLoss
+        is false."""
         replicas = self.last_seen()
         parts: list[tuple[StoreSnapshot, int, str]] = []
         for name, to in sorted(end.sets.items()):
@@ -191,7 +191,7 @@ class LogStream:
         ]
 
     def hold(self, name: str, store: StoreSnapshot, offset: int) -> None:
-        """From `offset` on the log of this set is still to be read."""
+        """Lease the log of this set from `offset` on."""
         if not self.options.hold_log:
             return
         before, files = self.holds.get(name), store.files
@@ -215,14 +215,14 @@ class LogStream:
         return min(store.bound, self.frozen.get(name, 0))
 
     def position(self, name: str, store: StoreSnapshot, before: SetOffset | None) -> SetOffset:
-        """Where the next batch begins in a set; one that the stream has not seen before begins with its log."""
+        """The beginning of the next batch in a set; a set that is new to the stream begins with its log."""
         if before is None:
             return first_offset(store.min_offset, store)
         require_same_log(name, before, store)
         return replace(before, offset=self.first_held(name, store, before.offset, store.min_offset))
 
     def first_held(self, name: str, store: StoreSnapshot, offset: int, end: int) -> int:
-        """`offset`, or the log's beginning where retention has passed it: that is data loss."""
+        """`offset`, or the log's beginning if retention has passed it: that is data loss."""
         gone_to = min(store.min_offset, end)
         if gone_to <= offset:
             return offset
@@ -234,13 +234,13 @@ class LogStream:
     def tell_of_replicas_behind(
         self, stores: Mapping[str, StoreSnapshot], at: Mapping[str, SetOffset]
     ) -> None:
-        """A replica that is not as far yet is waited for, which looks like a log where nothing happens."""
+        """Warn of replicas that lag: waiting for one looks like a log without new messages."""
         for name, store in stores.items():
             if store.bound < at[name].offset and (store.root, at[name].offset) not in self.warned:
                 self.warned.add((store.root, at[name].offset))
                 logger.warning(
                     "broker set %s was read up to %d, but %s is committed up to %d only: nothing is read before it is further; "
-                    "if it is another log that begins anew, it needs a new query",
+                    "if it is another log that starts over, it needs a new query",
                     name,
                     at[name].offset,
                     store.root,
@@ -250,8 +250,8 @@ class LogStream:
     def report_above_bound(
         self, stores: Mapping[str, StoreSnapshot], at: Mapping[str, SetOffset], ends: Mapping[str, int]
     ) -> None:
-        """A bound that does not follow its log looks like a log where nothing happens. It is looked at the 1st, 2nd, 4th, 8th
-        ... time that there is nothing to read."""
+        """Warn of a bound that does not follow its log, which looks like a log without new messages. It is checked the 1st,
+        2nd, 4th, 8th ... time that there is nothing to read."""
         for name, store in stores.items():
             looks = 0 if ends[name] > at[name].offset else self.idle_looks.get(name, 0) + 1
             self.idle_looks[name] = looks
@@ -274,7 +274,7 @@ class LogStream:
 
 
 def best_of(replicas: list[StoreSnapshot], start: int | None = None, end: int = 0) -> StoreSnapshot:
-    """The replica to read on from `start`: one that still holds it, that is committed up to `end`, and is the newest."""
+    """The replica to continue with from `start`: one that still holds it, is committed up to `end`, and is the newest."""
     return max(
         replicas,
         key=lambda store: (start is None or store.min_offset <= start, store.bound >= end, rank(store)),
@@ -282,9 +282,9 @@ def best_of(replicas: list[StoreSnapshot], start: int | None = None, end: int = 
 
 
 def stretch_plans(options: ReadOptions, store: StoreSnapshot, start: int, split_bytes: int) -> list[ReadPlan]:
-    """From `start` up to the store's bound, where a record begins: unlike that of a batch read it is a seam.
+    """Plans from `start` up to the store's bound, a record boundary: unlike that of a batch read it is a split point.
 
-    Each plan names its own segment only: it travels to the worker with the stretch."""
+    Each plan names only its own segment: it travels to the worker with the stretch."""
     end = store.bound
     index_end = indexed_end(store, end) if options.use_index else None
     source = SourcePlan(store, selection_of(options, store), start, end, index_end)

@@ -1,6 +1,6 @@
-"""How many messages a part of a log held that is gone, as its consume queues still tell.
+"""The number of messages in a deleted part of a log, from its consume queues.
 
-Invariant: a number is exact, or it is said to be the least there were: retention removes queue files of its own accord."""
+Invariant: the number is exact, or marked as a minimum: retention removes queue files independently."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from sparkreplay.store.files import Files
 
 FOLDER = "consumequeue"
 ENTRY = struct.Struct(">qiq")  # physical offset, record size (0: never written), hash of the tag
-PRE_BLANK_SIZE = (
-    0x7FFFFFFF  # of fillers: in front of a queue's first entry, and where the log skips queue offsets
-)
+PRE_BLANK_SIZE = 0x7FFFFFFF  # of fillers: before a queue's first entry, and where the log skips queue offsets
 
 
 def messages_lost(files: Files, start: int, end: int) -> str:
@@ -33,7 +31,7 @@ def messages_lost(files: Files, start: int, end: int) -> str:
 
 
 def folders_of(files: Files, folder: str) -> list[str]:
-    """Those of a topic's queues; none of a topic that is deleted at this moment."""
+    """The folders of a topic's queues; empty for a topic that is being deleted."""
     try:
         return [f"{folder}/{entry.name}" for entry in files.entries(folder) if entry.is_folder]
     except FileNotFoundError:
@@ -41,7 +39,7 @@ def folders_of(files: Files, folder: str) -> list[str]:
 
 
 def lost_of_queue(files: Files, folder: str, start: int, end: int) -> tuple[int, bool]:
-    """Entries of one queue within [start, end), and whether no others can have been there."""
+    """Entries of one queue within [start, end), and whether there were certainly no others."""
     found, exact = 0, True
     try:
         for number, part in enumerate(queue_files(files, folder)):
@@ -56,7 +54,7 @@ def lost_of_queue(files: Files, folder: str, start: int, end: int) -> tuple[int,
 
 @dataclass(frozen=True)
 class QueueFile:
-    """One file of a queue: the queue offset of its first entry, how many it has room for, and how to read one."""
+    """One file of a queue: the queue offset of its first entry, its number of places, and a reader."""
 
     first_index: int
     entries: int
@@ -95,7 +93,7 @@ def queue_file(files: Files, name: str, size_bytes: int) -> QueueFile:
             file.close()
         offset, size, tags_code = ENTRY.unpack(data)
         if size == PRE_BLANK_SIZE and offset == 0:
-            return int(tags_code) or -1  # of the record behind it, where the log skips queue offsets
+            return int(tags_code) or -1  # of the record after it, where the log skips queue offsets
         return offset if size else 1 << 63
 
     return QueueFile(int(name[-20:]) // ENTRY.size, size_bytes // ENTRY.size, physical_offset)

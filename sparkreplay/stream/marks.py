@@ -1,7 +1,7 @@
-"""What a stream's offset remembers of its log, so that another log of the same name is not gone on with in the middle.
+"""Marks of a log in a stream's offset, so that the stream does not continue in another log of the same name.
 
-Invariant: a mark is of bytes below the offset that carries it, or of what never changes in a log. It is the same whoever made
-it, on every replica of the set; what retention deleted, and what a replica does not hold yet, contradicts nothing."""
+Invariant: a mark is of bytes below the offset that carries it, or of bytes that never change in a log. It is the same whoever
+computes it, on every replica of the set; deleted bytes, and bytes that a replica does not hold yet, contradict nothing."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ from sparkreplay.store.segments import NAME_DIGITS, Segment, open_segment
 from sparkreplay.store.snapshot import StoreSnapshot
 
 TAIL_BYTES = 64 << 10
-"""Of a log that was set back and written again only the end differs. So much holds the heads of many records, or the unique key
-of a large one."""
+"""A log that was set back and written again differs only at its end. This many bytes hold the heads of many records, or the
+unique key of a large one."""
 HEX = frozenset("0123456789abcdef")
 
 
 @dataclass(frozen=True)
 class LogMarks:
-    """Of one broker set's log. A head tells a log that begins alike apart early, the tail one that differs late."""
+    """Of one broker set's log. A head distinguishes logs that differ early, the tail logs that differ late."""
 
     cluster: str = ""
-    """Empty where no store has told it."""
+    """Empty if no store has given it."""
     heads: Marks = field(default_factory=dict)
-    """Of the segment where the log began when the stream did, which a log that is made anew soon has too, and of the one below
-    the offset."""
+    """Heads of the segment where the log began when the stream did, which a log created again soon has too, and of the one
+    below the offset."""
     tail: str = ""
-    """A hash of what lies below the offset in its segment, at most TAIL_BYTES; empty at a segment's end, where filler lies."""
+    """A hash of the bytes below the offset in its segment, at most TAIL_BYTES; empty at a segment's end, where filler lies."""
 
     def to_json(self) -> dict[str, Any]:
         return {"cluster": self.cluster, "heads": dict(self.heads), "tail": self.tail}
 
     @classmethod
     def from_json(cls, value: object) -> LogMarks:
-        """Raises ValueError for what to_json has not made."""
+        """Raises ValueError for a value that to_json has not made."""
         if not isinstance(value, Mapping) or value.keys() != {"cluster", "heads", "tail"}:
             raise ValueError("its marks of the log are incomplete")
         cluster, heads, tail = value["cluster"], value["heads"], value["tail"]
@@ -66,7 +66,7 @@ def is_hash(value: object) -> bool:
 
 
 def marks_at(store: StoreSnapshot, begin: int, offset: int, before: LogMarks) -> LogMarks:
-    """The marks at `offset`; they go on from `before`, or begin with the segment of `begin`, which lies below."""
+    """The marks at `offset`, continued from `before`, or beginning with the segment of `begin`, which lies below."""
     last = segment_with(store, offset - 1)
     if before.heads:
         oldest = min(before.heads, key=int)
@@ -80,7 +80,7 @@ def marks_at(store: StoreSnapshot, begin: int, offset: int, before: LogMarks) ->
 
 @dataclass(frozen=True)
 class Apart:
-    """Where a log is not the one of the marks: something below `end` differs; 0 for the log as a whole."""
+    """A difference between a log and the marks: below `end`; 0 for the log as a whole."""
 
     end: int
     why: str
@@ -108,7 +108,7 @@ def segment_with(store: StoreSnapshot, offset: int) -> Segment | None:
 
 
 def head_of(store: StoreSnapshot, segment: Segment | None) -> Marks:
-    """Nothing of a segment that was deleted since it was listed, or whose first record lies above the bound."""
+    """Empty for a segment that was deleted since it was listed, or whose first record lies above the bound."""
     if segment is None or not is_begun(store, segment):
         return {}
     try:
@@ -122,7 +122,7 @@ def tail_start(segment: Segment, offset: int) -> int:
 
 
 def tail_of(store: StoreSnapshot, segment: Segment, offset: int) -> str | None:
-    """Empty at the segment's end; None for one that was deleted since it was listed."""
+    """Empty at the segment's end; None for a segment that was deleted since it was listed."""
     if offset == segment.end_offset:
         return ""
     start = tail_start(segment, offset)

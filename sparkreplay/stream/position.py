@@ -1,8 +1,8 @@
-"""How far a stream has read: per broker set a physical offset where a record begins, the epoch of the byte below it, and marks
-of the log.
+"""A stream's position: per broker set a physical offset at a record boundary, the epoch of the byte below it, and marks of
+the log.
 
 Invariant: an offset names broker sets, never folders, so any replica of a set continues what another began; and it carries
-where each set began, so that a batch planned again after a crash, the first one too, has the rows it had before."""
+where each set began, so that a batch planned again after a crash, even the first one, has the same rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sparkreplay.stream.marks import LogMarks, first_apart, marks_at
 
 VERSION = 2
 UNMARKED = 1
-"""The version before marks, which are optional: a set gets them with the next batch that reads of it."""
+"""The version before marks, which are optional: a set gets them with its next batch."""
 Epochs = tuple[tuple[int, int], ...]
 """(epoch, start offset), oldest first."""
 
@@ -29,7 +29,7 @@ class SetOffset:
     began: int
     offset: int
     epoch: int | None = None
-    """The epoch that wrote the byte below `offset`; None when no epoch is known to have written there."""
+    """The epoch that wrote the byte below `offset`; None if unknown."""
     epoch_start: int = 0
     log: LogMarks | None = None
     """None in offsets of the version before marks."""
@@ -52,13 +52,13 @@ class SetOffset:
 
 @dataclass(frozen=True)
 class StreamOffset:
-    """The offset that Spark keeps in a query's checkpoint. `initial` marks one that no batch has ended at yet."""
+    """The offset that Spark keeps in a query's checkpoint. `initial` marks one at which no batch has ended yet."""
 
     sets: Mapping[str, SetOffset]
     initial: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """The same offset gives the same JSON: Spark compares text to see whether there is anything new."""
+        """Equal offsets give equal JSON: Spark compares the text to detect new data."""
         fields: dict[str, Any] = {"version": VERSION}
         if self.initial:
             fields["initial"] = True
@@ -66,7 +66,7 @@ class StreamOffset:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> StreamOffset:
-        """Raises OffsetUnreadable for what this source has not written."""
+        """Raises OffsetUnreadable for a value that this source has not written."""
         version = value.get("version") if isinstance(value, Mapping) else None
         if type(version) is not int or version not in (UNMARKED, VERSION):
             raise OffsetUnreadable(value, f"it is not of version {VERSION}")
@@ -79,10 +79,10 @@ class StreamOffset:
         return found
 
     def begin_of(self, name: str, end: SetOffset) -> int:
-        """Where the batch from here to `end` starts in that set.
+        """The beginning, in that set, of the batch from here to `end`.
 
-        Unless its first batch was empty, Spark does not keep the initial offset, it asks for it again, and by then the log may
-        begin elsewhere. What a set began at is kept in the end of its first batch."""
+        Unless its first batch was empty, Spark does not keep the initial offset but asks for it again, and by then the log
+        may begin elsewhere. The end of the first batch stores where a set began."""
         return end.began if self.initial or name not in self.sets else self.sets[name].offset
 
 
@@ -106,13 +106,13 @@ def set_offset(whole: object, value: object) -> SetOffset:
 
 
 def set_offset_at(began: int, offset: int, epochs: Epochs) -> SetOffset:
-    """The offset with the epoch of the byte below it, as the store's epochs say now."""
+    """The offset with the epoch of the byte below it, from the store's current epochs."""
     below = [entry for entry in epochs if entry[1] < offset and entry not in NO_EPOCHS]
     return SetOffset(began, offset, *below[-1]) if below else SetOffset(began, offset)
 
 
 def first_offset(began: int, store: StoreSnapshot) -> SetOffset:
-    """Where a set begins: nothing was read, but what lies below is the log's already."""
+    """The beginning of a set: nothing was read, but the bytes below belong to the log already."""
     log = marks_at(store, min(store.min_offset, began - 1), began, LogMarks())
     return replace(set_offset_at(began, began, store.epochs), log=log)
 
@@ -127,23 +127,23 @@ def require_same_log(name: str, at: SetOffset, store: StoreSnapshot) -> None:
         return
     if truncated is not None and apart.end > lowest_cut(store, truncated):
         raise truncated
-    check_epochs(store)  # what was cut since the store was opened is no other log
+    check_epochs(store)  # a log cut since the store was opened is no other log
     raise ForeignLog(name, store.root, at.offset, apart.why)
 
 
 def lowest_cut(store: StoreSnapshot, truncated: LogTruncated) -> int:
-    """What differs below is not the truncation's doing: records that were committed are never taken back, so that a segment
-    begins with them for good, and the epochs before the truncation's wrote what they wrote."""
+    """The lowest offset that the truncation can have changed: committed records are never taken back, so a segment's first
+    ones stay for good, and the epochs before the truncation's keep their bytes."""
     takes_back = store.committed is not None or bool(store.contract)
     return truncated.intact if takes_back else truncated.offset - 1
 
 
 def truncation(name: str, at: SetOffset, store: StoreSnapshot) -> LogTruncated | None:
-    """Says that the log no longer holds, below `at`, the bytes that the stream has read there, as its epochs tell.
+    """The error if the log no longer holds, below `at`, the bytes that the stream has read there, according to its epochs.
 
-    An epoch's bytes at one offset are the same on every replica, so the epoch below the offset stands for all that lies
-    below. Two silences are no contradiction: a replica that lags does not know the epoch yet, and retention forgets
-    epochs that end at or below the log's beginning."""
+    An epoch's bytes at one offset are the same on every replica, so comparing the epoch below the offset is enough. Two
+    missing entries are no contradiction: a replica that lags does not know the epoch yet, and retention forgets epochs that
+    end at or below the log's beginning."""
     below = [entry for entry in store.epochs if entry[1] < at.offset and entry not in NO_EPOCHS]
     if at.epoch is None or not below or below[-1] == (at.epoch, at.epoch_start):
         return None

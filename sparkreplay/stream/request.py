@@ -1,6 +1,6 @@
-"""What a stream was asked for: its options, and where a new query begins to read a store.
+"""A stream's request: its options, and the beginning of a new query in a store.
 
-Invariant: what only a stream can do is refused for a batch read, and the other way about."""
+Invariant: an option for streams only is rejected for a batch read, and vice versa."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ STREAM_ONLY = ("maxBytesPerTrigger", "maxOffsetsPerTrigger", "minOffsetsPerTrigg
 
 
 def admission_of(options: ReadOptions, given: Mapping[str, str]) -> Admission:
-    """Raises OptionError for an end, which a stream does not have, and for limits that make no sense."""
-    if options.ending != Edge():  # `latest` is none: it moves the bound
+    """Raises OptionError for an end, which a stream does not have, and for contradictory limits."""
+    if options.ending != Edge():  # `latest` is no edge: it moves the bound
         raise OptionError("endingOffsets", "a stream has no end; read a part of the log with spark.read")
     return read_admission({name.lower(): value for name, value in given.items()})
 
@@ -38,14 +38,14 @@ def refuse_for_batch(given: Mapping[str, str]) -> None:
 
 
 def open_stream(options: ReadOptions, clock_s: Callable[[], float] = monotonic) -> LogStream:
-    """Nothing is looked at yet."""
+    """Opens no store yet."""
     return LogStream(
         options, lambda: replicas_of(options), lambda stores: beginnings(options, stores), clock_s
     )
 
 
 def replicas_of(options: ReadOptions) -> Replicas:
-    """The stores of each broker set, as they are now. Raises what open_store, choose_replicas and up_to_latest raise."""
+    """The stores of each broker set, as they are now. Raises the errors of open_store, choose_replicas and up_to_latest."""
     for looks in range(1, LOOKS_MAX + 1):
         stores = [
             open_store(path, address=options.address, allow_uncommitted=options.allow_uncommitted)
@@ -66,15 +66,15 @@ def replicas_of(options: ReadOptions) -> Replicas:
 
 
 def beginnings(options: ReadOptions, stores: Mapping[str, StoreSnapshot]) -> dict[str, int]:
-    """Where a new query begins in each set. Raises OptionError for what cannot be begun at, MessagesGone for what is gone,
-    TopicMissing."""
+    """The beginning of a new query in each set. Raises OptionError for an impossible beginning, MessagesGone for deleted
+    messages, and TopicMissing."""
     require_brokers(options, list(stores))
     require_topics(options, stores.values())
     return {name: beginning(options, store) for name, store in stores.items()}
 
 
 def beginning_in_time(options: ReadOptions, store: StoreSnapshot, start: int, end: int) -> int:
-    """Where the first segment begins that may hold rows of the starting time."""
+    """The beginning of the first segment that may hold rows of the starting time."""
     segments = [
         segment for segment in store.segments if start < segment.end_offset and segment.start_offset < end
     ]
@@ -84,7 +84,7 @@ def beginning_in_time(options: ReadOptions, store: StoreSnapshot, start: int, en
 
 
 def beginning(options: ReadOptions, store: StoreSnapshot) -> int:
-    """A time, or offsets of queues, begin with the log: they are conditions on its rows."""
+    """Times, and offsets of queues, begin with the log: they are conditions on its rows."""
     start, end = physical_range(options, store)
     if options.starting.at_bound or start == end:  # the bound may lie inside a record
         return cut(store, store.min_offset, end, max_bytes=None, max_messages=None).offset

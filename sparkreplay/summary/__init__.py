@@ -1,1 +1,1 @@
-"""What a log holds: counts, sizes and times, added up where the rows are read."""
+"""Statistics of a log: counts, sizes and times, added up where the rows are read."""

@@ -24,7 +24,7 @@ Name = Callable[[Sizes], str]
 
 
 def page(title: str, facts: Sequence[str], tables: Sequence[tuple[str, Sequence[Sizes], Name]]) -> str:
-    """`tables` are (heading, rows, how a row is called); the one called Hours is drawn along the time."""
+    """`tables` are (heading, rows, name of a row); the one called Hours is drawn along the time."""
     parts = [f"<h1>{escape(title)}</h1>", *(f"<p>{escape(fact)}</p>" for fact in facts)]
     for heading, rows, name in tables:
         parts.append(f"<h2>{escape(heading)}</h2>")
@@ -35,7 +35,7 @@ def page(title: str, facts: Sequence[str], tables: Sequence[tuple[str, Sequence[
 
 
 def bars(rows: Sequence[Sizes], name: Name) -> str:
-    """Bytes of the largest, one bar under the other."""
+    """Bytes of the largest rows, one bar under the other."""
     shown = sorted(rows, key=lambda row: -row.bytes)[:BARS_MAX]
     most = max((row.bytes for row in shown), default=1)
     drawn = []

@@ -1,6 +1,6 @@
-"""What a committed log holds: per topic, queue and kind of record the rows, bytes, offsets and times.
+"""The content of a committed log: per topic, queue and kind of record the rows, bytes, offsets and times.
 
-Invariant: every record of the range is counted under exactly one kind, also those that a read leaves out by its rules."""
+Invariant: every record of the range is counted under exactly one kind, also those that a read leaves out."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ SPECIAL_TOPICS = {
     SCHEDULE_TOPIC: "delayed",
 }
 INNER_BATCH = 0x80
-"""Of sysFlag: one record stands for many queue offsets, so no gap can be told."""
+"""Flag of sysFlag: one record holds many queue offsets, so gaps are unknown."""
 UNDECIDED = {TRANSACTION_PREPARED: "prepared", TRANSACTION_ROLLBACK: "rollback"}
 KINDS = (MESSAGE, "prepared", "rollback", "half", "half-op", "delayed", "system")
-"""`message`: what a read gives by default. `prepared` and `rollback`: transactions=all gives them too. The others stand in
-topics of the brokers: includeSystemTopics=true, or the topic's name, gives them."""
+"""`message`: rows of a read by default. `prepared` and `rollback`: also rows with transactions=all. The others are in topics
+of the brokers: includeSystemTopics=true, or the topic's name, reads them."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def kind_of(topic: str, transaction: int) -> str:
 
 
 def scan_stretch(read: ReadPlan, number: int) -> pa.Table:
-    """The summary of one stretch, a row a group; many are merged by `merge`."""
+    """The summary of one stretch, a row per group; `merge` joins several."""
     return merge(summary(batch) for batch in read_stretch(read, read.stretches[number]))
 
 
@@ -140,7 +140,7 @@ def summaries(table: pa.Table) -> list[QueueSummary]:
 
 
 def with_numbers(table: pa.Table) -> pa.Table:
-    """Times as µs: a log may name years that no datetime holds."""
+    """Times as µs: a log may contain years that no datetime holds."""
     for name in ("store_timestamp_min", "store_timestamp_max"):
         place = table.schema.get_field_index(name)
         table = table.set_column(place, name, table.column(name).cast(pa.int64()))
@@ -148,12 +148,12 @@ def with_numbers(table: pa.Table) -> pa.Table:
 
 
 def moment(us: int | None) -> str:
-    """`2026-11-21T10:00:00.000Z`; empty for a time that cannot be told."""
+    """`2026-11-21T10:00:00.000Z`; empty for an unknown time."""
     return "" if us is None else f"{np.datetime64(us, 'us').astype('datetime64[ms]')}Z"
 
 
 def gaps(table: pa.Table) -> list[Gap]:
-    """Queues with an offset missing or twice, over records that have one: those of no transaction, and committed ones.
+    """Queues with an offset missing or duplicated, among records that have one: those of no transaction, and committed ones.
     Queues of batches are left out."""
     if not table.num_rows:
         return []

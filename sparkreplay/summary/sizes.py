@@ -1,7 +1,7 @@
 """Sizes of many messages by key in bounded memory: exact count, sum, least and greatest, quantiles to 3 %.
 
-Invariant: a partial table has a row for each key and bucket that occurs, so parts are merged by adding rows. In which order
-makes a difference only where keys are more than are held. Pure."""
+Invariant: a partial table has a row for each key and bucket that occurs, so parts are merged by adding rows. The order of
+merging matters only if there are more keys than are held. Pure."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 KEYS_MAX = 10_000
-"""Of one dimension as it is told; the rest is one key."""
+"""Keys of one dimension in the result; the rest is one key."""
 KEYS_HELD_MAX = 100_000
-"""Of one dimension while it is counted. As long as there are no more, what is told is exact."""
+"""Keys of one dimension while counting. The result is exact unless there are more."""
 OTHER = "(other)"
 EXACT_BELOW = 64
 STEPS = 32
@@ -39,7 +39,7 @@ EMPTY = pa.schema(
 
 @dataclass(frozen=True)
 class Sizes:
-    """What one key stands for; sizes are of records in bytes, p50 and p99 within 3 % above."""
+    """One key's statistics; sizes are of records in bytes, p50 and p99 within 3 % above."""
 
     key: str
     sub: int
@@ -135,7 +135,7 @@ def summaries(table: pa.Table) -> list[Sizes]:
 
 
 def sizes_of(rows: Sequence[dict[str, int]]) -> Sizes:
-    """Of one key: its buckets in rising order."""
+    """Statistics of one key: its buckets in rising order."""
     count, total = sum(row["count"] for row in rows), sum(row["bytes"] for row in rows)
     least, most = min(row["least"] for row in rows), max(row["most"] for row in rows)
     return Sizes(

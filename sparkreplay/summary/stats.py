@@ -20,7 +20,7 @@ PRODUCER_GROUP_VALUE = "(?:^|\x02)PGROUP\x01(?P<value>[^\x02]+)"
 PORT = r":\d+$"
 HOUR_US = 3_600_000_000
 NO_HOUR = -(1 << 31)
-"""Of a time that microseconds cannot hold, and so is null."""
+"""The hour of a time that microseconds cannot hold, which is null."""
 PORTION_ROWS = 250_000
 DIMENSIONS = ("queue", "producer", "hour")
 QUEUES_OF_A_SOURCE = 1 << 32
@@ -39,7 +39,7 @@ def merge_parts(parts: Iterable[Parts]) -> Parts:
 
 
 def portions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """The columns that are counted, for some 100,000 rows at a time."""
+    """The counted columns, for some 100,000 rows at a time."""
     held: list[pa.Table] = []
     rows = 0
     for batch in batches:
@@ -58,7 +58,7 @@ def counted(batch: pa.RecordBatch) -> pa.Table:
 
 
 def producers(batch: pa.RecordBatch) -> pa.Array:
-    """The producer group where a record names one (transactional messages do), else the IP that it came from."""
+    """The producer group if a record names one (transactional messages do), else the IP that it came from."""
     hosts = batch.column("born_host").dictionary_encode()
     addresses = pc.replace_substring_regex(hosts.dictionary, PORT, "").take(hosts.indices)
     raw = batch.column("properties_raw")
@@ -71,7 +71,7 @@ def producers(batch: pa.RecordBatch) -> pa.Array:
 
 
 def parts_of(rows: pa.Table, source: int) -> Parts:
-    """The queues of several broker sets are told apart: see queue_of."""
+    """Queues of several broker sets are kept apart: see queue_of."""
     sizes = np.asarray(rows.column("store_size")).astype(np.int64)
     none = np.zeros(len(sizes), np.int64)
     times = pc.fill_null(rows.column("store_timestamp").cast(pa.int64()), NO_HOUR * HOUR_US)
@@ -86,7 +86,7 @@ def parts_of(rows: pa.Table, source: int) -> Parts:
 
 
 def queue_of(sub: int) -> tuple[int, int]:
-    """Number of the source and queue id, of the second part of a key of the dimension `queue`."""
+    """Number of the source and queue id, from the second part of a key of the dimension `queue`."""
     return divmod(sub, QUEUES_OF_A_SOURCE)
 
 

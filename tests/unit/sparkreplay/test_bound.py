@@ -118,7 +118,7 @@ def test_a_java_broker_tells_epochs_only_and_that_is_said(folder: StoreFolder) -
         ({"epochs": ((1, 0), (2, 16384))}, "different logs, or the store was copied before a truncation"),
         ({"epochs": ((1, 0),)}, "different logs"),
         ({"epochs": ((5, 60_000),)}, "knows no epoch below .* name a broker whose log begins earlier"),
-        ({"epochs": ()}, "tells no epochs"),
+        ({"epochs": ()}, "reports no epochs"),
         ({"confirm": -1}, "says '-1' for confirmOffset"),
         ({"code": 3}, "refuses request 1007 .code 3"),
         ({"raw": b"HTTP/1.1 400 Bad Request\r\n\r\n"}, "no reply of a broker"),

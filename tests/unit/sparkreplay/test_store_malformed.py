@@ -229,6 +229,6 @@ def test_a_disk_that_fails_is_named(root: Path, monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(os, "preadv", fails)
     file = LocalFiles(store.root).open(FIRST)
-    with pytest.raises(StoreUnreadable, match="Input/output error; mend that, or read another replica"):
+    with pytest.raises(StoreUnreadable, match="Input/output error; correct that, or read another replica"):
         file.read_into(memoryview(bytearray(8)), 0)
     file.close()
