@@ -1,1 +1,1 @@
-"""A cluster of real processes on one machine: its files and ports, its life, its drills."""
+"""A cluster of real processes on one machine: its files and ports, its processes, its drills."""

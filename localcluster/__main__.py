@@ -1,4 +1,4 @@
-"""Entry of `python -m localcluster`, which is what scripts/cluster runs."""
+"""Entry of `python -m localcluster`, which scripts/cluster runs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """`scripts/cluster`: a local cluster from the command line.
 
-Invariant: a command that could not do what it was asked exits non-zero with one line that says what to do.
+Invariant: a command that fails exits non-zero with one line that says what to do.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ names_argument = click.argument("names", nargs=-1)
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Turns what can go wrong in the world into one line and exit code 1."""
+    """Turn errors of the environment into one line and exit code 1."""
     try:
         yield
     except (ClusterError, LayoutError, PortsTaken, BooksDamaged, WaitExpired, AdminError) as error:
@@ -55,7 +55,7 @@ def one_line_errors() -> Iterator[None]:
 
 
 def unusable(error: OSError) -> str:
-    """What a file or folder that could not be read or written means for whoever named it."""
+    """Explain an OSError of a file or folder to the user who named it."""
     where = f"{error.filename}: " if error.filename else ""
     return f"{where}{error.strerror or error}; name another one, or make it writable and make room"
 
@@ -195,7 +195,7 @@ def pause(directory: Path, names: tuple[str, ...]) -> None:
 @names_argument
 @directory_option
 def resume(directory: Path, names: tuple[str, ...]) -> None:
-    """Lets paused processes go on."""
+    """Resumes paused processes."""
     with one_line_errors():
         found, wanted = _open(directory, names)
         for name in _named(wanted):
@@ -211,7 +211,7 @@ def logs(directory: Path, names: tuple[str, ...], lines: int) -> None:
     with one_line_errors():
         found, wanted = _open(directory, names)
         for name in wanted or found.layout.names:
-            found.layout.address(name)  # raises for a stranger
+            found.layout.address(name)  # raises for an unknown name
             click.echo(f"== {name}: {found.log_file(name)}")
             click.echo(found.log_tail(name, lines))
 
@@ -229,14 +229,14 @@ def down(directory: Path, names: tuple[str, ...], remove: bool) -> None:
 
 
 def electors(layout: Layout) -> str:
-    """Who elects the master, and where they are asked."""
+    """Which processes elect the master, and their addresses."""
     if layout.in_raft_mode:
         return f"members {peer_list(layout.members)}"
     return f"controllers {layout.controller_list}"
 
 
 def _open(directory: Path, names: tuple[str, ...]) -> tuple[Cluster, list[str]]:
-    """The cluster and the names; a first argument that is a cluster's directory is taken as such."""
+    """The cluster and the names; a first argument that is a cluster's directory is used as such."""
     if names and (Path(names[0]) / "env.json").exists():
         return Cluster.open(Path(names[0])), list(names[1:])
     return Cluster.open(directory), list(names)
@@ -249,7 +249,7 @@ def _named(names: list[str]) -> list[str]:
 
 
 def parsed_settings(options: tuple[str, ...]) -> dict[str, str]:
-    """Of KEY=VALUE options. Raises `ClusterError`."""
+    """Parse KEY=VALUE options. Raises `ClusterError`."""
     settings: dict[str, str] = {}
     for option in options:
         key, separator, value = option.partition("=")

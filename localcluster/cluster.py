@@ -1,7 +1,7 @@
-"""A local cluster: its directory, its processes by name, and what it takes to wait for it.
+"""A local cluster: its directory, its processes by name, and waiting for conditions of it.
 
-Invariant: only processes that a cluster of this directory started are ever signalled; everything it keeps,
-data, logs and books, is below its directory.
+Invariant: signals are only sent to processes that a cluster of this directory started; all its data, logs and process tables
+are below its directory.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ ENDING_SIGNALS = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signa
 
 
 class ClusterError(Exception):
-    """What was asked of the cluster cannot be done; the text says why and what to do."""
+    """The request cannot be carried out; the text says why and what to do."""
 
 
 class ProcessDied(ClusterError):
-    """A process ended although nobody told it to; carries the end of its log."""
+    """A process ended although nothing stopped it; carries the end of its log."""
 
 
 class Cluster:
@@ -65,11 +65,10 @@ class Cluster:
         bind_host: str = HOST,
         mode: Mode = Mode.CONTROLLER,
     ) -> Self:
-        """Reserves ports and writes the files of a new cluster; starts nothing. With another `bind_host` than
-        HOST, processes find each other through a relay alone.
+        """Reserve ports and write the files of a new cluster; starts nothing. With another `bind_host` than HOST, processes
+        reach each other only through a relay.
 
-        Raises `ClusterError` where the directory holds a cluster or other files, `ports.PortsTaken`,
-        `LayoutError`.
+        Raises `ClusterError` if the directory holds a cluster or other files, `ports.PortsTaken`, `LayoutError`.
         """
         directory = directory.expanduser().resolve()
         if (directory / ENVIRONMENT).exists():
@@ -106,7 +105,7 @@ class Cluster:
 
     @staticmethod
     def open(directory: Path) -> Cluster:
-        """The cluster that was created in `directory`. Raises `ClusterError` where there is none."""
+        """The cluster that was created in `directory`. Raises `ClusterError` if there is none."""
         directory = directory.expanduser().resolve()
         try:
             text = (directory / ENVIRONMENT).read_text()
@@ -127,7 +126,7 @@ class Cluster:
     # Processes by name
 
     def start(self, names: Iterable[str] = ()) -> list[str]:
-        """Starts the named processes (all, for none named) that do not run; returns those it started."""
+        """Start the named processes (all, if none is named) that do not run; returns those it started."""
         wanted = self._checked(names)
         started: list[str] = []
         with self._table.changing() as table:
@@ -145,8 +144,7 @@ class Cluster:
         return started
 
     def kill(self, names: Iterable[str], number: signal.Signals = signal.SIGKILL) -> list[str]:
-        """Sends a signal to the named processes; returns those that were still there. SIGKILL is waited
-        for."""
+        """Send a signal to the named processes; returns those that were still there. After SIGKILL it waits for their end."""
         hit: list[str] = []
         with self._table.changing() as table:
             for name in self._checked(names):
@@ -162,18 +160,18 @@ class Cluster:
         return hit
 
     def stop(self, names: Iterable[str] = ()) -> list[str]:
-        """Ends the named processes (all, for none named) gracefully, brokers first, by force after 10 s
-        and the time that brokers may stay to forward."""
+        """End the named processes (all, if none is named) gracefully, brokers first; by force after 10 s and the time that
+        brokers may stay to forward."""
         ended: list[str] = []
         with self._table.changing() as table:
             order = [name for name in reversed(self._checked(names)) if name in table]
             for name in order:
                 identity = table[name].identity
-                was_told = table[name].told_to_end  # a second SIGTERM ends one that forwards
+                was_told = table[name].told_to_end  # a second SIGTERM would end a forwarding broker
                 table[name] = ProcessRecord(identity, told_to_end=True)
                 if was_told or identity.send(signal.SIGTERM):
                     ended.append(name)
-                identity.send(signal.SIGCONT)  # a paused process hears SIGTERM only when it goes on
+                identity.send(signal.SIGCONT)  # a paused process handles SIGTERM only when it continues
             forward_s = int(self.layout.broker_settings.get("shutdownForwardSeconds", 0))
             for name in order:
                 identity = table[name].identity
@@ -183,13 +181,13 @@ class Cluster:
         return ended
 
     def restart(self, names: Iterable[str]) -> list[str]:
-        """Stops the named processes that run and starts them all."""
+        """Stop the named processes that run and start them all."""
         wanted = self._checked(names)
         self.stop(wanted)
         return self.start(wanted)
 
     def pause(self, name: str) -> None:
-        """Freezes a process with SIGSTOP until `resume`."""
+        """Freeze a process with SIGSTOP until `resume`."""
         if not self.kill([name], signal.SIGSTOP):
             raise ClusterError(f"{name} does not run")
         identity = self._table.read()[name].identity
@@ -201,7 +199,7 @@ class Cluster:
         self.kill([name], signal.SIGCONT)
 
     def down(self, *, remove: bool = False) -> None:
-        """Ends every process, gives up the ports and, with `remove`, deletes the directory."""
+        """End every process, release the ports and, with `remove`, delete the directory."""
         if self.directory.exists():
             self.stop()
         if self._lease is not None:
@@ -219,7 +217,7 @@ class Cluster:
         }
 
     def check_alive(self) -> None:
-        """Raises `ProcessDied` for a process that was started and ended although nobody told it to."""
+        """Raises `ProcessDied` for a started process that ended although nothing stopped it."""
         for name, record in self._table.read().items():
             if record.identity.state() is None and not record.told_to_end:
                 raise ProcessDied(f"{name} has ended; its log ends with:\n{self.log_tail(name)}")
@@ -240,8 +238,8 @@ class Cluster:
     # Conditions
 
     async def sync_state(self, admin: AdminClient) -> SyncState:
-        """The broker set as the leading controller has it, or in Raft mode its master. Raises `NotYet` while there is no leader
-        or set."""
+        """The broker set according to the leading controller, or in Raft mode to its master. Raises `NotYet` while there is
+        no leader or set."""
         self.check_alive()
         if self.layout.in_raft_mode:
             return await raft_set(self.layout, admin)
@@ -254,16 +252,14 @@ class Cluster:
         return states[BROKER_SET]
 
     async def wait_whole(self, *, timeout_ms: int = WHOLE_TIMEOUT_MS) -> SyncState:
-        """Waits until a master stands, every broker is alive and in the SyncStateSet, and clients find the
-        master.
+        """Wait until there is a master, every broker is alive and in the SyncStateSet, and clients find the master.
 
         Raises `ProcessDied` at once when a process ends by itself, `WaitExpired` otherwise.
         """
         return await self.wait_in_sync(self.layout.brokers, timeout_ms=timeout_ms)
 
     async def wait_in_sync(self, members: int, *, timeout_ms: int = WHOLE_TIMEOUT_MS) -> SyncState:
-        """As `wait_whole`, for at least `members` living members of the SyncStateSet, the master among
-        them."""
+        """`wait_whole` for at least `members` living members of the SyncStateSet, the master among them."""
         admin = AdminClient(SystemClock())
 
         async def probe() -> SyncState:
@@ -282,7 +278,7 @@ class Cluster:
             await admin.close()
 
     async def wait_leader(self, *, timeout_ms: int = WHOLE_TIMEOUT_MS) -> str:
-        """Waits until a controller leads; returns its address."""
+        """Wait until a controller leads; returns its address."""
         admin = AdminClient(SystemClock())
 
         async def probe() -> str:
@@ -298,15 +294,15 @@ class Cluster:
             await admin.close()
 
     async def create_topic(self, topic: str, queues: int = 4) -> None:
-        """Creates a topic on the master; waits until clients are routed to it and every member of the
-        SyncStateSet knows it, so that whoever is elected next serves it."""
+        """Create a topic on the master; waits until clients are routed to it and every member of the SyncStateSet knows it,
+        so that any next master serves it."""
         admin = AdminClient(SystemClock())
 
         wanted = TopicSettings(topic, read_queues=queues, write_queues=queues)
 
         async def probe() -> None:
-            state = await self.wait_in_sync(1)  # it may have just changed, and be no more than announced
-            try:  # again while a member of the set takes its time
+            state = await self.wait_in_sync(1)  # it may have just changed, and be only announced
+            try:  # retry while a member of the set does not answer
                 await admin.create_topic(state.master_address or "", wanted)
                 await admin.topic_route(self.layout.namesrv, topic)
                 for replica in state.in_sync:
@@ -333,7 +329,7 @@ class Cluster:
     def _checked(self, names: Iterable[str]) -> list[str]:
         wanted = list(names) or self.layout.names
         for name in wanted:
-            self.layout.address(name)  # raises for a stranger
+            self.layout.address(name)  # raises for an unknown name
         return [name for name in self.layout.names if name in wanted]
 
     def _owner_of(self, port: int) -> str | None:
@@ -341,14 +337,13 @@ class Cluster:
 
 
 def run(cluster: Cluster) -> SyncState:
-    """Starts what does not run and waits until the cluster is whole; stops what it started if that fails or
-    on Ctrl-C."""
+    """Start stopped processes and wait until the cluster is whole; stops the started ones if that fails or on Ctrl-C."""
     ours = [name for name, identity in cluster.states().items() if identity is None]
     try:
         cluster.start()
         return asyncio.run(cluster.wait_whole())
     except BaseException:
-        if ours:  # also where `start` was broken off before it could say what it started
+        if ours:  # also if `start` was interrupted before it returned their names
             cluster.stop(ours)
         raise
 

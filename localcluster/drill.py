@@ -1,7 +1,7 @@
-"""Drills: the master is killed, ended, frozen, replaced or cut off while a client sends, again and again.
+"""Drills: the master is killed, ended, frozen, replaced or cut off while a client sends, repeatedly.
 
-Invariant: a drill begins on a whole cluster under load and ends on a whole cluster; what the client was told
-during all of them is judged at the end against what can be read.
+Invariant: a drill begins and ends on a whole cluster; at the end, all answers to the client are compared with the messages
+that can be read.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ QUEUES = 4
 STEADY_ACKNOWLEDGEMENTS = 50
 RECOVERY_TIMEOUT_MS = 60_000
 ENDS_MS_MAX = 120_000
-"""Some rounds in which brokers ask, as shipped."""
+"""Some rounds in which brokers check transactions, at default settings."""
 LOCKS_MS_MAX = 90_000
-"""A lease and a half: after a failover a queue may wait for one that its reader gave up and no master heard of."""
+"""A lease and a half: after a failover a queue may wait for the lock of a reader whose release reached no master."""
 
 
 class Kind(StrEnum):
-    """What happens, to the master unless it says otherwise."""
+    """The fault, to the master unless it says otherwise."""
 
     KILL = "kill"
     TERM = "term"
     PAUSE = "pause"
     ELECT = "elect"
     PARTITION = "partition"
-    """Ways between processes are cut; `partitions.Shape` says which."""
+    """Links between processes are cut; see `partitions.Shape`."""
 
 
 WIDTHS = (7, 20, 10, 9, 8, 9, 9, 10, 7, 7, 8)
@@ -84,18 +84,18 @@ HEADING = _columns(
 )
 
 Strike = Callable[[SyncState, str], Awaitable[Partition | None]]
-"""Given the set and its master's name, does what a drill is about; a partition is over when it returns."""
+"""Carries out a drill's fault, given the set and its master's name; returns once a partition has ended."""
 
 
 class DrillFailed(Exception):
-    """The cluster did not come back in time; what was sent is still judged."""
+    """The cluster did not recover in time; sent messages are still checked."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrillResult:
     """One drill. Marks count from the fault, and so does the first acknowledgement once the new master takes messages;
-    `outage_ms` is the client's longest silence until all is whole, wherever it was. `unserved_ms` is the longest time
-    without an acknowledging master while the set had to have one, `unserved_ms_max` its limit."""
+    `outage_ms` is the client's longest silence until the cluster is whole. `unserved_ms` is the longest time without an
+    acknowledging master while the set had to have one, `unserved_ms_max` its limit."""
 
     kind: Kind
     old_master: str
@@ -115,7 +115,7 @@ class DrillResult:
         return self.unserved_ms <= self.unserved_ms_max
 
     def timeline(self) -> str:
-        """`fault 0 · detected +3 · ... ms`; a mark that no log gave is left out, as the detection of a loss where none was."""
+        """`fault 0 · detected +3 · ... ms`; a mark that no log has is left out, such as the detection of a loss without one."""
         steps = [f"{mark} {self.marks_ms[mark]:+d}" for mark in MARKS if mark in self.marks_ms]
         steps += [f"first ack {_signed(self.first_ack_ms)}", f"whole {_signed(self.whole_ms)}"]
         return " · ".join(["fault 0", *steps]) + " ms"
@@ -136,15 +136,15 @@ class DrillResult:
 
 @dataclass(slots=True)
 class DrillReport:
-    """All drills of a run, and the verdict on what was sent during them."""
+    """All drills of a run, and the verdict on the messages sent during them."""
 
     drills: list[DrillResult] = field(default_factory=list)
     verdict: Verdict | None = None
     failure: str | None = None
     order: OrderVerdict | None = None
-    """Of readers in order, where there were some."""
+    """Of ordered readers, if there were any."""
     ends: EndsVerdict | None = None
-    """Of transactions, where there were some."""
+    """Of transactions, if there were any."""
 
     @property
     def passed(self) -> bool:
@@ -175,13 +175,13 @@ async def run_drills(
     in_order: bool = False,
     in_transactions: bool = False,
 ) -> DrillReport:
-    """`count` drills of one kind under load on `topic`, which is created; then everything is read back, by a
-    consumer or by `read`.
+    """Run `count` drills of one kind under load on `topic`, which is created; then read everything back, by a consumer or by
+    `read`.
 
-    `seed` decides bodies, pauses between drills, who is elected, and what is cut unless `only` does. Partitions need
-    the cluster's `relay`. The client `asks_after_failures` for routes, or every 30 s only. With `in_order` a group of
-    readers with locks reads along; with `in_transactions` there are some on a topic beside it. Raises what
-    `Cluster.wait_whole` raises before the first drill; later failures are in the report.
+    `seed` decides bodies, pauses between drills, the elected master, and the cuts unless `only` does. Partitions need the
+    cluster's `relay`. The client `asks_after_failures` for routes, or every 30 s only. With `in_order` a group of readers
+    with locks reads along; with `in_transactions` there are transactions on another topic. Raises what `Cluster.wait_whole`
+    raises before the first drill; later failures are in the report.
     """
     chance = random.Random(seed)
     report = DrillReport()
@@ -190,7 +190,7 @@ async def run_drills(
     await cluster.create_topic(topic, QUEUES)
     strike: Strike
     if relay is not None:
-        cutting = random.Random(seed)  # of its own: how much the load draws depends on how fast it is
+        cutting = random.Random(seed)  # separate: the number of draws of the load depends on its speed
         among = shapes(cutting, controllers=not cluster.layout.in_raft_mode)
         drawn = repeat(only) if only is not None else among
         strike = partial(_partition, cluster, relay, drawn, cutting)
@@ -242,7 +242,7 @@ async def run_drills(
 
 
 async def _transacting(cluster: Cluster, client: Client, topic: str, seed: int) -> Transacting:
-    """On a topic of its own; decisions are drawn apart from what the load draws."""
+    """Transactions on a separate topic, with a separate random generator."""
     beside = f"{topic}_transactions"
     await cluster.create_topic(beside, QUEUES)
     transacting = Transacting(client, beside, random.Random(seed))
@@ -257,8 +257,8 @@ async def drill_once(
     quiet_ms: int,
     strike: Strike,
 ) -> DrillResult:
-    """One drill: waits until the cluster is whole and acknowledges, lets `strike` do what `kind` says, and sees the cluster
-    whole again, with the old master back. Raises `DrillFailed` and `TimeoutError`."""
+    """One drill: waits until the cluster is whole and acknowledges, lets `strike` carry out `kind`, and waits until the
+    cluster is whole again, with the old master back. Raises `DrillFailed` or `TimeoutError`."""
     clock = SystemClock()
     before = await cluster.wait_whole(timeout_ms=RECOVERY_TIMEOUT_MS)
     begun_ms = clock.now_ms()
@@ -320,7 +320,7 @@ async def _strike(cluster: Cluster, kind: Kind, chance: random.Random, state: Sy
 
 
 def other_members(state: SyncState) -> list[Replica]:
-    """Of the SyncStateSet, or of who is level, without the master. Raises `DrillFailed` where there is none."""
+    """The members of the SyncStateSet, or the caught-up ones, without the master. Raises `DrillFailed` if there is none."""
     others = [replica for replica in state.in_sync if replica.broker_id != state.master_id]
     if not others:
         raise DrillFailed("there is no other broker in sync to elect")
@@ -328,7 +328,7 @@ def other_members(state: SyncState) -> list[Replica]:
 
 
 async def elect_another(cluster: Cluster, chosen: Replica) -> None:
-    """Hands mastership over to `chosen`. Raises `DrillFailed`."""
+    """Transfer the mastership to `chosen`. Raises `DrillFailed`."""
     if cluster.layout.in_raft_mode:
         try:
             await transfer(cluster.layout, chosen.broker_id)
@@ -358,7 +358,7 @@ async def _partition(
 async def cut_ways(
     cluster: Cluster, relay: RelayProcess, shape: Shape, chance: random.Random, master: str
 ) -> Partition:
-    """Cuts what the shape says, for as long and as often as is drawn."""
+    """Cut the links of the shape, for the drawn time and number of rounds."""
     layout = cluster.layout
     leader = None if layout.in_raft_mode else layout.name_of(await cluster.wait_leader()) or ""
     roles = Roles(

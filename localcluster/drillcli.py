@@ -37,7 +37,7 @@ JAVA_DEFAULT = "java-default"
 @click.argument("kind", type=click.Choice([kind.value for kind in Kind]))
 @click.option("--count", default=1, show_default=True, type=click.IntRange(1), help="How many drills.")
 @click.option(
-    "--seed", default=1, show_default=True, help="Decides bodies, pauses, who is elected, what is cut."
+    "--seed", default=1, show_default=True, help="Decides bodies, pauses, the elected master, the cuts."
 )
 @click.option(
     "--dir", "directory", type=click.Path(path_type=Path), help="A running cluster; else a new one is made."
@@ -59,7 +59,7 @@ JAVA_DEFAULT = "java-default"
     type=click.Choice(["quick", JAVA_DEFAULT]),
     default="quick",
     show_default=True,
-    help="When it asks for routes: after failures too, or every 30 s only.",
+    help="When the client asks for routes: after failures too, or every 30 s only.",
 )
 @click.option(
     "--in-order", is_flag=True, help="Readers in order read along, which lock their queues and swap them."
@@ -67,7 +67,7 @@ JAVA_DEFAULT = "java-default"
 @click.option(
     "--transactions",
     is_flag=True,
-    help="Messages in transactions beside it, some of which brokers must ask for.",
+    help="Also messages in transactions, some of which brokers must check.",
 )
 @click.option("--keep", is_flag=True, help="Leave a new cluster's directory behind.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write the whole report there.")
@@ -87,26 +87,25 @@ def drill(
     keep: bool,
     json_file: Path | None,
 ) -> None:
-    """Kills, ends, pauses, replaces or cuts off the master under load and says what the client lost.
+    """Kills, ends, pauses, replaces or cuts off the master under load and reports losses of the client.
 
     \b
     kill       SIGKILL to the master; it is started again before the next drill
     term       SIGTERM to the master; likewise
     pause      SIGSTOP to the master until another one acknowledges
     elect      electMaster to another member of the SyncStateSet;
-               in Raft mode a leadership transfer to a member that is level
-    partition  what some processes say does not reach some others, for a while;
+               in Raft mode a leadership transfer to a caught-up member
+    partition  bytes of some processes do not reach some others, for a while;
                on a new cluster, whose processes talk through a relay
 
-    A drill fails where an acknowledged message is lost, changed or moved, or where the set was without an acknowledging
-    master for longer than 15 s while two of its members could have one among them (20 s where the master has to drop a
-    slave that it does not hear). With --in-order also where two readers had one queue at once, or a message was handled before
-    one in front of it, or never; with --transactions where one that was committed is not there once, or one that was rolled
-    back is there.
+    A drill fails if an acknowledged message is lost, changed or moved, or if the set was without an acknowledging master for
+    longer than 15 s while two of its members could have one among them (20 s if the master must remove an unreachable slave).
+    With --in-order also if two readers had one queue at once, or a message was handled before an earlier one, or never; with
+    --transactions if a committed one is not there exactly once, or a rolled back one is there.
     """
     try:
         if json_file is not None:
-            json_file.touch()  # not to learn after minutes that nothing can be written there
+            json_file.touch()  # fail now rather than after minutes if it is not writable
         plan = Plan(
             Kind(kind),
             count,
@@ -153,7 +152,7 @@ def drill(
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Which drills to do."""
+    """The drills of a run."""
 
     kind: Kind
     count: int
@@ -165,7 +164,7 @@ class Plan:
     in_transactions: bool
 
     def broker_settings(self) -> dict[str, str]:
-        """Of a new cluster."""
+        """Broker settings of a new cluster."""
         forwards = {} if self.asks_after_failures else {"shutdownForwardSeconds": "35"}
         return forwards | (QUICK_CHECKS if self.in_transactions else {})
 
@@ -216,7 +215,7 @@ def _on_new_cluster(mode: Mode, controllers: int, brokers: int, keep: bool, plan
 
 
 def summary(report: DrillReport) -> list[str]:
-    """The lines that end a run: outages, what was sent and read, every fault."""
+    """The last lines of a run: outages, messages sent and read, every fault."""
     lines = _outages("client outage of {} drills", report.drills)
     for shape in Shape:
         drills = [result for result in report.drills if result.partition and result.partition.shape is shape]
@@ -266,7 +265,7 @@ def _shortened(faults: list[str]) -> list[str]:
 
 
 def _outages(title: str, drills: list[DrillResult]) -> list[str]:
-    """One line, which begins with `title` about so many drills; none where there were none."""
+    """One line, which begins with `title` and the number of drills; none without drills."""
     outages = [result.outage_ms for result in drills if result.outage_ms is not None]
     if not outages:
         return []

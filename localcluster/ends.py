@@ -1,7 +1,8 @@
-"""What was decided of each transaction, against what can be read afterwards.
+"""The intended end of each transaction, compared with the messages that can be read.
 
-Invariant: each transaction has a key of its own and was decided once, before its end was told or asked for; so a committed one
-that is not there once, and one that was rolled back or refused and is there, are faults of the cluster. Pure."""
+Invariant: each transaction has a key of its own, and its end is chosen once, before the producer sends it or answers a check.
+So a committed one that is not there exactly once, and a rolled back or rejected one that is there, are faults of the cluster.
+Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from localcluster.history import Outcome
 
 
 class Decided(NamedTuple):
-    """One transaction: what its producer knows of its half, and what became of it."""
+    """One transaction: the outcome of its half message, and its intended end."""
 
     half: Outcome
     commits: bool
@@ -22,7 +23,7 @@ class Decided(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EndsVerdict:
-    """Counts, and every fault as a line for a person."""
+    """Counts, and every fault as a readable line."""
 
     committed: int
     rolled_back: int
@@ -44,8 +45,9 @@ class EndsVerdict:
 def judge_ends(
     decided: Mapping[str, Decided], read: Iterable[str], contradicted: Iterable[str] = ()
 ) -> EndsVerdict:
-    """`read` are the keys of all messages that consumers get. A half of unknown outcome that was to be committed may be there.
-    `contradicted` tells of ends that a broker would not have, because another one was before: nobody said another."""
+    """`read` are the keys of all messages that consumers get. A half message of unknown outcome that was to be committed may
+    be there. `contradicted` lists ends that a broker rejected because another end came first, although the producer sent no
+    other."""
     there = Counter(read)
     lost, twice, uninvited = [], [], [f"{key} was never sent" for key in there if key not in decided]
     counts: Counter[str] = Counter()

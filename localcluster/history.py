@@ -1,8 +1,7 @@
-"""What a drill's client was told, against what can be read afterwards.
+"""The answers to a drill's client, compared with the messages that can be read.
 
-Invariant: each attempt has an id of its own and was made once, so whatever the verdict calls lost,
-changed, moved, duplicated or refused-yet-present is a fault of the cluster; an attempt of unknown outcome may
-be there once or not. Pure.
+Invariant: each attempt has an id of its own and was made once, so every message that the verdict calls lost, changed, moved,
+duplicated or refused-yet-present is a fault of the cluster; an attempt of unknown outcome may be there once or not. Pure.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import NamedTuple
 
 
 class Outcome(Enum):
-    """What the client knows of one attempt."""
+    """The outcome of one attempt, as the client knows it."""
 
     ACKNOWLEDGED = "acknowledged"
     REFUSED = "refused"
@@ -23,7 +22,7 @@ class Outcome(Enum):
 
 
 class Place(NamedTuple):
-    """Where a message is: the queue's name and the offset in it."""
+    """A message's place: the queue's name and the offset in it."""
 
     queue: str
     offset: int
@@ -34,7 +33,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One send. Times are ms of one clock; `place` is where an acknowledgement said that the message is."""
+    """One send. Times are ms of one clock; `place` is the acknowledged place."""
 
     message_id: str
     body_hash: str
@@ -56,7 +55,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Counts of attempts, and every fault as a line for a person."""
+    """Counts of attempts, and every fault as a readable line."""
 
     acknowledged: int
     refused: int
@@ -90,11 +89,10 @@ class Verdict:
 
 
 def judge(attempts: Iterable[Attempt], found: Iterable[Found]) -> Verdict:
-    """Compares what was promised with what is there; both in any order.
+    """Compare promised messages with found ones; both in any order.
 
-    `moved` and `changed` are acknowledged messages that are there, but not where or not as promised; a
-    message of any outcome that is there twice is `duplicated`; a queue whose offsets are not 0, 1, 2, ..., each once, has
-    `gaps`.
+    `moved` and `changed` are acknowledged messages at another place or with another body; a message of any outcome that is
+    there twice is `duplicated`; a queue whose offsets are not 0, 1, 2, ..., each once, has `gaps`.
     """
     by_id: dict[str, list[Found]] = {}
     by_place: dict[Place, list[str]] = {}
@@ -191,8 +189,7 @@ class Outage(NamedTuple):
 
 
 def longest_outage(attempts: Iterable[Attempt], fault_ms: int, until_ms: int) -> Outage | None:
-    """The longest outage that overlaps `fault_ms`..`until_ms`; None when no acknowledgement came after the
-    fault."""
+    """The longest outage that overlaps `fault_ms`..`until_ms`; None when no acknowledgement came after the fault."""
     moments = sorted(attempt.ended_ms for attempt in attempts if attempt.outcome is Outcome.ACKNOWLEDGED)
     spans = [
         Outage(before, after)
@@ -203,7 +200,7 @@ def longest_outage(attempts: Iterable[Attempt], fault_ms: int, until_ms: int) ->
 
 
 def first_acknowledgement(attempts: Iterable[Attempt], since_ms: int) -> int | None:
-    """When the first acknowledgement arrived at or after `since_ms`; None where none did."""
+    """When the first acknowledgement arrived at or after `since_ms`; None if none did."""
     moments = (attempt.ended_ms for attempt in attempts if attempt.outcome is Outcome.ACKNOWLEDGED)
     return min((moment for moment in moments if moment >= since_ms), default=None)
 

@@ -1,7 +1,7 @@
-"""Readers of one group that consume in order during drills: each queue is read by who holds its lock, and they swap queues.
+"""Ordered readers of one group during drills: each queue is read by the holder of its lock, and readers swap queues.
 
-Invariant: a message counts as handled only while its reader trusts its lock, just before and just after; so what `handled` has
-is what a program did that keeps to the protocol, in the order in which it did it."""
+Invariant: a message counts as handled only while its reader trusts its lock, just before and just after; so `handled` is the
+work of correct programs, in order."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SUSPEND_MS = 500
 
 
 class InOrderReaders:
-    """`READERS` of them for one topic, which stand for as many processes: each has a client id of its own."""
+    """`READERS` readers of one topic, each as if in its own process: with a client id of its own."""
 
     def __init__(self, client: Client, topic: str, clock: Clock) -> None:
         self.handled: list[Handled] = []
@@ -50,8 +50,8 @@ class InOrderReaders:
         ]
 
     async def stop(self, timeout_ms: int) -> OrderVerdict:
-        """Waits until all that can be read was handled, for `timeout_ms` at most, and judges. Raises what ended a reader, and
-        PullFailed."""
+        """Wait until all readable messages were handled, at most `timeout_ms`, and judge. Raises an error that ended a
+        reader, and PullFailed."""
         ends = {
             str(queue): await self._counting.max_offset(queue)
             for queue in await self._counting.queues(self._topic)
@@ -84,12 +84,12 @@ class InOrderReaders:
 
     @property
     def turn(self) -> int:
-        """Who reads which queue changes with it."""
+        """The assignment of queues to readers changes with each turn."""
         return self.now_ms() // SWAP_MS
 
 
 class Reader:
-    """One of them: wants every `READERS`-th queue, others with each turn."""
+    """One reader: wants every `READERS`-th queue, others with each turn."""
 
     def __init__(
         self, readers: InOrderReaders, number: int, consumer: PullConsumer, locks: QueueLocks
@@ -101,7 +101,7 @@ class Reader:
         self._reading: dict[MessageQueue, asyncio.Task[None]] = {}
 
     async def run(self, queues: list[MessageQueue]) -> None:
-        """Until it is cancelled."""
+        """Run until cancelled."""
         renewed_ms = 0
         try:
             while True:
@@ -132,7 +132,7 @@ class Reader:
             await asyncio.gather(*self._reading.values(), return_exceptions=True)
 
     async def _give_up(self, queues: list[MessageQueue]) -> None:
-        """What it read of them is committed, as far as brokers answer, before another may begin."""
+        """Commit its progress, as far as brokers answer, before another reader may begin."""
         for queue in queues:
             task = self._reading.pop(queue)
             task.cancel()
@@ -142,7 +142,7 @@ class Reader:
                 await self._locks.unlock(queues)
 
     async def _read(self, queue: MessageQueue, tenure: int) -> None:
-        """As long as the lock is trusted, from the committed offset on."""
+        """Read from the committed offset on, as long as the lock is trusted."""
         position = await self._begin(queue)
         while self._locks.holds(queue):
             try:

@@ -1,7 +1,7 @@
-"""Which processes a local cluster has, where they listen, and their properties files.
+"""The processes of a local cluster, their ports, and their properties files.
 
-Invariant: two layouts of different base ports share no port as long as their spans do not overlap. File
-names, `env.json` and the keys in the files are those that tools written for Java clusters look for.
+Invariant: two layouts of different base ports share no port unless their spans overlap. File names, `env.json` and the keys
+in the files are those that tools for Java clusters expect.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 HOST = "127.0.0.1"
 HOST_BEHIND_RELAY = "127.0.0.2"
-"""Where processes listen whose ports at HOST are a relay's (`localcluster.relay`)."""
+"""Processes listen here if their ports at HOST are a relay's (`localcluster.relay`)."""
 CLUSTER_NAME = "DefaultCluster"
 BROKER_SET = "broker-a"
 CONTROLLER_GROUP = "group1"
@@ -24,7 +24,7 @@ PORTS_PER_BROKER = 4  # fast (listen - 2), one unused, listen, replication (list
 
 
 class Mode(StrEnum):
-    """Who elects the set's master."""
+    """Which processes elect the set's master."""
 
     CONTROLLER = "controller"
     RAFT = "raft"
@@ -32,7 +32,7 @@ class Mode(StrEnum):
 
 
 class LayoutError(ValueError):
-    """A cluster that cannot be laid out as asked; the text says what to change."""
+    """An impossible layout; the text says what to change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +96,7 @@ class Layout:
         return ";".join(self.address(name) for name in self.controller_names)
 
     def address(self, name: str) -> str:
-        """Where clients and admin tools reach the process `name`. Raises `LayoutError` for an unknown
-        name."""
+        """The address of the process `name` for clients and admin tools. Raises `LayoutError` for an unknown name."""
         kind, _, number = name.partition("-")
         if name == "namesrv":
             return self.namesrv
@@ -113,20 +112,20 @@ class Layout:
         return [port - 2, port, port + 1] if name in self.broker_names else [port]
 
     def member_address(self, name: str) -> str:
-        """Where a Raft-mode broker talks to the others of its group."""
+        """A Raft-mode broker's address for the others of its group."""
         return f"{HOST}:{self.ports_of(name)[-1]}"
 
     @property
     def members(self) -> dict[str, str]:
-        """Of the Raft group of the brokers, by member id."""
+        """Addresses of the brokers' Raft group, by member id."""
         return {f"n{number}": self.member_address(name) for number, name in enumerate(self.broker_names)}
 
     def name_of(self, address: str) -> str | None:
-        """The process that listens at `address`; None for a stranger's."""
+        """The process that listens at `address`; None if it is not of the cluster."""
         return next((name for name in self.names if self.address(name) == address), None)
 
     def module(self, name: str) -> str:
-        """What `python -m` runs for `name`."""
+        """The module that `python -m` runs for `name`."""
         return name.partition("-")[0]
 
     def properties(self, name: str) -> dict[str, str]:
@@ -188,7 +187,7 @@ class Layout:
         }
 
     def file(self, name: str) -> str:
-        """The properties file of `name`: what it is, how to run it by hand, then `key=value` lines."""
+        """The properties file of `name`: a description, how to run it by hand, then `key=value` lines."""
         heading = (
             f"# {name} of the local cluster in {self.directory}\n"
             f"# run it by hand: python -m {self.module(name)} -c {name}.conf\n"
@@ -218,7 +217,7 @@ class Layout:
 
     @staticmethod
     def from_environment(directory: Path, text: str) -> Layout:
-        """The layout whose `env.json` reads `text`. Raises `LayoutError` where it is not ours."""
+        """The layout whose `env.json` reads `text`. Raises `LayoutError` if it is not a local cluster's."""
         try:
             told = json.loads(text)["layout"]
             return Layout(directory, **{**told, "mode": Mode(told.get("mode", Mode.CONTROLLER))})
@@ -227,11 +226,11 @@ class Layout:
 
 
 def ports_needed(controllers: int, brokers: int) -> int:
-    """How many ports in a row a cluster takes."""
+    """The number of consecutive ports of a cluster."""
     return 1 + controllers + PORTS_PER_BROKER * brokers
 
 
 def escaped(value: str) -> str:
-    """A value as a properties file holds it; only a backslash and a leading blank need care."""
+    """A value as a properties file holds it; only a backslash and a leading blank must be escaped."""
     value = value.replace("\\", "\\\\")
     return "\\" + value if value.startswith(" ") else value

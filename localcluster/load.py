@@ -1,7 +1,7 @@
-"""A producer that sends all the time, remembers each attempt, and reads everything back at the end.
+"""A producer that sends continuously, remembers each attempt, and reads everything back at the end.
 
-Invariant: every message has an id and a body of its own and is sent once; an attempt enters the history when
-it ends, so after `stop` the history holds every attempt that was begun.
+Invariant: every message has an id and a body of its own and is sent once; an attempt enters the history when it ends, so
+after `stop` the history holds every attempt.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ READABLE_MS_MAX = 10_000
 
 
 class Load:
-    """Sends to the queues of one topic in turn, one message every `interval_ms`, however long answers
-    take."""
+    """Sends to the queues of one topic in turn, one message every `interval_ms`, however long answers take."""
 
     def __init__(
         self,
@@ -57,18 +56,18 @@ class Load:
         self._ended = asyncio.Event()
 
     def start(self) -> None:
-        """Begins to send, in the background."""
+        """Begin to send, in the background."""
         self._pacing = asyncio.get_running_loop().create_task(self._pace(), name="drill load")
 
     async def stop(self) -> None:
-        """Begins no more sends and waits for those under way."""
+        """Begin no more sends and wait for pending ones."""
         if self._pacing is not None:
             self._pacing.cancel()
             await asyncio.gather(self._pacing, return_exceptions=True)
         await asyncio.gather(*self._sending)
 
     async def send_burst(self, count: int, *, in_flight: int, progress: Callable[[int], None]) -> None:
-        """Sends `count` messages as fast as answers come, `in_flight` at a time; `progress` gets how many ended."""
+        """Send `count` messages as fast as answers come, `in_flight` at a time; `progress` gets how many ended."""
         left = count
         ended = 0
 
@@ -85,8 +84,7 @@ class Load:
                 senders.create_task(sender(), name=f"burst sender {number}")
 
     async def acknowledged_after(self, moment_ms: int, timeout_ms: int, count: int = 1) -> bool:
-        """Waits until `count` attempts that began at or after `moment_ms` are acknowledged; False if they are
-        not."""
+        """Wait until `count` attempts that began at or after `moment_ms` are acknowledged; False if they are not."""
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 while self._count(moment_ms) < count:
@@ -145,12 +143,12 @@ class Load:
 
 
 def body_hash(body: bytes) -> str:
-    """What two bodies are compared by: SHA-256 in hexadecimal, as Spark's `sha2(body, 256)` gives it."""
+    """The hash by which bodies are compared: SHA-256 in hexadecimal, as Spark's `sha2(body, 256)`."""
     return sha256(body).hexdigest()
 
 
 def as_found(queue: MessageQueue, message: StoredMessage) -> Found:
-    """A message of a load as the checker wants it."""
+    """A message of a load for the checker."""
     key = message.properties.get("KEYS", message.message_id)
     return Found(key, body_hash(message.plain_body()), Place(str(queue), message.queue_offset))
 
@@ -162,8 +160,8 @@ async def read_messages(
     shown: Mapping[str, int] = MappingProxyType({}),
 ) -> AsyncIterator[tuple[MessageQueue, StoredMessage]]:
     """Every message of the topic, each queue from its first to its last readable one, and to the end that it has `shown`
-    before: who is asked now may be another replica, which is behind. Raises `PullFailed`, also after `patience_ms` in which
-    none came."""
+    before: the broker asked now may be another replica, which is behind. Raises `PullFailed`, also after `patience_ms`
+    without a message."""
     for queue in await consumer.queues(topic):
         end = max(await consumer.max_offset(queue), shown.get(str(queue), 0))
         async for message in consumer.read(
@@ -175,8 +173,8 @@ async def read_messages(
 async def wait_readable(
     consumer: PullConsumer, topic: str, attempts: Iterable[Attempt], timeout_ms: int
 ) -> dict[str, int]:
-    """Waits until every queue shows what was acknowledged in it, which may be later than the acknowledgement; what does not
-    show up in time is left to the checker. The ends that queues have shown, by name. Raises `PullFailed`."""
+    """Wait until every queue shows its acknowledged messages, which may be later than the acknowledgement; the checker
+    reports messages that do not appear in time. Returns the ends that queues have shown, by name. Raises `PullFailed`."""
     shown: dict[str, int] = {}
     ends: dict[str, int] = {}
     for attempt in attempts:
@@ -199,7 +197,7 @@ async def wait_readable(
 async def read_back(
     consumer: PullConsumer, topic: str, attempts: Iterable[Attempt] = (), timeout_ms: int = READABLE_MS_MAX
 ) -> list[Found]:
-    """What `read_messages` gives, for the checker, once what `attempts` had acknowledged shows. Raises `PullFailed`."""
+    """The messages of `read_messages` for the checker, once acknowledged `attempts` are readable. Raises `PullFailed`."""
     shown = await wait_readable(consumer, topic, attempts, timeout_ms)
     read = read_messages(consumer, topic, timeout_ms, shown)
     return [as_found(queue, message) async for queue, message in read]

@@ -1,7 +1,6 @@
-"""Moments of a failover, taken from the logs of the processes that took part.
+"""Moments of a failover, from the logs of the participating processes.
 
-Invariant: a line that cannot be read is passed over, and a mark that no line gives is absent, never
-guessed.
+Invariant: an unreadable line is ignored, and a mark that no line gives is absent, never guessed.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ FIELD = re.compile(r'(?:^| )(\w+)=("(?:[^"\\]|\\.)*"|\S*)')
 LOST_BROKER = re.compile(r"broker (connection ended|silent)\b")
 
 MEMBER = "dledger.node.node"
-"""Where a Raft-mode broker logs what it is in its group."""
+"""The logger of a Raft-mode broker's role in its group."""
 
 DETECTED, ELECTED, NOTIFIED, WRITABLE = "detected", "elected", "notified", "writable"
 MARKS = (DETECTED, ELECTED, NOTIFIED, WRITABLE)
@@ -53,9 +52,9 @@ def read_lines(name: str, text: str) -> list[LogLine]:
 def marks(lines: Iterable[LogLine], fault_ms: int, old_epoch: int) -> dict[str, int]:
     """When the failover that began at `fault_ms` reached each of MARKS, in ms of the wall clock.
 
-    `detected`: a controller noted a broker's end; `elected`: a controller noted a master of a newer epoch;
-    `notified`, `writable`: the broker that became master of such an epoch heard of it, and took the role. In Raft mode
-    `detected`: a broker stood for election; `elected`: one won it.
+    `detected`: a controller noted a broker's end; `elected`: a controller noted a master of a newer epoch; `notified`,
+    `writable`: the broker that became master of such an epoch was notified, and took the role. In Raft mode `detected`: a
+    broker became a candidate; `elected`: one won.
     """
     later = sorted((line for line in lines if line.time_ms >= fault_ms), key=lambda line: line.time_ms)
     newer = [line for line in later if _epoch(line) > old_epoch]

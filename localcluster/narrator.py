@@ -1,4 +1,4 @@
-"""Tells a person what is going on: steps, lines, tables, progress; plain lines where there is no terminal."""
+"""Shows a person the progress of a run: steps, lines, tables, meters; plain lines if there is no terminal."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 PLAIN_LINES = 4
-"""Lines that a progress is worth where it cannot be drawn."""
+"""Lines printed per meter if it cannot be drawn."""
 PLAIN_WIDTH = 140
 
 
 class Meter(Protocol):
-    """How far one piece of work is."""
+    """The progress of one piece of work."""
 
     def advance(self, done: int) -> None:
-        """`done` units are done in all."""
+        """`done` units are done in total."""
         ...
 
 
@@ -77,7 +77,7 @@ class Narrator:
 
     @contextmanager
     def meter(self, title: str, total: int) -> Iterator[Meter]:
-        """Shows the progress of one piece of work while the context lasts."""
+        """Show the progress of one piece of work while the context lasts."""
         if not self.console.is_terminal:
             yield PrintedMeter(self, title, total)
             return

@@ -1,7 +1,7 @@
-"""What readers in order did with each queue, judged: one reader at a time, each message behind the one before it.
+"""Verdict on ordered readers: one reader per queue at a time, each message after the one before it.
 
-A *tenure* is one reader's time with one queue, from a lock that it was given to when it stopped. Messages may be handled again
-behind a change of tenure, from the offset that was committed on: that is what at least once means. Pure."""
+A *tenure* is one reader's time with one queue, from its lock to its stop. Messages may be handled again after a change of
+tenure, from the committed offset on: that is at-least-once delivery. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Handled(NamedTuple):
-    """One message in one reader's hands, while it trusted its lock."""
+    """One message handled by one reader, while it trusted its lock."""
 
     queue: str
     offset: int
@@ -20,7 +20,7 @@ class Handled(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OrderVerdict:
-    """Counts, and every fault as a line for a person."""
+    """Counts, and every fault as a readable line."""
 
     handled: int
     again: int
@@ -39,10 +39,10 @@ class OrderVerdict:
 
 
 def judge_order(handled: Iterable[Handled], ends: Mapping[str, int]) -> OrderVerdict:
-    """`handled` as it happened, of all readers of a group; `ends` where each queue ended, all from offset 0.
+    """`handled` in the order of events, of all readers of a group; `ends` are the queues' ends; all began at offset 0.
 
-    `at_once` is a reader that went on while another had begun; `out_of_order` a message that does not follow the one before it
-    in its tenure, or leaves out some that nobody handled; `never` what nobody handled at all."""
+    `at_once`: a reader continued while another had begun; `out_of_order`: a message does not follow the one before it in its
+    tenure, or skips unhandled ones; `never`: messages that no reader handled."""
     reached: dict[str, int] = {}
     last: dict[str, Handled] = {}
     begun: dict[str, list[int]] = {}

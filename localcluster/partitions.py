@@ -1,7 +1,7 @@
-"""Which ways of a cluster a partition cuts, drawn by chance, and what still has to work meanwhile.
+"""The links that a partition cuts, drawn by chance, and the service that must remain meanwhile.
 
-Invariant: a cut is a pair (from, to) of process names whose bytes do not arrive, in that direction alone; CLIENT stands for
-everybody who is no process of the cluster.
+Invariant: a cut is a pair (from, to) of process names whose bytes do not arrive, in that direction alone; CLIENT is every
+process outside the cluster.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ NAMESRV = "namesrv"
 
 HOLD_MS_SHORT = 500, 6_000
 HOLD_MS_LONG = 12_000, 24_000
-"""Below, and above, the 10 s of silence after which controllers give a broker up."""
+"""Below, and above, the 10 s of silence after which controllers consider a broker dead."""
 ROUNDS = 2, 5
 OPEN_MS = 50, 1_500
 ELECTION_MS_MAX = 15_000
 SHRINK_MS_MAX = 20_000
-"""15 s without a catch-up and up to 5 s to be heard."""
+"""15 s without a catch-up and up to 5 s to be removed."""
 
 Cuts = frozenset[tuple[str, str]]
 
 
 class Shape(StrEnum):
-    """What is cut off from what."""
+    """The two sides of a cut."""
 
     MASTER_ALONE = "master from all"
     MASTER_FROM_CONTROLLERS = "master from controllers"
@@ -46,7 +46,7 @@ class Shape(StrEnum):
 WITHIN = frozenset(
     {Shape.MASTER_FROM_CONTROLLERS, Shape.SLAVE_FROM_MASTER, Shape.SLAVE_MUTE, Shape.LEADER_FROM_BROKERS}
 )
-"""Clients notice nothing of these; of the others they may be part, on the side of the rest."""
+"""Clients are not affected by these; in the other shapes they may be cut off, on the side of the rest."""
 
 
 OF_CONTROLLERS = frozenset(
@@ -57,12 +57,12 @@ OF_CONTROLLERS = frozenset(
         Shape.LEADER_FROM_BROKERS,
     }
 )
-"""There are none of these where there are no controllers."""
+"""These need controllers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """Who is what, when the partition begins; nobody leads controllers where there are none."""
+    """The roles of processes when the partition begins; there is no leader without controllers."""
 
     master: str
     slaves: list[str]
@@ -84,9 +84,9 @@ class Roles:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """`told` is a person's line. The cuts last for `hold_ms`, `rounds` times, `open_ms` apart. With `reset`, connections
-    that were cut are reset when it heals, else their bytes go on. `serving_ms_max` is how long the set may be without an
-    acknowledging master while it lasts; None where no two of its members have what it takes, or not for long."""
+    """`description` is a readable line. The cuts last for `hold_ms`, `rounds` times, `open_ms` apart. With `reset`, cut
+    connections are reset when it heals, otherwise their bytes are delivered. `serving_ms_max` is how long the set may be
+    without an acknowledging master while it lasts; None if no two of its members can serve, or not for long."""
 
     shape: Shape
     told: str
@@ -107,7 +107,7 @@ def shapes(chance: random.Random, *, controllers: bool = True) -> Iterator[Shape
 
 
 def draw(shape: Shape, roles: Roles, chance: random.Random) -> Partition:
-    """A partition of that shape: who takes part, how long it lasts and how it ends."""
+    """A partition of that shape: its participants, duration and end."""
     side, others = _sides(shape, roles, chance)
     if shape not in WITHIN and chance.random() < 0.5:
         others = [*others, CLIENT]
@@ -131,7 +131,7 @@ def draw(shape: Shape, roles: Roles, chance: random.Random) -> Partition:
 
 
 def _sides(shape: Shape, roles: Roles, chance: random.Random) -> tuple[list[str], list[str]]:
-    """Who is on the one side, and who on the other."""
+    """The processes on the two sides."""
     slave = chance.choice(roles.slaves)
     controller = [chance.choice(roles.controllers)] if roles.controllers else []
     match shape:
@@ -157,7 +157,7 @@ def _sides(shape: Shape, roles: Roles, chance: random.Random) -> tuple[list[str]
 
 
 def between(sources: Iterable[str], targets: Iterable[str]) -> Cuts:
-    """Every way from one of `sources` to one of `targets`."""
+    """Every link from one of `sources` to one of `targets`."""
     others = list(targets)
     return frozenset((source, target) for source in sources for target in others)
 
@@ -165,9 +165,9 @@ def between(sources: Iterable[str], targets: Iterable[str]) -> Cuts:
 def serving_ms_max(roles: Roles, cuts: Cuts) -> int | None:
     """How long the set may be without an acknowledging master under these cuts.
 
-    It has to have one where two of its members reach each other, the name server, the client and a majority of
-    controllers that reach each other. A master that is one of two such drops whom it does not hear, else another one
-    is elected. Without controllers a majority of the members have to reach each other. None where nobody is so placed.
+    It must have one if two of its members reach each other, the name server, the client and a majority of controllers that
+    reach each other. A master among two such members removes unreachable slaves, otherwise another one is elected. Without
+    controllers a majority of the members must reach each other. None if no members qualify.
     """
 
     def meet(names: Iterable[str]) -> bool:

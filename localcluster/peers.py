@@ -1,7 +1,7 @@
-"""Who is at the other end of a connection on this machine.
+"""The process at the other end of a connection on this machine.
 
-Invariant: a socket is told by its two addresses, which no other one has while it is open, and its owner by having it among
-its open files; nothing is guessed.
+Invariant: a socket is identified by its two addresses, which are unique while it is open, and its owner by its open files;
+nothing is guessed.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ INET_DIAG_MSG_SIZE = 4 + INET_DIAG_SOCKID.size + INET_DIAG_MSG_REST.size
 
 
 def inode_of(local: Address, remote: Address) -> int | None:
-    """The inode of the socket with these ends, from the kernel (sock_diag(7), as `ss` asks it); None where no process has it
-    any more."""
+    """The inode of the socket with these ends, from the kernel (sock_diag(7), as `ss` uses it); None if no process has it any
+    more."""
     ends = socket.inet_aton(local[0]), socket.inet_aton(remote[0])
     body = INET_DIAG_REQ.pack(socket.AF_INET, socket.IPPROTO_TCP, 0, ANY_STATE)
     body += INET_DIAG_SOCKID.pack(local[1], remote[1], *ends, bytes(4), NO_COOKIE.to_bytes(4) * 2)
@@ -43,7 +43,7 @@ def inode_of(local: Address, remote: Address) -> int | None:
 
 
 def owner_of(inode: int, processes: Mapping[str, int]) -> str | None:
-    """Whose socket it is, of `processes` (name -> pid); None for a stranger's. Sees processes of our own user."""
+    """The socket's owner among `processes` (name -> pid); None for any other. Sees only processes of the current user."""
     link = f"socket:[{inode}]"
     for name, pid in processes.items():
         folder = f"/proc/{pid}/fd"

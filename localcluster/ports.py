@@ -1,9 +1,8 @@
 """Blocks of loopback ports, each used by one cluster at a time.
 
-Invariant: the lock file of a block names the cluster that has it and is flocked, shared, by every process of
-that cluster (they inherit it), so a block is free exactly when no process of its cluster lives. Blocks lie
-below the range that the kernel takes ports of outgoing connections from, so a stopped broker's port stays
-free for its restart.
+Invariant: the lock file of a block names its cluster and is flocked, shared, by every process of that cluster (they inherit
+it), so a block is free exactly when no process of its cluster lives. Blocks lie below the range from which the kernel takes
+ports of outgoing connections, so a stopped broker's port stays free for its restart.
 """
 
 from __future__ import annotations
@@ -21,29 +20,27 @@ BLOCK_PORTS = 40
 
 
 class PortsTaken(OSError):
-    """The ports cannot be had; says who has them or which one is in use."""
+    """The ports are unavailable; the text names their owner or the port in use."""
 
 
 class PortLease:
-    """Open, flocked lock files of the blocks that a span of ports touches; closed, or inherited by
-    processes."""
+    """Open, flocked lock files of the blocks that a span of ports touches; closed, or inherited by processes."""
 
     def __init__(self, ports: range, files: list[int]) -> None:
         self.ports = ports
         self.files = files
 
     def release(self) -> None:
-        """Gives up this process' share; processes that inherited it keep theirs."""
+        """Release this process' share; processes that inherited it keep theirs."""
         for file in self.files:
             os.close(file)
         self.files = []
 
 
 def lease_any(directory: Path, count: int) -> PortLease:
-    """`count` ports in a row that no other cluster has and nothing listens on; raises `PortsTaken`.
+    """`count` consecutive ports that no other cluster has and on which nothing listens. Raises `PortsTaken`.
 
-    The search begins at a place that depends on the directory, so a cluster tends to get the same ports
-    again.
+    The search begins at a place that depends on the directory, so a cluster tends to get the same ports again.
     """
     blocks = -(-count // BLOCK_PORTS)
     places = (END_PORT - FIRST_PORT) // BLOCK_PORTS - blocks + 1
@@ -83,7 +80,7 @@ def _lock_file(block: int) -> Path:
 
 
 def _share(path: Path, directory: Path) -> int:
-    """A shared lock on `path` while it names `directory`; it is made to if nobody holds it."""
+    """A shared lock on `path` while it names `directory`; rewritten if no process holds it."""
     file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         try:

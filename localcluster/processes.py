@@ -1,8 +1,7 @@
-"""The processes of a cluster: started, recorded in its directory, and signalled only while they are the same
-ones.
+"""The processes of a cluster: started, recorded in its directory, and signalled only while they are the same ones.
 
-Invariant: a signal goes only to a process whose pid, start time and boot are those recorded when it was
-started here, through a pidfd, so a reused pid is never hit.
+Invariant: a signal is sent only to a process whose pid, start time and boot are those recorded at its start, through a pidfd,
+so a reused pid is never hit.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ STATE_FIELD = 0
 
 
 class BooksDamaged(ValueError):
-    """The table of processes cannot be read, so nothing can be signalled safely."""
+    """The table of processes is unreadable, so no process can be signalled safely."""
 
     def __init__(self, path: Path, why: str) -> None:
         super().__init__(f"{path} is damaged ({why}); end the processes by hand, then remove that file")
@@ -35,7 +34,7 @@ class BooksDamaged(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ProcessIdentity:
-    """What tells one process from every other: the pid alone is reused."""
+    """Identifies one process: the pid alone is reused."""
 
     pid: int
     start_ticks: int  # since boot, in clock ticks
@@ -43,14 +42,14 @@ class ProcessIdentity:
 
     @classmethod
     def of_child(cls, pid: int) -> Self:
-        """Of a child of ours that nobody has waited for."""
+        """Of a child process that has not been waited for."""
         fields = _stat_fields(pid)
         assert fields is not None, "it stays in /proc until it is waited for"
         return cls(pid, int(fields[START_TICKS_FIELD]), _boot_id())
 
     def state(self) -> str | None:
-        """The kernel's letter (R, S, T stopped, ...); None once it is gone, which a zombie is too. A zombie with other threads
-        is not: while one of them waits for a disk, its files and ports are still open."""
+        """The kernel's letter (R, S, T stopped, ...); None once it is gone, as is a zombie. A zombie with other threads is
+        not: while one of them waits for a disk, its files and ports are still open."""
         fields = _stat_fields(self.pid)
         if fields is None or int(fields[START_TICKS_FIELD]) != self.start_ticks or _boot_id() != self.boot_id:
             return None
@@ -59,7 +58,7 @@ class ProcessIdentity:
         return None if gone else state
 
     def send(self, number: signal.Signals) -> bool:
-        """Delivers the signal; False when the process is gone already."""
+        """Send the signal; False when the process is gone already."""
         try:
             handle = os.pidfd_open(self.pid)
         except ProcessLookupError:
@@ -75,7 +74,7 @@ class ProcessIdentity:
         return True
 
     def wait_gone(self, timeout_s: float) -> bool:
-        """Waits until it has ended, and reaps it if it is our child; False when it still runs."""
+        """Wait until it has ended, and reap it if it is a child; False when it still runs."""
         try:
             handle = os.pidfd_open(self.pid)
         except ProcessLookupError:
@@ -88,15 +87,15 @@ class ProcessIdentity:
                     return False
         finally:
             os.close(handle)
-        with suppress(ChildProcessError):  # somebody else's child
+        with suppress(ChildProcessError):  # another process' child
             os.waitpid(self.pid, os.WNOHANG)
         return True
 
 
 @contextmanager
 def interrupts_held() -> Iterator[None]:
-    """Ctrl-C is heard at the end of this: between a process that was started and the books that tell of it nothing breaks off.
-    Of no effect outside of the main thread, where nobody hears it."""
+    """Handle Ctrl-C at the end of this block, so that it cannot interrupt between a process' start and its record. Has no
+    effect outside the main thread, where no signal is handled."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -111,9 +110,9 @@ def interrupts_held() -> Iterator[None]:
 
 
 def spawn(module: str, arguments: list[str], log: Path) -> ProcessIdentity:
-    """Starts `python -m module arguments` in a session of its own, its output appended to `log`.
+    """Start `python -m module arguments` in a session of its own, its output appended to `log`.
 
-    Inheritable file descriptors (the port lease) go with it. The process outlives this one.
+    Inheritable file descriptors (the port lease) are passed on. The process outlives this one.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
@@ -132,19 +131,19 @@ def spawn(module: str, arguments: list[str], log: Path) -> ProcessIdentity:
 
 
 def command_of(module: str, arguments: list[str]) -> list[str]:
-    """`python -m module arguments`, with the Python that runs here."""
+    """`python -m module arguments`, with this Python."""
     return [sys.executable, "-P", "-m", module, *arguments]
 
 
 def environment() -> dict[str, str]:
-    """Ours, in which these very sources are found first."""
+    """This process' environment, with these sources first in the path."""
     paths = [str(SOURCE_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessRecord:
-    """A process that was started; `told_to_end` once a signal was sent to it that ends it."""
+    """A started process; `told_to_end` once a signal was sent that ends it."""
 
     identity: ProcessIdentity
     told_to_end: bool = False
@@ -171,7 +170,7 @@ class ProcessTable:
 
     @contextmanager
     def changing(self) -> Iterator[dict[str, ProcessRecord]]:
-        """The table to change, written back at the end; one process at a time does so."""
+        """The table to change, written back at the end; by one process at a time."""
         with (self._directory / "processes.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             table = self.read()
@@ -198,7 +197,7 @@ def _replace(path: Path, value: object) -> None:
 
 
 def _stat_fields(pid: int) -> list[str] | None:
-    """Fields of /proc/PID/stat from the state on; None where there is no such process."""
+    """Fields of /proc/PID/stat from the state on; None if there is no such process."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):

@@ -1,6 +1,7 @@
-"""The quickstart: a cluster loses its master under load, elects another, hands over on command; Spark reads what it committed.
+"""The quickstart: a cluster loses its master under load, elects another, hands over on command; Spark reads the committed
+messages.
 
-Invariant: it ends at the first comparison that does not hold, with ComparisonFailed."""
+Invariant: it ends at the first failed comparison, with ComparisonFailed."""
 
 from __future__ import annotations
 
@@ -41,11 +42,11 @@ COMPARISONS_SHOWN = 5
 
 
 class ComparisonFailed(Exception):
-    """Something that must be equal is not."""
+    """Two results that must be equal are not."""
 
 
 class Quickstart:
-    """One run. Steps 2 to 7; what comes before is scripts/quickstart's, what comes after `main`'s."""
+    """One run. Steps 2 to 7; scripts/quickstart runs the step before, `main` those after."""
 
     def __init__(self, directory: Path, messages: int, seed: int, narrator: Narrator) -> None:
         self.directory = directory
@@ -60,7 +61,7 @@ class Quickstart:
         self.outages_ms: dict[str, int | None] = {}
 
     async def run(self, cluster: Cluster) -> None:
-        """Raises ComparisonFailed, and what starting or waiting for a cluster raises."""
+        """Raises ComparisonFailed, and the errors of starting or waiting for a cluster."""
         await self.bring_up(cluster)
         async with Client(cluster.layout.namesrv, clock=self.clock, random=self.random) as client:
             load = Load(
@@ -99,7 +100,7 @@ class Quickstart:
         members = ", ".join(name_of(cluster, replica.address) for replica in state.in_sync)
         master = name_of(cluster, state.master_address or "")
         if cluster.layout.in_raft_mode:
-            self.say.line(f"master: {master} in term {state.master_epoch}; level: {members}")
+            self.say.line(f"master: {master} in term {state.master_epoch}; caught up: {members}")
             return
         self.say.line(
             f"master: {master} in epoch {state.master_epoch}; SyncStateSet: {members} (set epoch {state.sync_state_set_epoch})"
@@ -123,7 +124,7 @@ class Quickstart:
             raise ComparisonFailed(f"without any fault, a send was not acknowledged: {why}")
 
     async def lose_the_master(self, cluster: Cluster, load: Load) -> None:
-        self.say.step(4, "Kill the master with SIGKILL while sending goes on, then start it again")
+        self.say.step(4, "Kill the master with SIGKILL while sending continues, then start it again")
         marks: dict[str, int] = {}
 
         async def strike(state: SyncState, master: str) -> None:
@@ -132,7 +133,7 @@ class Quickstart:
 
         result = await drill_once(cluster, Kind.KILL, load, QUIET_MS, strike)
         self.tell(result)
-        self.say.line(f"{result.old_master} came back as a slave; its own words:")
+        self.say.line(f"{result.old_master} came back as a slave; its log:")
         for line in story(cluster, result.old_master, marks[result.old_master]):
             self.say.line(f"  {line}", style="dim")
         self.outages_ms["SIGKILL of the master"] = result.outage_ms
@@ -140,7 +141,7 @@ class Quickstart:
 
     async def hand_over(self, cluster: Cluster, load: Load) -> None:
         command = "dledger transfer" if cluster.layout.in_raft_mode else "mqadmin electMaster"
-        self.say.step(5, f"Hand the mastership over by {command} while sending goes on")
+        self.say.step(5, f"Hand the mastership over by {command} while sending continues")
 
         async def strike(state: SyncState, master: str) -> None:
             chosen = next(replica for replica in state.in_sync if replica.broker_id != state.master_id)
@@ -241,7 +242,7 @@ class Quickstart:
 
 
 def hand_over_command(layout: Layout, broker_id: int) -> list[str]:
-    """The module, and what it is told, that makes that broker the master."""
+    """The module and arguments that make that broker the master."""
     if layout.in_raft_mode:
         member = list(layout.members)[broker_id - 1]
         return ["dledger", "transfer", "--group", BROKER_SET, "--peers", peer_list(layout.members), member]
@@ -261,7 +262,7 @@ def name_of(cluster: Cluster, address: str) -> str:
 
 
 def story(cluster: Cluster, name: str, log_start: int) -> list[str]:
-    """What a broker logged, since `log_start`, about its way back into the set."""
+    """Log lines of a broker, since `log_start`, about its return into the set."""
     text = cluster.log_file(name).read_bytes()[log_start:].decode(errors="replace")
     words = ("store recovered", "role taken", "connected to master", "truncat", "epoch")
     lines = [line for line in text.splitlines() if any(word in line for word in words)]

@@ -1,7 +1,7 @@
 """`scripts/quickstart`: the quickstart from the command line.
 
-Invariant: exit 0 only if every comparison held; whatever happens, Ctrl-C included, every process that was started is ended and
-the data removed, unless `--keep`."""
+Invariant: exit 0 only if every comparison held; whatever happens, Ctrl-C included, every started process is ended and the
+data removed, unless `--keep`."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def main(keep: bool, messages: int, seed: int, mode: str) -> None:
     """Shows a cluster that fails over, and Spark reading what it committed."""
     for number in (signal.SIGTERM, signal.SIGHUP):  # a closed terminal cleans up as Ctrl-C does
         signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
-    logging.getLogger().addHandler(logging.NullHandler())  # the narrator tells what a person wants to know
+    logging.getLogger().addHandler(logging.NullHandler())  # the narrator reports to the user
     narrator = Narrator()
     clock = SystemClock()
     started_ms = clock.monotonic_ms()
@@ -111,7 +111,7 @@ def main(keep: bool, messages: int, seed: int, mode: str) -> None:
 
 
 def finish(narrator: Narrator, cluster: Cluster | None, directory: Path, *, keep: bool, whole: bool) -> None:
-    """Ends every process and removes the data; with `keep` says how to use them instead."""
+    """End every process and remove the data; with `keep` show how to use them instead."""
     if keep and whole and cluster is not None:
         narrator.line(f"the cluster stays up in {cluster.directory}; try:")
         for command in invitations(cluster):

@@ -1,6 +1,6 @@
-"""The Raft-mode set of a local cluster: its state, and a hand-over.
+"""The Raft-mode set of a local cluster: its state, and leadership transfer.
 
-Invariant: nothing here asks a controller."""
+Invariant: this module calls no controller."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from mqruntime.clock import SystemClock
 
 
 class HandOverFailed(Exception):
-    """The leadership was not handed over, or perhaps it was; the text says why."""
+    """The leadership was not transferred, or perhaps it was; the text says why."""
 
 
 async def raft_set(layout: Layout, admin: AdminClient) -> SyncState:
-    """Raises `NotYet` while nobody serves as master."""
+    """Raises `NotYet` while no broker serves as master."""
     members: dict[str, int | None] = {
         layout.address(name): number for number, name in enumerate(layout.broker_names, 1)
     }
@@ -30,7 +30,8 @@ async def raft_set(layout: Layout, admin: AdminClient) -> SyncState:
 
 
 async def transfer(layout: Layout, broker_id: int) -> None:
-    """Hands the leadership to the member with that broker id, as `python -m dledger transfer` does. Raises `HandOverFailed`."""
+    """Transfer the leadership to the member with that broker id, as `python -m dledger transfer` does. Raises
+    `HandOverFailed`."""
     admin = AdminClient(SystemClock())
     member = list(layout.members)[broker_id - 1]
     try:

@@ -1,8 +1,8 @@
-"""A relay in front of every port of a local cluster: it passes bytes on from process to process, except where a way is cut.
+"""A relay in front of every port of a local cluster: it forwards bytes between processes, except on links that are cut.
 
-Invariant: a cut is silent. No connection is closed by it, bytes that cannot pass stay in the sockets of whoever sent them, and
-go on in their order once the way is open; so memory is bounded by what a few writes hold, however long a cut lasts. A new
-connection across a cut is accepted and gets no further.
+Invariant: a cut is silent. It closes no connection; bytes that cannot pass stay in their sender's sockets, and are forwarded
+in order once the link is open, so memory is bounded by a few writes, however long a cut lasts. A new connection across a cut
+is accepted and gets no further.
 
 `python -m localcluster.relay DIRECTORY` runs one for the cluster there, obeys `Order`s from its standard input, and ends with
 it.
@@ -25,8 +25,8 @@ from localcluster.partitions import CLIENT, Cuts
 from localcluster.peers import Address, inode_of, owner_of
 
 UNHEARD_MS = 200
-"""A kernel whose bytes are not acknowledged repeats the first of them from then on, and sends nothing new: a way that is cut
-in one direction is soon dead in both."""
+"""A kernel whose bytes are not acknowledged only repeats the first of them from then on: a link that is cut in one direction
+is soon dead in both."""
 RESET = struct.pack("ii", 1, 0)
 TCP_ESTABLISHED = 1
 CONNECT_TIMEOUT_S = 5.0
@@ -34,9 +34,9 @@ OBEYED = "obeyed"
 
 
 class Order(NamedTuple):
-    """What a relay is told in a line of JSON, [[[from, to], ...], reset]; it answers OBEYED when that is so.
+    """A command to a relay as a line of JSON, [[[from, to], ...], reset]; it answers OBEYED when done.
 
-    `cuts` are all ways that are cut from now on. With `reset`, connections whose way was cut and is open now are reset."""
+    `cuts` are all links that are cut from now on. With `reset`, connections whose link was cut and is open now are reset."""
 
     cuts: Cuts
     reset: bool
@@ -51,7 +51,7 @@ class Order(NamedTuple):
 
 
 class Served(Protocol):
-    """What a relay stands before: processes that listen at `bind_host`, and are known by the same ports at HOST."""
+    """The processes behind a relay: they listen at `bind_host`, and are known by the same ports at HOST."""
 
     @property
     def names(self) -> Iterable[str]: ...
@@ -63,8 +63,7 @@ class Served(Protocol):
 
 
 class End(asyncio.Protocol):
-    """One of the two sockets of a relayed connection. `owner` is the process behind it; what comes from there goes out at
-    `other`."""
+    """One of the two sockets of a relayed connection. `owner` is the process behind it; its bytes are sent at `other`."""
 
     transport: asyncio.Transport
 
@@ -73,7 +72,7 @@ class End(asyncio.Protocol):
         self.owner = owner
         self.other: End | None = None
         self.full = False
-        self.ended = False  # its process says no more
+        self.ended = False  # its process has closed its side
         self.lost = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -83,7 +82,7 @@ class End(asyncio.Protocol):
         self.arrived()
 
     def arrived(self) -> None:
-        """The socket is there."""
+        """The socket is open."""
 
     def data_received(self, data: bytes) -> None:
         assert self.other is not None
@@ -93,7 +92,7 @@ class End(asyncio.Protocol):
         assert self.other is not None
         self.ended = True
         if self.other.ended:
-            self.other.transport.close()  # which sends what is left
+            self.other.transport.close()  # which sends the remaining bytes
             self.transport.close()
         else:
             self.other.transport.write_eof()
@@ -119,7 +118,7 @@ class End(asyncio.Protocol):
             self.relay.forget(self, self.other)
 
     def adjust(self) -> None:
-        """Reads, or leaves what comes in the socket, and tells the other end of this one's loss, as the cuts are now."""
+        """Read, or leave bytes in the socket, and pass this end's loss to the other end, according to the current cuts."""
         other = self.other
         assert other is not None
         held = (self.owner, other.owner) in self.relay.cuts
@@ -132,14 +131,14 @@ class End(asyncio.Protocol):
             self.transport.resume_reading()
 
     def reset(self) -> None:
-        """Ends the connection at once; what was not sent is lost, and the process behind it sees a reset."""
+        """End the connection at once; unsent bytes are lost, and the process behind it sees a reset."""
         if not self.lost and not self.transport.is_closing():
             self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
         self.transport.abort()
 
 
 class NearEnd(End):
-    """The socket of whoever connected, to the port `port` of the process `server`."""
+    """The socket of the connecting process, to the port `port` of the process `server`."""
 
     def __init__(self, relay: Relay, server: str, port: int) -> None:
         super().__init__(relay, "")
@@ -157,7 +156,7 @@ class NearEnd(End):
 
     @property
     def is_there(self) -> bool:
-        """Whether its process has it still; one that is not read tells nothing by itself."""
+        """Whether its process still has it; a socket that is not read does not show that by itself."""
         info = self.transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)
         return bool(info[0] == TCP_ESTABLISHED)
 
@@ -176,14 +175,14 @@ class Relay:
         self._unheard: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
-        """Opens every port. Raises OSError."""
+        """Open every port. Raises OSError."""
         loop = asyncio.get_running_loop()
         for name in self._layout.names:
             for port in self._layout.ports_of(name):
                 self._servers.append(await loop.create_server(partial(NearEnd, self, name, port), HOST, port))
 
     def obey(self, order: Order) -> None:
-        """Cuts and opens ways; what was held on those that are open now goes on, or is reset."""
+        """Cut and open links; held bytes of links that are open now are forwarded, or their connections reset."""
         if self._unheard is not None:
             self._unheard.cancel()
         self._change(order)
@@ -193,9 +192,9 @@ class Relay:
         )
 
     def join(self, near: NearEnd) -> None:
-        """Connects a new connection with the process that it is for, once nothing is cut between the two."""
+        """Connect a new connection with its server process, once nothing is cut between the two."""
         for end in [end for end in self._waiting if not end.is_there]:
-            self._waiting.discard(end)  # given up
+            self._waiting.discard(end)  # abandoned
             end.transport.abort()
         self._waiting.add(near)
         self._try(near)
@@ -204,7 +203,7 @@ class Relay:
         self._ends.difference_update(ends)
 
     async def close(self) -> None:
-        """Resets every connection and gives the ports up."""
+        """Reset every connection and release the ports."""
         if self._unheard is not None:
             self._unheard.cancel()
         for server in self._servers:
@@ -259,8 +258,8 @@ class Relay:
 
 
 def owner_in(directory: Path, theirs: Address, ours: Address) -> str | None:
-    """Which process of the cluster in `directory` has the socket from `theirs` to `ours`: its name, CLIENT for one that is not
-    of the cluster, None where nobody has it any more."""
+    """The process of the cluster in `directory` that has the socket from `theirs` to `ours`: its name, CLIENT for one outside
+    the cluster, None if no process has it any more."""
     inode = inode_of(theirs, ours)
     if inode is None:
         return None
@@ -268,7 +267,7 @@ def owner_in(directory: Path, theirs: Address, ours: Address) -> str | None:
 
 
 async def run(directory: Path) -> None:
-    """The relay of the cluster in `directory`, until standard input ends."""
+    """Run the relay of the cluster in `directory` until standard input ends."""
     layout = Layout.from_environment(directory, (directory / "env.json").read_text())
     relay = Relay(layout, partial(owner_in, directory))
     orders = asyncio.StreamReader()

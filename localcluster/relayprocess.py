@@ -1,4 +1,4 @@
-"""The relay of a cluster, in a process of its own: what this process does does not delay what it passes on.
+"""The relay of a cluster, in a separate process, so that this process cannot delay it.
 
 Invariant: it ends with the context, and with this process however that ends.
 """
@@ -20,9 +20,9 @@ NAME = "relay"
 
 
 class RelayProcess:
-    """Passes on what the processes of a cluster say to each other, and what clients say to them. Its log is `relay.log`.
+    """Relays bytes between the processes of a cluster, and from clients to them. Its log is `relay.log`.
 
-    Started when they are: whoever is not in the cluster's books when it connects is taken for a client."""
+    Start it together with them: a process that is not in the cluster's table when it connects is taken for a client."""
 
     def __init__(self, cluster: Cluster) -> None:
         assert cluster.layout.bind_host != HOST, "its processes listen where the relay is to listen"
@@ -39,7 +39,7 @@ class RelayProcess:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
-                start_new_session=True,  # an interrupt is for us
+                start_new_session=True,  # interrupts are handled by this process only
             )
         try:
             self._heard()
@@ -54,15 +54,15 @@ class RelayProcess:
         self.close()
 
     def cut(self, cuts: Cuts) -> None:
-        """From now on these ways are cut, and no others; raises `ClusterError` where the relay has ended."""
+        """From now on cut exactly these links. Raises `ClusterError` if the relay has ended."""
         self._order(Order(cuts, reset=False))
 
     def heal(self, *, reset: bool = False) -> None:
-        """Opens every way; with `reset`, connections that were cut are reset. Raises `ClusterError` as `cut`."""
+        """Open every link; with `reset`, connections that were cut are reset. Raises `ClusterError` as `cut`."""
         self._order(Order(frozenset(), reset))
 
     def close(self) -> None:
-        """Ends the relay; no process of the cluster reaches another one any more."""
+        """End the relay; no process of the cluster reaches another one any more."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.close()
         try:

@@ -1,4 +1,4 @@
-"""What a store's committed part holds of one topic, read by Spark, or by the same reader without it.
+"""A store's committed messages of one topic, read by Spark, or by the same reader without it.
 
 Run as a process of its own, so that a JVM never outlives its parent's decision:
 

@@ -1,4 +1,4 @@
-"""What a local cluster is doing, as a table for people.
+"""The status of a local cluster, as a table for people.
 
 Invariant: reading the status changes nothing, and a process that does not answer is a row like any other.
 """
@@ -18,16 +18,16 @@ from mqruntime.clock import SystemClock
 
 PLACES = {
     Mode.CONTROLLER: ("epoch", "in the SyncStateSet", "not in the SyncStateSet"),
-    Mode.RAFT: ("term", "level", "not level"),
+    Mode.RAFT: ("term", "caught up", "not caught up"),
 }
-"""What a mastership is under, and what is said of a broker that is one of those who have everything, or is not."""
+"""The name of a mastership's number, and the descriptions of a broker that has all committed data, or has not."""
 STATES = {"T": "paused", "t": "paused"}
 
 
 @dataclass(frozen=True, slots=True)
 class StatusRow:
-    """One process: `process` is `running`, `paused` or `down`; `role` what it does, as the controllers have
-    it, or in Raft mode the brokers."""
+    """One process: `process` is `running`, `paused` or `down`; `role` is its role according to the controllers, or in Raft
+    mode to the brokers."""
 
     name: str
     address: str

@@ -1,6 +1,7 @@
-"""A producer of transactions during drills: commits some, rolls others back, and leaves the rest to be asked for.
+"""A producer of transactions during drills: commits some, rolls others back, and leaves the rest to checks by the broker.
 
-Invariant: what becomes of a transaction is decided before its half is sent, and never changes; whoever asks hears that."""
+Invariant: the end of a transaction is chosen before its half message is sent, and never changes; every check gets that
+answer."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ GROUP = "drill-transactions"
 INTERVAL_MS = 20
 TIMEOUT_MS = 1_000
 COMMITS, ENDS = 0.7, 0.7
-"""Shares of transactions: to be committed, and whose end is told without being asked for."""
+"""Shares of transactions: committed ones, and those whose end the producer sends without a check."""
 QUICK_CHECKS = {"transactionTimeOut": "1000", "transactionCheckInterval": "1000"}
 """For a new cluster, whose drills last seconds."""
 
@@ -45,7 +46,7 @@ class Transacting:
         self._pacing = asyncio.get_running_loop().create_task(self._pace(), name="drill transactions")
 
     async def stop(self, timeout_ms: int) -> EndsVerdict:
-        """Waits until all is as it was decided, for `timeout_ms` at most, and judges."""
+        """Wait until every transaction has its chosen end, at most `timeout_ms`, and judge."""
         if self._pacing is not None:
             self._pacing.cancel()
             await asyncio.gather(self._pacing, return_exceptions=True)
@@ -105,4 +106,4 @@ class Transacting:
             except EndRefused as error:
                 self._contradicted.append(f"{key}: {error}")
             except EndOutcomeUnknown:
-                pass  # it is asked for
+                pass  # the broker checks it

@@ -1,4 +1,4 @@
-"""Waiting for a condition of a running cluster, never longer than told.
+"""Waiting for a condition of a running cluster, with a time limit.
 
 Invariant: a wait ends with the value it waited for or with `WaitExpired`, which says what was last seen.
 """

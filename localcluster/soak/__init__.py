@@ -1,1 +1,1 @@
-"""A cluster under steady load and drills for hours: what it takes, drawn over time, and what became of every message."""
+"""A cluster under steady load and drills for hours: its resource use over time, and the outcome of every message."""

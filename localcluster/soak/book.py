@@ -1,7 +1,8 @@
-"""What a soak was told of each message, against what is read: by a consumer as it goes, and of all that is left at the end.
+"""The outcomes of a soak's messages, compared with the messages read: by a consumer during the run, and of all that is left
+at its end.
 
-Invariant: a message has a number of its own and is sent once. Of a queue only the part is remembered that retention has left,
-and of a message before it one byte, so hours take little memory. Offsets are positions in a queue, times ms of the wall
+Invariant: a message has a number of its own and is sent once. Memory holds only the part of a queue that retention has left,
+and one byte for each earlier message, so hours take little memory. Offsets are positions in a queue, times ms of the wall
 clock. Pure."""
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Fault(StrEnum):
 
 
 class Faults:
-    """Counts, and the first TOLD_MAX as lines for a person."""
+    """Counts, and the first LINES_MAX as readable lines."""
 
     def __init__(self) -> None:
         self.counts: Counter[Fault] = Counter()
@@ -52,7 +53,7 @@ class QueueAccount:
         self.name = name
         self.base = 0
         self.removed_unread = 0
-        """Acknowledged messages that retention removed, old enough, before the consumer came."""
+        """Acknowledged messages that retention removed, old enough, before the consumer reached them."""
         self._faults = faults
         self._reserved_ms = reserved_ms
         self._base_seen_ms = 0
@@ -61,7 +62,7 @@ class QueueAccount:
         self._began_ms = array("Q")
 
     def acknowledge(self, offset: int, number: int, began_ms: int) -> None:
-        """The message is at `offset`, by the broker's word; its send began at `began_ms`."""
+        """The broker acknowledged the message at `offset`; its send began at `began_ms`."""
         if offset < self.base:
             self._judge_age(offset, began_ms, self._base_seen_ms)
             return
@@ -96,7 +97,8 @@ class QueueAccount:
         self.base, self._base_seen_ms = offset, seen_ms
 
     def judge_retained(self, begin: int, end: int, found: dict[int, int]) -> int:
-        """`found` are offset -> number of all that was read of [begin, end) at the end. How many acknowledged are there."""
+        """`found` is offset -> number of all messages of [begin, end) at the end; returns how many acknowledged ones are
+        there."""
         present = 0
         for at, acknowledged in enumerate(self._acknowledged):
             offset, number, read = self.base + at, acknowledged - 1, self._read[at] - 1
@@ -138,8 +140,8 @@ class QueueAccount:
 class Book:
     """All messages of a run. The log is kept for `reserved_ms` at least.
 
-    Delayed messages have a queue of their own after the delay, whose offsets nobody is told: of them it is known whether they
-    came, and they may come twice, after a failover between a delivery and its being noted."""
+    After the delay, delayed messages are in a queue whose offsets no client gets: only their arrival is known, and they may
+    arrive twice, after a failover between a delivery and its record."""
 
     def __init__(self, reserved_ms: int) -> None:
         self.faults = Faults()
@@ -147,15 +149,15 @@ class Book:
         self.read_count = 0
         self.delayed_twice = 0
         self.delayed_late_ms = 0
-        """How long after its time the latest of them was read."""
+        """The greatest delay of a delayed message after its time."""
         self.queues: dict[str, QueueAccount] = {}
         self.awaited: dict[int, int] = {}
-        """Acknowledged delayed messages that did not come yet -> when they are due."""
+        """Acknowledged delayed messages that have not arrived -> when they are due."""
         self._reserved_ms = reserved_ms
         self._states = bytearray()
 
     def begin(self) -> int:
-        """The number of the message that is sent next."""
+        """The number of the next message to send."""
         self._states.append(UNDER_WAY)
         return len(self._states) - 1
 
@@ -165,7 +167,7 @@ class Book:
         return self.queues[name]
 
     def end(self, number: int, outcome: Outcome) -> None:
-        """How the send ended."""
+        """Record the outcome of the send."""
         self._states[number] |= CODES[outcome]
         self.outcomes[outcome] += 1
         self._judge_refused(number)
@@ -177,8 +179,8 @@ class Book:
             self.awaited[number] = due_ms
 
     def read(self, queue: str, offset: int, number: int | None, *, whole: bool, now_ms: int) -> None:
-        """The consumer, which passes each offset once, found `number` there, None for no message of this run; `whole` tells
-        whether its body is the one that was sent."""
+        """The consumer, which passes each offset once, found `number` there, None for a message of another run; `whole`: its
+        body is the one that was sent."""
         self.read_count += 1
         place = f"{queue}@{offset}"
         if number is None or number >= len(self._states):
@@ -197,8 +199,8 @@ class Book:
         self._judge_refused(number)
 
     def give_up_awaited(self, passed_over: int) -> None:
-        """No more is read: what did not come is lost, but for `passed_over` messages, which retention removed before the
-        consumer came."""
+        """No more is read: missing delayed messages are lost, except `passed_over` ones, which retention removed before the
+        consumer reached them."""
         for number in sorted(self.awaited)[passed_over:]:
             self.faults.add(Fault.LOST, f"{number}, which was delayed, did not come")
 

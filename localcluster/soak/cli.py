@@ -1,6 +1,6 @@
 """`scripts/soak`: a soak from the command line, with a page, a verdict and an exit code.
 
-Invariant: exit 0 only if every verdict holds; whatever happens, every process that was started is ended."""
+Invariant: exit 0 only if every verdict holds; whatever happens, every started process is ended."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NAMES = {kind.name.lower().replace("_", "-"): kind for kind in Kind}
     show_default=True,
     help="Controllers elect the master, or the brokers themselves, without controllers.",
 )
-@click.option("--seed", default=1, show_default=True, help="Decides what is struck, when and for how long.")
+@click.option("--seed", default=1, show_default=True, help="Decides the faults, their times and durations.")
 @click.option(
     "--out",
     "page_file",
@@ -66,7 +66,7 @@ NAMES = {kind.name.lower().replace("_", "-"): kind for kind in Kind}
 @click.option(
     "--reserved",
     type=click.IntRange(1),
-    help="Seconds for which the log is kept; else a twelfth of the run, 60 at least.",
+    help="Seconds for which the log is kept; default: a twelfth of the run, at least 60.",
 )
 @click.option(
     "--only",
@@ -90,11 +90,11 @@ def soak(
     options: tuple[str, ...],
     keep: bool,
 ) -> None:
-    """Runs a new cluster under steady load and retention while it is struck again and again, and draws what it takes.
+    """Runs a new cluster under steady load and retention with repeated faults, and draws its resource use.
 
     Three controllers and three brokers, or three brokers in Raft mode, are killed, stopped, paused, replaced and cut off, one
-    after the other, in an order that the seed decides. It passes if nothing that was acknowledged is lost in what retention has
-    left, and nothing was removed too young; if memory, descriptors and disk stay as they are; if no process ended by itself and
+    after the other, in an order that the seed decides. It passes if no acknowledged message is lost in the part that retention
+    has left, and none was removed too young; if memory, descriptors and disk usage stay flat; if no process ended by itself and
     none logged an error. Ctrl-C ends it with exit code 130; its page is there.
     """
     seconds = hours * 3600
@@ -105,7 +105,7 @@ def soak(
     plan = Plan(seconds, seed, rate, body, segment, reserved or reserved_s_for(seconds), kinds)
     try:
         with one_line_errors():
-            page_file.touch()  # not to learn after an hour that nothing can be written there
+            page_file.touch()  # fail now rather than after an hour if it is not writable
             end = _on_new_cluster(plan, Mode(mode), parsed_settings(options), page_file, keep)
     except KeyboardInterrupt:
         raise SystemExit(End.INTERRUPTED.value) from None
@@ -113,7 +113,7 @@ def soak(
 
 
 def _on_new_cluster(plan: Plan, mode: Mode, settings: dict[str, str], page_file: Path, keep: bool) -> End:
-    for number in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C, whenever they come
+    for number in (signal.SIGTERM, signal.SIGHUP):  # handled as Ctrl-C
         signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
     directory = Path(tempfile.mkdtemp(prefix="autoswitch-mq-soak-"))
     click.echo(f"new cluster in {directory}; {page_file} is written as it goes")

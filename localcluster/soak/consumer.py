@@ -1,6 +1,6 @@
-"""The consumer of a soak: reads each queue from its first message on, as long as it takes, and gives the book what it finds.
+"""The consumer of a soak: reads each queue from its first message on, and reports the messages to the book.
 
-Invariant: each offset of a queue is passed once, in order, whoever is master."""
+Invariant: each offset of a queue is passed once, in order, whichever broker is master."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COMMIT_EVERY_MS = 5_000
 
 
 class Reading:
-    """Where the consumer is in one queue, and where that ends by the last answer."""
+    """The consumer's position in one queue, and the queue's end by the last answer."""
 
     def __init__(self, queue: MessageQueue) -> None:
         self.queue = queue
@@ -35,7 +35,7 @@ class Reading:
 
 
 class Consumer:
-    """Reads both topics; offsets of delayed messages nobody is told. `skipped` counts those of them that retention removed
+    """Reads both topics; clients get no offsets of delayed messages. `skipped` counts those of them that retention removed
     before they were read."""
 
     def __init__(self, consumer: PullConsumer, messages: Messages, book: Book, clock: Clock) -> None:
@@ -59,13 +59,13 @@ class Consumer:
         self._tasks.append(loop.create_task(self._commit(), name="soak commits"))
 
     def check(self) -> None:
-        """Raises what ended a task of it: a defect of ours."""
+        """Raises the error that ended one of its tasks: a bug of the soak."""
         for task in self._tasks:
             if task.done() and not task.cancelled():
                 task.result()
 
     async def stop(self) -> None:
-        """Raises as `check`."""
+        """Raises what `check` raises."""
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -77,8 +77,8 @@ class Consumer:
         return sum(reading.lag for reading in self.readings)
 
     async def read_retained(self) -> int:
-        """Reads all that is left of the messages that are not delayed a second time, and judges it against what was
-        acknowledged; how many of those are there. Raises `PullFailed`."""
+        """Read all remaining messages that are not delayed a second time, and compare them with the acknowledged ones;
+        returns how many acknowledged ones are there. Raises `PullFailed`."""
         present = 0
         for reading in self.readings:
             queue, found = reading.queue, dict[int, int]()
@@ -90,15 +90,15 @@ class Consumer:
                     found[message.queue_offset] = self._number(message)
             except PullFailed as error:
                 if error.code != PullStatus.OFFSET_ILLEGAL:
-                    raise  # else what is missing is told below
+                    raise  # otherwise missing messages are reported below
             account = self._book.queue(str(queue))
-            begin = await self._consumer.min_offset(queue)  # retention goes on meanwhile
+            begin = await self._consumer.min_offset(queue)  # retention deletes meanwhile
             account.begin_at(begin, self._clock.now_ms())
             present += account.judge_retained(begin, end, found)
         return present
 
     def _number(self, message: StoredMessage) -> int:
-        """-1 for one that this run did not send so."""
+        """-1 for a message that this run did not send so."""
         number = self._messages.number(message.properties.get("KEYS", ""))
         return -1 if number is None or message.body != self._messages.body(number) else number
 
@@ -131,7 +131,7 @@ class Consumer:
         for message in result.messages:
             if message.queue_offset != reading.position:
                 self._book.faults.add(
-                    Fault.GAP, f"{queue} goes on at {message.queue_offset}, not at {reading.position}"
+                    Fault.GAP, f"{queue} continues at {message.queue_offset}, not at {reading.position}"
                 )
             reading.position = message.queue_offset + 1
             number = self._messages.number(message.properties.get("KEYS", ""))

@@ -1,6 +1,6 @@
-"""Which figures a soak draws, of whom, and how a value is told.
+"""The metrics that a soak draws, their processes, and the formatting of values.
 
-Invariant: every column of a recording is `column` of a name and a figure. Pure."""
+Invariant: every column of a recording is `column` of a name and a metric. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import math
 from enum import StrEnum
 
 LOAD = "load"
-"""The process of the soak itself: sender, consumer, and the look at all others."""
+"""The process of the soak itself: sender, consumer, and sampler."""
 
 
 class Figure(StrEnum):
@@ -44,7 +44,7 @@ def column(name: str, figure: Figure) -> str:
 
 
 def told(value: float, *, in_bytes: bool) -> str:
-    """At most four digits and a unit; `-` for what is not known."""
+    """At most four digits and a unit; `-` for an unknown value."""
     if math.isnan(value):
         return "-"
     if not in_bytes:

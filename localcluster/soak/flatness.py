@@ -1,6 +1,6 @@
-"""Whether a figure stays as it is, or grows with time.
+"""Whether a metric is flat, or grows with time.
 
-Invariant: the first third of a run never counts: caches fill, and retention has nothing old enough yet. Pure."""
+Invariant: the first third of a run never counts: caches fill, and retention finds nothing old enough yet. Pure."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import NamedTuple
 
 SPAN_S_MIN = 600
 SAMPLES_MIN = 12
-"""In each third: of less nothing is said."""
+"""Values in each third: with fewer there is no verdict."""
 
 
 class Allowance(NamedTuple):
-    """The last third's median may be `share` of the middle third's, and `more` beside, above it."""
+    """The last third's median may exceed the middle third's by the factor `share` and, in addition, by `more`."""
 
     share: float
     more: float
 
 
 class Flatness(NamedTuple):
-    """Medians of the middle and the last third, and the highest value that the last may be."""
+    """Medians of the middle and the last third, and the limit of the last."""
 
     middle: float
     last: float
@@ -34,7 +34,7 @@ class Flatness(NamedTuple):
 
 
 def flatness(times_s: Sequence[float], values: Sequence[float], allowance: Allowance) -> Flatness | None:
-    """Of values at growing times; a missing one is NaN. None where the run is too short to tell."""
+    """Of values at growing times; a missing one is NaN. None if the run is too short."""
     if not times_s or times_s[-1] - times_s[0] < SPAN_S_MIN:
         return None
     first, span = times_s[0], times_s[-1] - times_s[0]

@@ -1,6 +1,6 @@
-"""What the processes of a cluster log that nobody should have to read: errors, and Python's own last words.
+"""Log lines of a cluster's processes that should not occur: errors, and Python's own tracebacks.
 
-Invariant: each line is looked at once, when it is complete, and only the first TOLD_MAX are kept."""
+Invariant: each line is checked once, when it is complete, and only the first LINES_MAX are kept."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ LINE_MAX = 400
 BAD_LEVELS = frozenset({"ERROR", "CRITICAL"})
 LAST_WORDS = re.compile(r"Traceback \(most recent call last\)|Fatal Python error|\w+Error: ")
 EXPECTED: tuple[re.Pattern[str], ...] = ()
-"""Errors that a strike explains: none."""
+"""Errors that a fault explains: none."""
 
 
 def is_bad(line: str) -> bool:
-    """Whether a line of a log is an error that no strike explains."""
+    """Whether a line of a log is an error that no fault explains."""
     match = LINE.match(line)
     if match is None:
         return LAST_WORDS.match(line) is not None
@@ -27,7 +27,7 @@ def is_bad(line: str) -> bool:
 
 
 class LogWatch:
-    """Follows files by name; one that is not there yet has no lines."""
+    """Follows files by name; an absent file has no lines."""
 
     def __init__(self, files: Iterable[tuple[str, Path]]) -> None:
         self.bad = 0
@@ -36,7 +36,7 @@ class LogWatch:
         self._read = dict.fromkeys((name for name, _ in self._files), 0)
 
     def look(self) -> None:
-        """Takes in what was added since the last look."""
+        """Check the lines added since the last call."""
         for name, path in self._files:
             try:
                 with path.open("rb") as file:

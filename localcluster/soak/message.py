@@ -1,5 +1,5 @@
-"""The messages of a soak: keys and bodies follow from the run and a number, so what was sent need not be remembered to tell
-whether what was read is it.
+"""The messages of a soak: keys and bodies are computed from the run and a number, so sent ones need not be remembered to
+recognise them.
 
 Invariant: two numbers of a run, or two runs, share neither key nor body. Pure."""
 
@@ -25,12 +25,12 @@ class Messages:
         return f"{self.run}-{number}"
 
     def number(self, key: str) -> int | None:
-        """Of a message that this run sent; None of any other."""
+        """The number of a message that this run sent; None of any other."""
         own, _, number = key.rpartition("-")
         return int(number) if own == self.run and number.isascii() and number.isdecimal() else None
 
     def body(self, number: int) -> bytes:
-        """BODY_BYTES_MIN to about twice `mean_bytes`, every length as likely."""
+        """BODY_BYTES_MIN to about twice `mean_bytes`, uniformly distributed."""
         source = shake_128(self.key(number).encode())
         lengths = max(2 * (self.mean_bytes - BODY_BYTES_MIN), 0) + 1
         return source.digest(BODY_BYTES_MIN + int.from_bytes(source.digest(LENGTH_BYTES)) % lengths)

@@ -1,6 +1,6 @@
-"""A run of hours as one HTML page: verdicts, then figures over time as inline SVG, strikes marked on every time axis.
+"""A run of hours as one HTML page: verdicts, then metrics over time as inline SVG, faults marked on every time axis.
 
-Invariant: nothing is loaded from anywhere, every text is escaped, and without scripts all but the hovering works. Pure."""
+Invariant: no external resource is loaded, every text is escaped, and without scripts everything but hovering works. Pure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Something that went on from one time to another, seconds of the page."""
+    """An event with a duration, in seconds of the page."""
 
     from_s: float
     to_s: float
@@ -45,7 +45,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One verdict; `holds` None where nothing can be said yet."""
+    """One verdict; `holds` is None if it is still unknown."""
 
     what: str
     holds: bool | None
@@ -54,7 +54,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """`times_s` grow from 0 on; `details` are lines for whoever wants to know more, under a heading each."""
+    """`times_s` grow from 0 on; `details` are further lines, under a heading each."""
 
     title: str
     facts: Sequence[str]
@@ -185,7 +185,7 @@ def _plain(values: Sequence[float]) -> list[float | None]:
 
 
 def _moment(seconds: int) -> str:
-    """Minutes and seconds, from an hour on hours before them."""
+    """Minutes and seconds, with hours from one hour on."""
     minutes = f"{seconds // 60 % 60:02}" if seconds >= 3600 else f"{seconds // 60}"
     return (
         f"{seconds // 3600}:{minutes}:{seconds % 60:02}"

@@ -1,6 +1,6 @@
-"""What a soak is to do, and the settings that its brokers get for it.
+"""The plan of a soak, and its brokers' settings.
 
-Invariant: age alone decides what retention removes, however full the disk of this machine is."""
+Invariant: only age decides what retention removes, however full this machine's disk is."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from localcluster.soak.strikekinds import Kind
 
 RETENTIONS_IN_A_RUN = 12
-"""An hour keeps five minutes: in its last two thirds, all that is there has been replaced several times."""
+"""An hour keeps five minutes: in its last two thirds, all data has been replaced several times."""
 RESERVED_S_MIN = 60
-"""Longer than a strike keeps a replica away: one that retention leaves behind cannot come back."""
+"""Longer than a fault keeps a replica away: a replica left behind by retention cannot rejoin."""
 CLEANS_IN_A_RETENTION = 30
 CLEAN_MS = 200, 10_000
 FORWARD_S = 5
@@ -52,10 +52,10 @@ class Plan:
 
 
 def page_after_s(elapsed_s: float) -> float:
-    """How long after a page the next one is written: often at first, each minute later."""
+    """Time from a page to the next one: short at first, a minute later on."""
     return min(max(PAGES_SHARE * elapsed_s, PAGE_S[0]), PAGE_S[1])
 
 
 def reserved_s_for(seconds: float) -> int:
-    """How long a run of so many seconds keeps its log, unless it is told."""
+    """Default time for which a run of that length keeps its log."""
     return max(round(seconds / RETENTIONS_IN_A_RUN), RESERVED_S_MIN)

@@ -1,6 +1,6 @@
-"""What the kernel says of a process: the texts of /proc, and where they are.
+"""The kernel's figures of a process, from /proc.
 
-Invariant: of a process that has ended, or is another one under the same number, nothing is told."""
+Invariant: there are no figures of a process that has ended, or of another one with the same pid."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Taken(NamedTuple):
 
 
 def anonymous_bytes(status: str) -> int:
-    """RssAnon of /proc/PID/status; ValueError where it is not told (a kernel before 4.5, a zombie)."""
+    """RssAnon of /proc/PID/status. Raises ValueError if it is missing (a kernel before 4.5, a zombie)."""
     for line in status.splitlines():
         key, _, value = line.partition(":")
         if key == "RssAnon":
@@ -37,7 +37,7 @@ def cpu_seconds(stat: str) -> float:
 
 
 def taken_by(pid: int) -> Taken | None:
-    """None of a process that is gone."""
+    """None for a process that has ended."""
     folder = Path(f"/proc/{pid}")
     try:
         memory = anonymous_bytes((folder / "status").read_text())
@@ -47,7 +47,7 @@ def taken_by(pid: int) -> Taken | None:
 
 
 def disk_bytes(folder: Path) -> int:
-    """What the files below take on the disk, holes left out; those that go meanwhile count nothing."""
+    """Disk usage of the files below, without holes; files deleted meanwhile count nothing."""
     total = 0
     for place, _, names in os.walk(folder):
         for name in names:

@@ -1,7 +1,7 @@
-"""Figures over time, in bounded memory.
+"""Metrics over time, in bounded memory.
 
-Invariant: never more than ROWS_MAX moments; once so many are there, every second one is forgotten, and from then on only
-every second one is taken, and so on: what is there is spread evenly over the whole run. Pure."""
+Invariant: never more than ROWS_MAX moments; at that number every second one is dropped, and from then on only every second
+one is recorded, and so on: the moments are spread evenly over the whole run. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Recording:
         self._skipped = 0
 
     def add(self, time_s: float, row: Mapping[str, float]) -> None:
-        """The figures of one moment by name; what is missing is not known."""
+        """The values of one moment by name; missing ones are unknown."""
         self._skipped += 1
         if self._skipped < self._stride:
             return
@@ -38,11 +38,11 @@ class Recording:
             self._thin()
 
     def column(self, name: str) -> array[float]:
-        """All values of one figure, NOT_KNOWN where it was never told."""
+        """All values of one metric, NOT_KNOWN where it is missing."""
         return self.columns.get(name) or array("d", [NOT_KNOWN]) * len(self.times_s)
 
     def _thin(self) -> None:
-        self._skipped = self._stride  # the last moment is among those that go
+        self._skipped = self._stride  # the last moment is among the dropped ones
         self._stride *= 2
         self.times_s = self.times_s[::2]
         self.columns = {name: column[::2] for name, column in self.columns.items()}

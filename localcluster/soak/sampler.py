@@ -1,6 +1,6 @@
-"""The figures of one moment: of each process by the kernel, of each broker by its own word, of the load by those who are it.
+"""The metrics of one moment: of each process from the kernel, of each broker from itself, of the load from sender and consumer.
 
-Invariant: who does not answer or does not run has no figures at that moment, and costs ANSWER_MS_MAX at most."""
+Invariant: a process that does not answer or does not run has no values at that moment, and costs at most ANSWER_MS_MAX."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Sampler:
         await self._admin.close()
 
     async def look(self) -> dict[str, float]:
-        """Figures by `column`."""
+        """Values by `column`."""
         row = self._load()
         states = self._cluster.states()
         pids = {name: identity.pid for name, identity in states.items() if identity is not None}

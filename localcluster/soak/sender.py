@@ -17,20 +17,20 @@ IN_FLIGHT_MAX = 500
 SEND_TIMEOUT_MS = 3000
 DELAYED_EVERY = 10
 DELAYS_MS = {1: 1_000, 2: 5_000, 3: 10_000}
-"""Delay level -> what it means where `messageDelayLevel` is not set."""
+"""Delay level -> its time if `messageDelayLevel` is not set."""
 OUTAGE_MS_MIN = 1_000
 OUTAGES_MAX = 1_000
 
 
 class Sender:
-    """`rate` messages a second to the queues of their topic in turn, one in DELAYED_EVERY to that of the delayed."""
+    """Sends `rate` messages a second to the queues of their topic in turn, one in DELAYED_EVERY to that of the delayed."""
 
     def __init__(
         self, producer: Producer, messages: Messages, book: Book, clock: Clock, *, queues: int, rate: float
     ) -> None:
         self.acknowledged = 0
         self.outages_ms: list[tuple[int, int]] = []
-        """From when to when, wall clock, no acknowledgement came: the first OUTAGES_MAX that lasted OUTAGE_MS_MIN."""
+        """(from, to), wall clock, of times without an acknowledgement: the first OUTAGES_MAX that lasted OUTAGE_MS_MIN."""
         self._producer = producer
         self._book = book
         self._clock = clock
@@ -47,21 +47,21 @@ class Sender:
         self._pacing = asyncio.get_running_loop().create_task(self._pace(), name="soak pace")
 
     def check(self) -> None:
-        """Raises what no send may end with: a defect of ours."""
+        """Raises an error that no send may end with: a bug of the soak."""
         if self._pacing is not None and self._pacing.done() and not self._pacing.cancelled():
             self._pacing.result()
         if self._defect is not None:
             raise self._defect
 
     async def stop(self) -> None:
-        """Begins no more sends and waits for those under way. Raises as `check`."""
+        """Begin no more sends and wait for pending ones. Raises what `check` raises."""
         if self._pacing is not None:
             self._pacing.cancel()
             await asyncio.wait([self._pacing, *self._sending])
         self.check()
 
     def silence_ms(self) -> int:
-        """How long ago the last acknowledgement came."""
+        """Time since the last acknowledgement."""
         return self._clock.now_ms() - self._last_ms
 
     async def _pace(self) -> None:

@@ -1,7 +1,7 @@
-"""A soak: a cluster under load, struck again and again, looked at all the time, judged at the end.
+"""A soak: a cluster under load with repeated faults, sampled continuously, judged at the end.
 
-Invariant: the page is written anew as it goes and once more at the end, whatever the end is; only a run that came to its end by
-itself reads all again and claims that nothing is lost."""
+Invariant: the page is rewritten during the run and once more at the end, whatever the end is; only a run that ended by itself
+reads all messages again and claims that none is lost."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class End(Enum):
 
 
 class Soak:
-    """`say` gets a line for each strike; the page goes to `page_file`."""
+    """`say` gets a line for each fault; the page goes to `page_file`."""
 
     def __init__(
         self, cluster: Cluster, relay: RelayProcess, plan: Plan, page_file: Path, say: Callable[[str], None]
@@ -96,7 +96,7 @@ class Soak:
         )
 
     def details(self) -> list[tuple[str, list[str]]]:
-        """What a person reads who wants to know why."""
+        """Further lines that explain the verdicts."""
         outages = [
             f"{self._moment(from_ms)} for {(to_ms - from_ms) / 1000:.1f} s"
             for from_ms, to_ms in self._outages_ms
@@ -138,7 +138,7 @@ class Soak:
                 looking.cancel()
 
     async def _strike(self, strikes: Strikes) -> None:
-        """One strike at least, then on until the time is over or the cluster stays broken."""
+        """At least one fault, then more until the time is over or the cluster does not recover."""
         while True:
             try:
                 await strikes.one()

@@ -1,4 +1,4 @@
-"""The kinds of strikes, and in which order they come.
+"""The kinds of faults, and their order.
 
 Invariant: every kind comes before one comes twice."""
 
@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """What happens, and to whom."""
+    """The fault, and its target."""
 
     KILL_MASTER = "kill -9 master"
     KILL_SLAVE = "kill -9 slave"
@@ -25,11 +25,11 @@ class Kind(StrEnum):
 
 
 OF_CONTROLLERS = frozenset({Kind.KILL_LEADER, Kind.RESTART_CONTROLLER})
-"""There are none of these where there are no controllers."""
+"""These need controllers."""
 
 
 def kinds_for(*, controllers: bool) -> tuple[Kind, ...]:
-    """All that can be."""
+    """All possible kinds."""
     return tuple(kind for kind in Kind if controllers or kind not in OF_CONTROLLERS)
 
 

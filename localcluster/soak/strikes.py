@@ -1,6 +1,6 @@
-"""What a soak does to its cluster, one thing after another: drawn from a seed, each undone before the next.
+"""The faults of a soak, one after another: drawn from a seed, each undone before the next.
 
-Invariant: a strike begins on a whole cluster and ends once it is whole again; every kind comes before one comes twice."""
+Invariant: a fault begins on a whole cluster and ends once it is whole again; every kind comes before one comes twice."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ WHOLE_TIMEOUT_MS = 300_000
 QUIET_S = 3.0, 20.0
 DOWN_S = 0.0, 8.0
 PAUSED_S = 1.0, 16.0
-"""Below and above the 10 s after which controllers give a silent broker up."""
+"""Below and above the 10 s after which controllers consider a silent broker dead."""
 STRUCK_MAX = 500
-"""So many are drawn and told: days have thousands."""
+"""The number kept for the page: days have thousands."""
 
 
 @dataclass(slots=True)
 class Struck:
-    """One strike, the `number`th: `told` is a person's line; moments are ms of the wall clock, `whole_ms` None while it is not
-    over."""
+    """The `number`th fault: `description` is a readable line; moments are ms of the wall clock, `whole_ms` None while it is
+    not over."""
 
     number: int
     told: str
@@ -62,7 +62,8 @@ class Strikes:
         self._said = said
 
     async def one(self) -> None:
-        """Waits a while, strikes, and waits until the cluster is whole. Raises `DrillFailed`, `ClusterError`, `WaitExpired`."""
+        """Wait a while, cause a fault, and wait until the cluster is whole. Raises `DrillFailed`, `ClusterError` or
+        `WaitExpired`."""
         state = await self._cluster.wait_whole(timeout_ms=WHOLE_TIMEOUT_MS)
         await asyncio.sleep(self._chance.uniform(*QUIET_S))
         kind = next(self._kinds)
@@ -107,7 +108,7 @@ class Strikes:
         await asyncio.to_thread(self._cluster.kill, [name], number)
         down_s = self._chance.uniform(*DOWN_S)
         await asyncio.sleep(down_s)
-        await asyncio.to_thread(self._cluster.restart, [name])  # which waits for its end
+        await asyncio.to_thread(self._cluster.restart, [name])  # restart waits for its end
         return f"{number.name} {name}, started after {down_s:.1f} s"
 
     async def _pause(self, name: str) -> str:

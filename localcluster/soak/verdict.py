@@ -1,6 +1,6 @@
-"""What a soak has shown: rows of verdicts from the book, the figures, the logs and the strikes.
+"""The result of a soak: rows of verdicts from the book, the metrics, the logs and the faults.
 
-Invariant: a soak passes only if every row holds or is not told; of what was not looked at, nothing is claimed. Pure."""
+Invariant: a soak passes only if every row holds or is unknown; nothing is claimed about unexamined data. Pure."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ SHARE = 0.1
 MEMORY = Allowance(SHARE, 8 * MIB)
 DESCRIPTORS = Allowance(SHARE, 16)
 CONTROLLER_DISK = Allowance(SHARE, 10 * MIB)
-"""A tenth, and what a figure swings by beside: memory and descriptors with what is under way, disk by a file."""
+"""A tenth, and in addition the normal variation of a metric: memory and descriptors by pending work, disk by a file."""
 SEGMENTS_ALLOWED = 3
-"""The one that is written, the next one, which is made before it is needed, and one that has not aged."""
+"""The one being written, the next one, which is made in advance, and one that has not expired."""
 
 
 @dataclass(slots=True)
 class Findings:
-    """Beside book and figures: lines about what should not have happened, each a fault."""
+    """Besides book and metrics: lines about unexpected events, each a fault."""
 
     ended: list[str] = field(default_factory=list)
-    """Processes that nobody had ended."""
+    """Processes that ended although nothing stopped them."""
     strikes: list[str] = field(default_factory=list)
-    """Strikes after which the cluster was not whole, or that could not be done."""
+    """Faults after which the cluster was not whole, or that could not be carried out."""
     log_lines: int = 0
     retained: int | None = None
     """Acknowledged messages that were read again at the end; None before that."""
@@ -110,7 +110,7 @@ def _flat(
 
 
 def _flat_row(recording: Recording, figure: Figure, allowed: Sequence[tuple[str, Allowance]]) -> Row:
-    """The medians of the last third beside those of the middle third, of every process."""
+    """The medians of the last third next to those of the middle third, of every process."""
     in_bytes = figure is not Figure.DESCRIPTORS
     parts, flat, known = [], True, False
     for name, allowance in allowed:
@@ -125,7 +125,7 @@ def _flat_row(recording: Recording, figure: Figure, allowed: Sequence[tuple[str,
             text += f" (at most {told(found.limit, in_bytes=in_bytes)})"
         parts.append(text)
     what = f"{figure} stays"
-    return Row(what, flat, "; ".join(parts)) if known else Row(what, None, "too short to tell")
+    return Row(what, flat, "; ".join(parts)) if known else Row(what, None, "too short for a verdict")
 
 
 def _none(what: str, lines: Sequence[str]) -> Row:

@@ -82,7 +82,7 @@ def resolve(
         return Bound(confirm, "checkpoint")
     source = f"broker {view.address}"
     if view.confirm_offset is None:
-        return Bound(confirm, "checkpoint", f"{source} tells no confirm offset, as Java brokers do not")
+        return Bound(confirm, "checkpoint", f"{source} reports no confirm offset, as Java brokers do not")
     if view.confirm_offset <= confirm:
         return Bound(view.confirm_offset, source)
     if view.replica_id is None or view.replica_id != replica_id:

@@ -104,7 +104,7 @@ def test_a_java_broker_tells_epochs_only_and_that_is_said(folder: StoreFolder) -
     with serving(live(folder, confirm=None, replica_id=None)) as broker:
         store = open_store(str(folder.root), address=broker.address)
         assert (store.bound, store.bound_source) == (folder.ends[49], "checkpoint")
-        assert "tells no confirm offset" in store.bound_note
+        assert "reports no confirm offset" in store.bound_note
 
 
 @pytest.mark.parametrize(

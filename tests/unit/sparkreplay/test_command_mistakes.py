@@ -132,10 +132,10 @@ def test_a_bound_that_is_not_the_committed_one_is_not_told_as_such(tmp_path: Pat
     path = store.write(confirm=store.ends[29])
     given = mqreplay("scan", path, "--end", str(store.ends[9]))
     assert f"bound      {store.ends[9]}, given with --end" in given.out
-    assert f"committed up to {store.ends[29]}, as told by: checkpoint" in given.out
+    assert f"committed up to {store.ends[29]}, according to: checkpoint" in given.out
     latest = mqreplay("scan", path, "--end", "latest", "-o", "allowUncommitted=true")
     assert f"bound      {store.ends[49]}, the end of the log" in latest.out
-    assert f"committed up to {store.ends[29]}, as told by: checkpoint" in latest.out
+    assert f"committed up to {store.ends[29]}, according to: checkpoint" in latest.out
     told = json.loads(mqreplay("scan", path, "--end", "latest", "-o", "allowUncommitted=true", "--json").out)[
         "stores"
     ][0]
