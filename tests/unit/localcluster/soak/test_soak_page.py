@@ -121,7 +121,7 @@ def test_a_soak_passes_when_all_was_read_again_and_nothing_grew() -> None:
 def test_nothing_is_claimed_before_the_last_reading() -> None:
     found = verdicts(Book(1000), Recording(), Findings())
     assert found["acknowledged messages lost"].holds is None
-    assert found["open descriptors stays"] == Row("open descriptors stays", None, "too short to tell")
+    assert found["open descriptors stays"] == Row("open descriptors stays", None, "too short for a verdict")
 
 
 @pytest.mark.parametrize(
