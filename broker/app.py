@@ -286,7 +286,7 @@ class BrokerApp:
         if (
             self.memory_mark.sync_failed_before
         ):  # below what the checkpoint vouches for all was on disk before
-            await self.store.write_anew(report.confirm_offset)
+            await self.store.sync_again(report.confirm_offset)
         await self._contract_mark.keep(
             contract_a=runs_contract_a(self.settings),
             epoch=self.ha.epoch,
@@ -453,7 +453,7 @@ class BrokerApp:
             self.requests.sweep(now_ms)
             self._note_caught_up()
             self._fitness.note(HealthProblem.DISK, not self.store.takes_messages(), now_ms)
-            self._fitness.note(HealthProblem.ROT, bool(self.store.soundness.damages), now_ms)
+            self._fitness.note(HealthProblem.ROT, bool(self.store.integrity.damages), now_ms)
             self._fitness.note(HealthProblem.READ, self.store.dispatch_waits, now_ms)
             self._fitness.note(HealthProblem.SYNC, self.store.sync_lasts_ms() > SWEEP_MS, now_ms)
 

@@ -8,12 +8,12 @@ from controller.adoption import store_root
 from controller.server import ControllerApp
 from controller.settings import ControllerSettings
 from mqruntime import serve
-from mqruntime.collector import Collector
+from mqruntime.collector import GcTuner
 
 
 def main() -> int:
     """Run a controller until a signal; returns the exit code."""
-    Collector().start()
+    GcTuner().start()
     return serve.main("mqcontroller", ControllerSettings, ControllerApp, store_root)
 
 

@@ -5,7 +5,7 @@ Invariant: nobody reads it any more. Pure."""
 from __future__ import annotations
 
 from controller.state import ReplicasState
-from mqruntime.slices import turn
+from mqruntime.slices import yield_to_loop
 
 BROKERS_A_TURN = 1_000
 
@@ -20,4 +20,4 @@ async def let_go(state: ReplicasState) -> None:
         del replicas
         if brokers >= BROKERS_A_TURN:
             brokers = 0
-            await turn()
+            await yield_to_loop()

@@ -30,7 +30,7 @@ from dledger.raft.errors import NotLeader, OutcomeUnknown, TooManyProposals
 from mqruntime.clock import Clock
 from mqruntime.log import fields
 from mqruntime.tasks import Tasks
-from mqruntime.waking import woken
+from mqruntime.waking import wait_event
 from remoting.headers.controller import NotifyBrokerRoleChangedHeader
 
 logger = logging.getLogger(__name__)
@@ -141,7 +141,7 @@ class MasterGuard:
         forget_at_ms = look_at_ms = all_at_ms = log_at_ms = 0
         while True:
             now_ms = self._clock.monotonic_ms()
-            await woken(self._wake, max(1, look_at_ms - now_ms) if self._active else FORGET_EVERY_MS)
+            await wait_event(self._wake, max(1, look_at_ms - now_ms) if self._active else FORGET_EVERY_MS)
             self._wake.clear()
             now_ms = self._clock.monotonic_ms()
             if now_ms >= forget_at_ms:

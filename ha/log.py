@@ -74,7 +74,7 @@ class ReplicatedLog(Protocol):
         OSError."""
         ...
 
-    async def begin_anew(self) -> None:
+    async def reset_beginning(self) -> None:
         """Let a log that ends at 0 begin at any segment again, dropping a segment made for bytes that never came.
         Raises OSError."""
         ...

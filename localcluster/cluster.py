@@ -167,9 +167,9 @@ class Cluster:
             order = [name for name in reversed(self._checked(names)) if name in table]
             for name in order:
                 identity = table[name].identity
-                was_told = table[name].told_to_end  # a second SIGTERM would end a forwarding broker
+                was_ending = table[name].told_to_end  # a second SIGTERM would end a forwarding broker
                 table[name] = ProcessRecord(identity, told_to_end=True)
-                if was_told or identity.send(signal.SIGTERM):
+                if was_ending or identity.send(signal.SIGTERM):
                     ended.append(name)
                 identity.send(signal.SIGCONT)  # a paused process handles SIGTERM only when it continues
             forward_s = int(self.layout.broker_settings.get("shutdownForwardSeconds", 0))

@@ -130,8 +130,8 @@ class DrillResult:
             f"{self.old_epoch} -> {self.new_epoch}",
             *("-" if each is None else str(each) for each in times),
         ]
-        told = f"  {self.partition.told}" if self.partition else ""
-        return _columns(cells) + told
+        cuts = f"  {self.partition.description}" if self.partition else ""
+        return _columns(cells) + cuts
 
 
 @dataclass(slots=True)
@@ -243,9 +243,9 @@ async def run_drills(
 
 async def _transacting(cluster: Cluster, client: Client, topic: str, seed: int) -> Transacting:
     """Transactions on a separate topic, with a separate random generator."""
-    beside = f"{topic}_transactions"
-    await cluster.create_topic(beside, QUEUES)
-    transacting = Transacting(client, beside, random.Random(seed))
+    own_topic = f"{topic}_transactions"
+    await cluster.create_topic(own_topic, QUEUES)
+    transacting = Transacting(client, own_topic, random.Random(seed))
     await transacting.start()
     return transacting
 

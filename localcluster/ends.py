@@ -14,7 +14,7 @@ from typing import NamedTuple
 from localcluster.history import Outcome
 
 
-class Decided(NamedTuple):
+class ChosenEnd(NamedTuple):
     """One transaction: the outcome of its half message, and its intended end."""
 
     half: Outcome
@@ -43,15 +43,15 @@ class EndsVerdict:
 
 
 def judge_ends(
-    decided: Mapping[str, Decided], read: Iterable[str], contradicted: Iterable[str] = ()
+    chosen: Mapping[str, ChosenEnd], read: Iterable[str], contradicted: Iterable[str] = ()
 ) -> EndsVerdict:
     """`read` are the keys of all messages that consumers get. A half message of unknown outcome that was to be committed may
     be there. `contradicted` lists ends that a broker rejected because another end came first, although the producer sent no
     other."""
     there = Counter(read)
-    lost, twice, uninvited = [], [], [f"{key} was never sent" for key in there if key not in decided]
+    lost, twice, uninvited = [], [], [f"{key} was never sent" for key in there if key not in chosen]
     counts: Counter[str] = Counter()
-    for key, (half, commits) in decided.items():
+    for key, (half, commits) in chosen.items():
         copies = there[key]
         counts["unknown" if half is Outcome.UNKNOWN else "committed" if commits else "rolled back"] += 1
         if copies > 1:

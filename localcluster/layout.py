@@ -219,8 +219,8 @@ class Layout:
     def from_environment(directory: Path, text: str) -> Layout:
         """The layout whose `env.json` reads `text`. Raises `LayoutError` if it is not a local cluster's."""
         try:
-            told = json.loads(text)["layout"]
-            return Layout(directory, **{**told, "mode": Mode(told.get("mode", Mode.CONTROLLER))})
+            fields = json.loads(text)["layout"]
+            return Layout(directory, **{**fields, "mode": Mode(fields.get("mode", Mode.CONTROLLER))})
         except (ValueError, KeyError, TypeError) as error:
             raise LayoutError(f"{directory / 'env.json'} is not of a local cluster: {error!r}") from None
 

@@ -89,7 +89,7 @@ class Partition:
     without an acknowledging master while it lasts; None if no two of its members can serve, or not for long."""
 
     shape: Shape
-    told: str
+    description: str
     cuts: Cuts
     hold_ms: int
     rounds: int
@@ -122,12 +122,12 @@ def draw(shape: Shape, roles: Roles, chance: random.Random) -> Partition:
         rounds, hold_ms, owed_ms = chance.randint(*ROUNDS), chance.randint(*HOLD_MS_SHORT), None
     open_ms = chance.randint(*OPEN_MS)
     reset = chance.random() < 0.5
-    told = f"{shape}: {', '.join(side)} | {', '.join(others)}; {hold_ms / 1000:.1f} s"
+    description = f"{shape}: {', '.join(side)} | {', '.join(others)}; {hold_ms / 1000:.1f} s"
     if rounds > 1:
-        told = f"{told}, {rounds} times, {open_ms / 1000:.1f} s apart"
+        description = f"{description}, {rounds} times, {open_ms / 1000:.1f} s apart"
     if reset:
-        told += ", then reset"
-    return Partition(shape, told, cuts, hold_ms, rounds, open_ms, reset, owed_ms)
+        description += ", then reset"
+    return Partition(shape, description, cuts, hold_ms, rounds, open_ms, reset, owed_ms)
 
 
 def _sides(shape: Shape, roles: Roles, chance: random.Random) -> tuple[list[str], list[str]]:

@@ -132,7 +132,7 @@ class Quickstart:
             cluster.kill([master])
 
         result = await drill_once(cluster, Kind.KILL, load, QUIET_MS, strike)
-        self.tell(result)
+        self.show_drill(result)
         self.say.line(f"{result.old_master} came back as a slave; its log:")
         for line in story(cluster, result.old_master, marks[result.old_master]):
             self.say.line(f"  {line}", style="dim")
@@ -151,11 +151,11 @@ class Quickstart:
             await run_child([sys.executable, "-P", "-m", module, *arguments])
 
         result = await drill_once(cluster, Kind.ELECT, load, QUIET_MS, strike)
-        self.tell(result)
+        self.show_drill(result)
         self.outages_ms[command] = result.outage_ms
         self.show(cluster, await cluster.wait_whole())
 
-    def tell(self, result: DrillResult) -> None:
+    def show_drill(self, result: DrillResult) -> None:
         self.say.line(
             f"{result.old_master} (epoch {result.old_epoch}) -> {result.new_master} (epoch {result.new_epoch})"
         )

@@ -9,7 +9,7 @@ import asyncio
 import random
 from contextlib import suppress
 
-from localcluster.ends import Decided, EndsVerdict, judge_ends
+from localcluster.ends import ChosenEnd, EndsVerdict, judge_ends
 from localcluster.history import Outcome
 from localcluster.load import read_messages
 from localcluster.waiting import NotYet, WaitExpired, wait_for
@@ -31,13 +31,13 @@ class Transacting:
     """Sends to one topic, a transaction every INTERVAL_MS, however long answers take."""
 
     def __init__(self, client: Client, topic: str, chance: random.Random) -> None:
-        self.decided: dict[str, Decided] = {}
+        self.chosen: dict[str, ChosenEnd] = {}
         self._topic = topic
         self._chance = chance
         self._commits: dict[str, bool] = {}
         self._contradicted: list[str] = []
         self._consumer = client.consumer(GROUP)
-        self._producer: TransactionProducer = client.transactions(GROUP, self._told, topics=[topic])
+        self._producer: TransactionProducer = client.transactions(GROUP, self._answer_check, topics=[topic])
         self._pacing: asyncio.Task[None] | None = None
         self._under_way: set[asyncio.Task[None]] = set()
 
@@ -51,7 +51,7 @@ class Transacting:
             self._pacing.cancel()
             await asyncio.gather(self._pacing, return_exceptions=True)
         await asyncio.gather(*self._under_way)
-        verdict = judge_ends(self.decided, ())
+        verdict = judge_ends(self.chosen, ())
 
         async def ended() -> None:
             nonlocal verdict
@@ -62,7 +62,7 @@ class Transacting:
                 ]
             except PullFailed as error:
                 raise NotYet(str(error)) from error
-            verdict = judge_ends(self.decided, read, self._contradicted)
+            verdict = judge_ends(self.chosen, read, self._contradicted)
             if verdict.lost:
                 raise NotYet(verdict.lost[0])
 
@@ -71,7 +71,7 @@ class Transacting:
         await self._producer.close()
         return verdict
 
-    def _told(self, message: StoredMessage) -> TransactionState:
+    def _answer_check(self, message: StoredMessage) -> TransactionState:
         commits = self._commits.get(message.properties.get("KEYS", ""))
         if commits is None:
             return TransactionState.UNKNOWN
@@ -96,10 +96,10 @@ class Transacting:
             )
         except (SendRefused, SendOutcomeUnknown) as error:
             half = Outcome.REFUSED if isinstance(error, SendRefused) else Outcome.UNKNOWN
-            self.decided[key] = Decided(half, commits)
+            self.chosen[key] = ChosenEnd(half, commits)
             return
         half = Outcome.ACKNOWLEDGED if transaction.result.acknowledged else Outcome.UNKNOWN
-        self.decided[key] = Decided(half, commits)
+        self.chosen[key] = ChosenEnd(half, commits)
         if ends and half is Outcome.ACKNOWLEDGED:
             try:
                 await (transaction.commit() if commits else transaction.rollback())

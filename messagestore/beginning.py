@@ -12,7 +12,7 @@ from mqruntime.smallfiles import SmallFiles
 BEGINNING_FILE = "logBeginning"
 
 
-class KeptBeginning:
+class LogStartFile:
     """The log start file of one store."""
 
     def __init__(self, files: SmallFiles) -> None:

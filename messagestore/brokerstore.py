@@ -46,7 +46,7 @@ from messagestore.queues.table import QueueTable
 from messagestore.record import RECORD_SIZE_MIN, pack_host, store_timestamp
 from messagestore.record import check as record_check
 from messagestore.scrub.scrubber import Scrubber
-from messagestore.scrub.soundness import Soundness
+from messagestore.scrub.soundness import Integrity
 from messagestore.scrub.walk import WalkSlice, walk_slice
 from messagestore.settings import StoreSettings
 from messagestore.trimming import Trimmed, Trimming
@@ -113,16 +113,16 @@ class BrokerStore(ABC):
             )  # fmt: skip
         self._dispatcher = dispatcher(self._queues, settings.message_delay_level, self._index)
         self._appender: Appender | None = None  # only on the master
-        self.soundness = Soundness(
+        self.integrity = Integrity(
             log, self._queues.boundary_at_or_below, walk, verify_record=settings.force_verify_prop_crc
         )
         self.scrubber = Scrubber(
-            log, self.soundness, self.confirm_offset, runtime.clock,
+            log, self.integrity, self.confirm_offset, runtime.clock,
             bytes_per_second=settings.scrub_bytes_per_second, interval_ms=settings.scrub_interval,
         )  # fmt: skip
         self._commits_in = commits
-        self._reader = QueueReader(log, self._queues, self.soundness)
-        self._matching = MatchingReader(log, self.soundness, self._reader)
+        self._reader = QueueReader(log, self._queues, self.integrity)
+        self._matching = MatchingReader(log, self.integrity, self._reader)
         self._confirm = 0
         self._cuts = 0  # under way
         self.disk_too_full = False
@@ -155,7 +155,7 @@ class BrokerStore(ABC):
                 bytes_per_second=settings.scrub_bytes_per_second,
             )  # fmt: skip
         self.trimming = Trimming(
-            log, self._queues, self._index, self._dispatcher, self.soundness, self._saved, self._tasks,
+            log, self._queues, self._index, self._dispatcher, self.integrity, self._saved, self._tasks,
             cutting=lambda: self._cuts > 0, moves_up=self._log_moves_up,
         )  # fmt: skip
 
@@ -178,7 +178,7 @@ class BrokerStore(ABC):
             report = await self._recovered(checkpoint, clean=clean)
             self._confirm = report.confirm_offset
             checked_from = report.walked_from if self._settings.check_crc_on_recover else report.max_offset
-            self.soundness.begin(min(checked_from, report.max_offset))
+            self.integrity.begin(min(checked_from, report.max_offset))
             await self._saved.sync()
             if self._confirm < vouched_for:
                 await self._saved.save_checkpoint()  # else the next start would miss the lost part
@@ -361,7 +361,7 @@ class BrokerStore(ABC):
         """Wait until the log below `end` is on disk, here or where the next leader reads it. Raises OSError."""
 
     @abstractmethod
-    async def write_anew(self, offset: int) -> None:
+    async def sync_again(self, offset: int) -> None:
         """Sync the log from `offset` on, also where a sync failed before. Raises StoreFailed."""
 
     @property
@@ -503,12 +503,12 @@ class BrokerStore(ABC):
         content = await self._reader.record_at(physical_offset, self._confirm)
         if content is not None and self._is_as_written(content, physical_offset):
             return content
-        doubted = await self._doubted(physical_offset, size if content is None else len(content))
+        doubted = await self._suspect_range(physical_offset, size if content is None else len(content))
         if doubted is None:
             return None
-        self.soundness.doubt(*doubted)
+        self.integrity.mark_suspect(*doubted)
         try:
-            await self.soundness.check(doubted[0], doubted[1] - doubted[0])
+            await self.integrity.check(doubted[0], doubted[1] - doubted[0])
         except LogReplaced:
             raise
         except OffsetOutOfRange:  # retention deleted it meanwhile
@@ -524,7 +524,7 @@ class BrokerStore(ABC):
         verify_record = self._settings.force_verify_prop_crc
         return record_check(content, 0, size, physical_offset, verify_record=verify_record) == size
 
-    async def _doubted(self, record_offset: int, size: int) -> tuple[int, int] | None:
+    async def _suspect_range(self, record_offset: int, size: int) -> tuple[int, int] | None:
         """The range to check again for a record of `size` bytes that reads corrupt; None if no record is known to be there.
         Raises OSError."""
         end = record_offset + size
@@ -590,7 +590,7 @@ class BrokerStore(ABC):
     def max_queue_offset(self, topic: str, queue_id: int) -> int:
         """The queue offset after the last readable message; 0 for an unknown queue."""
         queue = self._queues.find(topic, queue_id)
-        return queue.max_queue_offset if queue else self._queues.told_end(topic, queue_id)
+        return queue.max_queue_offset if queue else self._queues.known_end(topic, queue_id)
 
     def next_queue_offset(self, topic: str, queue_id: int) -> int:
         """The offset that a master assigns to the next message; not below `max_queue_offset`, as dispatch may lag."""
@@ -600,7 +600,7 @@ class BrokerStore(ABC):
 
     def min_queue_offset(self, topic: str, queue_id: int) -> int:
         queue = self._queues.find(topic, queue_id)
-        return self._queues.first_of(queue) if queue else self._queues.told_end(topic, queue_id)
+        return self._queues.first_of(queue) if queue else self._queues.known_end(topic, queue_id)
 
     def queue_ends_at_least(self, topic: str, queue_id: int, end: int) -> None:
         """Record that this queue has assigned all offsets below `end`: a log that begins after its last message does not show

@@ -9,7 +9,7 @@ import errno
 from collections.abc import Callable
 from functools import partial
 
-from messagestore.beginning import KeptBeginning
+from messagestore.beginning import LogStartFile
 from messagestore.brokerstore import BrokerStore
 from messagestore.checkpoint import Checkpoint
 from messagestore.errors import OffsetOutOfRange, RecordDamaged, StoreCorrupted, StoreFailed
@@ -39,7 +39,7 @@ class MessageStore(BrokerStore):
         )
         super().__init__(runtime, settings, log, on_fatal=on_fatal)
         self._next_segment = NextSegment(log, self._tasks)
-        self._beginning = KeptBeginning(runtime.files)
+        self._beginning = LogStartFile(runtime.files)
         self._unflushed = asyncio.Event()
         self._flush_began_ms: int | None = None
         self._tail = LogTail(log, self._queues, self._dispatcher, self._dispatch_loop.held)
@@ -133,10 +133,10 @@ class MessageStore(BrokerStore):
             except StoreFailed as error:
                 raise OSError(errno.EIO, str(error)) from error
 
-    async def write_anew(self, offset: int) -> None:
+    async def sync_again(self, offset: int) -> None:
         """See CommitLog.write_anew. Raises StoreFailed."""
         try:
-            await self._log.write_anew(offset)
+            await self._log.sync_again(offset)
         except OSError as error:
             raise self._failed(error) from error
 
@@ -154,12 +154,12 @@ class MessageStore(BrokerStore):
 
     def at_hand(self, offset: int, size: int) -> memoryview | None:
         """`read` if the bytes are checked and no disk is waited for; else None. See Soundness."""
-        return self._log.at_hand(offset, size) if self.soundness.is_checked(offset, size) else None
+        return self._log.at_hand(offset, size) if self.integrity.is_checked(offset, size) else None
 
     async def check(self, offset: int, size: int) -> str | None:
         """Read and check the unchecked bytes; returns what is damaged or deleted there, None for nothing. Raises OSError."""
         try:
-            await self.soundness.check(offset, size)
+            await self.integrity.check(offset, size)
         except (RecordDamaged, OffsetOutOfRange) as damage:
             return str(damage)
         return None
@@ -167,14 +167,14 @@ class MessageStore(BrokerStore):
     async def repair(self, offset: int, content: bytes) -> bool:
         """Replace the damaged record at `offset` by another replica's; False if `content` is not intact or does not fit, or
         lies above the confirm offset. Raises StoreFailed."""
-        if offset + len(content) > self._confirm or not await self.soundness.fits(offset, content):
+        if offset + len(content) > self._confirm or not await self.integrity.fits(offset, content):
             return False
         try:
-            written = await self._log.rewrite(offset, content, lambda: offset in self.soundness.damages)
+            written = await self._log.rewrite(offset, content, lambda: offset in self.integrity.damages)
         except OSError as error:
             raise self._failed(error) from error
         if written:
-            self.soundness.repaired(offset, len(content))
+            self.integrity.repaired(offset, len(content))
         return written
 
     async def is_boundary(self, offset: int) -> bool:
@@ -251,7 +251,7 @@ class MessageStore(BrokerStore):
             self._checkpoint_write.failed(error)
             self._unsaved.set()
             raise
-        self.soundness.cut(offset)
+        self.integrity.cut(offset)
         self._dispatcher.known.clear()
         try:
             await self._saved.truncate(offset)
@@ -261,7 +261,7 @@ class MessageStore(BrokerStore):
             raise self._failed(error) from error
         return offset
 
-    async def begin_anew(self) -> None:
+    async def reset_beginning(self) -> None:
         """Let a log that ends at 0 begin at any segment again. Raises StoreFailed."""
         try:
             await self._log.drop_empty()

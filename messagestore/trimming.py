@@ -14,7 +14,7 @@ from messagestore.log.files import LogFiles
 from messagestore.queues.dispatcher import Dispatcher
 from messagestore.queues.saved import SavedQueues
 from messagestore.queues.table import QueueTable
-from messagestore.scrub.soundness import Soundness
+from messagestore.scrub.soundness import Integrity
 from mqruntime.segments import SegmentFile
 from mqruntime.tasks import Tasks
 
@@ -37,7 +37,7 @@ class Trimming:
         queues: QueueTable,
         index: IndexTable | None,
         dispatcher: Dispatcher,
-        soundness: Soundness,
+        integrity: Integrity,
         saved: SavedQueues,
         tasks: Tasks,
         cutting: Callable[[], bool],
@@ -47,7 +47,7 @@ class Trimming:
         self._queues = queues
         self._index = index
         self._dispatcher = dispatcher
-        self._soundness = soundness
+        self._integrity = integrity
         self._saved = saved
         self._tasks = tasks
         self._cutting = cutting
@@ -70,7 +70,7 @@ class Trimming:
             if within and not self._cutting() and offset <= self.vouched_offset() and allowed():
                 self._log.begin_at(offset)
                 self._dispatcher.log_min = offset
-                self._soundness.begin_at(offset)
+                self._integrity.begin_at(offset)
         segments = await self._log.delete_former()
         self.deleted_segments += len(segments)
         self._release(segments)

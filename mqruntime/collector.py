@@ -33,7 +33,7 @@ class Cycles(Protocol):
     def get_freeze_count(self) -> int: ...
 
 
-class Collector:
+class GcTuner:
     """One per process; call `start` once."""
 
     def __init__(self, cycles: Cycles = gc, kept_min: int = KEPT_MIN) -> None:

@@ -14,15 +14,15 @@ class RepeatedFailure:
         self._remind_ms = remind_ms
         self._what: object = None
         self._since_ms = 0
-        self._told_ms = 0
+        self._logged_ms = 0
 
     def failed(self, what: object, now_ms: int) -> bool:
         """The operation failed, for the reason `what`; returns whether to log that now."""
         if self._what is None:
             self._since_ms = now_ms
-        elif what == self._what and now_ms - self._told_ms < self._remind_ms:
+        elif what == self._what and now_ms - self._logged_ms < self._remind_ms:
             return False
-        self._what, self._told_ms = what, now_ms
+        self._what, self._logged_ms = what, now_ms
         return True
 
     def recovered(self, now_ms: int) -> int | None:

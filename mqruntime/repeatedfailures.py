@@ -18,22 +18,22 @@ class RepeatedFailures:
     def __init__(self, remind_ms: int = REMIND_MS, kept_max: int = KEPT_MAX) -> None:
         self._remind_ms = remind_ms
         self._kept_max = kept_max
-        self._told_ms: dict[Hashable, int] = {}  # the one logged last comes last
+        self._logged_ms: dict[Hashable, int] = {}  # the one logged last comes last
 
     def failed(self, what: Hashable, now_ms: int) -> bool:
         """The operation `what` failed; returns whether to log that now."""
-        told_ms = self._told_ms.get(what)
+        told_ms = self._logged_ms.get(what)
         if told_ms is not None and now_ms - told_ms < self._remind_ms:
             return False
-        if told_ms is None and len(self._told_ms) >= self._kept_max:
-            oldest, told_ms = next(iter(self._told_ms.items()))
+        if told_ms is None and len(self._logged_ms) >= self._kept_max:
+            oldest, told_ms = next(iter(self._logged_ms.items()))
             if now_ms - told_ms < self._remind_ms:
                 return False
-            del self._told_ms[oldest]
-        self._told_ms.pop(what, None)
-        self._told_ms[what] = now_ms
+            del self._logged_ms[oldest]
+        self._logged_ms.pop(what, None)
+        self._logged_ms[what] = now_ms
         return True
 
     def recovered(self, what: Hashable) -> None:
         """The operation `what` succeeded."""
-        self._told_ms.pop(what, None)
+        self._logged_ms.pop(what, None)

@@ -68,8 +68,8 @@ class Plan:
         """Warnings about the settings, each once."""
         hosts = dict.fromkeys(settings.listens_on for settings in self.settings)
         exposed = [warning for host in hosts if host is not None and (warning := exposure(host)) is not None]
-        told = dict.fromkeys(warning for settings in self.settings for warning in settings.warnings)
-        return [*told, *exposed]
+        messages = dict.fromkeys(warning for settings in self.settings for warning in settings.warnings)
+        return [*messages, *exposed]
 
 
 class Planning(Protocol):
@@ -223,11 +223,11 @@ async def run_app(make_app: Callable[[], App]) -> BaseException | None:
 
     Returns None once it has stopped on request, else the error, logged. A failed app is not stopped gracefully: its process
     ends as in a crash, so nothing on disk claims a clean end."""
-    told_to_stop = asyncio.Event()
-    _on_signals(told_to_stop)
+    stop_requested = asyncio.Event()
+    _on_signals(stop_requested)
     try:
-        while isinstance(failure := await _serve_until_told(make_app(), told_to_stop), RestartWanted):
-            logger.info("starting anew")
+        while isinstance(failure := await _serve_until_stopped(make_app(), stop_requested), RestartWanted):
+            logger.info("starting again")
     except Exception as error:
         failure = error
     if failure is not None:
@@ -236,9 +236,9 @@ async def run_app(make_app: Callable[[], App]) -> BaseException | None:
     return failure
 
 
-async def _serve_until_told(app: App, told_to_stop: asyncio.Event) -> BaseException | None:
+async def _serve_until_stopped(app: App, stop_requested: asyncio.Event) -> BaseException | None:
     serving = asyncio.create_task(_serve_until_failed(app), name="serve")
-    signalled = asyncio.create_task(told_to_stop.wait(), name="wait-for-signal")
+    signalled = asyncio.create_task(stop_requested.wait(), name="wait-for-signal")
     await asyncio.wait([serving, signalled], return_when=asyncio.FIRST_COMPLETED)
     if serving.done():
         signalled.cancel()
@@ -289,12 +289,12 @@ def is_scarcity(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or str(error) == NO_THREAD
 
 
-def _on_signals(told_to_stop: asyncio.Event) -> None:
+def _on_signals(stop_requested: asyncio.Event) -> None:
     def received(number: int) -> None:
-        if told_to_stop.is_set():
+        if stop_requested.is_set():
             os._exit(128 + number)  # second signal: exit now
         logger.info("stopping on %s", signal.Signals(number).name)
-        told_to_stop.set()
+        stop_requested.set()
 
     loop = asyncio.get_running_loop()
     numbers = [signal.SIGTERM, signal.SIGINT]

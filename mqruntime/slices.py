@@ -30,7 +30,7 @@ def whole(steps: Steps[T]) -> T:
 
 
 @types.coroutine
-def turn() -> Generator[None, None, None]:
+def yield_to_loop() -> Generator[None, None, None]:
     """Yield to other tasks: asyncio.sleep(0), which `at_once` can run without a loop."""
     yield
 
@@ -43,7 +43,7 @@ async def by_turns(steps: Steps[T]) -> T:
         except StopIteration as end:
             made: T = end.value
             return made
-        await turn()
+        await yield_to_loop()
 
 
 async def crc32_by_turns(data: Buffer, check: int = 0) -> int:
@@ -51,7 +51,7 @@ async def crc32_by_turns(data: Buffer, check: int = 0) -> int:
     view = memoryview(data)
     for start in range(0, len(view), SLICE_BYTES):
         if start:
-            await turn()
+            await yield_to_loop()
         check = crc32(view[start : start + SLICE_BYTES], check)
     return check
 
@@ -61,14 +61,14 @@ async def append_by_turns(target: bytearray, data: Buffer, check: int = 0) -> in
     view = memoryview(data)
     for start in range(0, len(view), SLICE_BYTES):
         if start:
-            await turn()
+            await yield_to_loop()
         part = view[start : start + SLICE_BYTES]
         target += part
         check = crc32(part, check)
     return check
 
 
-def at_once(work: Coroutine[Any, Any, T]) -> T:
+def run_without_loop(work: Coroutine[Any, Any, T]) -> T:
     """The result of `work`, which may await nothing but `turn`, for callers without an event loop."""
     try:
         while True:

@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 from mqruntime.runtime import App
 
 
-class Together:
+class AppGroup:
     """The app that consists of `apps`, on one event loop."""
 
     def __init__(self, *apps: App) -> None:

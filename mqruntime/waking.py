@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 
-async def woken(wake: asyncio.Event, wait_ms: int | None) -> bool:
+async def wait_event(wake: asyncio.Event, wait_ms: int | None) -> bool:
     """Wait until `wake` is set, at most `wait_ms` (None: forever); returns whether it was set. The caller clears it before it
     reads the state, so that no change is missed."""
     try:

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mqruntime import serve
-from mqruntime.collector import Collector
+from mqruntime.collector import GcTuner
 from mqruntime.runtime import Runtime
 from mqruntime.settings import COMMAND_LINE, SettingsError
-from mqruntime.together import Together
+from mqruntime.together import AppGroup
 from namesrv.server import NamesrvApp
 from namesrv.settings import NamesrvSettings
 
@@ -46,11 +46,11 @@ def with_controller(file: Path | None, overrides: list[str], *, strict: bool) ->
     inner = ControllerSettings.load(file, overrides, strict=strict, others=[NamesrvSettings])
     root = controllers_root(inner)
     share_folder(settings, root)
-    Collector().start()  # as mqcontroller does
+    GcTuner().start()  # as mqcontroller does
 
-    def make_app(runtimes: Sequence[Runtime]) -> Together:
+    def make_app(runtimes: Sequence[Runtime]) -> AppGroup:
         name_server = NamesrvApp(settings, runtimes[0], shown_elsewhere=True)
-        return Together(name_server, ControllerApp(inner, runtimes[1], shows_too=[name_server.collector]))
+        return AppGroup(name_server, ControllerApp(inner, runtimes[1], shows_too=[name_server.collector]))
 
     return serve.Plan([settings, inner], [store_root(settings), root], make_app)
 

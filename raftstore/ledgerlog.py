@@ -184,7 +184,7 @@ class LedgerLog(LogFiles):
             try:
                 newest_ms = await self._first_time(start + size)
             except OSError as error:
-                self._tell_ageless(start, error)
+                self._log_ageless(start, error)
             found.append(Segment(start, start + size, newest_ms))
         return found
 

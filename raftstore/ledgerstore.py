@@ -93,7 +93,7 @@ class LedgerStore(BrokerStore):
         self._chain = Chain()
         self._own_index = OwnIndex(member.node)
         self._verified_dispatch = VerifiedDispatch(
-            self.soundness, others=member.others, doubted=self._entry_doubted
+            self.integrity, others=member.others, doubted=self._entry_doubted
         )
         self._looks_again = False
         member.set_listeners(
@@ -153,7 +153,7 @@ class LedgerStore(BrokerStore):
             )
         await queues.load(log.min_offset, vouched_for, trusted=clean)
         if vouched_for <= log.min_offset:  # they are of a log that another member's replaced
-            await queues.begin_anew()
+            await queues.reset_beginning()
         for topic, queue_id, end in ends:
             queues.ends_at_least(topic, queue_id, end)
         dispatched = max(queues.phy_end() if clean else vouched_for, log.min_offset)
@@ -251,10 +251,10 @@ class LedgerStore(BrokerStore):
     def _dispatch_looks_again(self, position: int) -> bool:
         return position >= self._log.divided_at and self._verified_dispatch.looks_again(position)
 
-    async def _doubted(self, record_offset: int, size: int) -> tuple[int, int] | None:
+    async def _suspect_range(self, record_offset: int, size: int) -> tuple[int, int] | None:
         """Include the entry before, whose checksum may be the corrupt one."""
         if self.is_plain(record_offset):
-            return await super()._doubted(record_offset, size)
+            return await super()._suspect_range(record_offset, size)
         return self._entry_doubted(self.begin_of(record_offset))
 
     def _entry_doubted(self, position: int) -> tuple[int, int] | None:
@@ -268,9 +268,9 @@ class LedgerStore(BrokerStore):
         return min(begin, position), unit.end
 
     async def _look_again(self, start: int, end: int) -> None:
-        self.soundness.doubt(start, end)
+        self.integrity.mark_suspect(start, end)
         try:
-            await self.soundness.check(start, end - start)
+            await self.integrity.check(start, end - start)
         except LogReplaced:
             raise
         except (RecordDamaged, OffsetOutOfRange, OSError) as error:
@@ -289,7 +289,7 @@ class LedgerStore(BrokerStore):
         size = min(size, self._log.flushed_offset - offset)
         if size <= 0:
             raise OffsetOutOfRange(offset, self._log.min_offset, self._log.flushed_offset)
-        await self.soundness.check(offset, size)
+        await self.integrity.check(offset, size)
         return await self._log.read_cold(offset, size)
 
     def is_plain(self, offset: int) -> bool:
@@ -310,13 +310,13 @@ class LedgerStore(BrokerStore):
         if offset + size > self._confirm:
             return False
         try:
-            mended = await self._log.rewrite(offset, content, lambda: offset in self.soundness.damages)
+            mended = await self._log.rewrite(offset, content, lambda: offset in self.integrity.damages)
         except OffsetOutOfRange:
             return False
         except OSError as error:
             raise self._failed(error) from error
         if mended:
-            self.soundness.repaired(offset, size)
+            self.integrity.repaired(offset, size)
         return mended
 
     # Role
@@ -354,7 +354,7 @@ class LedgerStore(BrokerStore):
     def _nothing_appended(self) -> None:
         """Nothing to do: the sender gets an error and tries another broker."""
 
-    async def write_anew(self, offset: int) -> None:
+    async def sync_again(self, offset: int) -> None:
         """Nothing to do: the member does that for its log at each start."""
 
     async def synced_to(self, end: int) -> None:

@@ -25,7 +25,7 @@ from dledger.storage.inspection import (
 )
 from dledger.storage.snapshot import decode_snapshot, position_in
 from messagestore.errors import BadSegments, StoreCorrupted
-from mqruntime.slices import at_once
+from mqruntime.slices import run_without_loop
 from raftstore.census import OLD_LOG, Census
 from raftstore.framing import StoredMessage, facts_of, physical_offset
 from raftstore.plainlog import plain_messages
@@ -116,7 +116,7 @@ def place_in(member: MemberFiles) -> tuple[Snapshot | None, bool]:
     if member.snapshot is None:
         return None, False
     try:
-        snapshot = at_once(decode_snapshot(f"{member.name}/snapshot", member.snapshot))
+        snapshot = run_without_loop(decode_snapshot(f"{member.name}/snapshot", member.snapshot))
         position_in(snapshot)
     except (SnapshotDamaged, SnapshotUnknown, MembersUnknown):
         return None, True

@@ -50,7 +50,7 @@ class LedgerRepair:
         self._runs = False
         self._failures = RepeatedFailures()
         member.router.add(RequestCode.DLEDGER_READ_LOG, self._asked)
-        store.soundness.on_damage = self.soon
+        store.integrity.on_damage = self.soon
 
     def soon(self) -> None:
         """Start repairing; something is damaged."""
@@ -59,13 +59,13 @@ class LedgerRepair:
             self._store.runs(self._run(), "ledger repair")
 
     async def _run(self) -> None:
-        while self._store.soundness.damages:
+        while self._store.integrity.damages:
             await asyncio.sleep(INTERVAL_MS / 1000)
             await self._repair_all()
         self._runs = False
 
     async def _repair_all(self) -> None:
-        for damage in sorted(self._store.soundness.damages.values(), key=lambda each: each.offset):
+        for damage in sorted(self._store.integrity.damages.values(), key=lambda each: each.offset):
             why: list[str] = []
             for member in self._member.others():
                 try:

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 
 from messagestore.errors import RecordDamaged, StoreCorrupted
-from messagestore.scrub.soundness import Soundness
+from messagestore.scrub.soundness import Integrity
 from mqruntime.log import fields
 
 logger = logging.getLogger("raftstore.dispatch")
@@ -23,12 +23,12 @@ class VerifiedDispatch:
 
     def __init__(
         self,
-        soundness: Soundness,
+        integrity: Integrity,
         *,
         others: Callable[[], list[str]],
         doubted: Callable[[int], tuple[int, int] | None],
     ) -> None:
-        self._soundness = soundness
+        self._integrity = integrity
         self._others = others
         self._doubted = doubted
         self._waits_at = -1
@@ -38,7 +38,7 @@ class VerifiedDispatch:
     async def may_read(self, start: int, end: int) -> bool:
         """Whether the bytes there can be dispatched now. Raises StoreCorrupted, OSError."""
         try:
-            await self._soundness.check(begin := self._compared_from(start), end - begin)
+            await self._integrity.check(begin := self._compared_from(start), end - begin)
         except RecordDamaged as damage:
             if not self._others():
                 raise StoreCorrupted(damage.offset, end, damage.why) from damage
@@ -56,7 +56,7 @@ class VerifiedDispatch:
         doubted = None if self._has_begun else self._doubted(start)
         if doubted is None:
             return start
-        self._soundness.doubt(*doubted)
+        self._integrity.mark_suspect(*doubted)
         return doubted[0]
 
     def _log_wait(self, damage: RecordDamaged) -> None:
@@ -82,5 +82,5 @@ class VerifiedDispatch:
         if doubted is None or position == self._looked_again_at:
             return False
         self._looked_again_at = position
-        self._soundness.doubt(*doubted)
+        self._integrity.mark_suspect(*doubted)
         return True

@@ -66,34 +66,34 @@ class Router:
 
 def _watched(handler: Handler, watch: Watch) -> Handler:
     def handle(peer: Peer, request: RemotingCommand) -> Reply | Awaitable[Reply]:
-        tell = watch(peer, request)
+        report = watch(peer, request)
         try:
             result = handler(peer, request)
         except Exception as error:
-            tell(error)
+            report(error)
             raise
         if inspect.isawaitable(result):
-            return _Told(result, tell)
-        tell(result)
+            return _ObservedReply(result, report)
+        report(result)
         return result
 
     return handle
 
 
-class _Told:
+class _ObservedReply:
     """An awaited reply whose outcome is passed to the observer. If it is never awaited it is closed, as a coroutine is."""
 
-    def __init__(self, result: Awaitable[Reply], tell: Callable[[Outcome], None]) -> None:
+    def __init__(self, result: Awaitable[Reply], report: Callable[[Outcome], None]) -> None:
         self._result = result
-        self._tell = tell
+        self._report = report
 
     def __await__(self) -> Generator[Any, Any, Reply]:
         try:
             reply = yield from self._result.__await__()
         except Exception as error:
-            self._tell(error)
+            self._report(error)
             raise
-        self._tell(reply)
+        self._report(reply)
         return reply
 
     def close(self) -> None:

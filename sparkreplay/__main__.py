@@ -121,8 +121,8 @@ def run(arguments: list[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if error.name not in NEEDED:
             raise
-        told = f"{error.name} is not installed; pip install 'autoswitch-mq[spark]'"
-        return failed(given, "ModuleNotFoundError", told, 1)
+        text = f"{error.name} is not installed; pip install 'autoswitch-mq[spark]'"
+        return failed(given, "ModuleNotFoundError", text, 1)
     except OptionError as error:
         return failed(given, "OptionError", str(error), 2)
     except ReplayError as error:
@@ -131,13 +131,13 @@ def run(arguments: list[str] | None = None) -> int:
         return failed(given, type(error).__name__, refusal(error), 1)
 
 
-def failed(given: list[str], kind: str, told: str, code: int, *, shown: bool = False) -> int:
+def failed(given: list[str], kind: str, text: str, code: int, *, shown: bool = False) -> int:
     """Print a failure on stderr, unless `shown`, and as JSON if requested; returns `code`."""
     if not shown:
-        print(f"mqreplay: {told}", file=sys.stderr)
+        print(f"mqreplay: {text}", file=sys.stderr)
     if "--json" in given:
         with suppress(OSError):  # stdout itself may be what failed
-            print(json.dumps({"error": told, "kind": kind}), flush=True)
+            print(json.dumps({"error": text, "kind": kind}), flush=True)
     return code
 
 

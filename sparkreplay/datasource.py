@@ -35,11 +35,11 @@ from pyspark.sql.types import (
 )
 
 from sparkreplay.errors import OptionError, WriteRefused
-from sparkreplay.plainly import ToldPlainly
+from sparkreplay.plainly import UserErrors
 from sparkreplay.read.knownoptions import nearest
 from sparkreplay.read.options import ReadOptions, read_options
 from sparkreplay.read.pushed import comparisons
-from sparkreplay.read.reader import ReadPlan, plan_read, read_stretch, spared
+from sparkreplay.read.reader import ReadPlan, plan_read, pruned, read_stretch
 from sparkreplay.read.tableoptions import METADATA, SOURCE, is_table, lowered, table_options
 from sparkreplay.records.schema import BY_NAME, spark_schema
 from sparkreplay.records.walk import Stretch
@@ -82,7 +82,7 @@ class RocketMQReader(DataSourceReader):
 
     def batches(self, stretch: Stretch) -> Iterator[pa.RecordBatch]:
         spare_the_collector()
-        with ToldPlainly():
+        with UserErrors():
             yield from read_stretch(self.read_plan, stretch)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -94,7 +94,7 @@ class PushingReader(RocketMQReader):
     """Prunes work by the filters that Spark offers; Spark evaluates all of them again."""
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
-        self.read_plan = spared(self.read_plan, comparisons(filters))
+        self.read_plan = pruned(self.read_plan, comparisons(filters))
         return filters
 
 
@@ -109,7 +109,7 @@ class RocketMQDataSource(DataSource):
 
     def schema(self) -> str | StructType:
         """Raises OptionError. A new table's schema keeps the table's options, and needs no path: the query may name it."""
-        with ToldPlainly():
+        with UserErrors():
             if not is_table(self.options):
                 return spark_schema(read_options(dict(self.options)).columns)
             options = table_options(self.options)
@@ -117,7 +117,7 @@ class RocketMQDataSource(DataSource):
             return table_schema(columns, options)
 
     def reader(self, schema: StructType) -> RocketMQReader:
-        with ToldPlainly():
+        with UserErrors():
             given = self.given_with(schema)
             refuse_for_batch(given)
             return self.reader_class(options_for(schema, given))
@@ -131,11 +131,11 @@ class RocketMQDataSource(DataSource):
         return RocketMQStreamReader(asked)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        with ToldPlainly():
+        with UserErrors():
             raise WriteRefused()
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        with ToldPlainly():
+        with UserErrors():
             raise WriteRefused()
 
     def given_with(self, schema: StructType) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sparkreplay.errors import ReplayError
 
 
-class ToldPlainly:
+class UserErrors:
     """Raises a ReplayError without its traceback: Spark prints tracebacks, and only the message matters."""
 
     def __enter__(self) -> None: ...

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from sparkreplay.plainly import ToldPlainly
+from sparkreplay.plainly import UserErrors
 from sparkreplay.read.options import ReadOptions
 from sparkreplay.read.reader import ReadPlan, read_stretch
 from sparkreplay.stream.admission import UNLIMITED, Admission
@@ -53,12 +53,12 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return open_stream(self.request[0])
 
     def initialOffset(self) -> dict[str, Any]:
-        with ToldPlainly():
+        with UserErrors():
             return self.stream.initial().to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Spark passes this back, or ReadAllAvailable if a trigger wants everything; it can carry only one of the limits."""
-        with ToldPlainly():
+        with UserErrors():
             _, limits = self.request
         if limits.max_bytes is not None:
             return ReadMaxBytes(limits.max_bytes)
@@ -69,7 +69,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        with ToldPlainly():
+        with UserErrors():
             admission = UNLIMITED if isinstance(limit, ReadAllAvailable) else self.request[1]
             before = StreamOffset.from_json(start)
             after = self.stream.latest(before, admission)
@@ -77,17 +77,17 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """The committed end of each broker set."""
-        with ToldPlainly():
+        with UserErrors():
             return dict(self.stream.bounds())
 
     def prepareForTriggerAvailableNow(self) -> None:
-        with ToldPlainly():
+        with UserErrors():
             self.stream.freeze()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         if start == end:
             return []
-        with ToldPlainly():
+        with UserErrors():
             plans = self.stream.plan(StreamOffset.from_json(start), StreamOffset.from_json(end))
             return [StreamPartition(read_plan) for read_plan in plans]
 
@@ -101,6 +101,6 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def batches_of(read_plan: ReadPlan) -> Iterator[pa.RecordBatch]:
-    with ToldPlainly():
+    with UserErrors():
         for stretch in read_plan.stretches:
             yield from read_stretch(read_plan, stretch)

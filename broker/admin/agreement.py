@@ -19,7 +19,7 @@ from ha.master.gate import Asker
 from ha.replication import Replication
 from mqruntime.clock import Clock
 from mqruntime.diskfull import cure
-from mqruntime.waking import woken
+from mqruntime.waking import wait_event
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.headers.group import CopyTablesHeader, SlaveHeader, TablesVersionHeader
@@ -87,7 +87,7 @@ class MetadataReplication:
             if left_ms <= 0 or not role.accepts_sends:
                 why = f"{what} is stored here; too few replicas are in sync, and one that is not may be elected; try again"
                 return command.reply(ResponseCode.FLUSH_SLAVE_TIMEOUT, why)
-            await woken(self._news, min(left_ms, LOOK_MS))
+            await wait_event(self._news, min(left_ms, LOOK_MS))
         return command.reply()
 
     async def change_in_steps(
@@ -113,7 +113,7 @@ class MetadataReplication:
         while not self._role.accepts_sends:
             if (left_ms := deadline_ms - self._clock.monotonic_ms()) <= 0:
                 return "this leader has not read the tables of a majority yet; try again"
-            await woken(self._news, min(left_ms, LOOK_MS))
+            await wait_event(self._news, min(left_ms, LOOK_MS))
         wanted = self._tables.version
         try:
             async with asyncio.timeout(PREPARE_MS_MAX / 1000):
@@ -141,7 +141,7 @@ class MetadataReplication:
             left_ms = deadline_ms - self._clock.monotonic_ms()
             if agreed or left_ms <= 0 or not self._role.accepts_sends:
                 return agreed, lacking
-            await woken(self._news, min(left_ms, LOOK_MS))
+            await wait_event(self._news, min(left_ms, LOOK_MS))
 
     def _wait_ms(self) -> int:
         return min(self._settings.slave_timeout, ANSWER_MS_MAX)
@@ -184,7 +184,7 @@ class MetadataReplication:
             left_ms = deadline_ms - self._clock.monotonic_ms()
             if left_ms <= 0:
                 return command.reply(header=self.version_header())
-            await woken(self._news, left_ms)
+            await wait_event(self._news, left_ms)
         if not self._role.accepts_sends:
             return command.reply(ResponseCode.SERVICE_NOT_AVAILABLE, "this broker is not the master")
         said, body = tables.slice_for(header)

@@ -10,7 +10,7 @@ from broker.metrics.recent import RecentTotals
 from broker.tables.tables import Tables
 from messagestore.brokerstore import BrokerStore
 from mqruntime.clock import Clock
-from mqruntime.slices import turn
+from mqruntime.slices import yield_to_loop
 from remoting.bodies.queues import (
     ConsumeStats,
     ConsumeStatsList,
@@ -79,7 +79,7 @@ class ProgressRequests:
                 if topic is None or left or (ordered_only and not topic.order):
                     continue
                 stats = await self._stats(group, [name])
-                await turn()
+                await yield_to_loop()
                 each.append(stats)
                 rows = stats.offset_table.values()
                 found.total_diff += sum(row.broker_offset - row.consumer_offset for row in rows)

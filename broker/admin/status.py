@@ -130,7 +130,7 @@ class StatusRequests:
         up_seconds = (now_ms - self._started_ms) // 1000
         days, hours, minutes = up_seconds // 86_400, up_seconds // 3_600 % 24, up_seconds // 60 % 60
         disk_used = f"{store.disk_space().used:.2f}"
-        damages = list(store.soundness.damages.values())[:DAMAGES_LOGGED_MAX]
+        damages = list(store.integrity.damages.values())[:DAMAGES_LOGGED_MAX]
         table = dict.fromkeys(ALWAYS_ZERO, "0") | {
             "bootTimestamp": str(self._booted_ms),
             "brokerActive": "true" if self._role.role_id is not None else "false",
@@ -159,7 +159,7 @@ class StatusRequests:
             "roleSinceTimestamp": str(self._role_since_ms),
             "scrubPasses": str(store.scrubber.schedule.passes),
             "scrubPosition": str(store.scrubber.schedule.position),
-            "uncheckedBytes": str(store.soundness.unchecked.size_bytes),
+            "uncheckedBytes": str(store.integrity.unchecked.size_bytes),
             "runtime": f"[ {days} days, {hours} hours, {minutes} minutes, {up_seconds % 60} seconds ]",
             "waitingSends": str(counters.sends_waiting),
         }

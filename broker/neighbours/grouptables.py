@@ -21,7 +21,7 @@ from broker.tables.tables import Tables
 from ha.errors import EpochFenced
 from mqruntime.clock import Clock
 from mqruntime.log import fields
-from mqruntime.waking import woken
+from mqruntime.waking import wait_event
 from raftstore.member import Member
 from remoting.bodies.tables import TablesCopy
 from remoting.codes import RequestCode, ResponseCode
@@ -125,7 +125,7 @@ class GroupTables:
                         self._ask(member, term, answers), name=f"read tables of {member}"
                     )
                 answers.news.clear()
-                await woken(answers.news, LOOK_MS)
+                await wait_event(answers.news, LOOK_MS)
                 if warn_ms <= self._clock.monotonic_ms():
                     warn_ms = self._clock.monotonic_ms() + 10 * WARN_MS
                     self._warn(term, answers)

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 
 from mqruntime.log import fields
-from mqruntime.waking import woken
+from mqruntime.waking import wait_event
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
@@ -70,7 +70,7 @@ class MasterFinder:
                 continue
             await self._ask(*self._master)
             again_ms, self._again_ms = self._again_ms, min(2 * self._again_ms, ASK_AGAIN_MS)
-            await woken(self._changed, again_ms if self._known is None else KNOWN_AGAIN_MS)
+            await wait_event(self._changed, again_ms if self._known is None else KNOWN_AGAIN_MS)
 
     async def _ask(self, master_address: str, master_epoch: int) -> None:
         request = RemotingCommand.request(RequestCode.EXCHANGE_BROKER_HA_INFO)

@@ -12,7 +12,7 @@ import logging
 from broker.role.membership import Membership
 from epochfile.entry import EpochEntry
 from ha.service import HAService
-from messagestore.scrub.soundness import Damage
+from messagestore.scrub.integrity import Damage
 from messagestore.store import MessageStore
 from mqruntime.clock import Clock
 from mqruntime.log import fields
@@ -60,7 +60,7 @@ class RecordRepair:
 
     async def repair_all(self) -> None:
         """Repair every damaged record that the master has now."""
-        for damage in list(self._store.soundness.damages.values()):
+        for damage in list(self._store.integrity.damages.values()):
             master = self._membership.master_address
             if master is None or not self._membership.is_slave:
                 return

@@ -21,7 +21,7 @@ from mqruntime.clock import Clock
 from mqruntime.log import fields
 from mqruntime.repeatedfailure import RepeatedFailure
 from mqruntime.tasks import Tasks
-from mqruntime.waking import woken
+from mqruntime.waking import wait_event
 from remoting.bodies.registration import RegisterBrokerBody, body_crc32
 from remoting.bodies.routes import QueueData, TopicRouteData
 from remoting.bodies.topics import PERM_INHERIT, TopicConfigWrapper
@@ -156,7 +156,7 @@ class Registration:
                 done = await self._send_changes(name_server, role_id, news)
                 again = not done or self._needs_master()
                 wait_ms = RETRY_MS if again else max(news.due_ms - self._clock.monotonic_ms(), 0)
-            await woken(wake, wait_ms)
+            await wait_event(wake, wait_ms)
 
     async def _send_changes(self, name_server: str, role_id: int, news: News) -> bool:
         """Send pending changes; False where that has to be repeated."""

@@ -19,7 +19,7 @@ from broker.tables.tables import Tables
 from mqruntime.clock import Clock
 from mqruntime.log import fields
 from mqruntime.repeatedfailure import RepeatedFailure
-from mqruntime.waking import woken
+from mqruntime.waking import wait_event
 from remoting.bodies.groups import SubscriptionGroupWrapper
 from remoting.bodies.offsets import ConsumerOffsetWrapper, DelayOffsetWrapper
 from remoting.bodies.topics import TopicsForSlaves
@@ -76,7 +76,7 @@ class SlaveSync:
                 master = self._membership.master_address
                 if master is not None:
                     await self._copy(master, code)
-            await woken(self._wake, self._interval_ms)
+            await wait_event(self._wake, self._interval_ms)
 
     async def _copy(self, master: str, code: RequestCode) -> None:
         try:

@@ -19,7 +19,7 @@ from broker.tables.tables import Tables
 from mqruntime.clock import Clock
 from mqruntime.log import fields
 from mqruntime.repeatedfailure import RepeatedFailure
-from mqruntime.waking import woken
+from mqruntime.waking import wait_event
 from remoting.bodies.tables import TableChanges
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
@@ -151,7 +151,7 @@ class TableCopy:
             if master is not None and not self.master_is_old:
                 wait_ms = await self._unless_woken(master)
             if wait_ms:
-                await woken(self._wake, wait_ms)
+                await wait_event(self._wake, wait_ms)
 
     def _master(self) -> tuple[str, int] | None:
         address = self._membership.master_address

@@ -17,7 +17,7 @@ from broker.role.membership import Membership
 from ha.replication import Replication
 from mqruntime.clock import Clock
 from mqruntime.log import fields
-from mqruntime.waking import woken
+from mqruntime.waking import wait_event
 from remoting.errors import BodyError, HeaderError, RemotingError
 from remoting.peer import Peer
 
@@ -95,7 +95,7 @@ class GracefulShutdown:
         """Wait until name servers know the successor, before this broker unregisters: else clients that ask get no routes."""
         self._released.clear()
         if not self._forwarding.reached:
-            await woken(self._released, SUCCESSOR_SERVES_MS)
+            await wait_event(self._released, SUCCESSOR_SERVES_MS)
         await asyncio.sleep(SUCCESSOR_REGISTERS_MS / 1000)
 
     def _may_be_followed(self) -> bool:

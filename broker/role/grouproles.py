@@ -17,7 +17,7 @@ from broker.role.switch import RoleSwitch
 from broker.settings.raft import broker_id_of
 from mqruntime.clock import Clock
 from mqruntime.tasks import Tasks
-from mqruntime.waking import woken
+from mqruntime.waking import wait_event
 from raftstore.ledgerstore import LedgerStore
 from raftstore.member import Member
 
@@ -78,7 +78,7 @@ class GroupRoles:
         while True:
             self._news.clear()
             await self._look()
-            await woken(self._news, LOOK_MS)
+            await wait_event(self._news, LOOK_MS)
 
     async def _look(self) -> None:
         member, us = self._member, self._membership

@@ -19,7 +19,7 @@ from ha.replication import Replication
 from messagestore.brokerstore import BrokerStore
 from mqruntime.clock import Clock
 from mqruntime.log import fields
-from mqruntime.waking import woken
+from mqruntime.waking import wait_event
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.headers.group import AwaitMasterHeader, HandOverHeader, HandOverResponseHeader
@@ -120,5 +120,5 @@ class HandOverRequests:
             if left_ms <= 0:
                 return False
             self._moved.clear()
-            await woken(self._moved, left_ms)
+            await wait_event(self._moved, left_ms)
         return True

@@ -44,7 +44,7 @@ from mqruntime.diskfull import RetriedWrite
 from mqruntime.log import fields
 from mqruntime.repeatedfailure import RepeatedFailure
 from mqruntime.tasks import Tasks
-from mqruntime.waking import woken
+from mqruntime.waking import wait_event
 from remoting.codes import ResponseCode
 from remoting.command import RemotingCommand
 from remoting.errors import BodyError, HeaderError, RemotingError
@@ -321,7 +321,7 @@ class ReplicasManager:
                 await self._controllers.heartbeat(address, self._calls.heartbeat())
             except RemotingError as error:
                 logger.debug("no heartbeat", extra=fields(address=address, why=error))
-            await woken(self._beat_now, self._timers.broker_heartbeat_interval)
+            await wait_event(self._beat_now, self._timers.broker_heartbeat_interval)
 
     # -- roles
 

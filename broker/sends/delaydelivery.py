@@ -30,7 +30,7 @@ from messagestore.systemtopics import SCHEDULE_TOPIC
 from mqruntime.clock import Clock
 from mqruntime.log import fields
 from mqruntime.repeatedfailures import RepeatedFailures
-from mqruntime.waking import woken
+from mqruntime.waking import wait_event
 
 logger = logging.getLogger("broker.delaydelivery")
 
@@ -219,7 +219,7 @@ class DelayDelivery:
             if wait_ms == 0:
                 await asyncio.sleep(0)  # other tasks run between two batches
                 continue
-            await woken(self._wake, wait_ms)
+            await wait_event(self._wake, wait_ms)
 
     async def deliver_due(self) -> int | None:
         """Deliver due messages. Returns ms until the next is due, None when none waits."""

@@ -15,7 +15,7 @@ import orjson
 from broker.tables.offsetlimits import Key
 from broker.tables.offsetresets import OffsetResets
 from broker.tables.saidhere import SaidHere
-from mqruntime.slices import Steps, turn, whole
+from mqruntime.slices import Steps, whole, yield_to_loop
 from remoting.bodies.offsets import ConsumerOffsetWrapper
 
 CONSUMER_OFFSETS_FILE = "config/consumerOffset.json"
@@ -176,7 +176,7 @@ class ConsumerOffsets:
             looked_at += len(queues)
             if looked_at >= OFFSETS_A_STEP:
                 looked_at = 0
-                await turn()
+                await yield_to_loop()
         return found
 
     def topics_of(self, group: str) -> Steps[list[str]]:

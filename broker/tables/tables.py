@@ -50,7 +50,7 @@ from mqruntime.clock import Clock
 from mqruntime.diskfull import RetriedWrite
 from mqruntime.log import fields
 from mqruntime.smallfiles import SmallFiles
-from mqruntime.waking import woken
+from mqruntime.waking import wait_event
 from remoting.bodies.tables import Deletion, DeletionTable, QueueEnd, QueueEndTable, TableChanges, TablesCopy
 from remoting.codes import RequestCode
 from remoting.headers.group import CopyTablesHeader, TablesVersionHeader
@@ -612,7 +612,7 @@ class Tables:
         """Write each change to the journal, and the files each interval."""
         due_ms = self._clock.monotonic_ms() + self._interval_ms
         while True:
-            await woken(self._wake, max(due_ms - self._clock.monotonic_ms(), 0))
+            await wait_event(self._wake, max(due_ms - self._clock.monotonic_ms(), 0))
             self._wake.clear()
             if self._clock.monotonic_ms() < due_ms:
                 await self._write.perform(self.save_facts)

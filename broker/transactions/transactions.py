@@ -34,7 +34,7 @@ from messagestore.systemtopics import HALF_TOPIC, OP_HALF_TOPIC
 from mqruntime.clock import Clock
 from mqruntime.log import fields
 from mqruntime.repeatedfailure import RepeatedFailure
-from mqruntime.waking import woken
+from mqruntime.waking import wait_event
 
 logger = logging.getLogger("broker.transactions")
 
@@ -236,7 +236,7 @@ class Transactions:
     async def run(self) -> None:
         while True:
             self._wake.clear()
-            await woken(self._wake, await self._step())
+            await wait_event(self._wake, await self._step())
 
     async def _step(self) -> int | None:
         """Do the next work. Returns ms until more is due; None to wait for an event."""

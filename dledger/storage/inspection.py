@@ -28,7 +28,7 @@ from dledger.storage.entry import (
 )
 from dledger.storage.keyvalues import parse_key_values, whole_number
 from dledger.storage.snapshot import decode_snapshot
-from mqruntime.slices import Steps, at_once
+from mqruntime.slices import Steps, run_without_loop
 
 ENTRIES_A_SLICE = 1024
 REACH_BYTES = 8 << 20
@@ -124,7 +124,9 @@ def inspect(files: MemberFiles, readable: Callable[[bytes], bool] = lambda body:
     its body is not empty. Raises BadKeyValues, SnapshotDamaged, SnapshotUnknown."""
     found = begun(files)
     snapshot = (
-        None if files.snapshot is None else at_once(decode_snapshot(f"{files.name}/snapshot", files.snapshot))
+        None
+        if files.snapshot is None
+        else run_without_loop(decode_snapshot(f"{files.name}/snapshot", files.snapshot))
     )
     begin = WHOLE if snapshot is None else snapshot.begin
     if snapshot is not None and snapshot.replaces_files:  # a start deletes them

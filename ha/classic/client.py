@@ -79,7 +79,7 @@ class PairSlave(Follower):
         )
 
     async def _prepare(self) -> int | None:
-        if self._log.max_offset() == 0 and not await self._durably(self._log.begin_anew()):
+        if self._log.max_offset() == 0 and not await self._durably(self._log.reset_beginning()):
             return self._settings.full_log_wait_ms
         if self._records is None or (last := await self._log.last_record()) is None:
             return None

@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from localcluster.history import Outcome
 
-TOLD_MAX = 50
+LINES_MAX = 50
 UNDER_WAY, OUTCOME_BITS, READ, DELAYED = 0, 0b11, 0b100, 0b1000
 CODES = {Outcome.ACKNOWLEDGED: 1, Outcome.REFUSED: 2, Outcome.UNKNOWN: 3}
 ACKNOWLEDGED, REFUSED = CODES[Outcome.ACKNOWLEDGED], CODES[Outcome.REFUSED]
@@ -38,12 +38,12 @@ class Faults:
 
     def __init__(self) -> None:
         self.counts: Counter[Fault] = Counter()
-        self.told: list[str] = []
+        self.lines: list[str] = []
 
     def add(self, fault: Fault, line: str) -> None:
         self.counts[fault] += 1
-        if len(self.told) < TOLD_MAX:
-            self.told.append(f"{fault}: {line}")
+        if len(self.lines) < LINES_MAX:
+            self.lines.append(f"{fault}: {line}")
 
 
 class QueueAccount:

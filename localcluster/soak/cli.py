@@ -132,7 +132,7 @@ def _on_new_cluster(plan: Plan, mode: Mode, settings: dict[str, str], page_file:
             end = asyncio.run(run.run())
         for row in run.rows():
             mark = {True: "holds ", False: "BROKEN", None: "-     "}[row.holds]
-            click.echo(f"{mark} {row.what}: {row.told}")
+            click.echo(f"{mark} {row.what}: {row.text}")
         for heading, lines in run.details()[:2]:
             for line in lines:
                 click.echo(f"{heading}: {line}")

@@ -27,7 +27,7 @@ class Reading:
         self.queue = queue
         self.position = 0
         self.end = 0
-        self.is_told_back = False
+        self.is_set_back = False
 
     @property
     def lag(self) -> int:
@@ -122,12 +122,12 @@ class Consumer:
         if reading.position < result.min_offset:
             self.skipped += (result.min_offset - reading.position) * is_delayed
             reading.position = result.min_offset
-        told_back = result.status is PullStatus.OFFSET_ILLEGAL and reading.position > result.max_offset
-        if told_back and not reading.is_told_back:
+        set_back = result.status is PullStatus.OFFSET_ILLEGAL and reading.position > result.max_offset
+        if set_back and not reading.is_set_back:
             self._book.faults.add(
                 Fault.TAKEN_BACK, f"{queue} was read up to {reading.position}, ends at {result.max_offset}"
             )
-        reading.is_told_back = told_back
+        reading.is_set_back = set_back
         for message in result.messages:
             if message.queue_offset != reading.position:
                 self._book.faults.add(

@@ -43,7 +43,7 @@ def column(name: str, figure: Figure) -> str:
     return f"{name}/{figure.name}"
 
 
-def told(value: float, *, in_bytes: bool) -> str:
+def formatted(value: float, *, in_bytes: bool) -> str:
     """At most four digits and a unit; `-` for an unknown value."""
     if math.isnan(value):
         return "-"

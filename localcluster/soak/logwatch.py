@@ -10,7 +10,7 @@ from pathlib import Path
 
 from localcluster.logs import LINE
 
-TOLD_MAX = 50
+LINES_MAX = 50
 LINE_MAX = 400
 BAD_LEVELS = frozenset({"ERROR", "CRITICAL"})
 LAST_WORDS = re.compile(r"Traceback \(most recent call last\)|Fatal Python error|\w+Error: ")
@@ -31,7 +31,7 @@ class LogWatch:
 
     def __init__(self, files: Iterable[tuple[str, Path]]) -> None:
         self.bad = 0
-        self.told: list[str] = []
+        self.lines: list[str] = []
         self._files = list(files)
         self._read = dict.fromkeys((name for name, _ in self._files), 0)
 
@@ -49,5 +49,5 @@ class LogWatch:
             for line in complete.decode(errors="replace").splitlines():
                 if is_bad(line):
                     self.bad += 1
-                    if len(self.told) < TOLD_MAX:
-                        self.told.append(f"{name}: {line[:LINE_MAX]}")
+                    if len(self.lines) < LINES_MAX:
+                        self.lines.append(f"{name}: {line[:LINE_MAX]}")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
 
-from localcluster.soak.figures import told
+from localcluster.soak.figures import formatted
 from localcluster.soak.pagecode import SCRIPT, STYLE
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 960, 190, 78, 8, 8, 22
@@ -40,7 +40,7 @@ class Mark:
 
     from_s: float
     to_s: float
-    told: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Row:
 
     what: str
     holds: bool | None
-    told: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Page:
             "width": WIDTH,
             "left": LEFT,
             "right": RIGHT,
-            "marks": [{"from": mark.from_s, "to": mark.to_s, "told": mark.told} for mark in self.marks],
+            "marks": [{"from": mark.from_s, "to": mark.to_s, "told": mark.text} for mark in self.marks],
             "charts": [
                 {
                     "bytes": chart.in_bytes,
@@ -109,7 +109,7 @@ class Page:
         for tick in range(TICKS + 1):
             y = _y(top * tick / TICKS, top)
             drawn.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-            label = told(top * tick / TICKS, in_bytes=chart.in_bytes)
+            label = formatted(top * tick / TICKS, in_bytes=chart.in_bytes)
             drawn.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{label}</text>')
         step = next((step for step in STEPS_S if self.span_s / step <= 10), STEPS_S[-1])
         for number in range(int(self.span_s / step) + 1):
@@ -128,7 +128,7 @@ class Page:
         width = max(self._x(mark.to_s) - x, 1.5)
         return (
             f'<rect class="band" x="{x:.1f}" y="{TOP}" width="{width:.1f}" height="{HEIGHT - TOP - BOTTOM}">'
-            f"<title>{escape(mark.told)}</title></rect>"
+            f"<title>{escape(mark.text)}</title></rect>"
         )
 
     def _pieces(self, line: Line, top: float) -> list[str]:
@@ -166,7 +166,7 @@ def _top(values: Sequence[float], in_bytes: bool) -> float:
 
 def _row(row: Row) -> str:
     mark, name = {True: ("holds", "holds"), False: ("broken", "BROKEN"), None: ("open", "–")}[row.holds]
-    return f'<tr><td>{escape(row.what)}</td><td class="{mark}">{name}</td><td>{escape(row.told)}</td></tr>'
+    return f'<tr><td>{escape(row.what)}</td><td class="{mark}">{name}</td><td>{escape(row.text)}</td></tr>'
 
 
 def _key(chart: Chart) -> str:

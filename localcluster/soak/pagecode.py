@@ -34,7 +34,7 @@ figure { margin: 0; position: relative }
 SCRIPT = """
 const page = JSON.parse(document.getElementById('data').textContent), times = page.times;
 const inner = page.width - page.left - page.right;
-function told(value, bytes) {
+function formatted(value, bytes) {
   if (value === null) return '-';
   if (!bytes) {
     return value >= 100 || Number.isInteger(value) ? Math.round(value).toLocaleString('en') : value.toFixed(1);
@@ -67,7 +67,7 @@ document.querySelectorAll('figure').forEach((figure, place) => {
     const x = page.left + times[row] / page.span * inner, share = x / page.width * 100;
     cross.setAttribute('x1', x);
     cross.setAttribute('x2', x);
-    const lines = chart.lines.map(line => line.name.padEnd(14) + told(line.values[row], chart.bytes));
+    const lines = chart.lines.map(line => line.name.padEnd(14) + formatted(line.values[row], chart.bytes));
     const marks = page.marks.filter(mark => mark.from <= at && at <= mark.to).map(mark => mark.told);
     tip.textContent = [clock(times[row]), ...lines, ...marks].join('\\n');
     tip.style.left = share > 50 ? 'auto' : share + 1 + '%';

@@ -18,7 +18,7 @@ from mqadmin.errors import AdminError
 from mqruntime.clock import Clock
 
 ANSWER_MS_MAX = 1_000
-TOLD = {
+REPORTED = {
     Figure.MIN_OFFSET: "commitLogMinOffset",
     Figure.MAX_OFFSET: "commitLogMaxOffset",
     Figure.CONFIRM_OFFSET: "confirmOffset",
@@ -85,6 +85,6 @@ class Sampler:
             info = await self._admin.runtime_info(self._cluster.layout.address(name))
         except AdminError:
             return
-        for figure, key in TOLD.items():
+        for figure, key in REPORTED.items():
             if info.get(key, "").isdecimal():
                 row[column(name, figure)] = int(info[key])

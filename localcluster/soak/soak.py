@@ -19,7 +19,7 @@ from localcluster.drill import DrillFailed
 from localcluster.relayprocess import RelayProcess
 from localcluster.soak.book import Book
 from localcluster.soak.consumer import Consumer
-from localcluster.soak.figures import IN_BYTES, LOAD, Figure, column, told
+from localcluster.soak.figures import IN_BYTES, LOAD, Figure, column, formatted
 from localcluster.soak.logwatch import LogWatch
 from localcluster.soak.message import Messages
 from localcluster.soak.page import Chart, Line, Mark, Page, Row
@@ -102,9 +102,9 @@ class Soak:
             for from_ms, to_ms in self._outages_ms
         ]
         return [
-            ("Broken promises", self._book.faults.told),
-            ("Errors in logs", self._logs.told),
-            ("Strikes", [self._told(strike) for strike in self._struck]),
+            ("Broken promises", self._book.faults.lines),
+            ("Errors in logs", self._logs.lines),
+            ("Strikes", [self._described(strike) for strike in self._struck]),
             ("Without an acknowledgement for more than a second", outages),
         ]
 
@@ -203,7 +203,7 @@ class Soak:
         charts += [self._chart(figure, layout.broker_names) for figure in BROKER_FIGURES]
         now_ms = self._clock.now_ms()
         marks = [
-            Mark(self._seconds(strike.began_ms), self._seconds(strike.whole_ms or now_ms), strike.told)
+            Mark(self._seconds(strike.began_ms), self._seconds(strike.whole_ms or now_ms), strike.description)
             for strike in self._struck
         ]
         began = datetime.fromtimestamp(self._began_ms / 1000).astimezone().isoformat(" ", "seconds")
@@ -211,8 +211,8 @@ class Soak:
         facts = [
             f"{began}, {self._seconds(now_ms) / 60:.1f} of {plan.seconds / 60:.1f} minutes, {ended}; "
             f"seed {plan.seed}; {self._struck[-1].number if self._struck else 0} strikes",
-            f"{plan.rate:g} messages a second of {told(plan.mean_bytes, in_bytes=True)} on average, one in ten delayed; "
-            f"segments of {told(plan.segment_bytes, in_bytes=True)}, kept for {plan.reserved_s} s",
+            f"{plan.rate:g} messages a second of {formatted(plan.mean_bytes, in_bytes=True)} on average, one in ten delayed; "
+            f"segments of {formatted(plan.segment_bytes, in_bytes=True)}, kept for {plan.reserved_s} s",
         ]
         return Page("Soak", facts, self.rows(), self._recording.times_s, charts, marks, self.details())
 
@@ -221,15 +221,15 @@ class Soak:
         return Chart(figure, figure in IN_BYTES, lines)
 
     def _said(self, strike: Struck) -> None:
-        self._say(self._told(strike))
+        self._say(self._described(strike))
 
-    def _told(self, strike: Struck) -> str:
+    def _described(self, strike: Struck) -> str:
         whole = (
             "not whole yet"
             if strike.whole_ms is None
             else f"whole after {(strike.whole_ms - strike.began_ms) / 1000:.1f} s"
         )
-        return f"{self._moment(strike.began_ms)} {strike.told}; {whole}"
+        return f"{self._moment(strike.began_ms)} {strike.description}; {whole}"
 
     def _moment(self, now_ms: int) -> str:
         seconds = round(self._seconds(now_ms))

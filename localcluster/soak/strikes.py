@@ -34,7 +34,7 @@ class Struck:
     not over."""
 
     number: int
-    told: str
+    description: str
     began_ms: int
     whole_ms: int | None = None
 
@@ -72,7 +72,7 @@ class Strikes:
         strike = Struck(number, kind, self._clock.now_ms())
         self.struck.append(strike)
         try:
-            strike.told = await self._do(kind, state, master)
+            strike.description = await self._do(kind, state, master)
         except DrillFailed:
             strike.whole_ms = self._clock.now_ms()
             raise
@@ -97,7 +97,7 @@ class Strikes:
                 return f"{how} {cluster.layout.name_of(other.address)}"
             case Kind.PARTITION:
                 partition = await cut_ways(cluster, self._relay, next(self._shapes), chance, master)
-                return f"partition: {partition.told}"
+                return f"partition: {partition.description}"
             case Kind.KILL_LEADER:
                 leader = cluster.layout.name_of(await cluster.wait_leader(timeout_ms=WHOLE_TIMEOUT_MS)) or ""
                 return await self._end(leader, signal.SIGKILL)

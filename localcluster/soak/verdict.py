@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from localcluster.history import Outcome
 from localcluster.soak.book import Book, Fault
-from localcluster.soak.figures import Figure, column, told
+from localcluster.soak.figures import Figure, column, formatted
 from localcluster.soak.flatness import Allowance, flatness
 from localcluster.soak.page import Row
 from localcluster.soak.recording import Recording
@@ -54,8 +54,8 @@ def rows(
     ]
 
 
-def passed(told_rows: Iterable[Row]) -> bool:
-    return all(row.holds is not False for row in told_rows)
+def passed(known_rows: Iterable[Row]) -> bool:
+    return all(row.holds is not False for row in known_rows)
 
 
 def _messages(book: Book, findings: Findings) -> list[Row]:
@@ -118,11 +118,11 @@ def _flat_row(recording: Recording, figure: Figure, allowed: Sequence[tuple[str,
         if found is None:
             continue
         known = True
-        middle, last = told(found.middle, in_bytes=in_bytes), told(found.last, in_bytes=in_bytes)
+        middle, last = formatted(found.middle, in_bytes=in_bytes), formatted(found.last, in_bytes=in_bytes)
         text = f"{name} {middle} → {last}"
         if not found.is_flat:
             flat = False
-            text += f" (at most {told(found.limit, in_bytes=in_bytes)})"
+            text += f" (at most {formatted(found.limit, in_bytes=in_bytes)})"
         parts.append(text)
     what = f"{figure} stays"
     return Row(what, flat, "; ".join(parts)) if known else Row(what, None, "too short for a verdict")

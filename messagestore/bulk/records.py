@@ -181,7 +181,7 @@ class Records:
         topics = everywhere[starts].view("<u8").astype(np.uint64).reshape(-1, words)
         return topics & TOPIC_MASKS[sizes, :words], sizes
 
-    def sound_bodies(self) -> int:
+    def intact_bodies(self) -> int:
         """The number of rows before the first whose body contradicts its CRC."""
         view, columns = memoryview(self.buffer), self.columns
         begins, ends = columns.body_starts.tolist(), columns.body_ends.tolist()
@@ -189,7 +189,7 @@ class Records:
         wrong = (found & CRC_MASK != columns.body_crcs) & (columns.body_ends > columns.body_starts)
         return first_of(wrong)
 
-    def sound_records(self) -> int:
+    def intact_records(self) -> int:
         """The number of rows before the first that contradicts its record CRC."""
         columns = self.columns
         places = zip(columns.starts.tolist(), columns.topic_ends.tolist(), columns.ends.tolist(), strict=True)

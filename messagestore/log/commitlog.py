@@ -305,7 +305,7 @@ class CommitLog(LogFiles):
                 await self._sync_to(self._end)  # callers that waited for the lock find their bytes synced
         return self._flushed
 
-    async def write_anew(self, offset: int) -> None:
+    async def sync_again(self, offset: int) -> None:
         """Sync the log from `offset` on, also where a sync failed before: the kernel drops pages that it could not write and
         reports that only once. Raises OSError."""
         async with self._disk:
@@ -374,7 +374,7 @@ class CommitLog(LogFiles):
             except OffsetOutOfRange:  # cut or replaced since
                 break
             except OSError as error:
-                self._tell_ageless(start, error)
+                self._log_ageless(start, error)
             found.append(Segment(start, start + size, newest_ms))
         return [segment for segment in found if self._first <= segment.start and segment.end < self._end]
 

@@ -128,7 +128,7 @@ class LogFiles(ABC):
         """Delete the files of segments that left the log, oldest first and each durably, so that no gap can arise; the caller
         releases them. After OSError the rest is left to the next call."""
 
-    def _tell_ageless(self, start: int, error: OSError) -> None:
+    def _log_ageless(self, start: int, error: OSError) -> None:
         if self._ageless.failed(start, int(asyncio.get_running_loop().time() * 1000)):
             logger.warning(
                 "how old a segment is cannot be read: it counts as old as the next one",

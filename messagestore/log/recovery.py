@@ -180,9 +180,9 @@ class Recovery:
         if dispatcher.bulk is None or (records := dispatcher.bulk.records_of(content, position)) is None:
             return position
         if self._verify_body:
-            records = records.first(records.sound_bodies())
+            records = records.first(records.intact_bodies())
         if self._verify_record:
-            records = records.first(records.sound_records())
+            records = records.first(records.intact_records())
         confirmed = records.ending_by(self._confirm)
         if not self._clean:
             records = records.first(confirmed + records.rows(confirmed, len(records)).without_zeros())

@@ -224,7 +224,7 @@ class ConsumeQueue:
             return False
         return listed_start(self._stored_entry(self._first)) >= log_min
 
-    async def sound_end(self) -> int:
+    async def intact_end(self) -> int:
         """The first place that holds no entry, or one that cannot follow the ones before it. Yields to other tasks."""
         place, last_end, may_begin = self._first, 0, True
         while place < self.max_queue_offset:

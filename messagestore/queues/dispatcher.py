@@ -63,7 +63,7 @@ class Dispatcher:
         self._tags = TagCodes(message_delay_level)
         self._new_queues = 0  # in this run
         self._grown: dict[tuple[bytes, int], int] = {}
-        self._told: set[tuple[bytes, int]] = set()  # queues whose skips were logged
+        self._logged_skips: set[tuple[bytes, int]] = set()  # queues whose skips were logged
         self.bulk: BulkEntries | None = None
         if NUMPY:
             from messagestore.bulk.entries import BulkEntries
@@ -162,7 +162,7 @@ class Dispatcher:
         if record.counts_in_queue(sys_flag):
             queue = self._queues.get(topic, queue_id)
             if queue is None:
-                self._tell_skip(topic, queue_id, position, queue_offset, 0)
+                self._log_skip(topic, queue_id, position, queue_offset, 0)
             else:
                 end = queue.max_queue_offset
                 if queue_offset > end and position >= queue.phy_end and (end or not self.log_min):
@@ -191,14 +191,12 @@ class Dispatcher:
     def _skip(self, topic: bytes, queue_id: int, position: int, queue_offset: int, expected: int) -> None:
         if self.refuses_gaps:
             raise QueueOffsetGap(topic.decode(), queue_id, position, queue_offset, expected)
-        self._tell_skip(topic, queue_id, position, queue_offset, expected)
+        self._log_skip(topic, queue_id, position, queue_offset, expected)
 
-    def _tell_skip(
-        self, topic: bytes, queue_id: int, position: int, queue_offset: int, expected: int
-    ) -> None:
+    def _log_skip(self, topic: bytes, queue_id: int, position: int, queue_offset: int, expected: int) -> None:
         self.skips += 1
-        if (topic, queue_id) not in self._told:
-            self._told.add((topic, queue_id))
+        if (topic, queue_id) not in self._logged_skips:
+            self._logged_skips.add((topic, queue_id))
             logger.warning(
                 "queue offset skips ahead, or its queue can have no folder; dispatch continues",
                 extra=fields(

@@ -88,7 +88,7 @@ class QueueCheck:
                 doubtful[key] = None
             if number % QUEUES_IN_A_SLICE == 0:
                 await asyncio.sleep(0)
-        doubtful |= dict.fromkeys(await self._unsound())
+        doubtful |= dict.fromkeys(await self._corrupt_queues())
         whole_to = listed_end
         if doubtful and self._mends:
             await self._mend(list(doubtful), listed_end)
@@ -123,14 +123,14 @@ class QueueCheck:
             return True
         return queue.lost_beginning(span.begin, self._log.min_offset)
 
-    async def _unsound(self) -> list[Key]:
+    async def _corrupt_queues(self) -> list[Key]:
         """Queues whose files hold other bytes than consecutive entries, as far as they are scanned."""
         found, scanned = [], 0
         for key, queue in list(self._queues.by_key.items())[:SCANNED_QUEUES_MAX]:
             if scanned > SCANNED_BYTES_MAX:
                 break
             scanned += queue.stored_bytes
-            if await queue.sound_end() < queue.max_queue_offset or not self._ends_at_home(key, queue):
+            if await queue.intact_end() < queue.max_queue_offset or not self._ends_at_home(key, queue):
                 found.append(key)
         return found
 
@@ -187,7 +187,7 @@ class QueueCheck:
         if key in self._queues.broken or queue.lost_beginning(span.begin, self._log.min_offset):
             await self._queues.discard(key)
             return 0
-        await queue.cut_places(await queue.sound_end())
+        await queue.cut_places(await queue.intact_end())
         if await self._is_its_own(key, queue):
             return queue.phy_end
         await self._queues.discard(key)

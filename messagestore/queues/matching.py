@@ -16,7 +16,7 @@ from messagestore.messages import GetResult, GetStatus, PropertyFilter
 from messagestore.queues.consumequeue import FILLER_SIZE
 from messagestore.queues.reading import QueueReader, scan_max
 from messagestore.record import Buffer, stored_properties
-from messagestore.scrub.soundness import Soundness
+from messagestore.scrub.soundness import Integrity
 
 Entry = tuple[int, int, int]
 
@@ -38,9 +38,9 @@ class Judge:
 class MatchingReader:
     """Has `reader` collect matching messages."""
 
-    def __init__(self, log: LogFiles, soundness: Soundness, reader: QueueReader) -> None:
+    def __init__(self, log: LogFiles, integrity: Integrity, reader: QueueReader) -> None:
         self._log = log
-        self._soundness = soundness
+        self._integrity = integrity
         self._reader = reader
 
     def get(
@@ -69,7 +69,7 @@ class MatchingReader:
         count = max(max_count, 1)
         entries = self._a_piece_of(queue.entries(queue_offset, scan_max(count)))
         try:
-            entries = await self._sound(entries)
+            entries = await self._intact(entries)
             ranges = self._ranges(entries)
             contents = await self._log.read_cold_each(ranges) if ranges else []
         except OffsetOutOfRange:
@@ -123,7 +123,7 @@ class MatchingReader:
     def _in_memory(self, ranges: list[tuple[int, int]]) -> bool:
         """Whether they are in memory, and intact."""
         start, (last, last_size) = ranges[0][0], ranges[-1]
-        checked, in_memory = self._soundness.is_checked, self._log.in_memory
+        checked, in_memory = self._integrity.is_checked, self._log.in_memory
         in_order = all(phy + size <= after for (phy, size), (after, _) in pairwise(ranges))
         if in_order and checked(start, last + last_size - start):
             return in_memory(ranges)
@@ -140,12 +140,12 @@ class MatchingReader:
             piece.append(entry)
         return piece
 
-    async def _sound(self, entries: list[Entry]) -> list[Entry]:
+    async def _intact(self, entries: list[Entry]) -> list[Entry]:
         """The entries before the first damaged record."""
         for number, (phy, size, _) in enumerate(entries):
             try:
                 if self._lies_in_log(phy, size):
-                    await self._soundness.check(phy, size)
+                    await self._integrity.check(phy, size)
             except RecordDamaged:
                 if not number:
                     raise

@@ -15,7 +15,7 @@ from messagestore.messages import GetResult, GetStatus, QueueEntry, TagFilter
 from messagestore.queues.consumequeue import ENTRY, FILLER_SIZE, ConsumeQueue, is_filler, listed_start
 from messagestore.queues.ends import Key
 from messagestore.queues.table import QueueTable
-from messagestore.scrub.soundness import Soundness
+from messagestore.scrub.soundness import Integrity
 from mqruntime.turnbudget import TurnBudget
 
 COPIED_BYTES_MAX = 4 << 20
@@ -51,10 +51,10 @@ def scan_max(max_count: int) -> int:
 
 
 class QueueReader:
-    def __init__(self, log: LogFiles, queues: QueueTable, soundness: Soundness) -> None:
+    def __init__(self, log: LogFiles, queues: QueueTable, integrity: Integrity) -> None:
         self._log = log
         self._queues = queues
-        self._soundness = soundness
+        self._integrity = integrity
         self._copying = TurnBudget(COPIED_BYTES_MAX)
 
     def get(
@@ -205,7 +205,7 @@ class QueueReader:
         are too. Old bytes are copied: retention waits for views as long as their reader is slow. Copying blocks the event
         loop, so bytes beyond one turn's limit are read in a thread."""
         start, (last, last_size) = found[0][0], found[-1]
-        end, checked = last + last_size, self._soundness.is_checked
+        end, checked = last + last_size, self._integrity.is_checked
         if not checked(start, end - start) and not all(checked(phy, size) for phy, size in found):
             return None
         if not self._log.in_memory(found):
@@ -241,7 +241,7 @@ class QueueReader:
             raise result.damage
         if result.cold:
             for phy, size in result.ranges:
-                await self._soundness.check(phy, size)
+                await self._integrity.check(phy, size)
             buffers = [memoryview(content) for content in await self._log.read_cold_each(result.ranges)]
             for (phy, size), content in zip(result.ranges, buffers, strict=True):
                 # a cut moves the log's end before it erases
@@ -265,7 +265,7 @@ class QueueReader:
             return None
 
     async def _record_at(self, physical_offset: int, limit: int) -> memoryview | None:
-        await self._soundness.check(physical_offset, record.RECORD_SIZE_MIN)
+        await self._integrity.check(physical_offset, record.RECORD_SIZE_MIN)
         head = await self._bytes(physical_offset, record.PREFIX.size)
         size = record.declared_end(head, 0, physical_offset) - physical_offset
         if size <= 0 or physical_offset + size > limit:

@@ -31,7 +31,7 @@ class QueueTable:
         ] = {}  # of queues that list less, because their messages were deleted with old segments
         self._kept_until = 0  # a cut below this place of the log makes them unknown
         self._queues: dict[tuple[bytes, int], ConsumeQueue] = {}
-        self._told_ends: dict[
+        self._assigned_ends: dict[
             tuple[bytes, int], int
         ] = {}  # of queues whose messages were deleted before this log began
         self._lives: dict[str, int] = {}
@@ -65,7 +65,7 @@ class QueueTable:
         if refused is not None and len(self.broken) == len(self._queues):
             raise refused
 
-    async def begin_anew(self) -> None:
+    async def reset_beginning(self) -> None:
         """Delete all queues: the log was replaced by another one. Raises OSError."""
         for key in list(self._queues):
             await self._queues.pop(key).delete()
@@ -166,18 +166,18 @@ class QueueTable:
     def ends_at_least(self, topic: str, queue_id: int, end: int) -> None:
         """This queue has assigned all offsets below `end`, whatever is left of it here."""
         key = topic.encode(), queue_id
-        self._told_ends[key] = max(self._told_ends.get(key, 0), end)
+        self._assigned_ends[key] = max(self._assigned_ends.get(key, 0), end)
 
-    def told_end(self, topic: str, queue_id: int) -> int:
+    def known_end(self, topic: str, queue_id: int) -> int:
         """The value of `ends_at_least`; 0 without one."""
         return max(
-            self._told_ends.get((topic.encode(), queue_id), 0),
+            self._assigned_ends.get((topic.encode(), queue_id), 0),
             self._kept_ends.get((topic.encode(), queue_id), 0),
         )
 
     def _gone_ends(self) -> dict[Key, int]:
         """Ends of queues that may have no message any more."""
-        ends = dict(self._told_ends)
+        ends = dict(self._assigned_ends)
         for key, end in self._kept_ends.items():
             ends[key] = max(ends.get(key, 0), end)
         return ends

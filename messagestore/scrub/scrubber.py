@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from messagestore.log.files import LogFiles
 from messagestore.scrub.schedule import BeginPass, ScrubSchedule, ScrubSlice
-from messagestore.scrub.soundness import Soundness
+from messagestore.scrub.soundness import Integrity
 from mqruntime.clock import Clock
 from mqruntime.core import NEVER_MS
 from mqruntime.log import fields
@@ -23,7 +23,7 @@ class Scrubber:
     def __init__(
         self,
         log: LogFiles,
-        soundness: Soundness,
+        integrity: Integrity,
         confirm_offset: Callable[[], int],
         clock: Clock,
         *,
@@ -31,7 +31,7 @@ class Scrubber:
         interval_ms: int,
     ) -> None:
         self._log = log
-        self._soundness = soundness
+        self._integrity = integrity
         self._confirm_offset = confirm_offset
         self._clock = clock
         self._unreadable = RepeatedFailure()
@@ -52,35 +52,35 @@ class Scrubber:
 
     def _begin(self, *, again: bool) -> None:
         """The first pass reads records that this process has not written; later ones all cold bytes."""
-        log, soundness = self._log, self._soundness
+        log, integrity = self._log, self._integrity
         if again:
             cold_end = min(log.cold_end, log.segment_start(min(self._confirm_offset(), log.flushed_offset)))
-            soundness.begin_again(max(cold_end, log.min_offset))
-        end = max((each.end for each in soundness.unchecked.ranges), default=0)
+            integrity.begin_again(max(cold_end, log.min_offset))
+        end = max((each.end for each in integrity.unchecked.ranges), default=0)
         self.schedule.begun(log.min_offset, end, self._clock.monotonic_ms())
 
     async def _scrub(self, start: int, end: int) -> None:
-        soundness, schedule = self._soundness, self.schedule
-        found = soundness.unchecked.first(start, end)
+        integrity, schedule = self._integrity, self.schedule
+        found = integrity.unchecked.first(start, end)
         if found is None:
             schedule.scrubbed(end, 0, 0, self._clock.monotonic_ms())
             return
         at, unchecked = found  # both the pass and the range begin at a boundary
         try:
-            walked = await soundness.walk(at, unchecked.end)
+            walked = await integrity.walk(at, unchecked.end)
         except OSError as error:
             if self._unreadable.failed(error.errno, self._clock.monotonic_ms()):
                 logger.error("the log cannot be read, trying on", extra=fields(offset=at, why=error))
             schedule.failed(self._clock.monotonic_ms())
             return
         position = walked.end
-        if position == at and not walked.why and soundness.unchecked.first(at, at + 1) is not None:
+        if position == at and not walked.why and integrity.unchecked.first(at, at + 1) is not None:
             schedule.failed(
                 self._clock.monotonic_ms()
             )  # its file was deleted, and the log is about to begin behind it
             return
         if walked.why:
-            soundness.note(walked)
+            integrity.note(walked)
             segment_end = self._log.segment_start(position) + self._log.segment_size_bytes
             position = position + walked.size if walked.size else min(segment_end, unchecked.end)
         schedule.scrubbed(position, walked.end - at, walked.records, self._clock.monotonic_ms())

@@ -37,7 +37,7 @@ class Damage:
         return RecordDamaged(self.segment, self.offset, self.why)
 
 
-class Soundness:
+class Integrity:
     """`boundary_at_or_below`: the greatest record boundary not above an offset that the consume queues know. `verify_record`:
     record CRCs, where present, are compared too."""
 
@@ -70,7 +70,7 @@ class Soundness:
         """Check all bytes below `end` once more."""
         self.unchecked.add(self._log.min_offset, end)
 
-    def doubt(self, start: int, end: int) -> None:
+    def mark_suspect(self, start: int, end: int) -> None:
         """Check [start, end), between two boundaries, once more: a caller found damage there."""
         self.unchecked.add(start, end)
 

@@ -24,7 +24,7 @@ from dledger.node.node import DLedgerNode
 from dledger.raft.entries import Entry
 from dledger.raft.settings import DLedgerSettings
 from dledger.storage.entry import BLANK, BLANK_MAGIC, ENTRY_HEADER_BYTES, encode_index_unit, header_of
-from mqruntime.collector import Collector
+from mqruntime.collector import GcTuner
 from mqruntime.realruntime import real_runtime
 from remoting.client import RemotingClient
 from scripts.bench.measured import machine, own_mib, spread
@@ -127,7 +127,7 @@ class Quiet(NodeListener):
 
 def measure(root: Path, answer: Connection) -> None:
     async def run() -> None:
-        Collector().start()  # as a controller has it
+        GcTuner().start()  # as a controller has it
         runtime = real_runtime(root)
         client = RemotingClient(clock=runtime.clock)
         counter = Counter()

@@ -32,7 +32,7 @@ from controller.statemachine import ReplicasStateMachine
 from dledger import DLedger, DLedgerSettings
 from dledger.raft.errors import NotLeader
 from dledger.storage.snapshot import Origin
-from mqruntime.collector import Collector
+from mqruntime.collector import GcTuner
 from mqruntime.realruntime import real_runtime
 from scripts.bench.ledger import longest_turn
 from scripts.bench.measured import machine, spread
@@ -153,7 +153,7 @@ def measure_controllers(sets: int, brokers: int, answer: Connection) -> None:
 
 def measure(root: Path, mib: int, answer: Connection) -> None:
     async def run() -> None:
-        Collector().start()
+        GcTuner().start()
         group = Group(root, mib)
         await asyncio.gather(*map(group.start, group.peers))
         await group.append(b"the group is there")

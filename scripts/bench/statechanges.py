@@ -25,7 +25,7 @@ from controller.settings import ControllerSettings
 from controller.statemachine import ReplicasStateMachine
 from dledger.node.node import DLedgerNode
 from dledger.raft.actions import Role
-from mqruntime.collector import Collector
+from mqruntime.collector import GcTuner
 from mqruntime.realruntime import real_runtime
 from remoting.client import RemotingClient
 from scripts.bench.ledger import Quiet, longest_turn
@@ -79,7 +79,7 @@ def leading(root: Path, state: ReplicasStateMachine) -> tuple[DLedgerNode, async
 
 def change(root: Path, sets: int, changes: int, answer: Connection) -> None:
     async def run() -> None:
-        Collector().start()
+        GcTuner().start()
         node, leads = leading(root, ReplicasStateMachine())
         await node.start()
         await leads.wait()
@@ -110,7 +110,7 @@ def change(root: Path, sets: int, changes: int, answer: Connection) -> None:
 
 def start(root: Path, answer: Connection) -> None:
     async def run() -> None:
-        Collector().start()
+        GcTuner().start()
         state = ReplicasStateMachine()
         node, leads = leading(root, state)
         ended = asyncio.Event()

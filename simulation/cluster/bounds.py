@@ -83,7 +83,7 @@ class ClusterBounds:
             "QueueEnds._ends": queues,
             "OpenQueues._queues": queues,
             "QueueTable._queues": queues,
-            "QueueTable._told_ends": queues,
+            "QueueTable._assigned_ends": queues,
             "SavedQueues._boundaries": BOUNDARIES_MAX,
             "QueueTable._kept_ends": queues,
             "Walked.next_offsets": queues,

@@ -86,7 +86,7 @@ class RottenSegment(Fault):
             if (look is not None and look.role is Role.MASTER) or now_ms > self.fenced.down_until_ms:
                 self.fenced = None
             return
-        if look is None or master is None or not look.store.soundness.damages:
+        if look is None or master is None or not look.store.integrity.damages:
             self.fenced = None
         elif self.fenced is None or self.fenced.node is not master:
             self.fenced = Fenced(master, now_ms)

@@ -41,7 +41,7 @@ from messagestore.properties import parse_properties
 from messagestore.queues import ends
 from messagestore.record import RecordError, decode
 from mqruntime.properties import PropertiesError, dump, parse
-from mqruntime.slices import at_once
+from mqruntime.slices import run_without_loop
 from raftstore.divide import Divide, decode_divide, encode_divide
 from raftstore.queueends import QueueEnd, QueueEndsUnreadable, decode_queue_ends, encode_queue_ends
 from remoting.bodies.filters import ConsumerFilterWrapper
@@ -116,9 +116,11 @@ def raft_entry(data: bytes) -> None:
 
 
 def raft_snapshot(data: bytes) -> None:
-    found = at_once(decode_snapshot("snapshot", data))
+    found = run_without_loop(decode_snapshot("snapshot", data))
     if not found.replaces_files:
-        assert at_once(decode_snapshot("snapshot", at_once(encode_snapshot(found)))) == found
+        assert (
+            run_without_loop(decode_snapshot("snapshot", run_without_loop(encode_snapshot(found)))) == found
+        )
 
 
 def raft_members(data: bytes) -> None:
@@ -339,7 +341,7 @@ DISK = [
     Target(
         "raft snapshot",
         raft_snapshot,
-        [bytes(at_once(encode_snapshot(SNAPSHOT)))],
+        [bytes(run_without_loop(encode_snapshot(SNAPSHOT)))],
         (SnapshotDamaged, SnapshotUnknown, MembersUnknown),
     ),
     Target(

@@ -193,7 +193,7 @@ class Rot:
 
     def _damages(self, node: Node) -> int:
         look = next((look for look in self.looks() if look.name == node.name), None)
-        return 0 if look is None else len(look.app.store.soundness.damages)
+        return 0 if look is None else len(look.app.store.integrity.damages)
 
     def stands(self, rotten: Rotten) -> bool:
         """As it was, on the disk itself; retention may have taken it, or is about to."""

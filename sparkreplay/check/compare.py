@@ -90,20 +90,20 @@ def compared(job: CompareJob, number: int) -> CompareReport:
                 "bytes", path, at + min(held, others_held), "the log ends here, before the common bound"
             )
             return report
-        ends = [stretch.segment.framing.levelled(buffer[:size], at) for buffer in (mine, theirs)]
+        ends = [stretch.segment.framing.normalised(buffer[:size], at) for buffer in (mine, theirs)]
         size = min(ends) or size
         if np.array_equal(mine[:size], theirs[:size]):
             at += size
             report.bytes += size
             continue
         apart = at + int(np.argmax(mine[:size] != theirs[:size]))
-        start, end, told = record_around(job, stretch, apart)
-        if told is None:  # after a BLANK
+        start, end, description = record_around(job, stretch, apart)
+        if description is None:  # after a BLANK
             report.bytes += stretch.end - at
             return report
         if report.findings.count == DIFFERENCES_MAX:
             return report
-        report.findings.add("bytes", f"{job.one.root} and {job.other.root}", apart, told)
+        report.findings.add("bytes", f"{job.one.root} and {job.other.root}", apart, description)
         report.bytes += end - at
         at = end
     return report

@@ -121,12 +121,12 @@ class QueueCheck:
         if not len(wrong):
             return
         place = int(wrong[0])
-        told = "has no entry" if sizes[place] == 0 else f"has the entry ({physical[place]}, {sizes[place]})"
+        actual = "has no entry" if sizes[place] == 0 else f"has the entry ({physical[place]}, {sizes[place]})"
         self.findings.add(
             "consume queue",
             files.path,
             int(records.physical_offsets[place]),
-            f"queue offset {records.queue_offsets[place]} {told}, its record is "
+            f"queue offset {records.queue_offsets[place]} {actual}, its record is "
             f"({records.physical_offsets[place]}, {records.sizes[place]}); {len(wrong)} of {len(entries)} entries differ",
         )
 

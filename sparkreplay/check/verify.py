@@ -144,14 +144,14 @@ def check_chunk(
         columns = messages_of(chunk, replace(EVERYTHING, check_record_crc=record_crcs), path)
         batch, batched = columns.batch(), columns.in_batches()
     except (LogCorrupted, NotText):
-        found = list(sound_records(chunk, path, stretch, report.findings, record_crcs))
+        found = list(verified_records(chunk, path, stretch, report.findings, record_crcs))
         batch = pa.RecordBatch.from_pylist([row for row, _ in found])
         batched = np.array([inner for _, inner in found], np.bool_)
     if batch.num_rows:
         add_to_queues(batch, batched, queues)
 
 
-def sound_records(
+def verified_records(
     chunk: Chunk, path: str, stretch: Stretch, findings: Findings, record_crcs: bool
 ) -> Iterator[tuple[dict[str, object], bool]]:
     """The records of a chunk that has a corrupt one, one by one as rows, a row for each message of a batch; and whether a row

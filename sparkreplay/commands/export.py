@@ -84,7 +84,7 @@ def command(
         manifest, plan = target.manifest(), target.started()
         if plan is None and manifest is not None and not append:
             require_same_request(folder, manifest.request, request, but=NOT_OF_ROWS)
-            tell(manifest, [], folder, as_json, "was finished before; --append adds what came since")
+            print_result(manifest, [], folder, as_json, "was finished before; --append adds what came since")
             return
         try:
             read = plan_of(folder, read_options(options), request, manifest, plan)
@@ -94,7 +94,7 @@ def command(
         if plan is not None:
             target.make_room()
         elif manifest is not None and not read.stretches:
-            tell(manifest, [], folder, as_json, "has nothing to add")
+            print_result(manifest, [], folder, as_json, "has nothing to add")
             return
         else:
             plan = frozen(request, read)
@@ -115,7 +115,7 @@ def command(
             if target.is_there():
                 raise
             raise ExportRefused(folder, "was taken away while it ran; run the same command again") from error
-        tell(published, published.parts[before:], folder, as_json, state, gone)
+        print_result(published, published.parts[before:], folder, as_json, state, gone)
         if not published.rows:
             warn("no row was selected: the folder has a manifest and no part")
     finally:
@@ -193,7 +193,7 @@ def without_rows(job: ExportJob, target: ExportFolder) -> list[Gone]:
     return found
 
 
-def tell(
+def print_result(
     manifest: Manifest,
     added: list[Part],
     folder: str,

@@ -138,7 +138,7 @@ def command(
                         range(count),
                         lambda number, counts: found.append(counts),
                     )
-    tell(job, read_summary(found), as_json)
+    print_result(job, read_summary(found), as_json)
 
 
 def send_numbered(job: ResendJob, count: int, number: int) -> Counts:
@@ -149,7 +149,7 @@ def read_summary(found: list[Counts]) -> Counts:
     return Counts(*(sum(each) for each in zip(*map(astuple, found), strict=True)))
 
 
-def tell(job: ResendJob, counts: Counts, as_json: bool) -> None:
+def print_result(job: ResendJob, counts: Counts, as_json: bool) -> None:
     if not counts.acknowledged + counts.acknowledged_before:
         warn(f"what was read holds no message of topic {job.topic}")
     if as_json:
@@ -174,7 +174,7 @@ def tell(job: ResendJob, counts: Counts, as_json: bool) -> None:
     if twice := counts.maybe_twice + counts.maybe_twice_before:
         warn(
             f"{job.to_topic} may hold {twice:,} messages too many: they were sent again where a sending had ended without an "
-            "answer; REPLAY_SRC tells copies of one message"
+            "answer; REPLAY_SRC identifies copies of one message"
         )
 
 

@@ -85,7 +85,7 @@ def command(
             }
         )
     else:
-        tell(checked, compared, alone(opened, pairs), findings)
+        print_result(checked, compared, alone(opened, pairs), findings)
     if findings.count:
         raise click.exceptions.Exit(1)
 
@@ -204,7 +204,7 @@ def alone(
     return [store for store in stores if store.root not in compared] if len(stores) > 1 else []
 
 
-def tell(
+def print_result(
     checked: list[dict[str, Any]],
     compared: list[dict[str, Any]],
     not_compared: list[StoreSnapshot],

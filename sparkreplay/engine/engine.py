@@ -136,16 +136,16 @@ class SparkEngine:
 
         runner = Thread(target=job, name="spark-job", daemon=True)
         runner.start()
-        told: set[int] = set()
+        passed: set[int] = set()
         watch = IdleWatch(time.monotonic())
         while True:
             ended = not runner.is_alive()
             if not ended and watch.is_due(running_tasks(context), time.monotonic()):
                 self.report(self.waiting(time.monotonic() - watch.idle_since_s))
             for number, result in sorted(results.value.items()):
-                if number in told:
+                if number in passed:
                     continue
-                told.add(number)
+                passed.add(number)
                 if isinstance(result, ReplayError):
                     context.cancelAllJobs()
                     raise result
@@ -193,8 +193,8 @@ def cores() -> int:
 def reason_of(error: Exception) -> str:
     """The line of a Java or Python traceback that names the error."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if "Error" in line or "Exception" in line]
-    return (told or lines or [type(error).__name__])[-1][:500]
+    errors = [line for line in lines if "Error" in line or "Exception" in line]
+    return (errors or lines or [type(error).__name__])[-1][:500]
 
 
 def missing_for_spark() -> str | None:

@@ -59,15 +59,15 @@ class Lines:
         self.stream = stream
         self.bytes = 0
         self.rows = 0
-        self.began = self.told = time.monotonic()
+        self.began = self.logged_at = time.monotonic()
 
     def advance(self, bytes_done: int, rows: int) -> None:
         self.bytes += bytes_done
         self.rows += rows
         now = time.monotonic()
-        if now - self.told < LINE_EVERY_S or not self.bytes:
+        if now - self.logged_at < LINE_EVERY_S or not self.bytes:
             return
-        self.told = now
+        self.logged_at = now
         rate = self.bytes / (now - self.began)
         left = (self.total - self.bytes) / rate
         print(

@@ -88,7 +88,7 @@ def encode(value: Any) -> bytes:
 
 def decode_plan(folder: str, data: bytes) -> StartedPlan:
     """Raises ExportRefused."""
-    with told_as_refused(folder, StartedPlan):
+    with raising_refused(folder, StartedPlan):
         made = decode_object(folder, StartedPlan, data)
         return StartedPlan(
             made["request"], [StoreRange(**each) for each in made["stores"]], made["stretches"]
@@ -97,7 +97,7 @@ def decode_plan(folder: str, data: bytes) -> StartedPlan:
 
 def decode_manifest(folder: str, data: bytes) -> Manifest:
     """Raises ExportRefused."""
-    with told_as_refused(folder, Manifest):
+    with raising_refused(folder, Manifest):
         made = decode_object(folder, Manifest, data)
         made["runs"] = [[StoreRange(**each) for each in run] for run in made["runs"]]
         made["parts"] = [Part(**each) for each in made["parts"]]
@@ -116,7 +116,7 @@ def decode_object(folder: str, kind: type[Any], data: bytes) -> dict[str, Any]:
 
 
 @contextmanager
-def told_as_refused(folder: str, kind: type[Any]) -> Iterator[None]:
+def raising_refused(folder: str, kind: type[Any]) -> Iterator[None]:
     """Raises ExportRefused for content that no export wrote, anywhere in the file."""
     try:
         yield

@@ -157,7 +157,7 @@ def begins_at(store: StoreSnapshot, offset: int) -> bool:
                 if record_at_or_after(file, segment, offset, store.bound, upto=offset + 1) == offset:
                     return True
                 head = bytes_at(file, offset - segment.start_offset, PREFIX.size + segment.framing.lead_bytes)
-            return segment.framing.stands(head, offset, left)
+            return segment.framing.begins_frame(head, offset, left)
     return False
 
 

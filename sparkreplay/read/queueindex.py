@@ -56,7 +56,7 @@ class Queue:
             end = min(part.count, last + self.first_queue_offset - part.first)
             if begin < end:
                 buffer = bytearray((end - begin) * ENTRY.itemsize)
-                with told_as_unusable(self.files, part.name):
+                with raising_unusable(self.files, part.name):
                     file = self.files.open(part.name)
                 try:
                     held = file.read_into(memoryview(buffer), begin * ENTRY.itemsize)
@@ -179,12 +179,12 @@ def queue_files(files: Files, folder: str, queue: Entry) -> tuple[QueueFile, ...
 def folder_entries(files: Files, parent: str, folder: Entry) -> list[Entry]:
     if folder.is_link or not folder.is_folder:
         raise IndexUnusable(files.shown(f"{parent}/{folder.name}"), "is not a folder")
-    with told_as_unusable(files, f"{parent}/{folder.name}"):
+    with raising_unusable(files, f"{parent}/{folder.name}"):
         return files.entries(f"{parent}/{folder.name}")
 
 
 @contextmanager
-def told_as_unusable(files: Files, name: str) -> Iterator[None]:
+def raising_unusable(files: Files, name: str) -> Iterator[None]:
     """Raises IndexUnusable if part of a queue is deleted meanwhile, by retention or with its topic."""
     try:
         yield

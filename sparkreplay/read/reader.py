@@ -156,7 +156,7 @@ def split_bytes_of(options: ReadOptions, total_bytes: int) -> int:
     return max(SPLIT_BYTES_MIN, min(options.split_bytes, even)) if even else options.split_bytes
 
 
-def spared(read: ReadPlan, pushed: Sequence[Comparison]) -> ReadPlan:
+def pruned(read: ReadPlan, pushed: Sequence[Comparison]) -> ReadPlan:
     """The same read without work that filters rule out: stretches by broker_name, physical_offset and epoch, rows before
     their bodies are copied. The caller evaluates the filters again on the rest."""
     named = names_allowed(pushed, "broker_name")

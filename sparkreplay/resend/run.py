@@ -112,7 +112,7 @@ class Run:
         """`on_progress(bytes of log read, messages acknowledged)` gets the increments now and then."""
         self.counts = Counts(acknowledged_before=ledger.acknowledged, maybe_twice_before=ledger.maybe_twice)
         self._on_progress = on_progress
-        self._told = 0
+        self._reported = 0
         self._read = read
         self._ledger = ledger
         self._ledger_path = ledger_path
@@ -173,10 +173,10 @@ class Run:
                 lane = source.lanes.get(row.queue_id) or self._open_lane(source, row.queue_id, tasks)
                 await lane.put(Parcel(row, self._message(row, source.broker_name)))
             end = batch.column("physical_offset")[-1].as_py()
-            self._tell_progress(end - position)
+            self._report_progress(end - position)
             position = end
             await asyncio.sleep(0)
-        self._tell_progress(stretch.end - position)
+        self._report_progress(stretch.end - position)
         if not stretch.at_bound:
             source.tracker.passed(stretch.end)
 
@@ -195,9 +195,9 @@ class Run:
         self.counts.maybe_twice += messages
         self._note()
 
-    def _tell_progress(self, size: int) -> None:
-        self._on_progress(size, self.counts.acknowledged - self._told)
-        self._told = self.counts.acknowledged
+    def _report_progress(self, size: int) -> None:
+        self._on_progress(size, self.counts.acknowledged - self._reported)
+        self._reported = self.counts.acknowledged
 
     def _open_lane(self, source: Source, queue_id: int, tasks: asyncio.TaskGroup) -> Lane:
         def attempted(parcels: list[Parcel]) -> None:

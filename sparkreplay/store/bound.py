@@ -25,7 +25,7 @@ WINDOW_BYTES = 16 << 20
 
 @dataclass(frozen=True)
 class Bound:
-    """`source` is `checkpoint` or `broker HOST:PORT`; `note` tells the user how the bound was chosen."""
+    """`source` is `checkpoint` or `broker HOST:PORT`; `note` explains how the bound was chosen."""
 
     offset: int
     source: str

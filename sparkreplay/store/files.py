@@ -64,7 +64,7 @@ class Files(Protocol):
 
 
 @contextmanager
-def told_as_unreadable(path: str) -> Iterator[None]:
+def raising_unreadable(path: str) -> Iterator[None]:
     """Turn refusals of the operating system or a remote store into an error that names the file."""
     try:
         yield
@@ -96,7 +96,7 @@ class LocalFiles:
 
     def entries(self, folder: str) -> list[Entry]:
         path = self.shown(folder)
-        with told_as_unreadable(path), os.scandir(path) as found:
+        with raising_unreadable(path), os.scandir(path) as found:
             members = islice(found, FOLDER_ENTRIES_MAX + 1)
             return in_order(path, [entry for member in members if (entry := entry_of(member)) is not None])
 
@@ -155,7 +155,7 @@ class LocalFile:
     def __init__(self, path: str) -> None:
         self.path = path
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        with told_as_unreadable(path):
+        with raising_unreadable(path):
             if os.path.islink(path):
                 raise StoreUnreadable(path, "is a symbolic link; copy the file itself into the store")
             self.descriptor = os.open(path, flags)

@@ -80,14 +80,14 @@ class Framing(Protocol):
     def may_follow(self, prefix: bytes) -> bool:
         """Whether `prefix` begins another frame, the end of the file's records or unwritten space."""
 
-    def stands(self, window: bytes, offset: int, left: int) -> bool:
+    def begins_frame(self, window: bytes, offset: int, left: int) -> bool:
         """Whether a frame that a search for records may miss, or the end of the file's records, is there, `left` bytes before
         the segment's end."""
 
     def ends_file(self, prefix: bytes) -> bool:
         """Whether `prefix` begins the end of the file's records."""
 
-    def levelled(self, buffer: NDArray[np.uint8], offset: int) -> int:
+    def normalised(self, buffer: NDArray[np.uint8], offset: int) -> int:
         """Normalise bytes that replicas may have written differently in the frames of a buffer that begins at a boundary;
         returns the end of the last whole frame, or of the buffer if nothing else stops it there."""
 
@@ -132,14 +132,14 @@ class PlainFraming:
     def may_follow(self, prefix: bytes) -> bool:
         return PREFIX.unpack(prefix)[1] in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK, 0)
 
-    def stands(self, window: bytes, offset: int, left: int) -> bool:
+    def begins_frame(self, window: bytes, offset: int, left: int) -> bool:
         """A BLANK; a cut one counts too."""
         return len(window) < PREFIX.size or PREFIX.unpack_from(window) == (left, MAGIC_BLANK)
 
     def ends_file(self, prefix: bytes) -> bool:
         return bool(PREFIX.unpack(prefix)[1] == MAGIC_BLANK)
 
-    def levelled(self, buffer: NDArray[np.uint8], offset: int) -> int:
+    def normalised(self, buffer: NDArray[np.uint8], offset: int) -> int:
         return len(buffer)
 
     def first_boundary(self, window: NDArray[np.uint8], offset: int) -> int:

@@ -113,16 +113,16 @@ class LedgerLog:
     def committed_index(self, files: Files) -> int:
         """The index in the ledger's checkpoint. Java replaces the file in two steps, with a copy next to it."""
         name = f"{self.folder}/checkpoint"
-        for told in (name, f"{name}.bak"):
+        for copy in (name, f"{name}.bak"):
             try:
-                data = files.read(told)
+                data = files.read(copy)
             except FileNotFoundError:
                 continue
             values = dict(line.partition("=")[::2] for line in data.decode("utf-8", "replace").splitlines())
-            committed = number(files.shown(told), values, "committedIndex")
-            if "cutFrom" in values and number(files.shown(told), values, "cutFrom") <= committed:
+            committed = number(files.shown(copy), values, "committedIndex")
+            if "cutFrom" in values and number(files.shown(copy), values, "cutFrom") <= committed:
                 raise StoreUnreadable(
-                    files.shown(told),
+                    files.shown(copy),
                     f"says that committed entries are cut, from {values['cutFrom']} on; read another replica",
                 )
             return committed

@@ -177,7 +177,7 @@ class LedgerFraming:
     def may_follow(self, prefix: bytes) -> bool:
         return PREFIX.unpack(prefix)[0] in (MAGIC, BLANK_MAGIC, 0)
 
-    def stands(self, window: bytes, offset: int, left: int) -> bool:
+    def begins_frame(self, window: bytes, offset: int, left: int) -> bool:
         """A blank, or any entry; a cut one counts too."""
         if len(window) < PREFIX.size or PREFIX.unpack_from(window) == (BLANK_MAGIC, left):
             return True
@@ -186,7 +186,7 @@ class LedgerFraming:
     def ends_file(self, prefix: bytes) -> bool:
         return bool(PREFIX.unpack(prefix)[0] == BLANK_MAGIC)
 
-    def levelled(self, buffer: NDArray[np.uint8], offset: int) -> int:
+    def normalised(self, buffer: NDArray[np.uint8], offset: int) -> int:
         """The checks of a header are each member's own."""
         view = buffer.data
         at = self.first_boundary(buffer, offset)

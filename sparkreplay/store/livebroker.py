@@ -114,9 +114,9 @@ class Questions:
             raise LiveBrokerFailed(self.address, f"answers with what is no reply of a broker; {CURE}")
         reply = self.receive(size - 4)
         try:
-            told = json.loads(reply[:header_bytes])
+            header = json.loads(reply[:header_bytes])
             body = json.loads(reply[header_bytes:] or b"null")
-            refused, remark = told["code"], str(told.get("remark"))[:200]
+            refused, remark = header["code"], str(header.get("remark"))[:200]
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise LiveBrokerFailed(
                 self.address, f"answers request {code} with what cannot be read; {CURE}"

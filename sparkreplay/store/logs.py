@@ -36,11 +36,11 @@ def log_of(files: Files) -> Log:
         if ledgers:
             return LedgerLog(ledgers[0])
         return CLASSIC_LOG if files_of(files, FOLDER) else PLAIN_LOG
-    going_on = [ledger for ledger in ledgers if goes_on(files, ledger)]
+    going_on = [ledger for ledger in ledgers if continues(files, ledger)]
     return LedgerLog(going_on[0]) if len(going_on) == 1 else PLAIN_LOG
 
 
-def goes_on(files: Files, ledger: str) -> bool:
+def continues(files: Files, ledger: str) -> bool:
     """Whether the ledger continues the plain log at its end, or did before that was deleted."""
     try:
         files.read(f"{ledger}/{DIVIDE}")

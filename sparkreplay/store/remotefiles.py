@@ -82,14 +82,14 @@ class RemoteFiles:
 
     def found(self) -> RemoteFiles:
         """Itself, if there is such a folder: errors of a URI are raised on the driver."""
-        with self.told(""):
+        with self.raising_unreadable(""):
             filesystem, root = self.connect()
             if filesystem.get_file_info(root).type == fs.FileType.Directory:
                 return self
         raise StoreUnreadable(self.root, NOT_THERE)
 
     def entries(self, folder: str) -> list[Entry]:
-        with self.told(folder):
+        with self.raising_unreadable(folder):
             filesystem, root = self.connect()
             found = filesystem.get_file_info(fs.FileSelector(f"{root}/{folder}" if folder else root))
         entries = [
@@ -105,24 +105,24 @@ class RemoteFiles:
         return in_order(self.shown(folder), entries)
 
     def read(self, name: str) -> bytes:
-        with self.told(name):
+        with self.raising_unreadable(name):
             filesystem, root = self.connect()
             with filesystem.open_input_file(f"{root}/{name}") as file:
                 data = bytes(file.read(SMALL_FILE_BYTES_MAX + 1))
         return small(self.shown(name), data)
 
     def has(self, name: str) -> bool:
-        with self.told(name):
+        with self.raising_unreadable(name):
             filesystem, root = self.connect()
             return bool(filesystem.get_file_info(f"{root}/{name}").type == fs.FileType.File)
 
     def open(self, name: str) -> OpenFile:
-        with self.told(name):
+        with self.raising_unreadable(name):
             filesystem, root = self.connect()
             return RemoteFile(self, name, filesystem.open_input_file(f"{root}/{name}"))
 
     @contextmanager
-    def told(self, name: str) -> Iterator[None]:
+    def raising_unreadable(self, name: str) -> Iterator[None]:
         """Turn refusals of the file system into an error that names the file and never shows a secret."""
         try:
             yield
@@ -166,7 +166,7 @@ class RemoteFile:
     def fetch(self, view: memoryview, at: int) -> int:
         held = 0
         try:
-            with self.files.told(self.name):
+            with self.files.raising_unreadable(self.name):
                 self.file.seek(at)
                 while held < len(view):
                     got = self.file.readinto(view[held:])

@@ -83,7 +83,7 @@ def head(store: StoreSnapshot, segment: Segment, end: int) -> bytes:
     buffer = np.zeros(min(head_bytes(segment), end - segment.start_offset), np.uint8)
     with closing(open_segment(store.files, segment)) as file:
         held = file.read_into(buffer.data, 0)
-    segment.framing.levelled(buffer, segment.start_offset)
+    segment.framing.normalised(buffer, segment.start_offset)
     return buffer[:held].tobytes()
 
 

@@ -147,10 +147,10 @@ def up_to_latest(store: StoreSnapshot, *, allow_uncommitted: bool) -> StoreSnaps
 def bounded_by(store: StoreSnapshot, end: int, source: str) -> StoreSnapshot:
     """The same store with another bound; the committed end stays known."""
     if isinstance(store.log, ClassicLog):
-        told = "a classic store: nothing says what is committed"
+        committed = "a classic store: nothing says what is committed"
     else:
-        told = f"committed up to {store.bound}, according to: {store.bound_source}"
-    note = f"{told}; {store.bound_note}" if store.bound_note else told
+        committed = f"committed up to {store.bound}, according to: {store.bound_source}"
+    note = f"{committed}; {store.bound_note}" if store.bound_note else committed
     return replace(store, bound=end, bound_source=source, bound_note=note, committed=store.bound)
 
 

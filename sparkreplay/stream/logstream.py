@@ -100,7 +100,7 @@ class LogStream:
         ends = {name: self.end_of(name, store) for name, store in stores.items()}
         for name, store in stores.items():
             self.hold(name, store, at[name].offset)
-        self.tell_of_replicas_behind(stores, at)
+        self.warn_of_replicas_behind(stores, at)
         self.report_above_bound(stores, at, ends)
         pending = {name: ends[name] - at[name].offset for name in stores if ends[name] > at[name].offset}
         cuts = self.cuts_within(admission, stores, at, ends, pending)
@@ -231,7 +231,7 @@ class LogStream:
             self.lose(name, offset, DataLost(name, store.root, offset, gone_to, lost))
         return gone_to
 
-    def tell_of_replicas_behind(
+    def warn_of_replicas_behind(
         self, stores: Mapping[str, StoreSnapshot], at: Mapping[str, SetOffset]
     ) -> None:
         """Warn of replicas that lag: waiting for one looks like a log without new messages."""

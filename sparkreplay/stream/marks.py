@@ -134,5 +134,5 @@ def tail_of(store: StoreSnapshot, segment: Segment, offset: int) -> str | None:
     with closing(file):
         held = file.read_into(buffer.data, start - segment.start_offset)
     first = segment.framing.first_boundary(buffer, start)
-    segment.framing.levelled(buffer[first:], start + first)
+    segment.framing.normalised(buffer[first:], start + first)
     return sha256(buffer[first:held].data).hexdigest()[:HASH_DIGITS]

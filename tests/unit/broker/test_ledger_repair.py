@@ -57,7 +57,7 @@ def entries_of(content: bytes, start: int) -> list[tuple[int, int]]:
 
 
 def is_sound(group: GroupSet, node: Node) -> bool:
-    return not group.app(node).store.soundness.damages
+    return not group.app(node).store.integrity.damages
 
 
 def restarted(group: GroupSet, node: Node) -> None:
@@ -89,8 +89,8 @@ def test_what_rotted_is_fetched_whoever_leads_and_stands_as_it_was_written(world
             node.disk.flip_bit(path, at, 3)
         assert ledger_files(node) != kept
         store = group.app(node).store
-        store.soundness.begin_again(store.segment_size_bytes)
-        group.world.run_until(lambda store=store: store.soundness.repairs == 4, 30_000)
+        store.integrity.begin_again(store.segment_size_bytes)
+        group.world.run_until(lambda store=store: store.integrity.repairs == 4, 30_000)
         group.world.run_until(lambda node=node: is_sound(group, node), 10_000)
         for name, before in kept.items():
             assert ledger_files(node)[name][: len(before.rstrip(b"\0"))] == before.rstrip(b"\0")
@@ -112,8 +112,8 @@ def test_what_rotted_before_the_divide_is_fetched_too(world: World) -> None:
             node.disk.flip_bit(path, at, 1)
         store = group.app(node).store
         assert store.first_message_offset() == 0
-        store.soundness.begin_again(store.segment_size_bytes * len(kept))
-        world.run_until(lambda store=store: store.soundness.repairs == 3, 30_000)
+        store.integrity.begin_again(store.segment_size_bytes * len(kept))
+        world.run_until(lambda store=store: store.integrity.repairs == 3, 30_000)
         assert old_files(node) == kept
         world.run_until(lambda node=node: is_sound(group, node), 10_000)
         assert node.disk.durable_part(first, 0, len(kept[first])) == kept[first]
@@ -133,7 +133,7 @@ def test_one_header_that_rotted_keeps_no_member_from_starting(world: World, entr
     node.kill(power_cut=True)
     node.disk.flip_bit(path, entries_of(was, int(path[-20:]))[entry][0] + 29, 2)
     group.start(node)
-    world.run_until(lambda: node.app is not None and group.app(node).store.soundness.repairs == 1, 60_000)
+    world.run_until(lambda: node.app is not None and group.app(node).store.integrity.repairs == 1, 60_000)
     assert ledger_files(node)[path] == was
 
 
@@ -155,7 +155,7 @@ def test_nothing_is_taken_of_a_peer_whose_log_is_another_one(
 
     honest, store._member.piece = store._member.piece, closed_there
     node.disk.flip_bit(path, at + BODY_AT, 0)
-    store.soundness.begin_again(store.segment_size_bytes)
+    store.integrity.begin_again(store.segment_size_bytes)
     world.run_until(lambda: "damaged record not repaired, trying on" in caplog.text, 30_000)
     rotten = bytearray(was)
     rotten[at + BODY_AT] ^= 1
@@ -186,7 +186,7 @@ def test_no_record_of_another_plain_log_is_taken(world: World, caplog: pytest.Lo
     assert was[start + 16 : at] == bytes(content)[start + 16 : at], "the same record, but for its body"
     rotten.disk.flip_bit(path, at, 0)
     store = group.app(rotten).store
-    store.soundness.begin_again(store.segment_size_bytes * len(old_files(rotten)))
+    store.integrity.begin_again(store.segment_size_bytes * len(old_files(rotten)))
     world.run_until(lambda: "damaged record not repaired, trying on" in caplog.text, 30_000)
     assert (
         old_files(rotten)[path][start : at + 8] == was[start:at] + bytes([was[at] ^ 1]) + was[at + 1 : at + 8]
@@ -206,13 +206,13 @@ def test_what_nobody_else_has_is_told_and_asked_for_again(
     for one in group.brokers:
         one.disk.flip_bit(one_path(one, path), at, 0)
     store = group.app(node).store
-    store.soundness.begin_again(store.segment_size_bytes)
+    store.integrity.begin_again(store.segment_size_bytes)
     world.run_until(lambda: "damaged record not repaired, trying on" in caplog.text, 30_000)
     assert ledger_files(node)[path] != was, "nothing that rotted there too is taken"
-    assert "is damaged" in caplog.text and len(store.soundness.damages) == 1
+    assert "is damaged" in caplog.text and len(store.integrity.damages) == 1
     healthy = next(one for one in group.brokers if one is not node)
     healthy.disk.flip_bit(one_path(healthy, path), at, 0)  # a sector that could not be read, and can be again
-    group.app(healthy).store.soundness.damages.clear()
+    group.app(healthy).store.integrity.damages.clear()
     restarted(group, healthy)
     world.run_until(lambda: ledger_files(node)[path] == was, 60_000)
 
@@ -347,7 +347,7 @@ def test_a_delayed_message_that_rotted_since_it_was_checked_is_delivered_as_it_w
     at = was.index(what, was.index(b"due 7 "))
     node.disk.flip_bit(path, at + len(what) - 2, 0)
     world.run_for_ms(20_000)
-    assert group.master is node and group.app(node).store.soundness.repairs == 1
+    assert group.master is node and group.app(node).store.integrity.repairs == 1
     assert sorted(bytes(one.body) for one in group.run(group.read_all())) == sorted(sent)
     assert ledger_files(node)[path][: len(was.rstrip(b"\0"))] == was.rstrip(b"\0")
 
@@ -407,7 +407,7 @@ def one_rotten(group: GroupSet) -> tuple[Node, str, bytes]:
     path, was = next(iter(ledger_files(node).items()))
     node.disk.flip_bit(path, entries_of(was, int(path[-20:]))[4][0] + BODY_AT, 0)
     store = group.app(node).store
-    store.soundness.begin_again(store.segment_size_bytes)
+    store.integrity.begin_again(store.segment_size_bytes)
     return node, path, was
 
 
@@ -461,7 +461,7 @@ def test_who_gives_more_than_was_asked_for_is_not_believed_and_ends_nobody(
 
     store._member.piece = longer
     node.disk.flip_bit(first, at, 1)
-    store.soundness.begin_again(store.segment_size_bytes * len(kept))
+    store.integrity.begin_again(store.segment_size_bytes * len(kept))
     world.run_until(lambda: node.failure or "damaged record not repaired, trying on" in caplog.text, 30_000)
     assert node.failure is None
     store._member.piece = honest
@@ -485,7 +485,7 @@ def test_what_rotted_on_two_disks_is_fetched_from_the_third_under_the_next_leade
     theirs_was = ledger_files(master)[theirs]
     master.disk.flip_bit(theirs, place + 37, 3)
     store = group.app(master).store
-    store.soundness.begin_again(store.segment_size_bytes)
+    store.integrity.begin_again(store.segment_size_bytes)
     world.run_until(lambda: not is_sound(group, node) and not is_sound(group, master), 10_000)
     master.kill()
     world.run_until(lambda: ledger_files(node)[path] == was, 30_000)

@@ -260,7 +260,7 @@ def test_a_master_with_a_damaged_record_yields() -> None:
     with World(88) as world:
         cluster = filled(world)
         rotten = cluster.master
-        cluster.app(rotten).store.soundness.damages[0] = Damage("00000000000000000000", 0, 200, "crc")
+        cluster.app(rotten).store.integrity.damages[0] = Damage("00000000000000000000", 0, 200, "crc")
         world.run_until(lambda: any(node is not rotten for node in cluster.masters), 15_000)
         world.run_for_ms(10_000)
         assert cluster.master is not rotten, "nor does it come back while it is not repaired"

@@ -38,7 +38,7 @@ class Bench:
         self.repaired: list[tuple[int, bytes]] = []
         self.fails = False
         store = SimpleNamespace(
-            soundness=SimpleNamespace(damages=self.damages),
+            integrity=SimpleNamespace(damages=self.damages),
             confirm_offset=lambda: self.confirm,
             repair=self.repair,
         )

@@ -57,9 +57,9 @@ def test_old_files_stay_while_what_the_log_would_begin_behind_has_rotted(
         world.run_until(lambda: member.log_begin() > SEGMENT, 60_000)
         assert rotten.running and path not in rotten.disk.entries
         store = group.app(rotten).store
-        store.soundness.begin_again(store.dispatched_offset() // SEGMENT * SEGMENT)
-        group.run(store.soundness.check(store.min_offset(), SEGMENT))
-        assert not store.soundness.damages
+        store.integrity.begin_again(store.dispatched_offset() // SEGMENT * SEGMENT)
+        group.run(store.integrity.check(store.min_offset(), SEGMENT))
+        assert not store.integrity.damages
 
 
 @pytest.mark.parametrize("byte", [0, 2])

@@ -35,7 +35,7 @@ from dledger.storage.oldentries import read_entries
 from dledger.storage.snapshot import Origin, decode_snapshot, encode_snapshot
 from dledger.storage.store import Store
 from mqruntime.segments import RealSegmentDirectory
-from mqruntime.slices import at_once
+from mqruntime.slices import run_without_loop
 from mqruntime.smallfiles import RealSmallFiles
 from mqruntime.tasks import Tasks
 from tests.unit.dledger import ledgergroup
@@ -51,21 +51,21 @@ SNAPSHOT = Snapshot(41, 3, b"state", Begin(7, 2, 8192, 99))
 
 
 def test_a_snapshot_is_read_as_it_was_written_and_never_otherwise() -> None:
-    data = at_once(encode_snapshot(SNAPSHOT))
-    assert at_once(decode_snapshot("s", data)) == SNAPSHOT
+    data = run_without_loop(encode_snapshot(SNAPSHOT))
+    assert run_without_loop(decode_snapshot("s", data)) == SNAPSHOT
     for at in range(len(data)):
         damaged = data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :]
         with pytest.raises(SnapshotDamaged, match="^s: "):
-            at_once(decode_snapshot("s", damaged))
+            run_without_loop(decode_snapshot("s", damaged))
         with pytest.raises(SnapshotDamaged):
-            at_once(decode_snapshot("s", data[:at]))
+            run_without_loop(decode_snapshot("s", data[:at]))
 
 
 def test_a_newer_form_is_refused_as_such() -> None:
-    data = bytearray(at_once(encode_snapshot(SNAPSHOT))[:-4])
+    data = bytearray(run_without_loop(encode_snapshot(SNAPSHOT))[:-4])
     data[5] = 4
     with pytest.raises(SnapshotUnknown, match="form 4"):
-        at_once(decode_snapshot("s", bytes(data) + crc32(data).to_bytes(4, "big")))
+        run_without_loop(decode_snapshot("s", bytes(data) + crc32(data).to_bytes(4, "big")))
 
 
 # A log that begins later
@@ -210,7 +210,7 @@ def test_a_log_that_ends_before_its_snapshot_is_damaged(tmp_path: Path) -> None:
         for name in data_files(tmp_path)[3:]:
             (tmp_path / "n/data" / name).unlink()
         assert store.log is not None
-        (tmp_path / "n/snapshot").write_bytes(at_once(encode_snapshot(Snapshot(150, 1, b"s"))))
+        (tmp_path / "n/snapshot").write_bytes(run_without_loop(encode_snapshot(Snapshot(150, 1, b"s"))))
         with pytest.raises(LogDamaged, match="up to 150 are in n/snapshot"):
             await opened(tmp_path).open()
 

@@ -16,7 +16,7 @@ from dledger.raft.snapshot import Begin, Snapshot
 from dledger.storage.snapshot import decode_snapshot, encode_snapshot
 from dledger.storage.store import Store
 from mqruntime.segments import RealSegmentDirectory
-from mqruntime.slices import at_once
+from mqruntime.slices import run_without_loop
 from mqruntime.smallfiles import RealSmallFiles
 from tests.unit.dledger.test_dledger_store import entries, step, store
 
@@ -96,11 +96,14 @@ def test_a_snapshot_with_a_list_is_of_form_two_and_reads_back() -> None:
     plain = Snapshot(9, 3, b"state", Begin(7, 2, 8192, 99))
     stated = Snapshot(9, 3, b"state", Begin(7, 2, 8192, 99), ((5, THREE),))
     assert (
-        at_once(encode_snapshot(plain))[4:6] == b"\0\1" and at_once(encode_snapshot(stated))[4:6] == b"\0\2"
+        run_without_loop(encode_snapshot(plain))[4:6] == b"\0\1"
+        and run_without_loop(encode_snapshot(stated))[4:6] == b"\0\2"
     )
-    assert at_once(encode_snapshot(stated))[58:-4] == b"state" + LINE[8:-1].replace(b":2,", b":5,", 1)
+    assert run_without_loop(encode_snapshot(stated))[58:-4] == b"state" + LINE[8:-1].replace(
+        b":2,", b":5,", 1
+    )
     for each in (plain, stated):
-        assert at_once(decode_snapshot("s", at_once(encode_snapshot(each)))) == each
+        assert run_without_loop(decode_snapshot("s", run_without_loop(encode_snapshot(each)))) == each
 
 
 def test_a_start_knows_the_lists_from_where_the_log_begins(tmp_path: Path) -> None:

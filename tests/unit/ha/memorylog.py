@@ -126,7 +126,7 @@ class MemoryLog:
             start, end = self.boundary_at_or_below(start - 1), start
         return start, self.content()[start - self._begins : end - self._begins]
 
-    async def begin_anew(self) -> None:
+    async def reset_beginning(self) -> None:
         assert self._end == 0
 
     def is_checked(self, offset: int, size: int) -> bool:

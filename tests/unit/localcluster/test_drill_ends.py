@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from localcluster.ends import Decided, judge_ends
+from localcluster.ends import ChosenEnd, judge_ends
 from localcluster.history import Outcome
 
 DECIDED = {
-    "committed": Decided(Outcome.ACKNOWLEDGED, True),
-    "rolled-back": Decided(Outcome.ACKNOWLEDGED, False),
-    "perhaps": Decided(Outcome.UNKNOWN, True),
-    "perhaps-not": Decided(Outcome.UNKNOWN, False),
-    "refused": Decided(Outcome.REFUSED, True),
+    "committed": ChosenEnd(Outcome.ACKNOWLEDGED, True),
+    "rolled-back": ChosenEnd(Outcome.ACKNOWLEDGED, False),
+    "perhaps": ChosenEnd(Outcome.UNKNOWN, True),
+    "perhaps-not": ChosenEnd(Outcome.UNKNOWN, False),
+    "refused": ChosenEnd(Outcome.REFUSED, True),
 }
 
 

@@ -123,7 +123,7 @@ def test_while_ways_are_cut_again_and_again_nothing_is_owed() -> None:
     assert 0 < len(again) < len(PARTITIONS) / 2
     for partition in again:
         assert partition.serving_ms_max is None
-        assert f"{partition.rounds} times" in partition.told
+        assert f"{partition.rounds} times" in partition.description
 
 
 def test_without_controllers_the_brokers_majority_is_what_serves() -> None:

@@ -367,14 +367,14 @@ def test_a_body_or_a_text_that_is_not_whole_ends_the_rows() -> None:
     case = Case(3, 100, odd=0.0, segment_size=1 << 20)
     buffer, size = held(case)
     records = records_in(buffer, size, 0)
-    assert records.sound_bodies() == records.without_zeros() == len(records) == 100
+    assert records.intact_bodies() == records.without_zeros() == len(records) == 100
     full = next(
         row for row in range(40, 100) if records.columns.body_ends[row] > records.columns.body_starts[row]
     )
     buffer[int(records.columns.body_starts[full])] ^= 1
     buffer[int(records.columns.ends[70]) - 3] = 0
     buffer[int(records.columns.topic_starts[80])] = 0
-    assert records.sound_bodies() == full
+    assert records.intact_bodies() == full
     assert records.without_zeros() == 70
     assert records.rows(71, 100).without_zeros() == 9
 

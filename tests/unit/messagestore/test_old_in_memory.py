@@ -90,7 +90,7 @@ async def test_old_messages_that_the_page_cache_lost_are_read_in_a_thread(
 @in_loop
 async def test_old_bytes_that_nobody_checked_do_not_leave_at_once(tmp_path: Path) -> None:
     store = await aged(tmp_path)
-    store.soundness.begin_again(2 * store.segment_size_bytes)
+    store.integrity.begin_again(2 * store.segment_size_bytes)
     result = pulled(store, 0, 3)
     assert result.cold
     await store.load(result)

@@ -159,10 +159,10 @@ async def test_a_start_after_a_kill_judges_records_by_it(
 def test_many_records_at_once_end_in_front_of_one_that_contradicts_its_own() -> None:
     (content,) = golden_segments(JAVA).values()
     buffer = bytearray(content[:3002] + bytes(ROOM_BYTES))
-    assert records_in(buffer, 3002, 0).sound_records() == len(golden_lines(JAVA))
+    assert records_in(buffer, 3002, 0).intact_records() == len(golden_lines(JAVA))
     buffer[golden_lines(JAVA)[3]["pos"] + 43] ^= 1
     records = records_in(buffer, 3002, 0)
-    assert (records.sound_bodies(), records.sound_records()) == (len(records), 3)
+    assert (records.intact_bodies(), records.intact_records()) == (len(records), 3)
 
 
 @in_loop

@@ -70,7 +70,7 @@ async def pull(store: MessageStore, queue_offset: int) -> list[memoryview]:
 async def damage_found(store: MessageStore) -> list[int]:
     while not store.scrubber.schedule.passes:  # noqa: ASYNC110 - the disk is real, so is the waiting
         await asyncio.sleep(0)
-    return sorted(store.soundness.damages)
+    return sorted(store.integrity.damages)
 
 
 @pytest.mark.parametrize("hot", [2, 100])
@@ -94,8 +94,8 @@ async def test_a_queue_that_lists_a_wrong_place_makes_no_record_damaged(tmp_path
     places = await stored(tmp_path)
     store = await opened(tmp_path)
     assert await store.message_at(places[3] + 7) is None
-    await store.soundness.check(places[4] + 7, 20)
-    assert not store.soundness.damages
+    await store.integrity.check(places[4] + 7, 20)
+    assert not store.integrity.damages
     await store.stop()
 
 
@@ -114,9 +114,9 @@ async def test_a_queue_that_lists_a_wrong_end_makes_no_record_damaged(tmp_path: 
     places = await stored(tmp_path)
     store = await opened(tmp_path)
     rewrite_entry(store, 3, None, size)
-    await store.soundness.check(places[4], 300)
+    await store.integrity.check(places[4], 300)
     assert len(await pull(store, 4)) == 1
-    assert not store.soundness.damages
+    assert not store.integrity.damages
     await store.stop()
 
 
@@ -179,9 +179,9 @@ async def test_what_rotted_is_not_sent_and_what_stands_before_it_is(tmp_path: Pa
     places = await stored(tmp_path)
     flip(tmp_path, places[20], at=IN_BODY)
     store = await opened(tmp_path)
-    assert not store.soundness.is_checked(0, 100) and store.at_hand(0, 100) is None
+    assert not store.integrity.is_checked(0, 100) and store.at_hand(0, 100) is None
     assert await store.check(0, places[20]) is None
-    assert store.soundness.is_checked(0, places[20])
+    assert store.integrity.is_checked(0, places[20])
     assert f"the record at {places[20]} is damaged" in (await store.check(places[19], 2000) or "")
     assert await store.check(places[21], 300) is None
     await store.stop()
@@ -195,8 +195,8 @@ async def test_the_scrub_finds_it_and_goes_on(tmp_path: Path, at: int) -> None:
     flip(tmp_path, places[30], at=IN_BODY)
     store = await opened(tmp_path, scrub_bytes_per_second=1 << 40)
     assert await damage_found(store) == [places[3], places[30]]
-    assert store.soundness.damages[places[3]].segment == "00000000000000000000"
-    assert store.soundness.is_checked(places[31], 300)
+    assert store.integrity.damages[places[3]].segment == "00000000000000000000"
+    assert store.integrity.is_checked(places[31], 300)
     await store.stop()
 
 
@@ -205,7 +205,7 @@ async def test_what_this_process_wrote_needs_no_check(tmp_path: Path) -> None:
     store = await opened(tmp_path)
     await store.become_master()
     store.append([message(bytes(BODY)) for _ in range(COUNT)])
-    assert store.soundness.is_checked(0, store.max_offset())
+    assert store.integrity.is_checked(0, store.max_offset())
     await store.stop()
 
 
@@ -216,9 +216,9 @@ async def test_a_later_scrub_finds_what_rotted_under_a_running_store(tmp_path: P
     assert await damage_found(store) == []
     view, start = store._log.segment_view(places[3])
     view[places[3] - start + IN_BODY] ^= 1
-    while not store.soundness.damages:  # noqa: ASYNC110 - as above
+    while not store.integrity.damages:  # noqa: ASYNC110 - as above
         await asyncio.sleep(0)
-    assert sorted(store.soundness.damages) == [places[3]]
+    assert sorted(store.integrity.damages) == [places[3]]
     await store.stop()
 
 
@@ -229,8 +229,8 @@ async def test_a_cut_takes_the_damage_with_it(tmp_path: Path) -> None:
     store = await opened(tmp_path, scrub_bytes_per_second=1 << 40)
     assert await damage_found(store) == [places[30]]
     await store.truncate(places[29])
-    assert not store.soundness.damages
-    assert store.soundness.is_checked(0, store.max_offset())
+    assert not store.integrity.damages
+    assert store.integrity.is_checked(0, store.max_offset())
     await store.stop()
 
 
@@ -248,7 +248,7 @@ async def test_only_the_record_that_was_there_repairs_it(tmp_path: Path, at: int
         assert not await store.repair(places[3], wrong)
     assert not await store.repair(places[5], other)
     assert await store.repair(places[3], sound)
-    assert not store.soundness.damages
+    assert not store.integrity.damages
     assert bytes((await pull(store, 3))[0]) == sound
     await store.stop()
     assert content_at(tmp_path, places[3], len(sound)) == sound
@@ -284,15 +284,15 @@ async def test_what_rots_once_it_was_checked_is_given_to_nobody_who_copies_it(
     store = await opened(tmp_path, hot_segments=hot)
     size = places[1] - places[0]
     sound = bytes(await store.message_at(places[3], size) or b"")
-    assert store.soundness.is_checked(places[3], size)
+    assert store.integrity.is_checked(places[3], size)
     flip_beneath(store, places[3], at=at)
     for _ in range(2):
         with pytest.raises(RecordDamaged, match=f"the record at {places[3]} is damaged"):
             await store.message_at(places[3], size)
-    assert list(store.soundness.damages) == [places[3]], "so it is asked for, and mended"
+    assert list(store.integrity.damages) == [places[3]], "so it is asked for, and mended"
     assert await store.repair(places[3], sound)
     assert await store.message_at(places[3], size) == sound
-    assert await store.message_at(places[3] + 7, size) is None and not store.soundness.damages
+    assert await store.message_at(places[3] + 7, size) is None and not store.integrity.damages
     await store.stop()
 
 
@@ -307,7 +307,7 @@ async def test_what_retention_took_while_it_was_looked_at_again_ends_the_look(
         pass
     assert await store.message_at(places[3]) is not None
     flip(tmp_path, places[3], at=IN_BODY)
-    is_boundary, walk, walks = store._log.is_boundary, store.soundness.walk, list[int]()
+    is_boundary, walk, walks = store._log.is_boundary, store.integrity.walk, list[int]()
 
     async def begins_meanwhile(offset: int) -> bool:
         await store.begin_at(SEGMENT, lambda: True)
@@ -319,7 +319,7 @@ async def test_what_retention_took_while_it_was_looked_at_again_ends_the_look(
         return await walk(position, limit)
 
     monkeypatch.setattr(store._log, "is_boundary", begins_meanwhile)
-    monkeypatch.setattr(store.soundness, "walk", counted)
+    monkeypatch.setattr(store.integrity, "walk", counted)
     assert await store.message_at(places[3], 400) is None
-    assert store.min_offset() == SEGMENT and store.soundness.unchecked.first(0, SEGMENT) is None
+    assert store.min_offset() == SEGMENT and store.integrity.unchecked.first(0, SEGMENT) is None
     await store.stop()

@@ -334,10 +334,10 @@ async def test_what_goes_is_neither_checked_nor_damaged_any_more(tmp_path: Path)
     store = open_store(tmp_path, small_settings(max_index_num=16, max_hash_slot_num=5))
     await store.start()
     assert await store.check(0, 500) is not None
-    assert store.soundness.damages
+    assert store.integrity.damages
     await store.begin_at(2 * SEGMENT, always)
-    assert not store.soundness.damages
-    assert all(each.start >= 2 * SEGMENT for each in store.soundness.unchecked.ranges)
+    assert not store.integrity.damages
+    assert all(each.start >= 2 * SEGMENT for each in store.integrity.unchecked.ranges)
     await store.stop()
 
 

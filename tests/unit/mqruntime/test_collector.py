@@ -5,7 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 
-from mqruntime.collector import Collector
+from mqruntime.collector import GcTuner
 
 KEPT_MIN = 100
 
@@ -41,7 +41,7 @@ class Heap:
 
 
 def collected(heap: Heap) -> Heap:
-    Collector(heap, KEPT_MIN).start()
+    GcTuner(heap, KEPT_MIN).start()
     return heap
 
 
@@ -78,9 +78,9 @@ def test_what_ended_by_itself_is_not_looked_for() -> None:
 
 PROCESS = f"""
 import gc
-from mqruntime.collector import Collector
+from mqruntime.collector import GcTuner
 gc.disable()
-Collector().start()
+GcTuner().start()
 kept = [[] for _ in range({KEPT_MIN})]
 gc.collect()
 assert gc.get_freeze_count() >= {KEPT_MIN}

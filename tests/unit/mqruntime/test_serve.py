@@ -51,7 +51,7 @@ def test_an_app_that_wants_to_begin_anew_is_stopped_in_order_and_made_again(tmp_
     assert process.stdout is not None and process.stdout.readline() == "started\n"
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate()
-    assert process.returncode == 0 and said.count("starting anew") == 1
+    assert process.returncode == 0 and said.count("starting again") == 1
     assert (tmp_path / "store" / "stopped").read_bytes() == b"yes"
 
 

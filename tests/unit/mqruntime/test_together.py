@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from mqruntime.runtime import RestartWanted
-from mqruntime.together import Together
+from mqruntime.together import AppGroup
 
 
 class Part:
@@ -37,7 +37,7 @@ class Part:
 def test_the_one_that_others_count_on_starts_first_and_ends_last() -> None:
     async def story_told() -> None:
         story: list[str] = []
-        both = Together(Part("a", story), Part("b", story))
+        both = AppGroup(Part("a", story), Part("b", story))
         await both.start()
         await both.stop()
         assert story == ["a starts", "b starts", "b stops", "a stops"]
@@ -48,7 +48,7 @@ def test_the_one_that_others_count_on_starts_first_and_ends_last() -> None:
 def test_one_that_cannot_start_is_told_and_what_comes_after_it_is_left_alone() -> None:
     async def story_told() -> None:
         story: list[str] = []
-        parts = Together(Part("a", story), Part("b", story, unstartable=True), Part("c", story))
+        parts = AppGroup(Part("a", story), Part("b", story, unstartable=True), Part("c", story))
         with pytest.raises(OSError, match="b cannot"):
             await parts.start()
         await parts.stop()
@@ -60,7 +60,7 @@ def test_one_that_cannot_start_is_told_and_what_comes_after_it_is_left_alone() -
 def test_one_that_cannot_end_in_order_keeps_no_other_from_it() -> None:
     async def story_told() -> None:
         story: list[str] = []
-        both = Together(Part("a", story), Part("b", story, unstoppable=True))
+        both = AppGroup(Part("a", story), Part("b", story, unstoppable=True))
         await both.start()
         with pytest.raises(OSError, match="b cannot stop"):
             await both.stop()
@@ -73,7 +73,7 @@ def test_one_that_cannot_end_in_order_keeps_no_other_from_it() -> None:
 def test_the_failure_of_one_is_that_of_all(failing: int) -> None:
     async def story_told() -> None:
         parts = [Part("a", []), Part("b", [])]
-        both = Together(*parts)
+        both = AppGroup(*parts)
         await both.start()
         waiting = asyncio.create_task(both.wait_failed())
         await asyncio.sleep(0)

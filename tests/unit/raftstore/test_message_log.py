@@ -16,7 +16,7 @@ from dledger.raft.snapshot import Begin
 from dledger.storage.snapshot import encode_snapshot, snapshot_at
 from messagestore.record import decode, encode
 from messagestore.walker import SegmentWalk, Stop
-from mqruntime.slices import at_once
+from mqruntime.slices import run_without_loop
 from raftstore.cli import raftstore
 from raftstore.folder import read_log
 from raftstore.framing import StoredMessage, facts_of, moved
@@ -252,10 +252,10 @@ def test_a_log_that_begins_where_its_snapshot_says_is_read_from_there(tmp_path: 
     second = min(begins - {4096})
     index = 9 + sum(1 for each in read_log(tmp_path).messages() if each.offset < second)
     place = snapshot_at(Begin(index - 1, 3, second, 0), ())
-    (folder / "snapshot").write_bytes(at_once(encode_snapshot(place)))
+    (folder / "snapshot").write_bytes(run_without_loop(encode_snapshot(place)))
     log = read_log(tmp_path)
     offsets = [each.offset for each in log.messages()]
     assert (log.census.found.damage, log.census.found.first_index) == ("", index)
     assert offsets[0] == second + 48 and len(offsets) == 20 - (index - 9)
-    (folder / "snapshot").write_bytes(at_once(encode_snapshot(replace(place, replaces_files=True))))
+    (folder / "snapshot").write_bytes(run_without_loop(encode_snapshot(replace(place, replaces_files=True))))
     assert list(read_log(tmp_path).messages()) == []

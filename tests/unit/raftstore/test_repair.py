@@ -60,7 +60,7 @@ class Scene:
 
         store: Any = SimpleNamespace(
             confirm_offset=lambda: self.decided, is_plain=lambda offset: False, left_at=lambda offset: 1 << 20,
-            own_piece=own_piece, mend=mend, soundness=SimpleNamespace(damages={}, on_damage=None),
+            own_piece=own_piece, mend=mend, integrity=SimpleNamespace(damages={}, on_damage=None),
         )  # fmt: skip
         member: Any = SimpleNamespace(piece=piece, router=Router(), node=None)
         repair = LedgerRepair(store, member, ManualClock())

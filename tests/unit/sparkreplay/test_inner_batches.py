@@ -13,7 +13,7 @@ import pytest
 from sparkreplay.errors import LogCorrupted
 from sparkreplay.read.options import read_options
 from sparkreplay.read.pushed import comparisons
-from sparkreplay.read.reader import plan_read, read_all, read_stretch, spared
+from sparkreplay.read.reader import plan_read, pruned, read_all, read_stretch
 from sparkreplay.resend.rewrite import ROW_COLUMNS, rows_of
 from tests.unit.sparkreplay.commandline import mqreplay
 from tests.unit.sparkreplay.storefolder import StoreFolder
@@ -101,7 +101,7 @@ def test_offsets_and_filters_are_those_of_the_messages(store: StoreFolder, split
     from pyspark.sql.datasource import EqualTo
 
     plan = plan_read(read_options({"path": path, "columns": "msg_id", "splitBytes": split}))
-    plan = spared(plan, comparisons([EqualTo(("flag",), 12)]))
+    plan = pruned(plan, comparisons([EqualTo(("flag",), 12)]))
     found = [
         row
         for stretch in plan.stretches

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from sparkreplay.read.options import read_options
 from sparkreplay.read.pushed import Comparison
-from sparkreplay.read.reader import ReadPlan, plan_read, read_all, spared
+from sparkreplay.read.reader import ReadPlan, plan_read, pruned, read_all
 from tests.unit.sparkreplay.storefolder import StoreFolder
 
 Row = dict[str, Any]
@@ -94,7 +94,7 @@ def test_what_filters_leave_of_the_spared_read_is_what_they_leave_of_all(
     def left(rows: list[Row]) -> list[Row]:
         return [row for row in rows if all(holds(one, row) for one in pushed)]
 
-    assert left(rows_of(spared(whole, pushed))) == left(all_rows)
+    assert left(rows_of(pruned(whole, pushed))) == left(all_rows)
 
 
 @pytest.mark.parametrize(
@@ -111,28 +111,28 @@ def test_rows_are_dropped_exactly_by_what_workers_understand(
     whole: ReadPlan, all_rows: list[Row], column: str, how: str, values: tuple[Any, ...]
 ) -> None:
     comparison = Comparison(column, how, values)
-    assert rows_of(spared(whole, [comparison])) == [row for row in all_rows if holds(comparison, row)]
+    assert rows_of(pruned(whole, [comparison])) == [row for row in all_rows if holds(comparison, row)]
 
 
 def test_partitions_behind_the_last_wanted_record_of_a_segment_are_not_read(whole: ReadPlan) -> None:
-    read = spared(whole, [Comparison("physical_offset", "LessThan", (5000,))])
+    read = pruned(whole, [Comparison("physical_offset", "LessThan", (5000,))])
     assert {stretch.segment.start_offset for stretch in read.stretches} == {0}
-    read = spared(whole, [Comparison("physical_offset", "EqualTo", (8192,))])
+    read = pruned(whole, [Comparison("physical_offset", "EqualTo", (8192,))])
     assert [stretch.start for stretch in read.stretches] == [8192]
 
 
 def test_a_seam_whose_proof_is_not_wanted_is_walked_to_all_the_same(whole: ReadPlan) -> None:
     second = [stretch.start for stretch in whole.stretches if stretch.segment.start_offset == 8192][1]
-    read = spared(whole, [Comparison("physical_offset", "EqualTo", (second,))])
+    read = pruned(whole, [Comparison("physical_offset", "EqualTo", (second,))])
     assert [stretch.start for stretch in read.stretches] == [8192, second]
     assert [row["physical_offset"] for row in rows_of(read)] == [second]
 
 
 def test_epochs_and_broker_sets_leave_partitions_out(whole: ReadPlan) -> None:
-    third = spared(whole, [Comparison("epoch", "EqualTo", (5,))]).stretches
+    third = pruned(whole, [Comparison("epoch", "EqualTo", (5,))]).stretches
     assert third and min(stretch.segment.end_offset for stretch in third) > 17000
-    assert spared(whole, [Comparison("broker_name", "EqualTo", ("broker-b",))]).stretches == ()
-    assert spared(whole, [Comparison("broker_name", "In", ("broker-a",), negated=True)]).stretches == ()
+    assert pruned(whole, [Comparison("broker_name", "EqualTo", ("broker-b",))]).stretches == ()
+    assert pruned(whole, [Comparison("broker_name", "In", ("broker-a",), negated=True)]).stretches == ()
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_epochs_and_broker_sets_leave_partitions_out(whole: ReadPlan) -> None:
     ],
 )
 def test_what_is_not_understood_is_left_to_spark(whole: ReadPlan, comparison: Comparison) -> None:
-    assert spared(whole, [comparison]) == whole
+    assert pruned(whole, [comparison]) == whole
 
 
 def test_a_pushed_topic_does_not_bring_system_topics_into_sight(tmp_path: Path) -> None:
@@ -164,5 +164,5 @@ def test_a_pushed_topic_does_not_bring_system_topics_into_sight(tmp_path: Path) 
         ({"topic": "SCHEDULE_TOPIC_XXXX"}, ["SCHEDULE_TOPIC_XXXX"], []),
     ):
         read = plan_read(read_options({"path": path, **options}))
-        assert [row["topic"] for row in rows_of(spared(read, pushed[:1]))] == first
-        assert [row["topic"] for row in rows_of(spared(read, pushed))] == both
+        assert [row["topic"] for row in rows_of(pruned(read, pushed[:1]))] == first
+        assert [row["topic"] for row in rows_of(pruned(read, pushed))] == both

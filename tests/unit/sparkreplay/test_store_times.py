@@ -10,7 +10,7 @@ import pytest
 from sparkreplay.errors import OptionError
 from sparkreplay.read.options import read_options
 from sparkreplay.read.pushed import Comparison
-from sparkreplay.read.reader import ReadPlan, plan_read, read_all, spared
+from sparkreplay.read.reader import ReadPlan, plan_read, pruned, read_all
 from sparkreplay.read.times import Window, window_of
 from sparkreplay.records.rowfilter import Between, OneOf
 from sparkreplay.store.snapshot import open_store
@@ -81,10 +81,10 @@ def test_a_read_of_nothing_needs_no_times(folder: StoreFolder, tmp_path: Path) -
 def test_filters_that_spark_pushes_leave_segments_out_too(folder: StoreFolder) -> None:
     moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=1390)
     pushed = [Comparison("store_timestamp", "GreaterThanOrEqual", (moment,), False)]
-    left = spared(planned(folder, storeTimesOrdered="true"), pushed)
+    left = pruned(planned(folder, storeTimesOrdered="true"), pushed)
     assert segments(left) == 1
-    assert segments(spared(planned(folder), pushed)) > 10
-    assert offsets(left) == offsets(spared(planned(folder), pushed))
+    assert segments(pruned(planned(folder), pushed)) > 10
+    assert offsets(left) == offsets(pruned(planned(folder), pushed))
 
 
 def test_a_stream_begins_with_the_segment_of_its_starting_time(folder: StoreFolder) -> None:

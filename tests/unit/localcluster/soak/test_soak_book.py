@@ -46,11 +46,11 @@ def test_another_message_in_an_acknowledged_place_is_a_loss_whoever_sees_it_firs
     sent(book, offset=0)
     other = sent(book, Outcome.UNKNOWN)
     read(book, 0, other)
-    assert book.faults.told == ["lost: 0 was acknowledged at Soak@broker-a:0@0, where 1 was read"]
+    assert book.faults.lines == ["lost: 0 was acknowledged at Soak@broker-a:0@0, where 1 was read"]
     twice = Book(KEPT_MS)
     sent(twice, offset=0)
     sent(twice, offset=0)
-    assert twice.faults.told == [
+    assert twice.faults.lines == [
         "lost: 0 was acknowledged at Soak@broker-a:0@0, where 1 was acknowledged later"
     ]
     late = Book(KEPT_MS)
@@ -98,7 +98,7 @@ def test_retention_may_remove_what_is_old_enough_and_nothing_else() -> None:
     account.begin_at(1, 1_200)  # a replica that has kept more
     assert account.base == 2
     account.begin_at(3, 1_899)
-    assert book.faults.told == ["removed too young: Soak@broker-a:0@2 after 999 ms"]
+    assert book.faults.lines == ["removed too young: Soak@broker-a:0@2 after 999 ms"]
     account.begin_at(9, 5_000)
     assert account.base == 9
     sent(book, offset=8, began_ms=4_500)  # the acknowledgement came after its message had gone
@@ -145,7 +145,7 @@ def test_delayed_messages_may_come_twice_but_must_come() -> None:
     book.give_up_awaited(1)
     assert not book.faults.counts
     book.give_up_awaited(0)
-    assert book.faults.told == ["lost: 2, which was delayed, did not come"]
+    assert book.faults.lines == ["lost: 2, which was delayed, did not come"]
 
 
 def test_what_is_remembered_does_not_grow_with_what_retention_removed() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from localcluster.soak.figures import told
+from localcluster.soak.figures import formatted
 from localcluster.soak.flatness import Allowance, Flatness, flatness
 from localcluster.soak.logwatch import LogWatch, is_bad
 from localcluster.soak.proc import TICKS_PER_SECOND, anonymous_bytes, cpu_seconds, disk_bytes, taken_by
@@ -124,7 +124,7 @@ def test_each_line_of_a_growing_log_is_looked_at_once_and_when_it_is_complete(tm
             file.flush()
             watch.look()
             assert watch.bad == bad
-    assert watch.told == [f"broker-0: {error}"] * 2
+    assert watch.lines == [f"broker-0: {error}"] * 2
 
 
 @pytest.mark.parametrize(
@@ -135,4 +135,4 @@ def test_each_line_of_a_growing_log_is_looked_at_once_and_when_it_is_complete(tm
     ],
 )  # fmt: skip
 def test_values_are_told_briefly(value: float, in_bytes: bool, text: str) -> None:
-    assert told(value, in_bytes=in_bytes) == text
+    assert formatted(value, in_bytes=in_bytes) == text

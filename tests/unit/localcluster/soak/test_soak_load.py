@@ -135,7 +135,7 @@ def test_a_consumer_that_is_told_to_go_back_stays_and_says_so_once() -> None:
     nothing_yet = PullResult(PullStatus.NO_NEW_MESSAGE, 2, 0, 1, [])
     book, _, pulls = consumed([found(stored(0, 0), stored(1, 1), end=2), nothing_yet, back, back])
     assert pulls.asked == [0, 2, 2, 2, 2]
-    assert book.faults.told == ["read, then taken back: Soak/broker-a/0 was read up to 2, ends at 1"]
+    assert book.faults.lines == ["read, then taken back: Soak/broker-a/0 was read up to 2, ends at 1"]
 
 
 def test_gaps_and_other_bodies_are_faults() -> None:

@@ -114,8 +114,8 @@ def test_a_soak_passes_when_all_was_read_again_and_nothing_grew() -> None:
     assert found["acknowledged messages lost"] == Row(
         "acknowledged messages lost", True, "0; 5 retained ones read again at the end"
     )
-    assert found["anonymous memory stays"].told == "broker-0 100.0 MiB → 100.0 MiB"
-    assert found["disk taken by the store stays"].told == "namesrv 4.0 KiB → 4.0 KiB"
+    assert found["anonymous memory stays"].text == "broker-0 100.0 MiB → 100.0 MiB"
+    assert found["disk taken by the store stays"].text == "namesrv 4.0 KiB → 4.0 KiB"
 
 
 def test_nothing_is_claimed_before_the_last_reading() -> None:
@@ -140,12 +140,12 @@ def test_what_should_not_happen_fails_a_soak(what: str, findings: Findings) -> N
 def test_growth_and_broken_promises_fail_a_soak() -> None:
     grown = verdicts(Book(1000), steady(1.5), Findings(retained=0))["anonymous memory stays"]
     assert grown.holds is False
-    assert grown.told == "broker-0 100.0 MiB → 150.0 MiB (at most 118.0 MiB)"
+    assert grown.text == "broker-0 100.0 MiB → 150.0 MiB (at most 118.0 MiB)"
     book = Book(1000)
     book.faults.add(Fault.LOST, "one")
     book.faults.add(Fault.GAP, "two")
     book.end(book.begin(), Outcome.UNKNOWN)
     found = verdicts(book, steady(), Findings())
     assert found["acknowledged messages lost"].holds is False
-    assert found["other broken promises"].told == "1 gap in a queue"
-    assert found["messages"].told == "0 acknowledged, 0 refused, 1 of unknown outcome; 0 read by the consumer"
+    assert found["other broken promises"].text == "1 gap in a queue"
+    assert found["messages"].text == "0 acknowledged, 0 refused, 1 of unknown outcome; 0 read by the consumer"
