@@ -37,7 +37,7 @@ class BatchError(ValueError):
 
 
 def parse_batch(body: bytes | bytearray | memoryview) -> list[BatchMember]:
-    """The members of a batch in order; BatchError when the body is empty or does not add up."""
+    """The members of a batch in order. Raises BatchError when the body is empty or does not add up."""
     view = memoryview(body)
     members: list[BatchMember] = []
     at = 0

@@ -79,7 +79,7 @@ class Connections:
             self._stopped.set_result(None)
 
     async def stop(self) -> None:
-        """Stops the handlers and closes every connection."""
+        """Stop the handlers and close every connection."""
         await self._dispatcher.stop()
         self._stopped = asyncio.get_running_loop().create_future()
         if self._sweep_timer is not None:

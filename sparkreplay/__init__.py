@@ -29,7 +29,7 @@ def open(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], **opti
 
 
 def register(spark: SparkSession) -> None:
-    """Makes the data source `rocketmq` known to a session; see sparkreplay.datasource."""
+    """Make the data source `rocketmq` known to a session; see sparkreplay.datasource."""
     from sparkreplay import datasource
 
     datasource.register(spark)

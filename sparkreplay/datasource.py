@@ -222,7 +222,7 @@ def columns_of(schema: StructType) -> tuple[str, ...]:
 
 
 def register(spark: SparkSession) -> None:
-    """Makes `format("rocketmq")` known to a session.
+    """Make `format("rocketmq")` known to a session.
 
     It takes part in filter push-down when the session has it on at this moment (spark.sql.python.filterPushdown.enabled)."""
     pushing = spark.conf.get(PUSHDOWN, "false") == "true"

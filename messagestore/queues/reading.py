@@ -31,7 +31,7 @@ def _strangers(
     queue: ConsumeQueue, listed: list[Listed], buffers: list[memoryview]
 ) -> list[tuple[Listed, int, Key]]:
     """Of consecutive records in `buffers`, those that name another queue than `queue`: each with its queue offset and the
-    queue that it names. A record whose topic a start has not compared may be among them."""
+    queue that it names. A start finds files that are wholly another queue's."""
     key, found = (queue.topic.encode(), queue.queue_id), []
     rest, at, buffer = iter(buffers), 0, memoryview(b"")
     for each in listed:

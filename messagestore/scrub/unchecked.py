@@ -34,7 +34,7 @@ class Unchecked:
         self._ranges = sorted(each for each in kept if each.end > each.start)
 
     def checked(self, start: int, end: int) -> None:
-        """The records of [start, end) are intact. If nothing is unchecked there, `start` need not be a boundary."""
+        """The records of [start, end) are intact. Of an empty range `start` may be no boundary: nothing changes."""
         if start < end:
             self._ranges = self.outside(start, end)
 

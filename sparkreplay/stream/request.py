@@ -38,7 +38,7 @@ def refuse_for_batch(given: Mapping[str, str]) -> None:
 
 
 def open_stream(options: ReadOptions, clock_s: Callable[[], float] = monotonic) -> LogStream:
-    """Opens no store yet."""
+    """A stream over the stores of `options`; none is opened yet."""
     return LogStream(
         options, lambda: replicas_of(options), lambda stores: beginnings(options, stores), clock_s
     )
