@@ -134,7 +134,7 @@ class MessageStore(BrokerStore):
                 raise OSError(errno.EIO, str(error)) from error
 
     async def sync_again(self, offset: int) -> None:
-        """See CommitLog.write_anew. Raises StoreFailed."""
+        """See CommitLog.sync_again. Raises StoreFailed."""
         try:
             await self._log.sync_again(offset)
         except OSError as error:
@@ -153,7 +153,7 @@ class MessageStore(BrokerStore):
         return self._log.is_cold(offset)
 
     def at_hand(self, offset: int, size: int) -> memoryview | None:
-        """`read` if the bytes are checked and no disk is waited for; else None. See Soundness."""
+        """`read` if the bytes are checked and no disk is waited for; else None. See Integrity."""
         return self._log.at_hand(offset, size) if self.integrity.is_checked(offset, size) else None
 
     async def check(self, offset: int, size: int) -> str | None:

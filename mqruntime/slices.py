@@ -31,7 +31,7 @@ def whole(steps: Steps[T]) -> T:
 
 @types.coroutine
 def yield_to_loop() -> Generator[None, None, None]:
-    """Yield to other tasks: asyncio.sleep(0), which `at_once` can run without a loop."""
+    """Yield to other tasks: asyncio.sleep(0), which `run_without_loop` can run without a loop."""
     yield
 
 
@@ -69,7 +69,7 @@ async def append_by_turns(target: bytearray, data: Buffer, check: int = 0) -> in
 
 
 def run_without_loop(work: Coroutine[Any, Any, T]) -> T:
-    """The result of `work`, which may await nothing but `turn`, for callers without an event loop."""
+    """The result of `work`, which may await nothing but `yield_to_loop`, for callers without an event loop."""
     try:
         while True:
             work.send(None)
