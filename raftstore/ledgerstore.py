@@ -153,7 +153,7 @@ class LedgerStore(BrokerStore):
             )
         await queues.load(log.min_offset, vouched_for, trusted=clean)
         if vouched_for <= log.min_offset:  # they are of a log that another member's replaced
-            await queues.reset_beginning()
+            await queues.reset()
         for topic, queue_id, end in ends:
             queues.ends_at_least(topic, queue_id, end)
         dispatched = max(queues.phy_end() if clean else vouched_for, log.min_offset)

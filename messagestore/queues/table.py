@@ -65,7 +65,7 @@ class QueueTable:
         if refused is not None and len(self.broken) == len(self._queues):
             raise refused
 
-    async def reset_beginning(self) -> None:
+    async def reset(self) -> None:
         """Delete all queues: the log was replaced by another one. Raises OSError."""
         for key in list(self._queues):
             await self._queues.pop(key).delete()
