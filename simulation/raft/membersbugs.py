@@ -52,7 +52,7 @@ def plant_members_bugs(bugs: Bugs) -> None:
     @bugs.bug("promoted-though-it-counts-for-nothing", LeaderState, "lag")
     def of_whatever_counts(self: LeaderState, peer: str) -> int | None:
         """A learner that holds all, and may not vote yet, is promoted: one voter less than it seems."""
-        if not self.is_heard(peer):
+        if not self.recently_active(peer):
             return None
         return max(0, self._member.committed_index - self.progress[peer].match_index)
 
