@@ -182,7 +182,7 @@ def main() -> int:
     print(f"{run.history.answered} operations on {len(run.history.by_key)} registers, seed {arguments.seed}")
     if unexplained:
         print("NOT LINEARIZABLE: no order explains")
-        print("\n".join(operation.told() for operation in unexplained))
+        print("\n".join(operation.described() for operation in unexplained))
         return 1
     print("each register's history has an order")
     return 0

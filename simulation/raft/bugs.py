@@ -1,7 +1,7 @@
 """Bugs planted into the members of a group for the length of a run, to prove that the checks find them.
 
-Invariant: each is one that breaks a promise of Raft, of its disk or of its guards; it changes only what its line says, and
-nothing is left of it when its context ends."""
+Invariant: each bug breaks one promise of Raft, of its disk or of its guards. It changes only what its line says, and nothing is
+left of it when its context ends."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ counted_vote = Ballots.count
 
 @bug("vote-not-persisted", TermFile, "store")
 async def term_without_vote(self: TermFile, vote: Vote) -> None:
-    """The term survives a crash, whom it was given to does not."""
+    """The term survives a crash, the candidate that got the vote does not."""
     await stored_vote(self, replace(vote, voted_for=None))
 
 
@@ -93,7 +93,7 @@ def to_each_who_asks(self: Raft, candidate: str, request: VoteRequest) -> VoteRe
 
 @bug("pre-vote-counts", Raft, "on_vote_response")
 def of_whatever_ballot(self: Raft, voter: str, response: VoteResponse) -> None:
-    """A yes counts for the ballot under way, whichever it was given to."""
+    """A yes counts for the ballot under way, whatever ballot it was given to."""
     pre_voting = self.ballots.pre_voting
     ballot = self.term + 1 if pre_voting else self.term
     got_vote(self, voter, replace(response, ballot_term=ballot, pre_vote=pre_voting))
@@ -101,7 +101,7 @@ def of_whatever_ballot(self: Raft, voter: str, response: VoteResponse) -> None:
 
 @bug("any-answer-is-a-vote", Ballots, "count")
 def refusals_too(self: Ballots, voter: str, response: VoteResponse, term: int) -> None:
-    """R1: who asked is elected by who gave its vote to another."""
+    """R1: a vote for another candidate counts for the one that asked."""
     counted_vote(self, voter, replace(response, result=VoteResult.ACCEPT), term)
 
 
@@ -138,7 +138,7 @@ def acks_first(self: Raft) -> list[Action]:
 
 @bug("ack-before-fsync", EntryLog, "sync", plays=("power-all",))
 async def not_synced(self: EntryLog) -> None:
-    """The log says that it is synced, and nothing was done for that."""
+    """The log reports a sync that did not happen."""
     self.batch_count = 0
 
 
@@ -147,7 +147,7 @@ counted_replicas = LeaderState.advance_commit
 
 @bug("early-durable-count", LeaderState, "advance_commit", plays=("power-all",))
 def own_disk_counts_at_once(self: LeaderState) -> None:
-    """A leader counts itself for what its disk has not confirmed."""
+    """A leader counts itself for entries that its disk has not confirmed."""
     raft = self._member
     kept, raft.disk.durable_index = raft.durable_index, raft.log.last_index
     try:
@@ -158,19 +158,19 @@ def own_disk_counts_at_once(self: LeaderState) -> None:
 
 @bug("cut-not-durable", Store, "cut", plays=("power-all",))
 async def cut_in_memory(self: Store, log: EntryLog, index: int) -> None:
-    """The old tail may be there again after a power cut, behind what was acknowledged since."""
+    """After a power cut the old tail may be back, behind entries that were acknowledged since."""
     log.end = log.stored_unit(index).position
     log.end_index = index - 1
 
 
 @bug("index-not-synced", EntryLog, "sync_index", plays=("power",))
 async def vouched_for_unseen(self: EntryLog) -> None:
-    """The checkpoint vouches for index units that a power cut may take."""
+    """The checkpoint covers index units that a power cut may take."""
 
 
 @bug("cut-still-vouched-for", Store, "vouch_below", plays=("power",))
 def as_if_nothing_was_cut(self: Store, index: int) -> None:
-    """The checkpoint vouches for entries that a cut takes away."""
+    """The checkpoint covers entries that a truncation removes."""
 
 
 forgot = RaftLog.forget
@@ -179,7 +179,7 @@ read_runs = runs_of
 
 @bug("forgets-what-the-disk-lacks", RaftLog, "forget")
 def all_of_it(self: RaftLog, durable_index: int) -> None:
-    """What is on its way to the disk is read from there."""
+    """Entries that are still on their way to the disk are read from it."""
     forgot(self, self.last_index)
 
 
@@ -208,7 +208,7 @@ def of_any_term(self: Raft, leader: str, request: PushRequest, known: bool) -> P
 
 @bug("term-before-ignored", Raft, "on_push")
 def whatever_stands_before(self: Raft, leader: str, request: PushRequest, known: bool) -> PushResponse:
-    """The entry before those of a push needs the same index only."""
+    """The entry before those of a push needs only the same index."""
     prev = request.prev_index
     if self.log.prev_index <= prev <= self.log.last_index:
         request = replace(request, prev_term=self.log.term_at(prev))
@@ -217,7 +217,7 @@ def whatever_stands_before(self: Raft, leader: str, request: PushRequest, known:
 
 @bug("append-compares-nothing", Raft, "on_push")
 def but_for_a_compare(self: Raft, leader: str, request: PushRequest, known: bool) -> PushResponse:
-    """R3: as with Java's, an APPEND goes behind whatever has the index before it; a COMPARE alone looks at the term."""
+    """R3: as with Java's, an APPEND follows any entry with the index before it; only a COMPARE checks the term."""
     if request.entries:
         return whatever_stands_before(self, leader, request, known)
     return pushed(self, leader, request, known)
@@ -225,13 +225,13 @@ def but_for_a_compare(self: Raft, leader: str, request: PushRequest, known: bool
 
 @bug("conflict-ignored", RaftLog, "find_conflict")
 def first_new(self: RaftLog, entries: Sequence[Entry]) -> int | None:
-    """What has an index that is there already is taken for the same."""
+    """An entry with an index that the log has already is taken for the same entry."""
     return next((entry.index for entry in entries if entry.index > self.last_index), None)
 
 
 @bug("cuts-without-conflict", Raft, "accept_entries")
 def cut_to_the_push(self: Raft, request: PushRequest) -> ResultCode:
-    """What a push does not have is cut, though it may have come late."""
+    """Entries that a push does not have are truncated, even if the push came late."""
     start = request.prev_index + 1 + len(request.entries)
     if self.committed_index < start <= self.log.last_index and self.role is not Role.LEADER:
         self.cut(start)
@@ -240,7 +240,7 @@ def cut_to_the_push(self: Raft, request: PushRequest) -> ResultCode:
 
 @bug("commit-beyond-proven", Raft, "accept_entries")
 def commit_the_own_tail(self: Raft, request: PushRequest) -> ResultCode:
-    """A follower takes the leader's commit index for entries that were not compared."""
+    """A follower applies the leader's commit index to entries that were not compared."""
     code = accepted(self, request)
     if code is ResultCode.SUCCESS:
         self.committed_index = max(self.committed_index, min(request.commit_index, self.log.last_index))
@@ -249,7 +249,7 @@ def commit_the_own_tail(self: Raft, request: PushRequest) -> ResultCode:
 
 @bug("commit-by-counting", LeaderState, "may_count", plays=("short-majority",))
 def any_entry_counts(self: LeaderState, index: int) -> bool:
-    """Commits an entry of an old term by counting replicas."""
+    """The leader commits an entry of an old term by counting replicas."""
     return True
 
 
@@ -263,13 +263,14 @@ gave_up = Progress.not_pushed
 
 @bug("sent-is-held", Progress, "holds")
 def as_if_all_were_answered(self: Progress, end_index: int, now_ms: int, *, newcomer: bool) -> None:
-    """The optimistic next index is taken for what the follower holds."""
+    """The optimistic next index is taken for the end of the follower's log."""
     held_up_to(self, max(end_index, self.next_index - 1), now_ms, newcomer=newcomer)
 
 
 @bug("answer-of-a-former-term-counts", Raft, "receive", plays=("late",))
 def of_this_term(self: Raft, sender: str, message: Message, now_ms: int, ticket: int = 0) -> list[Action]:
-    """What a follower held when this leader led before, it may have cut since."""
+    """Entries that a follower held in an earlier term of this leader still count, though the follower may have truncated
+    them."""
     if isinstance(message, PushResponse) and self.role is Role.LEADER and message.term < self.term:
         message = replace(message, term=self.term)
     return received(self, sender, message, now_ms, ticket)
@@ -279,7 +280,7 @@ def of_this_term(self: Raft, sender: str, message: Message, now_ms: int, ticket:
 def of_whatever_life(
     self: Progress, response: PushResponse | InstallResponse, log: RaftLog, now_ms: int
 ) -> bool:
-    """What a follower held before it lost its disk counts when the answer comes late."""
+    """Entries that a follower held before it lost its disk count when the answer comes late."""
     return answered_so_far(self, replace(response, session=self.session), log, now_ms)
 
 
@@ -304,7 +305,7 @@ opened = PendingReads.open_round
 
 @bug("stale-read-round", PendingReads, "open_round", plays=("deposed-leader",))
 def in_the_round_before(self: PendingReads, committed_index: int) -> bool:
-    """A read is proven by a round that began before it came."""
+    """A read is confirmed by a round that began before the read came."""
     if not self._new or not self.round:
         return opened(self, committed_index)
     self._asked.extend((self.round, ReadReady(read_id, committed_index)) for read_id in self._new)
@@ -354,7 +355,7 @@ def a_newcomers_echo(self: LeaderState, peer: str, response: HeartBeatResponse) 
 
 @bug("admitted-at-once", RejoinState, "answered")
 def whatever_it_holds(self: RejoinState, peer: str, *, has_past: bool, term: int, admits: int) -> None:
-    """A newcomer votes as soon as all have answered and one of them leads."""
+    """A recovering member votes as soon as all have answered and one of them leads."""
     answered(self, peer, has_past=has_past, term=term, admits=min(admits, 0))
 
 
@@ -363,13 +364,13 @@ answered = RejoinState.answered
 
 @bug("admitted-unheard", RejoinState, "is_caught_up", plays=("emptied-beside-a-stale-leader",))
 def by_any_leader(self: RejoinState, term: int, held_index: int) -> bool:
-    """A newcomer votes when a leader has caught it up, which may not be the newest."""
+    """A recovering member votes when a leader has caught it up, though another leader may be newer."""
     return self.admission is not None and self.admission[0] == term and self.admission[1] <= held_index
 
 
 @bug("former-life-counts", Raft, "on_recovery_request", plays=("emptied-under-its-leader",))
 def as_if_it_had_not_died(self: Raft, peer: str, request: RecoveryRequest, known: bool) -> RecoveryResponse:
-    """What a member acknowledged before it was emptied goes on to count, while it is caught up from where it is."""
+    """Entries that a member acknowledged before it was emptied still count, while it catches up from its present end."""
     progress = self.progress.get(peer)
     response = asked_to_recover(self, peer, request, known)
     if progress is not None:
@@ -432,7 +433,7 @@ def but_for_pushes(self: SyncQueue, step: Step) -> bool:
 
 @bug("late-pre-vote-counts", Ballots, "count")
 def pre_votes_too(self: Ballots, voter: str, response: VoteResponse, term: int) -> None:
-    """A pre-vote that comes when the election has begun counts as a vote."""
+    """A pre-vote that arrives after the election has begun counts as a vote."""
     counted(self, voter, response, term)
     if self.votes and response.result is VoteResult.ACCEPT and response.ballot_term == term:
         self.votes.add(voter)
@@ -440,7 +441,7 @@ def pre_votes_too(self: Ballots, voter: str, response: VoteResponse, term: int) 
 
 @bug("transfer-of-any-term", Raft, "on_transfer_request", plays=("late-transfer",))
 def whoever_asks(self: Raft, leader: str, request: TransferRequest) -> ResultCode:
-    """A leader long deposed makes a member stand for election."""
+    """A leader that was deposed long ago makes a member campaign."""
     if self.promotable:
         self.start_election(transfer=True)
     return ResultCode.SUCCESS
@@ -448,19 +449,19 @@ def whoever_asks(self: Raft, leader: str, request: TransferRequest) -> ResultCod
 
 @bug("dropped-push-in-flight", Raft, "unsent", plays=("drop",))
 def believed_sent(self: Raft, peer: str, request: Request, now_ms: int) -> list[Action]:
-    """What was not sent is waited for."""
+    """The leader waits for a request that was not sent."""
     return []
 
 
 @bug("bodies-again-unanswered", Progress, "unanswered")
 def with_each_beat(self: Progress) -> None:
-    """Entries are sent again to who has not answered, however often that was."""
+    """Entries are sent again to a member that has not answered, however often that was."""
     self.not_pushed()
 
 
 @bug("ended-connection-is-a-dead-leader", Raft, "connection_lost")
 def taken_for_dead(self: Raft, peer: str, now_ms: int) -> list[Action]:
-    """The leader is not asked whether it leads."""
+    """A new leader does not ask the old one whether it leads."""
     self.now_ms = now_ms
     if peer == self.leader_id:
         self.leader_contact.suspected = True
@@ -470,13 +471,13 @@ def taken_for_dead(self: Raft, peer: str, now_ms: int) -> list[Action]:
 
 @bug("checkpoint-ahead-of-disk", DLedgerNode, "_committed_and_durable")
 def what_is_applied(self: DLedgerNode) -> int:
-    """The checkpoint calls decided what the own disk has not got yet."""
+    """The checkpoint names entries as committed that the own disk does not have yet."""
     return self.applied_index
 
 
 @bug("preferred-never-lead", preference, "caught_up_among")
 def nobody(*known: object) -> None:
-    """Whoever leads goes on."""
+    """Nobody's answer makes the leader step down."""
 
 
 # Batches
@@ -486,7 +487,7 @@ applied_batch = Applier._apply
 
 @bug("part-of-a-batch-is-all", Applier, "_apply")
 def as_if_all_was_taken(self: Applier, batch: Sequence[Entry]) -> None:
-    """What a state machine left of a batch does not come again."""
+    """The rest of a batch, which a state machine has left, is not applied again."""
     applied_batch(self, batch)
     self.applied_index = batch[-1].index
 
@@ -500,7 +501,7 @@ read_chunk = SnapshotSender.chunk
 
 @bug("reclaims-before-the-snapshot", Store, "save_snapshot")
 async def files_first(self: Store, snapshot: Snapshot) -> None:
-    """The beginning of the log goes before what stands for it is durable."""
+    """The beginning of the log is deleted before the snapshot that replaces it is durable."""
     assert self.log is not None
     begin = await begin_up_to(self.log, snapshot.last_index - self.settings.snapshot_margin_entries)
     await self.log.data.begin_at(begin.position)
@@ -521,7 +522,7 @@ def as_if_all_was_applied(self: DLedgerNode, index: int, state: bytearray) -> No
 
 @bug("snapshot-forgets-its-term", SnapshotSender, "chunk")
 async def of_no_term(self: SnapshotSender, load: LoadChunk) -> Chunk | None:
-    """Who takes it does not know of which term the entry before its log is."""
+    """The receiver does not know the term of the entry before its log."""
     chunk = await read_chunk(self, load)
     return None if chunk is None else replace(chunk, index_term=0)
 
@@ -533,5 +534,5 @@ echoed = Progress.echoed
 def what_was_sent_is_known(
     self: Progress, response: HeartBeatResponse, newest_round: int, now_ms: int
 ) -> bool:
-    """A follower that was restarted hears with the next proposal only what is decided."""
+    """A restarted follower learns the commit index only with the next proposal."""
     return echoed(self, replace(response, committed_index=TERM_MAX), newest_round, now_ms)

@@ -1,7 +1,8 @@
-"""Changes of a simulated group's members: servers come as learners, vote once they are level, and go, at random moments.
+"""Changes of a simulated group's members: servers are added as learners, vote once they are caught up, and are removed, at
+random moments.
 
-Invariant: a disk is wiped only where its member's removal is decided; who was removed goes on running, as an operator may have
-forgotten it, until the world is healed."""
+Invariant: a disk is wiped only where its member's removal is committed. A removed member runs until the world is healed, as an
+operator may have forgotten it."""
 
 from __future__ import annotations
 
@@ -44,24 +45,24 @@ class Stage(Protocol):
 
 
 class Changes:
-    """Of the world of one seed that `plays` them, or not."""
+    """Of the world of one seed, which `plays` them or not."""
 
     def __init__(self, raft: Stage, seed: int, *, plays: bool) -> None:
         self.raft = raft
         self.random = random.Random(f"{seed}/members")
         self.plays = plays
         self.lists: dict[str, dict[str, str]] = {}
-        """With which list each member is started that came later."""
+        """The list with which each member that was added later is started."""
         self.removed: set[str] = set()
-        """Whose removal is decided, or who was never added."""
+        """Members whose removal is committed, or that were never added."""
         self.next_ms = 1_500.0
         self.making: list[DLedgerNode] = []
-        """Leaders that were told to make a change, and have not said how it ended."""
+        """Leaders that were asked for a change, and have not reported its end."""
         raft.group.check.members.begun_with = frozenset(raft.group.peers)
         raft.group.check.looks_at_members = self.plays
 
     def leader(self) -> DLedgerNode | None:
-        """One that believes to lead, whether it may serve or not."""
+        """A member that believes to lead, whether it may serve or not."""
         leads = [
             node
             for node in self.raft.group.members()
@@ -70,7 +71,7 @@ class Changes:
         return self.random.choice(leads) if leads else None
 
     def turn(self) -> None:
-        """Perhaps a change begins."""
+        """Begin a change, perhaps."""
         if not self.plays or self.raft.world.now_ms < self.next_ms or self.someone_is_emptied():
             return
         self.next_ms = self.raft.world.now_ms + self.random.choice(LATER_MS)
@@ -87,16 +88,16 @@ class Changes:
                 self.raft.crash(self.raft.world.nodes[leader.self_id], power_cut=self.random.random() < 0.5)
 
     def someone_is_emptied(self) -> bool:
-        """Then a change could leave too few who vote, for good: the leader may not know yet."""
+        """Then a change could leave too few voters for good: the leader may not know of the emptied member yet."""
         return any(node.name in self.raft.wiped and not self.raft.votes(node) for node in self.raft.nodes)
 
     def may_empty(self, names: set[str]) -> bool:
-        """Whether all members go by one decided list, and these and the emptied ones are a minority of it."""
+        """Whether all members use one committed list, and these and the emptied ones are a minority of it."""
         cores = self.raft.group.running_cores()
         lists = {core.membership.index for core in cores}
-        decided = all(core.members_committed for core in cores)
+        committed = all(core.members_committed for core in cores)
         busy = any(leader in self.raft.group.members() for leader in self.making)
-        if busy or len(cores) < len(self.raft.nodes) or len(lists) > 1 or not decided:
+        if busy or len(cores) < len(self.raft.nodes) or len(lists) > 1 or not committed:
             return False
         voters = cores[0].membership.members.voters
         return names <= voters.keys() and 2 * len(names) < len(voters)
@@ -123,19 +124,19 @@ class Changes:
             node = self.raft.world.nodes[self.random.choice(gone)]
             self.removed.discard(node.name)
             address = f"{node.host}:{PORT}"
-            if self.random.random() < 0.7:  # else it goes on by the list that it voted by
+            if self.random.random() < 0.7:  # else it keeps the list that it voted by
                 self.raft.exchange_disk(node)
-                self.lists[node.name] = self.decided() | {node.name: address}
+                self.lists[node.name] = self.committed_list() | {node.name: address}
         else:
             number = len(self.raft.nodes)
             node = self.raft.world.node(f"n{number}", f"10.0.0.{number + 1}")
             self.raft.nodes.append(node)
             address = f"{node.host}:{PORT}"
-            self.lists[node.name] = self.decided() | {node.name: address}
+            self.lists[node.name] = self.committed_list() | {node.name: address}
         return Change(Step.ADD, node.name, address)
 
-    def decided(self) -> dict[str, str]:
-        """The newest list that is, as an operator finds it who asks all that run."""
+    def committed_list(self) -> dict[str, str]:
+        """The newest committed list, as an operator finds it who asks all running members."""
         cores = [core for core in self.raft.group.running_cores() if core.members_committed]
         newest = max(cores, key=lambda core: core.membership.index, default=None)
         return dict(self.raft.group.peers) if newest is None else newest.membership.members.addresses
@@ -159,7 +160,7 @@ class Changes:
     # The end
 
     def settled(self) -> bool:
-        """Whether only voters are left, and nothing else runs. What is not so is arranged."""
+        """Whether only voters are left, and nothing else runs. Arranges the rest."""
         if not self.plays:
             return True
         active = self.raft.group.active()

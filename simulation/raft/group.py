@@ -1,4 +1,4 @@
-"""Raft members by name in a world, without faults of their own: what scenario tests move by hand.
+"""Raft members by name in a world, without faults of their own: scenario tests move them by hand.
 
 Invariant: every member's messages and entries pass the same checker as in `simulation.raft.world`."""
 
@@ -36,9 +36,9 @@ class RaftGroup:
         self.batches = False
         """Whether their state machines take several entries at a call."""
         self.overtaking_ms = 0
-        """How long a call of theirs may wait before it goes out."""
+        """How long each of their calls may wait before it goes out."""
         self.checkpoints: dict[str, bytes] = {}
-        """Of each member, the one that was looked at last."""
+        """Of each member, the core that was looked at last."""
         self.peers = {f"n{number}": f"10.0.0.{number + 1}:{PORT}" for number in range(size)}
         self.nodes = [world.node(name, address.partition(":")[0]) for name, address in self.peers.items()]
         world.after_each_step(self.look)
@@ -58,7 +58,7 @@ class RaftGroup:
         node.start(make_app)
 
     def empty(self, node: Node) -> None:
-        """Power cut, and another disk."""
+        """Cut the power, and replace the disk."""
         node.kill(power_cut=True)
         node.disk.wipe()
         self.check.emptied(node.name)
@@ -77,7 +77,7 @@ class RaftGroup:
                 if app.machine is not None:
                     self.check.look_at_state(app.node, app.machine.last_index)
                 else:
-                    self.check.positions.look(app.node, len(self.check.decided))
+                    self.check.positions.look(app.node, len(self.check.committed_log))
                 self.look_at_checkpoint(node, app.node)
         self.check.positions.answers(self.check.answer)
 
@@ -85,7 +85,7 @@ class RaftGroup:
         return self.world.nodes[member].disk.durably_holds(f"dledger-{member}/data/", data)
 
     def look_at_checkpoint(self, node: Node, member: DLedgerNode) -> None:
-        """Each new one vouches for entries whose index units every power cut leaves (R15)."""
+        """The index units of the entries that a new checkpoint covers survive every power cut (R15)."""
         name, log = f"dledger-{node.name}", member.store.log
         data = node.disk.content(f"{name}/checkpoint")
         if data is None or log is None or data == self.checkpoints.get(node.name):
@@ -99,7 +99,7 @@ class RaftGroup:
         held = node.disk.durably_holds(f"{name}/index/", bytes(unit))
         if read_index_unit(unit, index) is None or not held:
             raise self.check.found(
-                "R15", f"{name} vouches for entry {index}, and its index unit is not durable"
+                "R15", f"{name} has a checkpoint up to entry {index}, whose index unit is not durable"
             )
 
     def member(self, node: Node) -> DLedgerNode | None:
@@ -118,6 +118,6 @@ class RaftGroup:
         return [node for node in self.nodes if (member := self.member(node)) is not None and member.is_active]
 
     def agreed(self) -> bool:
-        """Everybody runs, somebody leads, and all have applied the same."""
+        """Everybody runs, one leads, and all have applied the same."""
         ends = {(member.applied_index, member.last_index) for member in self.members()}
         return len(self.members()) == len(self.nodes) and len(ends) == 1 and bool(self.active())

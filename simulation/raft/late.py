@@ -1,6 +1,6 @@
 """Messages between members that come late, twice, or from nobody.
 
-Invariant: what is delivered late was said by a member; what is forged was not, and must change nothing."""
+Invariant: a message that is delivered late was sent by a member; a forged one was not, and must change nothing."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from simulation.raft.member import PORT
 KEPT_MAX = 3_000
 NEW = 12
 ELECTIONS_MEANWHILE = 20
-"""A forged term may be on its way so long."""
+"""How long a forged term may be on its way."""
 
 
 class Post:
-    """What was said between members, whether it came or not: (receiver, sender, message), the newest last."""
+    """The messages that members sent, whether they arrived or not: (receiver, sender, message), the newest last."""
 
     def __init__(self, group: RaftGroup, choose: random.Random) -> None:
         self.group = group
         self.choose = choose
         self.sent: deque[tuple[str, str, Message]] = deque(maxlen=KEPT_MAX)
         self.ambushes = 0
-        """So often a follower whose acknowledgement arrives gets at once what a former leader had sent to it."""
+        """So many times, a follower whose acknowledgement arrives gets at once what a former leader had sent to it."""
         group.check.on_message = self.note
 
     def note(self, receiver: str, sender: str, message: Message) -> None:
@@ -59,7 +59,7 @@ class Post:
                 return
 
     def deliver_late(self, count: int) -> None:
-        """Hands some of it over again, or for the first time: half of what was said long ago, half of what is new still."""
+        """Deliver some messages again, or for the first time: half of them are old, half are recent."""
         for _ in range(min(count, len(self.sent))):
             age = self.choose.randint(
                 1, min(NEW, len(self.sent)) if self.choose.random() < 0.5 else len(self.sent)
@@ -81,8 +81,8 @@ async def hand_over(receive: object, sender: str, message: Message) -> None:
 
 
 def forge(group: RaftGroup, choose: random.Random, stranger: Node) -> None:
-    """The first member, broken, speaks in a term out of all bounds (two such would be a majority's word), or a foreign host in
-    a member's name."""
+    """The first member, broken, speaks in a term far too high (two such members would be a majority), or a foreign host speaks
+    in a member's name."""
     broken = choose.random() < 0.5 and group.nodes[0].running
     member = group.nodes[0] if broken else choose.choice(group.nodes)
     receiver = choose.choice([node for node in group.nodes if node is not member])

@@ -1,6 +1,6 @@
 """Whether what clients saw of a register can have happened one operation after the other, each between its call and its answer.
 
-After Wing and Gong (1993), with Lowe's memory of what was tried. Shares no rule with the product.
+After Wing and Gong (1993), with Lowe's memory of tried states. Shares no rule with the product.
 Invariant: an operation of unknown outcome may have taken effect at any moment after its call, or never. Pure."""
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class Kind(Enum):
 
 @dataclass(slots=True)
 class Operation:
-    """`value` is what was read, or is written; a SWAP writes it where the register has `expected`, and tells whether it did.
-    `returned` is NEVER while nobody knows what came of it."""
+    """`value` is what was read, or is written; a SWAP writes it where the register has `expected`, and returns whether it did.
+    `returned` is NEVER while the outcome is unknown."""
 
     kind: Kind
     key: str
@@ -33,7 +33,7 @@ class Operation:
     returned: float = NEVER
 
     def after(self, state: str | None) -> tuple[bool, str | None]:
-        """Whether it can take effect on a register that has `state`, and what that has then."""
+        """Whether it can take effect on a register that has `state`, and the register's state afterwards."""
         match self.kind:
             case Kind.READ:
                 return self.value == state, state
@@ -44,7 +44,7 @@ class Operation:
             return False, state
         return True, self.value if swaps else state
 
-    def told(self) -> str:
+    def described(self) -> str:
         end = "?" if self.returned == NEVER else f"{self.returned:.3f}"
         what = (
             f"{self.expected} -> {self.value}: {self.swapped}" if self.kind is Kind.SWAP else f"{self.value}"
@@ -54,7 +54,7 @@ class Operation:
 
 @dataclass
 class History:
-    """What clients did, by register; reads that came to nothing are taken back."""
+    """The operations of clients, by register; reads without an answer are taken back."""
 
     by_key: dict[str, list[Operation]] = field(default_factory=dict)
 
@@ -68,7 +68,7 @@ class History:
         del mine[next(at for at, each in enumerate(mine) if each is operation)]
 
     def unexplained(self) -> list[Operation] | None:
-        """The operations on a register of which no order explains what was seen, up to where none goes further."""
+        """The operations on a register whose history no order explains, up to the first one that cannot be placed."""
         return next(filter(None, (first_unexplained(mine) for mine in self.by_key.values())), None)
 
     @property
@@ -80,22 +80,23 @@ class History:
 
 
 def first_unexplained(operations: Sequence[Operation]) -> list[Operation] | None:
-    """None when the history of one register, which begins empty, is linearizable; else its operations up to the one that
-    cannot be placed by whichever order went furthest."""
+    """None when the history of one register, which begins empty, is linearizable; else its operations up to the first one that
+    the longest order cannot place."""
     ordered = sorted(operations, key=lambda each: each.called)
     stuck = Search(ordered).stuck()
     return None if stuck is None else [each for each in ordered if each.called <= stuck.called]
 
 
-UNSEEN = "what no operation tells from another such value"
+UNSEEN = "a value that no operation names"
 
 
 class Search:
-    """For an order of the answered operations, and as few as will do of those whose outcome is unknown.
+    """For an order of the answered operations, and as few as possible of those whose outcome is unknown.
 
-    One of these takes effect just before an answered operation that would not be possible without it: at any other moment it
-    does nothing that it could not do later. Of the ways to what is placed and what the register has then, one that used others'
-    operations and more is dropped, and of operations that do the same the one that was called first is used first."""
+    An unknown one takes effect just before an answered operation that would not be possible without it: at any other moment it
+    does nothing that it could not do later. Of two ways to the same placed operations and register, the one whose used unknown
+    operations contain those of the other is dropped. Of operations that do the same the one that was called first is used
+    first."""
 
     def __init__(self, ordered: Sequence[Operation]) -> None:
         seen = {each.value for each in ordered if each.kind is Kind.READ} | {
@@ -105,10 +106,10 @@ class Search:
         self.answered = [each for each in renamed if each.returned != NEVER]
         self.unknown = [each for each in renamed if each.returned == NEVER]
         self.least: dict[tuple[int, str | None], list[int]] = {}
-        """(which answered ones are placed, the register) -> which unknown ones were used, by each way that may count."""
+        """(placed answered ones, register) -> the unknown ones that were used, for each way that may count."""
 
     def stuck(self) -> Operation | None:
-        """The answered operation that none of the orders which went furthest could place; None where one went to the end."""
+        """The answered operation that none of the longest orders could place; None where one order placed all."""
         waiting: list[tuple[int, str | None, int]] = [(0, None, 0)]
         furthest = 0
         while waiting:
@@ -128,10 +129,11 @@ class Search:
     def before(
         self, operation: Operation, state: str | None, used: int, ended: float
     ) -> Iterator[tuple[str | None, int]]:
-        """What the register, which has `state`, may have when `operation` is possible, and which unknown ones are used then."""
+        """The states from which `operation` is possible, reached from `state`, each with the unknown operations used by
+        then."""
         if operation.after(state)[0]:
             yield state, used
-        elif operation.kind is Kind.SWAP and not operation.swapped:  # anything else than what it has
+        elif operation.kind is Kind.SWAP and not operation.swapped:  # any other value than the expected one
             for at in self.usable(used, ended):
                 _, result = self.unknown[at].after(state)
                 if result != state:
@@ -144,7 +146,7 @@ class Search:
     def chains(
         self, wanted: str | None, state: str | None, used: int, ended: float, behind: frozenset[str | None]
     ) -> Iterator[int]:
-        """With which unknown ones the register comes from `state` to `wanted`, without what stands `behind` in the chain."""
+        """The unknown operations that lead the register from `state` to `wanted`, without those `behind` in the chain."""
         for at in self.usable(used, ended):
             last, using = self.unknown[at], used | 1 << at
             if last.value != wanted:
@@ -166,7 +168,7 @@ class Search:
                 yield at
 
     def counts(self, reached: tuple[int, str | None], used: int) -> bool:
-        """Whether no way led there with a part of what is `used`; notes this one then."""
+        """Whether no way led there with a part of `used`; notes this one then."""
         ways = self.least.setdefault(reached, [])
         if any(way & used == way for way in ways):
             return False
@@ -180,8 +182,7 @@ def _first_missing(placed: int) -> int:
 
 
 def _next(ordered: Sequence[Operation], placed: int) -> tuple[list[int], float]:
-    """Those that may come next, for none that is not placed yet has ended before they were called; and when the first of them
-    ends."""
+    """The operations that may come next: no unplaced one has ended before they were called; and when the first of them ends."""
     found: list[int] = []
     ended = NEVER
     for at in range(_first_missing(placed), len(ordered)):

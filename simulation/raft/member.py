@@ -57,7 +57,7 @@ class HashedState:
 
 
 class BatchedState(HashedState):
-    """It takes some of a batch, often all of it."""
+    """A state machine that applies some of a batch, often all of it."""
 
     def __init__(self, check: RaftCheck, member: str, chance: random.Random) -> None:
         super().__init__(check, member)
@@ -70,8 +70,8 @@ class BatchedState(HashedState):
 
 
 class DroppingClient(RemotingClient):
-    """Refuses `drop_share` of all calls: as a full queue would, or a peer's closed port. Each waits up to `overtaking_ms`
-    before it goes out, so that later ones pass it."""
+    """Rejects `drop_share` of all calls: as a full queue would, or a peer's closed port. Each call waits up to `overtaking_ms`
+    before it goes out, so later ones overtake it."""
 
     def __init__(self, runtime: Runtime) -> None:
         super().__init__(clock=runtime.clock)
@@ -111,7 +111,7 @@ class MemberApp(NodeListener):
         self.roles: list[tuple[Role, int]] = []
         self.core_number: int | None = None
         self.placed: deque[Placed] = deque()
-        """What it has appended while it led and nobody waits for, until it is readable."""
+        """Entries that it has appended as the leader without a waiting caller, until they are readable."""
         machine = BatchedState(check, self_id, runtime.random) if batches else HashedState(check, self_id)
         self.machine: HashedState | None = None if settings.same_positions else machine
         self.node = self.node_class(core_class, transport_class)(
@@ -170,11 +170,11 @@ class MemberApp(NodeListener):
 
 
 def watched(base: type[Raft], check: RaftCheck) -> type[Raft]:
-    """`base`, telling `check` of each message that arrives."""
+    """`base`, which reports each message that arrives to `check`."""
 
     class WatchedRaft(base):  # type: ignore[misc, valid-type]
         def receive(self, sender: str, message: Message, now_ms: int, ticket: int = 0) -> list[Action]:
-            check.told(self.self_id, sender, message)
+            check.arrived(self.self_id, sender, message)
             if sender in self.peers:
                 check.believes(self.self_id, sender, message)
                 if isinstance(message, Response):

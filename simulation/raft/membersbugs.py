@@ -1,6 +1,6 @@
-"""Bugs planted into the changes of a group's members, beside those of simulation.raft.bugs.
+"""Bugs planted into the changes of a group's members, in addition to those of simulation.raft.bugs.
 
-Invariant: each takes one rule away, and what the product asserts of that rule with it."""
+Invariant: each takes one rule away, and the product's assertions of that rule with it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EXCUSED = {
     "two-changes-at-once": RefusalReason.UNDER_WAY,
     "leader-leaves-itself-out": RefusalReason.LEADS,
 }
-"""Planted bug -> the refusal that is passed over."""
+"""Planted bug -> the rejection that is ignored."""
 
 
 def plant_members_bugs(bugs: Bugs) -> None:
@@ -30,7 +30,7 @@ def plant_members_bugs(bugs: Bugs) -> None:
 
     @bug("members-when-decided", Membership, "_changed")
     def not_yet(self: Membership, changed: bool) -> bool:
-        """A configuration is in force once it is decided."""
+        """A configuration is in force once it is committed."""
         return False
 
     @bug("members-when-decided", Raft, "actions")
@@ -67,7 +67,7 @@ def plant_members_bugs(bugs: Bugs) -> None:
 
     @bug("cut-members-stay", History, "cut")
     def as_they_were(self: History, index: int) -> bool:
-        """A configuration whose entry was cut is still in force."""
+        """A configuration whose entry was truncated is still in force."""
         return False
 
     @bug("removed-member-stands", Raft, "promotable")
@@ -80,7 +80,7 @@ def plant_members_bugs(bugs: Bugs) -> None:
 
     @bug("checkpoint-forgets-members", History, "span")
     def none_is_there(self: History, decided: int, last: int) -> list[Stated]:
-        """What a start does not read is not known to it."""
+        """A start ignores configurations that it has not read."""
         return []
 
     for name, passed_over in EXCUSED.items():

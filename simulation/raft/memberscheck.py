@@ -1,10 +1,10 @@
-"""Who belongs to a group, as a checker reads it in the entries of the logs, with a reader of its own.
+"""The members of a group, as a checker reads them in the entries of the logs, with a reader of its own.
 
-Invariant: nothing here asks a member what it takes for its group, but to compare it.
+Invariant: a member's own list is only compared, never used.
 
-M1, a decided list differs from the one before by one voter at most; M2, a leader changes the members only once an entry of its
-own term and the change before are decided, and never leaves itself out; M3, a member goes by the newest list in its log,
-decided or not; M4, who does not vote by that stands in no election."""
+M1, a committed list differs from the one before by one voter at most; M2, a leader changes the members only once an entry of
+its own term and the change before are committed, and never leaves itself out; M3, a member uses the newest list in its log,
+committed or not; M4, a member that does not vote by that list does not campaign."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BEGINS = b"\x00dledger members\x00\x01"
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """Entry `index` says it; NO_INDEX: a setting did."""
+    """A list of members, of entry `index`; NO_INDEX: of a setting."""
 
     index: int
     voters: frozenset[str]
@@ -31,8 +31,8 @@ class Listed:
 def listed_by(entry: Entry) -> Listed | None:
     if not entry.body.startswith(BEGINS):
         return None
-    told: Mapping[str, Mapping[str, str]] = json.loads(entry.body[len(BEGINS) :])
-    return Listed(entry.index, frozenset(told["voters"]), frozenset(told["learners"]))
+    members: Mapping[str, Mapping[str, str]] = json.loads(entry.body[len(BEGINS) :])
+    return Listed(entry.index, frozenset(members["voters"]), frozenset(members["learners"]))
 
 
 class MembersCheck:
@@ -41,17 +41,17 @@ class MembersCheck:
     def __init__(self, found: Callable[[str, str], AssertionError]) -> None:
         self.found = found
         self.begun_with: frozenset[str] = frozenset()
-        self.decided: list[Listed] = []
+        self.committed: list[Listed] = []
         self.logs: dict[Raft, list[Listed]] = {}
-        """Of each member the lists in its log, and the one that was in force where that begins."""
+        """Of each member the lists in its log, and the one that was in force where its log begins."""
 
     def started(self, core: Raft, entries: Sequence[Entry]) -> None:
         """`entries` is all of its log."""
-        self.logs[core] = self.decided_up_to(core.log.prev_index)
+        self.logs[core] = self.committed_up_to(core.log.prev_index)
         self.logs[core] += filter(None, map(listed_by, entries))
 
-    def decided_up_to(self, index: int) -> list[Listed]:
-        return [each for each in self.decided if each.index <= index][-1:]
+    def committed_up_to(self, index: int) -> list[Listed]:
+        return [each for each in self.committed if each.index <= index][-1:]
 
     def appends(self, core: Raft, entries: Sequence[Entry]) -> None:
         lists = self.logs.setdefault(core, [])
@@ -65,25 +65,28 @@ class MembersCheck:
 
     def look_at_change(self, core: Raft, before: Listed, new: Listed) -> None:
         if core.committed_index < max(core.term_start_index, before.index):
-            ends = f"is decided up to {core.committed_index}, its term begins with {core.term_start_index}"
+            ends = f"has committed up to {core.committed_index}, its term begins with {core.term_start_index}"
             what = f"{core.self_id} appends change {new.index}, {ends}, the change before is {before.index}"
             raise self.found("M2", what)
         if core.self_id not in new.voters or len(before.voters ^ new.voters) > 1:
-            raise self.found("M2", f"{core.self_id} makes {sorted(before.voters)} {sorted(new.voters)}")
+            raise self.found(
+                "M2", f"{core.self_id} changes voters {sorted(before.voters)} to {sorted(new.voters)}"
+            )
 
     def cuts(self, core: Raft, index: int) -> None:
         self.logs[core] = [each for each in self.logs.get(core, []) if each.index < index]
 
     def restarts(self, core: Raft, index: int) -> None:
         """A snapshot that ends with that entry replaced its log."""
-        self.logs[core] = self.decided_up_to(index)
+        self.logs[core] = self.committed_up_to(index)
 
     def newest(self, core: Raft) -> Listed:
         lists = self.logs.get(core)
         return lists[-1] if lists else Listed(NO_INDEX, self.begun_with, frozenset())
 
     def groups(self, core: Raft) -> list[frozenset[str]]:
-        """Those of whom a majority may have decided what `core` takes for decided: of the newest list, and the one before."""
+        """The lists by one of which a majority may have committed the entries that `core` takes for committed: the newest
+        two."""
         lists = self.logs.get(core, [])[-2:]
         before = [self.begun_with] if len(lists) < 2 else []
         return [*before, *(each.voters for each in lists)]
@@ -92,18 +95,18 @@ class MembersCheck:
         new = listed_by(entry)
         if new is None:
             return
-        before = self.decided[-1].voters if self.decided else self.begun_with
+        before = self.committed[-1].voters if self.committed else self.begun_with
         if not new.voters or len(before ^ new.voters) > 1:
             raise self.found("M1", f"{sorted(before)} became {sorted(new.voters)} by entry {entry.index}")
-        self.decided.append(new)
+        self.committed.append(new)
 
     def look(self, core: Raft) -> None:
         known = core.membership
         newest = self.newest(core)
         if newest.index == NO_INDEX == known.index:
             return
-        goes_by = Listed(known.index, frozenset(known.members.voters), frozenset(known.members.learners))
-        if goes_by != newest:
-            raise self.found("M3", f"{core.self_id} goes by {goes_by}, and its log has {newest}")
+        used = Listed(known.index, frozenset(known.members.voters), frozenset(known.members.learners))
+        if used != newest:
+            raise self.found("M3", f"{core.self_id} uses {used}, and the newest list of its log is {newest}")
         if core.role is not Role.FOLLOWER and core.self_id not in newest.voters:
-            raise self.found("M4", f"{core.self_id} is {core.role.value} and votes not by {newest}")
+            raise self.found("M4", f"{core.self_id} is {core.role.value} and is no voter of {newest}")

@@ -1,8 +1,8 @@
-"""A member's disk is set back to an earlier image of itself; it comes back first, with those that are missing what it had
-acknowledged, while those that hold it are away.
+"""A member's disk is set back to an earlier image of itself. It comes back first, with the members that are missing entries
+that it had acknowledged, while those that hold them are away.
 
-Invariant: after the image was taken all members have run without a fault for so long that each has heard of a newer number of
-that member's starts, and kept it; everything that was decided is on other disks."""
+Invariant: after the image was taken all members have run without a fault for so long that each has received and kept a newer
+start number of that member; everything that was committed is on other disks."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from simulation.raft.stories import Cast, Stage, begun, cut_between
 FIRST_MS = (1_500, 3_000)
 AGE_MS = (300, 2_000)
 HEARD_MS = 4_600
-"""An image may be of a folder in use: by then members have drawn a number again, said and kept it (dledger.node.starts)."""
+"""An image may be of a folder in use: by then members have drawn a number again, sent and kept it (dledger.node.starts)."""
 AWAY_MS = 4_500
 
 
 class OldDiskStage(Stage, Protocol):
-    """What more a disk that is set back needs of a world."""
+    """What a disk that is set back needs of a world in addition."""
 
     wiped: set[str]
     healed_at_ms: dict[str, int]
@@ -38,7 +38,7 @@ class Kept:
 
 
 class OldDisks:
-    """Of the world of one seed that `plays` them, or not."""
+    """Of the world of one seed, which `plays` them or not."""
 
     def __init__(self, raft: OldDiskStage, seed: int, *, plays: bool) -> None:
         self.raft = raft
@@ -49,13 +49,13 @@ class OldDisks:
         self.count = 0
 
     def kinds(self, kinds: list[str]) -> list[str]:
-        """Of faults: a disk that is lost has no image."""
+        """The kinds of fault without those that lose a disk, because a lost disk has no image."""
         if not self.plays:
             return kinds
         return [kind for kind in kinds if not kind.startswith("empt")] or ["kill"]
 
     def turn(self) -> None:
-        """An image is taken, or a disk is set back to one."""
+        """Take an image, or set a disk back to one."""
         if not self.plays or self.raft.world.now_ms < self.next_ms:
             return
         kept, self.kept = self.kept, None
@@ -99,7 +99,7 @@ class OldDisks:
         raft.play(AWAY_MS)
 
     def parts(self, cast: Cast, node: Node) -> tuple[list[Node], list[Node]]:
-        """Those who make a majority with the member whose disk is set back, a leader among them, and the rest."""
+        """The members that make a majority with the one whose disk is set back, a leader among them, and the rest."""
         others = [each for each in self.raft.nodes if each not in (node, cast.leader)]
         self.random.shuffle(others)
         if cast.leader is not node:
@@ -109,7 +109,7 @@ class OldDisks:
 
 
 def starts_kept(node: Node, self_id: str, member: str) -> int:
-    """The number of `member` on the disk of the member `self_id`, which runs on `node`; 0 where there is none."""
+    """The start number of `member` on the disk of member `self_id`, which runs on `node`; 0 where there is none."""
     data = node.disk.content(f"dledger-{self_id}/starts") or b""
     key = "own" if self_id == member else f"of.{member}"
     rows = dict(line.split("=", 1) for line in data.decode().splitlines())

@@ -1,6 +1,6 @@
-"""A member as those before frames were: it writes JSON only, says of frames nothing, and refuses them as what is no JSON.
+"""A member of the version before frames: it writes JSON only, does not announce frames, and rejects them as malformed JSON.
 
-Invariant: nothing else about it is another's."""
+Invariant: nothing else differs from the present version."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Load on a log with each entry at one position: bodies that say where they stand, and beginnings that move up.
+"""Load on a log with each entry at one position: bodies that name their position, and log starts that move up.
 
-Invariant: what it draws follows from the seed, and moves no draw of the world's other parts."""
+Invariant: its draws follow from the seed, and do not change the draws of the world's other parts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dledger.storage.entry import ENTRY_HEADER_BYTES
 from simulation.kernel.node import Node
 from simulation.raft.group import RaftGroup
 from simulation.raft.member import MemberApp
-from simulation.raft.positions import SAYS_BYTES, Placed, telling
+from simulation.raft.positions import SAYS_BYTES, Placed, bodies_naming
 
 
 class PlacedLoad:
@@ -23,12 +23,12 @@ class PlacedLoad:
         self.random = chance
         self.plays = group.settings.same_positions
         self.count = 0
-        """Bodies that were placed."""
+        """How many bodies were placed."""
         self.begun = 0
-        """Logs whose beginning moved up."""
+        """How many times the beginning of a log moved up."""
 
     def takes(self, node: Node, member: DLedgerNode, texts: list[bytes]) -> bool:
-        """Whether it proposes them in place of the world."""
+        """Whether it proposes them instead of the world."""
         if not self.plays or self.random.random() < 0.3:
             return False
         node.spawn(self.place(node, member, texts))
@@ -49,7 +49,7 @@ class PlacedLoad:
         self.count += len(bodies)
 
     def turn(self) -> None:
-        """Now and then some member needs no more what is before one of its files."""
+        """Now and then a member no longer needs the log before one of its files."""
         if not self.plays or self.random.random() > 0.05:
             return
         node = self.random.choice(self.group.nodes)

@@ -1,6 +1,6 @@
-"""Bodies that say where their entry stands, as the records of a commit log do; and where those of a group stand (R18).
+"""Bodies that name the position of their entry, as records of a commit log do; and the check of positions in a group (R18).
 
-Invariant: a checker only reads; what it knows of one member it compares with what any member had before."""
+Invariant: a checker only reads. It compares the positions on one member with those that any member had before."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def position_in_body(body: bytes) -> int | None:
 
 
 class Placed(NamedTuple):
-    """What a leader has placed: entry `number`, which ends at `end`."""
+    """An entry that a leader has placed: `number`, which ends at `end`."""
 
     number: int
     end: int
@@ -36,42 +36,48 @@ class Placed(NamedTuple):
 
 
 class PositionsCheck:
-    """R18: every decided entry stands at one position on all members, the one that its body says; what is readable is decided
-    and durable, and does not shrink in a life of a member; its observers hear of all of that."""
+    """R18: every committed entry is at one position on all members, the one that its body names. What is readable is committed
+    and durable, and does not shrink while a member lives. Its observers are notified of all of that."""
 
     def __init__(self, found: Callable[[str, str], AssertionError]) -> None:
         self.found = found
         self.holds: Callable[[str, bytes], bool] = lambda member, data: True
-        """Whether the disk of a member durably has bytes in its data files."""
+        """Whether a member's disk durably has these bytes in its data files."""
         self.positions: dict[int, int] = {}
-        """Of each entry that was readable somewhere, and of each that a log began with."""
+        """Of each entry that was readable somewhere, and of the first one of each log."""
         self.seen: dict[DLedgerNode, tuple[int, int]] = {}
-        self.told: dict[DLedgerNode, int] = {}
-        """What `on_readable` said last."""
+        self.notified_end: dict[DLedgerNode, int] = {}
+        """The end that `on_readable` reported last."""
         self.restarted: set[DLedgerNode] = set()
-        """Those that were told of it since they were looked at."""
+        """Members that were notified of a restart since the last look at them."""
         self.answered: deque[Placed] = deque()
-        """What its leader has seen readable, and would answer."""
+        """Entries that their leader has seen readable, and would answer."""
         self.readable = 0
-        """How many entries were seen to be."""
+        """How many readable entries were checked."""
 
     def opened(self, node: DLedgerNode) -> None:
         index, end = node.readable()
-        self.seen[node] = max(NO_INDEX, index - 1), 0  # the last one is looked at, what is before was
-        self.told[node] = end
+        self.seen[node] = (
+            max(NO_INDEX, index - 1),
+            0,
+        )  # the last one is checked again, those before it were checked
+        self.notified_end[node] = end
 
     def on_readable(self, node: DLedgerNode, end: int) -> None:
-        if end <= self.told.get(node, NO_INDEX) and node not in self.restarted:
-            self.found("R18", f"{node.self_id} is told that {end} is readable after {self.told[node]}")
-        self.told[node] = end
+        if end <= self.notified_end.get(node, NO_INDEX) and node not in self.restarted:
+            self.found(
+                "R18", f"{node.self_id} is notified that {end} is readable, after {self.notified_end[node]}"
+            )
+        self.notified_end[node] = end
 
     def on_restarted(self, node: DLedgerNode, position: int) -> None:
         self.restarted.add(node)
         if position != node.log_begin() or node.readable()[1] > position:
-            self.found("R18", f"{node.self_id} restarts at {position} and begins at {node.log_begin()}")
+            seen = f"begins at {node.log_begin()}, has {node.readable()[1]} readable"
+            self.found("R18", f"{node.self_id} restarts at {position}, {seen}")
 
-    def look(self, node: DLedgerNode, decided: int) -> None:
-        """`decided` is how many entries are, to the knowledge of all."""
+    def look(self, node: DLedgerNode, committed: int) -> None:
+        """`committed`: how many entries are committed, counting those that any member has committed."""
         log, (index, end) = node.store.log, node.readable()
         seen, seen_end = self.seen.get(node, (NO_INDEX, 0))
         if log is None or (index, end) == (seen, seen_end):
@@ -80,34 +86,37 @@ class PositionsCheck:
             self.found(
                 "R18", f"{node.self_id} had {seen} readable, up to {seen_end}, and has {index} up to {end}"
             )
-        if index >= decided:
-            self.found("R18", f"{node.self_id} has entry {index} readable, which is not decided")
-        if self.told.get(node) != end:
+        if index >= committed:
             self.found(
-                "R18", f"{node.self_id} has {end} readable, and its owner was told {self.told.get(node)}"
+                "R18", f"{node.self_id} has entry {index} readable, and {committed} entries are committed"
+            )
+        if self.notified_end.get(node) != end:
+            self.found(
+                "R18",
+                f"{node.self_id} has {end} readable, and its owner was notified of {self.notified_end.get(node)}",
             )
         self.seen[node] = index, end
         self.restarted.discard(node)
         try:
             self.look_at_entries(node, max(seen, log.begin.index), index)
         except LogDamaged as error:
-            self.found("R18", f"what is readable of {node.self_id} cannot be read: {error}")
+            self.found("R18", f"{node.self_id} cannot read a readable entry: {error}")
 
     def look_at_entries(self, node: DLedgerNode, seen: int, last: int) -> None:
         name, log = node.self_id, node.store.log
         assert log is not None
         if log.begin.index >= 0:
-            self.stands(name, log.begin.index + 1, log.begin.position)
+            self.expect_position(name, log.begin.index + 1, log.begin.position)
         for index in range(seen + 1, last + 1):
             unit = log.stored_unit(index)
             data = bytes(log.data.rest_of_file(unit.position)[: unit.size])
             body = data[ENTRY_HEADER_BYTES:]
             says = None if is_members(body) else position_in_body(body)
             if says not in (None, unit.position):
-                self.found("R18", f"entry {index} says {says} and stands at {unit.position} on {name}")
+                self.found("R18", f"entry {index} names position {says} and is at {unit.position} on {name}")
             if not self.holds(name, data):
                 self.found("R18", f"entry {index} is readable on {name}, whose disk may lose it")
-            self.stands(name, index, unit.position)
+            self.expect_position(name, index, unit.position)
             self.readable += 1
         if log.end_of(last) != node.readable()[1]:
             self.found(
@@ -115,18 +124,18 @@ class PositionsCheck:
             )
 
     def answers(self, answer: Callable[[bytes, int], None]) -> None:
-        """Once all members were looked at: what their owners answered is decided."""
+        """Once all members were looked at: entries that their owners answered are committed."""
         while self.answered:
             placed = self.answered.popleft()
             answer(placed.body, placed.number)
 
-    def stands(self, name: str, index: int, position: int) -> None:
+    def expect_position(self, name: str, index: int, position: int) -> None:
         known = self.positions.setdefault(index, position)
         if known != position:
-            self.found("R18", f"entry {index} stands at {position} on {name}, and at {known} elsewhere")
+            self.found("R18", f"entry {index} is at {position} on {name}, and at {known} on another member")
 
 
-def telling(texts: Sequence[bytes], positions: Sequence[int]) -> Iterator[bytes]:
-    """Bodies of these texts that say where they stand."""
+def bodies_naming(texts: Sequence[bytes], positions: Sequence[int]) -> Iterator[bytes]:
+    """These texts as bodies that name their positions."""
     for text, position in zip(texts, positions, strict=True):
         yield placed_body(position, text)

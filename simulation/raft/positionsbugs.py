@@ -1,5 +1,5 @@
-"""Bugs planted into a log that has each entry at one position everywhere, and into what stands for its beginning, beside those
-of simulation.raft.bugs.
+"""Bugs planted into a log that has each entry at one position on all members, and into the snapshot that replaces its
+beginning, in addition to those of simulation.raft.bugs.
 
 Invariant: each takes one rule away."""
 
@@ -20,7 +20,7 @@ from simulation.kernel.plants import Bugs
 
 
 def moved(bodies: Sequence[bytes] | Block, term: int) -> Sequence[bytes] | Block:
-    """A block as one of another term."""
+    """A block with its term replaced by `term`."""
     if not isinstance(bodies, Block):
         return bodies
     return block_of(term, [bodies.body(number) for number in range(len(bodies))])
@@ -45,7 +45,7 @@ def plant_positions_bugs(bugs: Bugs) -> None:
 
     @bug("cut-keeps-the-blank", EntryLog, "cut")
     async def where_the_first_one_stood(self: EntryLog, count: int) -> None:
-        """What comes in the place of the first entry of a file begins that file, too, however small it is."""
+        """The entry that replaces the first entry of a file also begins that file, however small it is."""
         kept = self.kept
 
         def where_it_begins(count: int) -> tuple[int, int]:
@@ -66,8 +66,8 @@ def plant_positions_bugs(bugs: Bugs) -> None:
             self.listener.readable_to(placing.readable[1])
 
     @bug("lands-in-a-later-term", Proposals, "append")
-    def whoever_leads(self: Proposals, first_index: int, term: int) -> list[bytes | Block]:
-        """What was placed behind another log's end is appended."""
+    def in_any_term(self: Proposals, first_index: int, term: int) -> list[bytes | Block]:
+        """Entries that were placed behind another log's end are appended."""
         self._gathered = [
             replace(each, term=term, bodies=moved(each.bodies, term)) for each in self._gathered
         ]
@@ -80,4 +80,4 @@ def plant_positions_bugs(bugs: Bugs) -> None:
 
     @bug("cut-in-the-page-cache", EntryLog, "erase_again")
     def believed(self: EntryLog) -> None:
-        """What a killed process has erased, and not synced, is taken for erased."""
+        """Entries that a killed process has erased, and not synced, are taken for erased."""

@@ -1,8 +1,8 @@
-"""Registers over a DLedger group, and clients that note what they saw of them: one workload, for the simulator and for real
+"""Registers over a DLedger group, and clients that record their operations: one workload, for the simulator and for real
 processes.
 
-Invariant: a client notes an operation before it sends it, and takes back only what certainly did nothing, or a read that saw
-nothing."""
+Invariant: a client records an operation before it sends it. It takes back only an operation that certainly did nothing, or a
+read that saw nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CODE = 59999
 """DLedger's USER_DEFINE_REQUEST."""
 KEYS = 3
 OPERATIONS_A_KEY = 100
-"""Then another register takes its place: a history is searched in time that grows with what overlaps in it."""
+"""Then another register takes its place: the search of a history takes time that grows with overlapping operations."""
 VALUES = 4
 CALL_MS = 3000
 ASTRAY = 0.1
@@ -52,7 +52,7 @@ class Registers:
 
 
 class RegisterService:
-    """Answers clients of one member."""
+    """Answers the clients of one member."""
 
     def __init__(self, ledger: DLedger, registers: Registers) -> None:
         self._ledger = ledger
@@ -98,7 +98,7 @@ class Keys:
 
 
 class RegisterClient:
-    """One operation after the other; `now` tells a time that all clients share."""
+    """One operation after the other; `now` returns a time that all clients share."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class RegisterClient:
         self._written = 0
 
     async def operate(self) -> None:
-        """One operation, on the member that is thought to lead, or on another: that may think so too."""
+        """Send one operation to the supposed leader, or to another member, which may also believe to lead."""
         if self.chance.random() < ASTRAY:
             self._member = self.chance.choice(sorted(self.peers))
         kind = self.chance.choice((Kind.READ, Kind.READ, Kind.WRITE, Kind.SWAP))
@@ -141,7 +141,7 @@ class RegisterClient:
             self._unknown(operation)
 
     def _new_value(self) -> str:
-        """Small enough for swaps to find it, and told apart where it counts."""
+        """Small enough for swaps to match it, and unique where that counts."""
         self._written += 1
         return f"{self.chance.randrange(VALUES)}" if self._written % 2 else f"{self.number}.{self._written}"
 
@@ -162,7 +162,7 @@ class RegisterClient:
         self._member = leader if leader and leader in self.peers else self.chance.choice(sorted(self.peers))
 
     def _unknown(self, operation: Operation) -> None:
-        """As if it went on for ever."""
+        """The operation may take effect at any later time."""
         if operation.kind is Kind.READ:
             self.history.take_back(operation)
         self.counts["unknown"] += 1

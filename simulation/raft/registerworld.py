@@ -1,7 +1,7 @@
-"""Registers over a simulated DLedger group: members die, hang and lose each other, and what clients saw must have an order.
+"""Registers over a simulated DLedger group: members die, hang and lose each other, and the clients' history must have an order.
 
 Invariant: a run follows from its seed alone. L1: each register's history is linearizable, as clients saw it. L2: in the end,
-where some are preferred, one of them leads within ten seconds and the longest that is waited with one that just failed.
+where some members are preferred, one of them leads within ten seconds and the longest back-off after a failed transfer.
 
     python -m simulation.raft.registerworld --seeds 50 --first 1
     python -m simulation.raft.registerworld --seeds 300 --bug read-without-round   (succeeds when a seed finds it)
@@ -90,7 +90,7 @@ class RegisterWorld:
         self.kinds = self.random.sample(FAULTS, self.random.randint(2, 5))
 
     def run(self) -> None:
-        """Load and faults, healing, and the verdict. Raises Unordered, or what a broken member raised."""
+        """Run load and faults, heal, and judge. Raises Unordered, or what a broken member raised."""
         with self.world as world:
             for node in self.nodes:
                 self.start(node)
@@ -108,10 +108,11 @@ class RegisterWorld:
         for client in self.clients:
             self.counts.update(client.counts)
         if unexplained := self.history.unexplained():
-            raise Unordered("L1: no order explains\n" + "\n".join(each.told() for each in unexplained[-12:]))
+            operations = "\n".join(each.described() for each in unexplained[-12:])
+            raise Unordered(f"L1: no order of the operations explains the last one\n{operations}")
 
     def heal(self) -> None:
-        """Everybody runs, hears each other and is answered again."""
+        """All members run and reach each other, and clients are answered."""
         self.world.network.heal()
         self.back_at_ms.clear()
         before = self.history.answered

@@ -1,6 +1,7 @@
-"""Interleavings that random faults seldom meet: each drives a group to the edge of one promise, with load all the while.
+"""Interleavings that random faults seldom meet: each story drives a group to the edge of one promise, under constant load.
 
-Invariant: a story breaks no more than the group stands: what it empties is a minority, whom it kills comes back."""
+Invariant: a story breaks no more than the group tolerates: the members that it empties are a minority, those it kills
+restart."""
 
 from __future__ import annotations
 
@@ -23,11 +24,11 @@ class Stage(Protocol):
     random: random.Random
 
     def play(self, ms: int) -> None:
-        """Load without further faults, for one step at least."""
+        """Run load without further faults, for one step at least."""
         ...
 
     def calm(self) -> None:
-        """No faults any more."""
+        """End all faults."""
         ...
 
     def crash(self, node: Node, *, power_cut: bool, away_ms: int | None = None) -> None: ...
@@ -39,22 +40,22 @@ class Stage(Protocol):
         ...
 
     def empty(self, node: Node) -> None:
-        """Another disk, and a start with it at once."""
+        """Replace the disk, and start at once."""
         ...
 
     def votes(self, node: Node) -> bool: ...
 
     def ambush(self, count: int) -> None:
-        """So often a follower that acknowledges gets at once what a former leader had sent to it."""
+        """So many times, a follower that acknowledges gets at once what a former leader had sent to it."""
         ...
 
     def deliver_late(self, count: int) -> None:
-        """Messages of before, again or for the first time."""
+        """Deliver earlier messages again, or for the first time."""
         ...
 
 
 class Cast:
-    """Who plays which part: a leader, as many followers as make a majority with it, and the rest."""
+    """The parts of the members: a leader, as many followers as make a majority with it, and the rest."""
 
     def __init__(self, raft: Stage, leader: Node) -> None:
         others = [node for node in raft.nodes if node is not leader]
@@ -64,7 +65,7 @@ class Cast:
 
 
 def short_majority(raft: Stage) -> None:
-    """A bare majority decides while its leader's disk is slow; then the leader loses power, and all but one of the others who
+    """A bare majority commits while its leader's disk is slow. Then the leader loses power, and all but one of the others that
     acknowledged are away while the rest elect."""
     cast = begun(raft)
     if cast is None:
@@ -80,7 +81,7 @@ def short_majority(raft: Stage) -> None:
 
 
 def emptied_acker(raft: Stage) -> None:
-    """A bare majority decides; one of it loses its disk, the others of it are away, and the rest come back."""
+    """A bare majority commits. One of it loses its disk, the others of it are away, and the rest come back."""
     cast = begun(raft)
     if cast is None or not raft.may_empty(cast.near[:1]):
         return
@@ -108,8 +109,8 @@ def emptied_under_its_leader(raft: Stage) -> None:
 
 
 def emptied_and_caught_up(raft: Stage) -> None:
-    """A leader and near followers decide without the rest; one of them loses its disk and is caught up; as soon as it votes,
-    those who held everything are away."""
+    """A leader and near followers commit without the rest. One of them loses its disk and is caught up. As soon as it votes,
+    the members that held everything are away."""
     cast = begun(raft)
     if cast is None or not raft.may_empty(cast.near[:1]):
         return
@@ -128,7 +129,7 @@ def emptied_and_caught_up(raft: Stage) -> None:
 
 
 def emptied_beside_a_stale_leader(raft: Stage) -> None:
-    """A leader is cut off, another is elected and decides; followers of it lose their disks and return to the old one."""
+    """A leader is cut off, another is elected and commits; followers of it lose their disks and return to the old one."""
     cast = begun(raft)
     if cast is None or not raft.may_empty(cast.near):
         return
@@ -156,7 +157,7 @@ def emptied_beside_a_stale_leader(raft: Stage) -> None:
 
 
 def deposed_leader(raft: Stage) -> None:
-    """A leader is cut off, one way or both, and asked for reads while the others elect and decide."""
+    """A leader is cut off, one way or both, and asked for reads while the others elect and commit."""
     cast = begun(raft)
     if cast is None:
         return
@@ -180,7 +181,7 @@ STORIES = {
 
 
 def begun(raft: Stage) -> Cast | None:
-    """The parts, once all run and one leads with nothing in its way; None where that does not come soon."""
+    """The parts, once all run and one leads unhindered; None where that does not happen soon."""
     raft.calm()
     for _ in range(60):
         raft.play(80)

@@ -71,8 +71,7 @@ FEATURES = Features(
         "old disks",
         1 / 5,
         "A disk is set back to an image that is 5 s old or older, all members die, and it comes back first, "
-        "with those that are "
-        "behind.",
+        "with those that are behind.",
         "R1 to R17.",
         excludes=frozenset({"changes"}),
     ),
@@ -80,7 +79,7 @@ FEATURES = Features(
         "positions",
         0.15,
         "The log keeps each entry at one position on all members.",
-        "R18: the position is the one that the entry's body says, and what is readable is committed, on disk, and does not "
+        "R18: the position is the one that the entry's body says, and readable entries are committed, on disk, and do not "
         "shrink (`simulation/raft/positions.py`).",
     ),
     *(Feature(kind, 1 / 7, KIND_OF_FAULT) for kind in FAULTS),
@@ -89,7 +88,7 @@ FEATURES = Features(
 
 @dataclass
 class Totals:
-    """What runs did; adds up over seeds."""
+    """What the runs did; adds up over seeds."""
 
     counts: Counter[str] = field(default_factory=Counter)
 
@@ -135,7 +134,7 @@ class RaftWorld:
         self.group.overtaking_ms = window.choice((0, 0, 0, 2, 40))
         self.group.batches = random.Random(f"{seed}/batches").random() < 0.5
         self.check = self.group.check
-        self.check.on_vote = self.vote_told
+        self.check.on_vote = self.on_vote_visible
         self.check.holders = self.holders
         self.changes = Changes(self, seed, plays="changes" in self.played)
         self.old_disks = OldDisks(self, seed, plays="old disks" in self.played)
@@ -155,7 +154,7 @@ class RaftWorld:
         return self.totals.counts
 
     def run(self, run_ms: int = RUN_MS) -> None:
-        """Load and faults for `run_ms`, then healing and agreement. Raises Violation or what a broken
+        """Run load and faults for `run_ms`, then heal and require agreement. Raises Violation or what a broken
         member raised."""
         with self.world as world:
             for node in self.nodes:
@@ -178,7 +177,7 @@ class RaftWorld:
         self.totals.counts.update(
             seeds=1,
             elections=len(self.check.leaders),
-            commits=len(self.check.decided),
+            commits=len(self.check.committed_log),
             answered=len(self.check.answered),
             pipelined=self.check.pipelined,
             batched=self.check.batched,
@@ -189,7 +188,7 @@ class RaftWorld:
         )
 
     def play(self, ms: int) -> None:
-        """Load without further faults, for one step at least."""
+        """Run load without further faults, for one step at least."""
         end_ms = self.world.now_ms + ms
         while True:
             self.world.run_for_ms(self.random.randint(5, 60) if not ms else self.random.randint(2, 20))
@@ -209,9 +208,9 @@ class RaftWorld:
 
     def start(self, node: Node) -> None:
         if isinstance(node.failure, LogDamaged):
-            raise self.check.found("R8", f"{node.name} lost what was durable: {node.failure}")
+            raise self.check.found("R8", f"{node.name} lost durable entries: {node.failure}")
         if isinstance(node.failure, EntryMisplaced):
-            raise self.check.found("R18", f"{node.name} has another place: {node.failure}")
+            raise self.check.found("R18", f"{node.name} has an entry at another position: {node.failure}")
         if node.failure is not None and not isinstance(node.failure, OSError):
             raise node.failure
         self.group.start(node, peers=self.changes.lists.get(node.name))
@@ -221,7 +220,7 @@ class RaftWorld:
         return self.random.choice(active) if active else None
 
     def read_from_deposed(self) -> None:
-        """Those who still believe to lead beside a newer leader are asked most."""
+        """Read most from members that believe to lead although a newer leader exists."""
         members = [member for node in self.group.active() if (member := self.group.member(node)) is not None]
         newest = max((member.term for member in members), default=0)
         for member in members:
@@ -249,15 +248,17 @@ class RaftWorld:
 
     async def write(self, member: DLedgerNode, bodies: list[bytes]) -> None:
         try:
-            decided = await member.propose(bodies, timeout_ms=2000)
+            committed = await member.propose(bodies, timeout_ms=2000)
         except (NotLeader, TooManyProposals):
             self.check.refused.update(bodies)
         except OutcomeUnknown:
             self.totals.counts["unknown"] += len(bodies)
         else:
-            indexes = [decided.first_index + number for number in range(len(bodies))]
-            told = [None] * len(indexes) if self.placed.plays else indexes
-            assert decided.results == told, "the state machine, if there is one, returns each entry's index"
+            indexes = [committed.first_index + number for number in range(len(bodies))]
+            expected = [None] * len(indexes) if self.placed.plays else indexes
+            assert committed.results == expected, (
+                "the state machine, if there is one, returns each entry's index"
+            )
             for body, index in zip(bodies, indexes, strict=True):
                 self.check.answer(body, index)
 
@@ -269,8 +270,8 @@ class RaftWorld:
             return
         self.totals.counts["reads"] += 1
         if member.applied_index < wanted:
-            served = f"{member.self_id} served a read from {member.applied_index}"
-            raise self.check.found("R10", f"{served}, but {wanted} was answered before")
+            served = f"{member.self_id} served a read at applied index {member.applied_index}"
+            raise self.check.found("R10", f"{served}, expected {wanted} or more, which was answered before")
 
     # Faults
 
@@ -345,14 +346,14 @@ class RaftWorld:
             app.client.drop_share = 0
 
     def transfer(self, target: Node) -> None:
-        """The leader gives way to `target`, or to whom it likes."""
+        """The leader transfers leadership to `target`, or to any member."""
         node = self.leader()
         member = self.group.member(node) if node is not None else None
         if node is not None and member is not None:
             node.spawn(member.transfer_leadership(self.random.choice((None, target.name))))
 
     def late_transfer(self) -> None:
-        """The word to take over is on its way when its leader is cut off; it arrives when others have led for long."""
+        """A leader is cut off while its transfer request is on its way; the request arrives when others have led for long."""
         node = self.leader()
         member = self.group.member(node) if node is not None else None
         if node is None or member is None or member.core is None:
@@ -369,8 +370,8 @@ class RaftWorld:
         self.world.network.heal()
         self.world.network.delay(node.host, target.host, 0.1, 0.5)
 
-    def vote_told(self, voter: str) -> None:
-        """The moment at which a vote is known outside, and forgetting it would show."""
+    def on_vote_visible(self, voter: str) -> None:
+        """A vote has just become visible to others: from now on the voter must not forget it."""
         if self.voters_to_kill:
             self.voters_to_kill -= 1
             node = self.world.nodes[voter]
@@ -379,8 +380,8 @@ class RaftWorld:
             self.world.loop.call_later(0.001, self.restart_some, context=self.world.network.context)
 
     def contest(self, node: Node, other: Node) -> None:
-        """Two candidates that do not hear each other; one voter is near to both and dies of its first vote, the others
-        are slow, so that neither candidate wins before the voter is back."""
+        """Two candidates that do not reach each other. One voter is near to both and dies after its first vote. The others
+        are slow, so neither candidate wins before the voter is back."""
         network = self.world.network
         network.heal()
         for each in self.nodes:
@@ -420,7 +421,7 @@ class RaftWorld:
         return 2 * len(without) < len(self.nodes)
 
     def votes(self, node: Node) -> bool:
-        """And would, if it were killed now."""
+        """Whether it votes now, and would after a kill."""
         member = self.group.member(node)
         if member is None or member.core is None or member.core.rejoin.newcomer:
             return False
@@ -428,7 +429,7 @@ class RaftWorld:
         return kept is not None and b"newcomer=true" not in kept
 
     def empty(self, node: Node) -> None:
-        """Another disk, and a start with it at once; not where members have changed since it was asked for."""
+        """Replace the disk and start at once; not where members have changed since this was planned."""
         if not self.changes.plays or self.changes.may_empty({node.name}):
             self.exchange_disk(node)
 
@@ -443,7 +444,7 @@ class RaftWorld:
                 self.start(node)
 
     def calm(self) -> None:
-        """No faults any more."""
+        """End all faults."""
         self.voters_to_kill = 0
         self.world.network.heal()
         self.mend()
@@ -454,7 +455,7 @@ class RaftWorld:
         self.healed_at_ms.clear()
 
     def heal(self) -> None:
-        """A leader within a few election timeouts, all members at one point, and all vote (V1)."""
+        """Require a leader within a few election timeouts, all members at one index, and all voting (V1)."""
         self.calm()
         self.old_disks.plays = False
 
@@ -467,7 +468,7 @@ class RaftWorld:
 
 
 def features() -> frozenset[str]:
-    """Names of all that a seed may play."""
+    """The names of all features that a seed may play."""
     return frozenset(FEATURES)
 
 

@@ -273,7 +273,7 @@ def test_what_is_not_appended_yet_when_a_leader_is_deposed_is_refused_and_not_of
         world.run_until(lambda: bool(outcome), 1_000)
         assert isinstance(outcome[0], NotLeader)
         world.run_until(group.agreed, 5_000)
-        assert b"late" not in {entry.body for entry in group.check.decided}
+        assert b"late" not in {entry.body for entry in group.check.committed_log}
 
 
 def test_a_member_that_does_not_lead_names_who_does() -> None:
@@ -312,7 +312,7 @@ def test_proposals_of_a_deposed_leader_fail_at_once_and_are_not_repeated() -> No
         assert isinstance(outcome[0], OutcomeUnknown) and not member.is_active
         world.network.heal()
         world.run_until(group.agreed, 5_000)
-        assert b"lost" not in {entry.body for entry in group.check.decided}
+        assert b"lost" not in {entry.body for entry in group.check.committed_log}
 
 
 def test_a_cut_off_leader_serves_no_read_though_it_still_believes() -> None:
@@ -348,7 +348,7 @@ def test_a_leader_whose_disk_fails_falls_silent_and_is_replaced() -> None:
         world.run_until(lambda: bool(group.active()), 3_000)
         group.start(node)
         world.run_until(group.agreed, 5_000)
-        decided = [[entry.index] for entry in group.check.decided if entry.body == b"x"]
+        decided = [[entry.index] for entry in group.check.committed_log if entry.body == b"x"]
         assert outcome in ([], decided) or isinstance(outcome[0], OutcomeUnknown)
 
 
@@ -407,7 +407,7 @@ def test_a_leader_hands_over_within_some_round_trips_and_proposals_wait() -> Non
         world.run_until(lambda: bool(codes) and bool(held), 60)
         assert codes == [ResultCode.SUCCESS]
         assert isinstance(held[0], NotLeader) and held[0].leader_id == target.name
-        assert b"held" not in {entry.body for entry in group.check.decided}
+        assert b"held" not in {entry.body for entry in group.check.committed_log}
 
 
 def test_a_leader_that_cannot_hand_over_leads_on_and_decides_what_waited() -> None:

@@ -61,7 +61,7 @@ def test_an_emptied_member_elects_nobody_who_lacks_what_it_had_acknowledged() ->
         assert not votes(group, returns_empty)
         group.start(leader)
         world.run_until(group.agreed, 8_000)
-        assert b"X" in {entry.body for entry in group.check.decided}
+        assert b"X" in {entry.body for entry in group.check.committed_log}
         world.run_until(lambda: votes(group, returns_empty), 2_000)
 
 
@@ -115,7 +115,7 @@ def test_a_group_of_one_that_was_emptied_begins_anew() -> None:
         group.start_all()
         world.run_until(lambda: bool(group.active()), 100)
         group.empty(group.nodes[0])
-        group.check.decided.clear()
+        group.check.committed_log.clear()
         group.check.leaders.clear()
         group.check.votes.clear()
         group.check.applied.clear()

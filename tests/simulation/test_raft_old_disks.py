@@ -52,7 +52,7 @@ def test_a_member_with_an_older_disk_elects_nobody_who_is_missing_what_it_had(si
             if not node.running:
                 group.start(node)
         world.run_until(group.agreed, 10_000)
-        assert b"X" in {entry.body for entry in group.check.decided}
+        assert b"X" in {entry.body for entry in group.check.committed_log}
         world.run_until(lambda: counts(group, old), 3_000)
         old.kill()
         group.start(old)
