@@ -1,9 +1,9 @@
-"""Transactions that nobody ends: of producers that go and never come back, and of one that stays and never knows; and what
-becomes of all that is given up.
+"""Transactions that nobody ends: of producers that leave and never come back, and of one that stays and never knows the
+outcome; and the halves that brokers give up.
 
-Invariants, judged against the check's own copy of all that was confirmed: E4 what nobody ends is given up, and stands in the
-topic for that as it was sent; E5 nothing is given up before it is as old as the log is kept or was asked for often enough, nor
-asked for more often."""
+Invariants, judged against the check's own copy of all confirmed messages: E4 a half that nobody ends is given up, and the topic
+for that has it as it was sent; E5 a half is given up only once it is as old as the log is kept or was checked often enough, and
+is not checked more often."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from simulation.cluster.violation import Violation
 
 NAME = "abandoned transaction"
 STAYS = "undecided"
-"""The group of the one that stays."""
+"""The group of the producer that stays."""
 LEAVE, STAY = 6, 2
-"""How many halves of those that go, and of it, are answered."""
+"""How many halves are answered: of the producers that leave, and of the one that stays."""
 PAUSE_MS = (1_000, 6_000)
 CALL_MS = 1_500
 ASKED_MAX = 15
@@ -33,7 +33,7 @@ ASKED_MAX = 15
 
 
 class Abandoned:
-    """From a generator of its own. `kept_ms` is how long the log is kept; `plays`: there are such producers."""
+    """From a generator of its own. `kept_ms`: how long the log is kept. `plays`: whether there are such producers."""
 
     def __init__(self, seed: int, kept_ms: int, *, plays: bool) -> None:
         self.random = random.Random(f"{seed}/abandoned")
@@ -50,7 +50,7 @@ class Abandoned:
     async def leave(
         self, client: Callable[[], Client], topic: str, healed: Callable[[], bool], done: Counter[str]
     ) -> None:
-        """One after the other begins a transaction, and goes."""
+        """Each producer in turn begins a transaction, and leaves."""
         begun = 0
         for number in count():
             await self._pause()
@@ -68,7 +68,7 @@ class Abandoned:
         stopping: Callable[[], bool],
         done: Counter[str],
     ) -> None:
-        """It begins when faults end, for masters that follow each other hardly come to ask, and is there until the end."""
+        """It begins when faults end, because masters that change often hardly come to check, and stays until the end."""
         begun = 0
         async with client() as here, here.transactions(STAYS, self._unknown, topics=[topic]) as producer:
             while not stopping():
@@ -99,7 +99,7 @@ class Abandoned:
     # -- judgement
 
     def judge(self, ever: Iterable[StoredMessage], spread_ms: int) -> None:
-        """`ever` is all that was ever confirmed, `spread_ms` how far clocks were apart. Raises Violation."""
+        """`ever`: all messages ever confirmed; `spread_ms`: how far clocks were apart. Raises Violation."""
         halves: dict[str, StoredMessage] = {}
         for message in ever:
             key = message.properties.get("KEYS", "")
@@ -110,26 +110,27 @@ class Abandoned:
                 self.given_up.add(key)
         for key, times in self.asked.items():
             if times > ASKED_MAX:
-                raise Violation("E5", f"{key} was asked for {times} times")
+                raise Violation("E5", f"{key} was asked for {times} times, expected {ASKED_MAX} at most")
         if gone := sorted(self.acknowledged - halves.keys()):
-            raise Violation("E4", f"{gone} were acknowledged, and are nowhere")
+            raise Violation("E4", f"{gone} were acknowledged, and are nowhere in the log")
         if waiting := sorted((self.sent.keys() & halves.keys()) - self.given_up):
-            raise Violation("E4", f"nobody ends {waiting}, and they are not given up")
+            raise Violation("E4", f"{waiting} have no end, and were not given up")
 
     def _judge_given_up(
         self, key: str, message: StoredMessage, half: StoredMessage | None, spread_ms: int
     ) -> None:
         if half is None or message.body != half.body or _own(message) != _own(half):
-            raise Violation("E4", f"{key} was given up, and was not sent so: {message.properties}")
+            raise Violation("E4", f"{key} was given up as {message.properties}, its half is {half}")
         if key in self.sent and zlib.crc32(message.body) != self.sent[key]:
             raise Violation("E3", f"{key} was given up with another body")
         waited_ms = message.store_timestamp_ms - half.store_timestamp_ms
         asked = int(message.properties.get("TRANSACTION_CHECK_TIMES", "0"))
         if waited_ms + spread_ms < self.kept_ms and asked < ASKED_MAX:
-            raise Violation("E5", f"{key} was given up after {waited_ms} ms, asked for {asked} times")
+            what = f"{key} was given up after {waited_ms} ms and {asked} checks"
+            raise Violation("E5", f"{what}, expected {self.kept_ms} ms or {ASKED_MAX} checks")
 
 
 def _own(message: StoredMessage) -> dict[str, str]:
-    """Its properties, but for those that checks add."""
+    """Its properties without those that checks add."""
     added = ("TRANSACTION_CHECK_TIMES", "TRAN_PREPARED_QUEUE_OFFSET", "__CRC32#")
     return {name: value for name, value in message.properties.items() if name not in added}

@@ -1,6 +1,6 @@
-"""Faults that are aimed at what administrators are told.
+"""Faults that are aimed at answers to administrators.
 
-Invariant: the links that were cut are whole again when the master that they lead to is dead."""
+Invariant: the links that were cut are whole again when the master at their end is dead."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from simulation.cluster.machines import Machines
 from simulation.kernel.node import Node
 
 PATIENCE_MS = 2_500
-"""In which an administrator asks something; sooner than slaves that are cut off leave the set."""
+"""In which an administrator sends a request; shorter than the time after which slaves that are cut off leave the set."""
 
 
 class DeathWithAnAnswer(Fault):
-    """The master hears nothing of its slaves any more, and dies as an administrator hears of a success, or soon."""
+    """The master is cut off from its slaves, and dies as an administrator receives a success, or soon after."""
 
     name = "death with an answer"
 

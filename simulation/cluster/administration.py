@@ -1,7 +1,7 @@
 """An administrator at work: makes, changes and deletes topics and groups, one request at a time.
 
-Invariant: of each name it is noted what was asked last and what was answered; a name whose answer left it open what became of
-it is not touched again, nor one whose messages or commits may still be on their way."""
+Invariant: for each name the last request and answer are noted. A name is not touched again when its answer left the outcome
+open, nor while messages or commits of it may still be on their way."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from simulation.cluster.facts import Fact, Facts
 INTERVAL_MS = (600, 2_500)
 ANSWER_MS_MAX = 2_500
 NAMES_MAX = 4
-"""Of a kind, that are made, deleted and made again; others are open."""
+"""How many of a kind are made, deleted and made again; others are open."""
 VALUE_MAX = 9
 
 
 class Administration:
-    """`find_master(admin)` is whom it asks; groups commit in `topic`."""
+    """`find_master(admin)` returns the master to ask; groups commit in `topic`."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Administration:
         return self._random.choice(known)
 
     async def _change(self, fact: Fact, master: str) -> None:
-        """Makes what is absent; changes or deletes what is there."""
+        """Make an absent one; change or delete one that is there."""
         wanted = self._random.randint(1, VALUE_MAX)
         if fact.value and self._random.random() < 0.6:
             wanted = 0
@@ -100,7 +100,7 @@ class Administration:
                 fact.give_up()
 
     async def _used(self, fact: Fact, master: str) -> bool:
-        """A message in the topic, or a commit of the group; whether it has certainly ended."""
+        """Put a message in the topic, or commit for the group; returns whether that has certainly ended."""
         if fact.kind == "topic":
             try:
                 return (await self._producer.send(fact.name, b"x", timeout_ms=ANSWER_MS_MAX)).acknowledged
@@ -120,7 +120,7 @@ class Administration:
 
 
 def request(fact: Fact, wanted: int) -> RemotingCommand:
-    """That `fact` has the value `wanted`; 0 deletes it."""
+    """Give `fact` the value `wanted`; 0 deletes it."""
     if fact.kind == "topic":
         if wanted:
             made = CreateTopicHeader(fact.name, "TBW102", wanted, wanted, 6)

@@ -1,7 +1,7 @@
-"""Where masters stored what clients sent, and whether a broker that was elected may have lacked it.
+"""Where masters stored what clients sent, and whether an elected broker may have been missing it.
 
-Invariant: a message that its master alone has to hold is excused only by a later master that is another broker and began its
-epoch without it: the same master, killed and started again, has it, unless it lost memory and was elected all the same."""
+Invariant: a message that only its master has to hold is excused only by a later master that is another broker and began its
+epoch without it. The same master, killed and started again, has it, unless it lost memory and was elected all the same."""
 
 from __future__ import annotations
 
@@ -38,16 +38,17 @@ class Append:
 @dataclass
 class Appends:
     by_key: dict[tuple[str, str], list[Append]] = field(default_factory=dict)
+    """(topic that clients know, key) -> the records written for it: a delayed message is written twice, at least."""
     """(topic that clients know, key) -> what was written of it: a delayed message is written twice, at least."""
     began: dict[int, EpochHistory] = field(default_factory=dict)
-    """Epoch -> what its master's log had when it began."""
-    lacked: Set[int] = frozenset()
-    """Epochs whose masters were elected though they had lost memory."""
+    """Epoch -> the history of its master's log when the epoch began."""
+    elected_incomplete: Set[int] = frozenset()
+    """Epochs whose masters were elected although they had lost memory."""
 
     def noting(
         self, brokers: Sequence[Node]
     ) -> Callable[[MessageStore, Sequence[MessageToStore]], list[Appended]]:
-        """MessageStore.append, which notes here what `brokers` write."""
+        """MessageStore.append, which notes here the records that `brokers` write."""
 
         def noted(store: MessageStore, messages: Sequence[MessageToStore]) -> list[Appended]:
             written = append(store, messages)
@@ -94,14 +95,14 @@ class Appends:
         return noted
 
     def may_be_gone(self, topic: str, key: str, master_of: dict[int, int]) -> bool:
-        """Whether an election may have cost one of its records; `master_of` says whom each epoch was given to."""
+        """Whether an election may have lost one of its records; `master_of`: epoch -> the broker that was elected."""
         return any(self.excuse(record, master_of) for record in self.by_key.get((topic, key), []))
 
     def excuse(self, record: Append, master_of: dict[int, int]) -> bool:
-        """Of all later epochs the first that began without the record is another broker's, or of one that lost memory."""
+        """The first later epoch that began without the record is that of another broker, or of one that lost memory."""
         for epoch in sorted(self.began):
             if epoch > record.epoch and not self.had(self.began[epoch], record):
-                return epoch in self.lacked or master_of.get(epoch) != record.broker_id
+                return epoch in self.elected_incomplete or master_of.get(epoch) != record.broker_id
         return False
 
     def had(self, history: EpochHistory, record: Append) -> bool:
@@ -112,7 +113,7 @@ class Appends:
         return all(later.start_offset >= record.end for later in history if later.epoch > record.epoch)
 
     def promised(self, topic: str, attempts: Iterable[Attempt], master_of: dict[int, int]) -> list[Attempt]:
-        """The attempts, as unknown where what was acknowledged may be gone."""
+        """The attempts; an acknowledged one whose message may be gone becomes unknown."""
         return [
             replace(attempt, outcome=Outcome.UNKNOWN)
             if attempt.outcome is Outcome.ACKNOWLEDGED

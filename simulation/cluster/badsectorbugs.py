@@ -10,7 +10,7 @@ bug = BUGS.playing("bad sectors")
 
 @bug("unread-reads-as-zeros", LogFiles, "read_file")
 async def whatever_came(self: LogFiles, offset: int, end: int) -> bytes:
-    """As a buffer that nobody looks at after a read that failed."""
+    """The bytes of a failed read are used as they are."""
     try:
         return await read_file(self, offset, end)
     except OSError:

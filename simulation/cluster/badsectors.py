@@ -1,7 +1,7 @@
 """Sectors of a log that cannot be read for a while.
 
-Invariant: what was written is there again afterwards, so nothing that is claimed of a run changes: whoever needs these bytes
-says so, goes on with the rest, and asks again."""
+Invariant: the written bytes are there again afterwards, so all promises of a run stay. A reader of these bytes reports the
+error, continues with the rest, and reads again."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Disk blocks below what brokers write.
 
-Invariant L8: a segment has blocks for all that a broker has written into it: without them a full disk would end the process
+Invariant L8: a segment has blocks for all that a broker has written into it. Without them a full disk would end the process
 after it acknowledged."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from simulation.kernel.node import Node
 
 
 def log_has_blocks(node: Node) -> None:
-    """At this moment, in the segment where the log ends. Raises Violation."""
+    """Check the segment where the log ends. Raises Violation."""
     app = started_broker(node)
     if app is None:
         return
@@ -22,5 +22,6 @@ def log_has_blocks(node: Node) -> None:
     inode = node.disk.entries.get(f"{FOLDER}/{segment_name(end - at)}")
     if inode is not None and inode.allocated_end < at:
         raise Violation(
-            "L8", f"{node.name}'s log ends at {end}, its segment has blocks for {inode.allocated_end} bytes"
+            "L8",
+            f"{node.name}'s log ends at {end}, its segment has blocks only for {inode.allocated_end} bytes",
         )

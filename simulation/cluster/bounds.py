@@ -1,6 +1,6 @@
 """What the tables of a simulated cluster may hold.
 
-Invariant: as in simulation.kernel.bounds: reckoned from what was asked for, who was granted an id and what stands on disks."""
+Invariant: as in simulation.kernel.bounds: computed from the requests, the granted ids and the files on disks."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ LOOK_MS = 10_000
 NAMES_EACH = 3
 """A group has a retry topic, and one of dead letters."""
 NAMES_OF_THEIR_OWN = 16
-"""Topics and groups that brokers and clients have without anybody's asking: upstream's, the retry topics, the consumers."""
+"""Topics and groups that brokers and clients have of themselves: upstream's, the retry topics, the consumers."""
 ROWS_EACH = 4
-"""Of a name or a queue: the row itself, its deletion, its lock, and one that is gone."""
+"""Rows of a name or a queue: the row itself, its deletion, its lock, and one that is gone."""
 HISTORIES_EACH = 3
-"""What came to a topic, what went to a group of it, and what that gave back."""
+"""Messages to a topic, deliveries to a group of it, and messages that the group gave back."""
 ELECTIONS_TOLD = 10
 """As upstream's tools show them, of each set."""
 ENTRIES_IN_MEMORY = 2_000
-"""Of the controllers' log: all of a run this long."""
+"""Entries of the controllers' log: all of a run this long."""
 
 
 class ClusterBounds:
-    """Looks each LOOK_MS; whoever was granted an id is remembered."""
+    """Looks each LOOK_MS; remembers every broker that was granted an id."""
 
     def __init__(self, machines: Machines) -> None:
         self.machines = machines
@@ -48,7 +48,7 @@ class ClusterBounds:
             self.bounds.look(self.expected)
 
     def at_the_end(self) -> None:
-        """Nobody has sent anything for a while, all is whole."""
+        """Check once nobody has sent anything for a while and all is whole."""
         self.bounds.look(self.expected, idle=True)
 
     def expected(self, node: Node) -> Numbers:
@@ -73,7 +73,7 @@ class ClusterBounds:
         return {
             "CommitLog._files": segments,
             "CommitLog._leaving": segments + 1,
-            "IndexTable._files": indexes + 1,  # of which one may be on its way from the disk
+            "IndexTable._files": indexes + 1,  # one of them may be on its way from the disk
             "IndexTable._unsynced": indexes + 1,
             "IndexTable._prefixes": names,
             "ConsumeQueue._files[]": segments,

@@ -1,4 +1,4 @@
-"""Bugs of what is never let go, planted as those of simulation.cluster.bugs are."""
+"""Bugs of resources that are never released, planted as those of simulation.cluster.bugs are."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ replaced = elections.replace_lost_master
 
 @bug("deleted-segment-stays-open", Trimming, "_release")
 def kept_open(self: Trimming, files: list[SegmentFile]) -> None:
-    """N1: retention frees no block of the disk, for this process has the files open."""
+    """N1: retention frees no block of the disk, because this process has the files open."""
 
 
 @bug("dials-for-each-call", RemotingClient, "_peer")
@@ -49,7 +49,7 @@ def one_more(self: Connections, peer: Peer) -> None:
 def once_all_are_back(
     state: ReplicasState, live: Liveness, *, broker_name: str, unclean: bool
 ) -> Decision | None:
-    """V2: a set of which one member is down waits for it, though the others could go on. Once all are back nothing shows."""
+    """V2: a set with one member down waits for it, though the others could continue. Once all are back nothing shows."""
     replicas, members = state.replicas[broker_name], state.sync_states[broker_name].members
     if not all(live.is_alive((replicas.cluster_name, broker_name, member)) for member in members):
         return None

@@ -1,6 +1,6 @@
 """Bugs planted into product code for the length of a run, to prove that the checks find them.
 
-Invariant: each is one that upstream had or has, or that the safety rules warn of; it changes only what its line says, and
+Invariant: each is one that upstream had or has, or that the safety rules warn of. It changes only what its line says, and
 nothing is left of it when its context ends."""
 
 from __future__ import annotations
@@ -76,20 +76,20 @@ from remoting.headers.group import TablesVersionHeader
 from simulation.kernel.plants import Bugs
 
 SEGMENT_BYTES_MIN = 16_384
-"""The least that a world draws."""
+"""The smallest that a world draws."""
 BUGS = Bugs()
 bug, planted = BUGS.bug, BUGS.planted
 
 
 @bug("ack-before-replication", Acknowledgement, "acked_end")
 def acked_with_the_end_of_the_own_log(self: Acknowledgement) -> int:
-    """Asynchronous replication sold as synchronous."""
+    """Asynchronous replication is presented as synchronous."""
     return self._store.max_offset() if self._membership.accepts_sends else 0
 
 
 @bug("swap-instead-of-union", SyncStateSet, "union")
 def latest_proposal_alone(self: SyncStateSet) -> frozenset[int]:
-    """Upstream #5663: acks are counted over the set that was asked for, accepted or not."""
+    """Upstream #5663: acks are counted over the proposed set, accepted or not."""
     return self._proposal.members if self._proposal else self._applied
 
 
@@ -106,13 +106,13 @@ told_fate = ControllerCalls.fate
 
 
 class AnotherLeads(Unknown):
-    """What a refusal was taken for because another one leads, or in another epoch."""
+    """The outcome that replaces a rejection, because another broker leads or the epoch is another one."""
 
 
 @bug("another-leads-settles", ControllerCalls, "fate")
 def a_newer_epoch_is_a_refusal(self: ControllerCalls, alter: Alter, answer: RemotingCommand) -> Fate:
-    """C6, and lost under B: that another one leads is taken for a word on what was proposed before. Who entered by that and was
-    elected is waited for no more, and what it lacks is acknowledged."""
+    """C6, and loss under B: the answer that another broker leads is taken for a rejection of the earlier proposal. The proposed
+    member may have been elected. It is no longer waited for, so data that it is missing is acknowledged."""
     fate, code = told_fate(self, alter, answer), ResponseCode(answer.code)
     newer = (ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH, ResponseCode.CONTROLLER_INVALID_MASTER)
     return AnotherLeads() if code in newer else fate
@@ -145,7 +145,8 @@ asked_again = SyncStateSet._alter_again
 
 @bug("asked-again-with-conditions", SyncStateSet, "_alter_again")
 def like_a_new_wish(self: SyncStateSet, now_ms: int) -> list[SetAction]:
-    """A proposal whose fate is open is kept back as a new one is, until who enters has the tables: who died never will."""
+    """A proposal with an unknown outcome is held until the entering member has the tables, as a new one is. A dead member never
+    gets them."""
     asked = asked_again(self, now_ms)
     return [replace(action, again=False) if isinstance(action, Alter) else action for action in asked]
 
@@ -169,13 +170,13 @@ async def truncated_in_memory(self: CommitLog, offset: int) -> None:
 
 @bug("writes-without-blocks", CommitLog, "_with_blocks")
 def whatever_the_file_has(self: CommitLog, offset: int, size: int) -> SegmentFile:
-    """A sparse segment is written on: on a full disk the kernel ends the process without a word."""
+    """A sparse segment is written to: on a full disk the kernel ends the process without an error."""
     return self._segment_at(self.segment_start(offset))
 
 
 @bug("epoch-not-persisted", KeptEpochs, "_store")
 async def epochs_in_memory(self: KeptEpochs, history: EpochHistory) -> None:
-    """Data is acked under an epoch that no file knows."""
+    """Data is acked under an epoch that no file has."""
     self.history = history
 
 
@@ -190,7 +191,7 @@ stored_vote = TermFile.store
 
 @bug("vote-not-persisted", TermFile, "store")
 async def term_without_vote(self: TermFile, vote: Vote) -> None:
-    """The term survives a crash, whom it was given to does not."""
+    """The term survives a crash, the candidate that got the vote does not."""
     await stored_vote(self, Vote(vote.term, None))
 
 
@@ -199,7 +200,7 @@ confirmed_step = DispatchLoop.step
 
 @bug("dispatch-beyond-confirm", DispatchLoop, "step")
 def dispatch_to_the_end(self: DispatchLoop) -> bool:
-    """Upstream #6609: queue entries for what the other replicas may lack."""
+    """Upstream #6609: there are queue entries for records that the other replicas may be missing."""
     kept, self._confirm_offset = self._confirm_offset, lambda: self._log.max_offset
     try:
         return confirmed_step(self)
@@ -214,7 +215,7 @@ listed_in_bulk = Chosen.extend
 def places_within_the_segment(
     self: Chosen, records: Records, tags_codes: NDArray[np.int64]
 ) -> list[tuple[bytes, int, int]]:
-    """Entries made of many records at once name places in their segment, not in the log."""
+    """Entries made of many records at once have positions in their segment, not in the log."""
     within = Records(records.buffer, records.offset % SEGMENT_BYTES_MIN, records.columns)
     return listed_in_bulk(self, within, tags_codes)
 
@@ -251,7 +252,7 @@ def greeted_beside_the_former(self: Mastership, connection: MasterConnection, ha
 
 @bug("foreign-ids-believed", Admittance, "_id_of")
 def whoever_says_so(self: Admittance, newcomer: Newcomer) -> int | None:
-    """Upstream: a connection is of the broker that its handshake names, whatever controllers know."""
+    """Upstream: a connection belongs to the broker that its handshake names, whatever controllers know."""
     return newcomer.broker_id
 
 
@@ -260,7 +261,7 @@ reply_read = SlaveLink._reply_filled
 
 @bug("old-master-accepted", SlaveLink, "_reply_filled")
 def any_master_is_followed(self: SlaveLink, now_ms: int) -> list[Action]:
-    """Upstream's doTruncate: some consistent point is enough, however old the master's newest epoch is, and whatever was
+    """Upstream's doTruncate: any consistent point is enough, however old the master's newest epoch is, and whatever was
     confirmed."""
     self._epoch_min, self._cut_min = NO_EPOCH, 0
     return reply_read(self, now_ms)
@@ -271,7 +272,7 @@ link_made = SlaveClient._new_link
 
 @bug("what-its-log-knows", SlaveClient, "_new_link")
 def bound_by_the_epoch_file(self: SlaveClient) -> SlaveLink:
-    """Upstream: a slave asks no more of its master than that it knows the epochs in the slave's log."""
+    """Upstream: a slave only requires of its master that it knows the epochs in the slave's log."""
     link = link_made(self)
     link._epoch_min = self._epochs.history.last_epoch()
     return link
@@ -284,7 +285,7 @@ followed = HAService.become_slave
 async def the_former_master_is_kept(
     self: HAService, epoch: int, broker_id: int, master_id: int, master_ha_address: str | None = None
 ) -> None:
-    """A slave that hears of a new master stays with the one that it copies from."""
+    """A slave that is notified of a new master stays with its present one."""
     if isinstance(self._end, SlaveClient):
         self._fence(epoch)
         self._epoch = epoch
@@ -297,7 +298,7 @@ went_over = SlaveClient.set_address
 
 @bug("stays-with-former-master", SlaveClient, "set_address")
 def goes_over_later(self: SlaveClient, address: str) -> None:
-    """A slave that hears of another address goes there when the connection that it has ends."""
+    """A slave that is notified of another address goes there when its present connection ends."""
     if self.connection is None or self.connection.closed.done():
         went_over(self, address)
 
@@ -307,14 +308,14 @@ walked = Recovery._walk
 
 @bug("damage-unchecked", Recovery, "_walk")
 async def bodies_unchecked(self: Recovery, position: int) -> int:
-    """A start believes every record that has the shape of one."""
+    """A start accepts every record that has the shape of one."""
     self._verify_body = False
     return await walked(self, position)
 
 
 @bug("bad-bytes-served", QueueReader, "load", plays=("rotten segment",))
 async def loaded_as_it_is(self: QueueReader, result: GetResult) -> None:
-    """Upstream: what stands on disk is handed out."""
+    """Upstream: bytes from disk are served unchecked."""
     result.buffers = [memoryview(await self._log.read_cold(phy, size)) for phy, size in result.ranges]
     result.cold = False
 
@@ -326,7 +327,7 @@ from_memory = QueueReader._buffers
 def copied_as_it_is(
     self: QueueReader, found: list[tuple[int, int]], size_bytes: int
 ) -> list[memoryview] | None:
-    """What is old and in memory leaves at once, checked or not."""
+    """Old bytes that are in memory are sent at once, checked or not."""
     if found[0][0] < self._log.cold_end and self._log.in_memory(found):
         return self._log.views(found)
     return from_memory(self, found, size_bytes)
@@ -334,7 +335,7 @@ def copied_as_it_is(
 
 @bug("bad-bytes-copied", MessageStore, "check", plays=("rotten segment",))
 async def sent_as_it_is(self: MessageStore, offset: int, size: int) -> None:
-    """Upstream: what stands on disk is sent to every new replica."""
+    """Upstream: bytes from disk are sent to every new replica."""
 
 
 @bug("delivered-without-delay", DelayDelivery, "_wait_ms")
@@ -348,7 +349,7 @@ begun_anew = DelayDelivery.role_taken
 
 @bug("waiting-forgotten", DelayDelivery, "role_taken")
 def what_waited_is_forgotten(self: DelayDelivery, *, leads: bool) -> None:
-    """A new master takes what waits already for delivered by the one before."""
+    """A new master takes all waiting messages for delivered by the one before."""
     begun_anew(self, leads=leads)
     for level in range(1, len(self._levels_ms) + 1):
         self._offsets.advance(level, self._store.max_queue_offset(SCHEDULE_TOPIC, level - 1))
@@ -356,14 +357,14 @@ def what_waited_is_forgotten(self: DelayDelivery, *, leads: bool) -> None:
 
 @bug("another-handed-back", sendback, "is_named")
 def whatever_stands_there(message: Message, name: str | None) -> bool:
-    """Upstream: what stands at its offset is handed back, also after an election that put another message there."""
+    """Upstream: the record at its offset is handed back, also after an election that put another message there."""
     return True
 
 
 @bug("emptied-store-elected", LogFound, "why_lost", plays=("unclean", "emptied member"))
 def kept_for_whole(self: LogFound, *, marked: bool) -> None:
-    """Upstream: who kept its id is a member of the set like any other, whatever became of its log. A broker never gives its id
-    up."""
+    """Upstream: a broker that kept its id is a member of the set like any other, whatever happened to its log. A broker never
+    gives up its id."""
 
 
 @bug("emptied-store-elected", Holdings, "_shortfall", plays=("unclean", "emptied member"))
@@ -375,7 +376,7 @@ def nobody_lacks(self: Holdings, key: BrokerKey, own: Held, report: Report, *, e
 def whoever_knows_the_id(
     replica: Replica, live: Liveness, key: BrokerKey, process: commands.Process, known: int
 ) -> str | None:
-    """And the last one: who lost the check code with its store is followed all the same."""
+    """And the last one: a broker that lost the check code with its store is accepted all the same."""
     return None
 
 
@@ -383,19 +384,19 @@ def whoever_knows_the_id(
 async def nobody_is_waited_for(
     self: MetadataReplication, members: Callable[[], Iterable[int]], wanted: TablesVersion, deadline_ms: int
 ) -> tuple[bool, list[int]]:
-    """Upstream: a topic is answered as created when the master alone knows it."""
+    """Upstream: a topic is answered as created when only the master knows it."""
     return True, []
 
 
 @bug("enters-without-tables", MetadataReplication, "replicated_to")
 async def lets_everybody_in(self: MetadataReplication, members: frozenset[int]) -> bool:
-    """Upstream: who has the log enters the set, whatever it knows of topics and groups."""
+    """Upstream: a broker that has the log enters the set, whatever it knows of topics and groups."""
     return True
 
 
 @bug("deletions-forgotten", Deletions, "adopt")
 def not_heard_of(self: Deletions, table: DeletionTable) -> tuple[list[Deletion], bool]:
-    """Upstream: a slave copies what is there, so what is deleted comes back with it."""
+    """Upstream: a slave copies the rows that are there, so deleted ones come back with it."""
     return [], False
 
 
@@ -404,7 +405,7 @@ rows_after = RowChanges.after
 
 @bug("difference-lost", RowChanges, "after")
 def but_for_the_last(self: RowChanges, place: int, count_max: int) -> tuple[list[Row], int | None]:
-    """A slave gets what changed but for the row that changed last, and counts as a holder of it."""
+    """A slave gets all changes except the newest row, and counts as a holder of it."""
     rows, last = rows_after(self, place, count_max)
     return rows[:-1], last
 
@@ -421,13 +422,13 @@ slice_taken = Slices.take
 
 @bug("journal-not-synced", Journal, "append")
 async def by_and_by(self: Journal, record: JournalRecord) -> None:
-    """A change counts as stored once it is to be written."""
+    """A change counts as stored once its write is queued."""
     self.last = record.number
 
 
 @bug("dropped-before-a-file-says-so", SavedTable, "in_journal")
 def only_the_rows(self: SavedTable, version: int, record: int) -> None:  # noqa: ARG001 - as the original
-    """A file that has a record's rows by chance, and does not say so, lets the record be dropped."""
+    """A file that happens to have a record's rows, and does not say so, lets the record be dropped."""
     self._journal_version = max(self._journal_version, version)
 
 
@@ -444,12 +445,12 @@ def whatever_the_files_have(self: Tables, record: JournalRecord) -> None:
 
 @bug("lost-memory-forgotten", KeptMemoryMark, "open")
 async def whatever_became_of_the_machine(self: KeptMemoryMark) -> None:
-    """A broker that comes back with what its disk held takes its log for whole."""
+    """A broker takes its log for complete, though the machine may have lost memory."""
 
 
 @bug("abort-made-anew", MessageStore, "_mark_running", plays=("full disk",))
 async def a_new_file(self: MessageStore, mark: bytes | None) -> None:
-    """Upstream: a start makes the file that says that a store is in use, and a full disk has no room for it."""
+    """Upstream: a start makes the file that marks a store as in use, and a full disk has no room for it."""
     if was_closed(mark):
         await self._files.replace(ABORT_FILE, RUNNING)
 
@@ -458,7 +459,7 @@ async def a_new_file(self: MessageStore, mark: bytes | None) -> None:
 def only_the_elected(
     members: frozenset[int], eligible: frozenset[int], elected: int, members_min: int
 ) -> frozenset[int]:
-    """Upstream: an election leaves the elected alone, and its memory is all that is left."""
+    """Upstream: an election leaves only the elected broker, whose memory is the only copy."""
     return frozenset()
 
 
@@ -466,7 +467,7 @@ def only_the_elected(
 def only_the_members(
     members: frozenset[int], eligible: frozenset[int], altered: frozenset[int], members_min: int
 ) -> frozenset[int]:
-    """Upstream, other half: who leaves a set that cannot acknowledge any more is forgotten."""
+    """Upstream, other half: a broker that leaves a set that cannot acknowledge any more is forgotten."""
     return frozenset()
 
 
@@ -474,13 +475,13 @@ def only_the_members(
 def once_eligible(
     members: frozenset[int], eligible: frozenset[int], altered: frozenset[int], members_min: int
 ) -> frozenset[int]:
-    """Who left the set may be elected however much was acknowledged without him."""
+    """A broker that left the set may be elected however much was acknowledged without it."""
     return (members | eligible) - altered
 
 
 @bug("acknowledges-untold", SyncStateSet, "may_confirm")
 def enough_are_enough(self: SyncStateSet) -> bool:
-    """A new master acknowledges before the controllers have ceased to hold the former members for as good."""
+    """A new master acknowledges before the controllers have made the former members ineligible."""
     return confirm.enough(len(self._applied), self._members_min)
 
 
@@ -499,7 +500,8 @@ ended = HAService.stop
 
 @bug("unconfirmed-taken-back", HAService, "stop", plays=("contract A",))
 async def stopped_where_all_agree(self: HAService) -> None:
-    """A master that ends in order takes back what its slaves do not have: it was acknowledged where nothing waits for them."""
+    """A master that stops gracefully truncates records that its slaves do not have: they were acknowledged where no send
+    waits."""
     led = self.may_confirm()
     await ended(self)
     if led:
@@ -511,13 +513,13 @@ greeted = SlaveProgress.greeted
 
 @bug("learner-counted", SlaveProgress, "greeted", plays=("learner",))
 def like_any_other(self: SlaveProgress, *, excluded: str | None) -> None:
-    """What the handshake says of it is forgotten: a learner that caught up becomes a member."""
+    """The learner flag of the handshake is ignored: a learner that caught up becomes a member."""
     greeted(self, excluded=None)
 
 
 @bug("outsider-elected", elections, "_electable")
 def whoever_lives(sync_state: SyncState, reports: dict[int, LiveReport]) -> frozenset[int]:
-    """An election asks who lives, and not who holds what was acknowledged."""
+    """An election considers live brokers, and not which of them hold acknowledged data."""
     return frozenset(reports)
 
 
@@ -525,13 +527,13 @@ def whoever_lives(sync_state: SyncState, reports: dict[int, LiveReport]) -> froz
 def nobody_is_better(
     broker_name: str, replicas: Replicas, sync_state: SyncState, live: Liveness, broker_id: int
 ) -> frozenset[int]:
-    """An operator's word is carried out though it costs what was acknowledged and another broker has it."""
+    """An operator's election is carried out although it loses acknowledged data that another broker has."""
     return frozenset()
 
 
 @bug("waits-in-silence", Unelected, "look")
 def nobody_is_told(self: Unelected, waiting: dict[str, Waiting], now_ms: int) -> None:
-    """A set whose members wait for one that never comes has no master, and no operator hears of it."""
+    """A set whose members wait for one that never comes has no master, and nothing is logged for an operator."""
 
 
 cleaned = commands.clean_broker_data
@@ -539,23 +541,23 @@ cleaned = commands.clean_broker_data
 
 @bug("living-forgotten", commands, "clean_broker_data", plays=("operator",))
 def nobody_asked_who_lives(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
-    """A broker that lives is forgotten without its being said."""
+    """A live broker is forgotten without an explicit request."""
     return cleaned(state, live, **asked | {"living_too": True})
 
 
 @bug("remembered", commands, "clean_broker_data", plays=("operator",))
 def answered_and_not_done(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
-    """A broker that was replaced is answered as forgotten, and stays."""
+    """A replaced broker is answered as forgotten, and stays."""
     return replace(cleaned(state, live, **asked), events=())
 
 
 @bug("never-yields", LeaderHealth, "why_unfit", plays=("disk stall",))
 def always_fit(self: LeaderHealth, now_ms: int) -> str:
-    """Upstream: a master whose disk hangs leads on while its process lives."""
+    """Upstream: a master whose disk hangs keeps the leadership while its process lives."""
     return ""
 
 
 @bug("acknowledges-from-memory", SlaveLink, "_held_end", plays=("contract D",))
 def all_that_came(self: SlaveLink) -> int:
-    """Contract D's slave acknowledges what it has, on its disk or not."""
+    """Contract D's slave acknowledges all that it has, on its disk or not."""
     return self._log_end

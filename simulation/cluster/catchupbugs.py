@@ -21,7 +21,7 @@ from simulation.cluster.bugs import bug
 
 @bug("limit-forgotten", Pace, "allowed", plays=("catch-up limits",))
 def whatever_there_is(self: Pace, size: int, now_ms: int) -> int:
-    """A replica that catches up takes all of the network, and of the master."""
+    """A replica that catches up takes the whole capacity of the network, and of the master."""
     return size
 
 
@@ -33,13 +33,13 @@ def for_everybody(self: Mastership, broker_id: int) -> int | None:
 
 @bug("older-master-believed", SlaveLink, "_is_proven")
 def whatever_it_leads(self: SlaveLink) -> bool:
-    """A master of upstream's that was deposed, and has not heard of it, is followed for it leads some epoch."""
+    """An upstream master that was deposed, and was not notified, is followed because it leads some epoch."""
     return self._proof is not None
 
 
 @bug("cut-again-counts", Mastership, "_began")
 def whatever_it_had(self: Mastership, connection: MasterConnection, offset: int) -> None:
-    """A Java slave that loses what it acknowledged with each connection is a member all the same."""
+    """A Java slave that loses acknowledged data with each connection remains a member."""
     connection.began_at = offset
 
 
@@ -47,18 +47,18 @@ def whatever_it_had(self: Mastership, connection: MasterConnection, offset: int)
 async def whatever_controllers_say(
     self: Resync, command: RemotingCommand, *, dry_run: bool
 ) -> RemotingCommand | None:
-    """An operator empties the folder of a member: its id goes on to stand for what is gone."""
+    """An operator empties the folder of a member, which keeps its id: the id counts for data that is gone."""
     return None
 
 
 @bug("no-room-for-both", ResyncSpaceCheck, "check", plays=("resync",))
 async def room_enough(self: ResyncSpaceCheck) -> None:
-    """A replica gives its store up and cannot make the copy: it is one replica less until somebody makes room."""
+    """A replica deletes its store and has no room for the copy: there is one replica less until an operator makes room."""
 
 
 @bug("aside-removed-at-once", Membership, "in_sync", plays=("resync",))
 def always(self: Membership) -> bool:
-    """The former store goes before there is another copy of what it held."""
+    """The former store is deleted before there is another copy of its data."""
     return True
 
 
@@ -72,7 +72,7 @@ def whoever_asks(
     check_code: str | None,
     dry_run: bool,
 ) -> Decision:
-    """Nobody counts who is left."""
+    """Nobody counts the remaining replicas."""
     ids = frozenset({broker_id})
     sync_state = state.sync_states.get(broker_name)
     if (

@@ -1,7 +1,7 @@
 """The invariants of a cluster, checked while it runs.
 
 Invariant of the checker itself: `confirmed` holds the whole records below the highest confirm offset that any broker ever
-had, and no broker may confirm others; of a record that is confirmed in part nothing was answered. Names of invariants:
+had, and no broker may confirm others; nothing was answered of a record that is confirmed in part. Names of invariants:
 M masters, S SyncStateSet, C confirm offset and acknowledgements, L logs, Q readers."""
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RECORD_BYTES_MIN = 8
 
 @dataclass
 class Watched:
-    """What was seen of one incarnation of a broker."""
+    """The last observations of one incarnation of a broker."""
 
     checked_end: int = 0
     end: int = 0
@@ -46,29 +46,29 @@ class ClusterCheck:
     grants: Grants = field(default_factory=Grants)
     confirmed: bytearray = field(default_factory=bytearray)
     ends: list[int] = field(default_factory=lambda: [0])
-    """Where its records end."""
+    """Where the records of `confirmed` end."""
     watched: dict[tuple[str, int], Watched] = field(default_factory=dict)
     newest: tuple[int, int] = (0, 0)
     members: frozenset[int] = frozenset()
     electable: frozenset[int] = frozenset()
-    """The members, and who may be elected besides, for he holds all that was answered."""
+    """The members, and other brokers that may be elected because they hold all that was answered."""
     members_min: int = 2
-    """So many hold what is answered, when it is."""
+    """How many brokers hold a record when it is answered."""
     learners: set[int] = field(default_factory=set)
     """Broker ids of replicas that never count."""
     holders: Holders = field(default_factory=Holders)
     forgetful: set[str] = field(default_factory=set)
     """Names of brokers that lost memory since they last held all that was confirmed."""
     copied_end: int = 0
-    """Up to here enough brokers had what was answered, when it was."""
+    """The end of the log that enough brokers held when it was answered."""
 
     @property
     def forked(self) -> bool:
-        """An unclean election was held: what was confirmed may be gone, and who missed it may confirm something else."""
+        """An unclean election was held: confirmed records may be gone, and brokers without them may confirm others."""
         return bool(self.grants.unclean)
 
-    rotten_at: Callable[[str], int | None] = lambda name: None
-    """Where a bit has flipped in the log of this broker, which knows it or not."""
+    flipped_at: Callable[[str], int | None] = lambda name: None
+    """The offset of a flipped bit in the log of this broker, whether the broker knows it or not."""
 
     on_truncated: Callable[[str], None] = lambda name: None
     """Called with the name of a broker whose log has become shorter."""
@@ -88,22 +88,25 @@ class ClusterCheck:
         self.grants.look(brokers)
         if not self.forked:
             logs_match(brokers, len(self.confirmed))
-        else:  # below what all of them confirm, the end compares
-            sound = [broker for broker in brokers if self.rotten_at(broker.name) is None]
+        else:  # below the lowest confirm offset; at_the_end compares the rest
+            sound = [broker for broker in brokers if self.flipped_at(broker.name) is None]
             logs_match(sound, min((broker.store.confirm_offset() for broker in sound), default=0))
 
     def look_at_state(self, state: SyncState) -> None:
         if state.master_id is not None:
             self.one_master(state.master_epoch, state.master_id)
             if state.master_id not in state.members:
-                raise Violation("S2", f"master {state.master_id} is not in the set {sorted(state.members)}")
+                members = sorted(state.members)
+                raise Violation(
+                    "S2",
+                    f"master {state.master_id} of epoch {state.master_epoch} is not in the set {members}",
+                )
         if counted := self.learners & (state.members | state.eligible):
-            raise Violation("S6", f"learners {sorted(counted)} are members, or eligible, of {state}")
+            raise Violation("S6", f"learners {sorted(counted)} are members, or eligible, in {state}")
         seen = self.sets.setdefault(state.set_epoch, (state.master_id, state.members))
         if seen[1] != state.members:
-            raise Violation(
-                "S1", f"set epoch {state.set_epoch} is {sorted(seen[1])} and {sorted(state.members)}"
-            )
+            members = f"{sorted(seen[1])} and {sorted(state.members)}"
+            raise Violation("S1", f"set epoch {state.set_epoch} has two member lists: {members}")
         if (state.master_epoch, state.set_epoch) > self.newest:
             same_master = state.master_epoch == self.newest[0]
             self.newest = (state.master_epoch, state.set_epoch)
@@ -114,13 +117,13 @@ class ClusterCheck:
 
     def one_master(self, epoch: int, broker_id: int) -> None:
         if self.masters.setdefault(epoch, broker_id) != broker_id:
-            raise Violation("M1", f"epoch {epoch} has the masters {self.masters[epoch]} and {broker_id}")
+            raise Violation("M1", f"epoch {epoch} has two masters: {self.masters[epoch]} and {broker_id}")
 
     def look_at_broker(self, broker: BrokerLook) -> None:
         watched = self.watched.setdefault((broker.name, broker.incarnation), Watched())
         name, store = broker.name, broker.store
         if counted := self.learners & broker.counted:
-            raise Violation("S6", f"{name} counts the acknowledgements of the learners {sorted(counted)}")
+            raise Violation("S6", f"{name} counts acknowledgements of learners {sorted(counted)}")
         if broker.role is Role.MASTER and broker.broker_id is not None:
             self.one_master(broker.master_epoch, broker.broker_id)
         if broker.master_epoch < watched.epoch:
@@ -128,18 +131,21 @@ class ClusterCheck:
         watched.epoch = broker.master_epoch
         confirm, end = store.confirm_offset(), store.max_offset()
         if confirm > end:
-            raise Violation("C2", f"{name} confirms {confirm} of a log that ends at {end}")
+            raise Violation("C2", f"{name} confirms up to {confirm}, its log ends at {end}")
         truncated, watched.end = end < watched.end, end
         fell = confirm < watched.confirm
         mastership = (broker.role, broker.master_epoch)
         if mastership == watched.mastership and broker.role is Role.MASTER and fell:
-            raise Violation("C2", f"{name}'s confirm offset fell from {watched.confirm} to {confirm}")
+            fell_to = f"fell from {watched.confirm} to {confirm}"
+            raise Violation("C2", f"{name}'s confirm offset {fell_to} in epoch {broker.master_epoch}")
         watched.mastership, watched.confirm = mastership, confirm
         before, watched.dispatched = watched.dispatched, store.dispatched_offset()
-        is_cut = self.forked and (fell or watched.dispatched <= before)  # its queues are, once its log was
+        is_cut = self.forked and (
+            fell or watched.dispatched <= before
+        )  # its queues are truncated after its log
         if watched.dispatched > max(confirm, store.min_offset()) and not is_cut:
             raise Violation(
-                "Q1", f"{name} dispatched {watched.dispatched}, above its confirm offset {confirm}"
+                "Q1", f"{name} dispatched up to {watched.dispatched}, above its confirm offset {confirm}"
             )
         if confirm < watched.checked_end:
             watched.checked_end = self.whole(confirm)
@@ -152,10 +158,9 @@ class ClusterCheck:
         at = max(watched.checked_end, broker.store.min_offset())
         while view := self.record(broker, at, end):
             known = self.confirmed[at : at + len(view)]
-            if known != view[: len(known)] and known != self.before_it_rotted(broker.name, at, known, view):
-                raise Violation(
-                    "C6", f"{broker.name} holds other bytes than were confirmed, in [{at}, {at + len(view)})"
-                )
+            if known != view[: len(known)] and known != self.before_the_flip(broker.name, at, known, view):
+                held = f"holds {bytes(view[: len(known)])!r} in [{at}, {at + len(view)})"
+                raise Violation("C6", f"{broker.name} {held}, confirmed was {bytes(known)!r}")
             if len(known) < len(view):
                 self.confirmed += view[len(known) :]
                 self.ends.append(at + len(view))
@@ -166,12 +171,14 @@ class ClusterCheck:
         """The record, or filler, that begins there, if it ends at `end` at most; empty otherwise."""
         if at + SIZE_BYTES > end:
             return memoryview(b"")
-        rotten_at = self.rotten_at(broker.name)
-        is_rotten = rotten_at is not None and at <= rotten_at < at + SIZE_BYTES
-        head = self.confirmed[at : at + SIZE_BYTES] if is_rotten else broker.store.read(at, SIZE_BYTES)
+        flipped_at = self.flipped_at(broker.name)
+        is_flipped = flipped_at is not None and at <= flipped_at < at + SIZE_BYTES
+        head = self.confirmed[at : at + SIZE_BYTES] if is_flipped else broker.store.read(at, SIZE_BYTES)
         size, segment = int.from_bytes(head), broker.store.segment_size_bytes
         if head and not RECORD_BYTES_MIN <= size <= segment - at % segment:
-            raise Violation("C6", f"{broker.name} has no record at {at}, below {end}, but {bytes(head)!r}")
+            raise Violation(
+                "C6", f"{broker.name} has {bytes(head)!r} at {at}, below {end}, expected the size of a record"
+            )
         if not size or at + size > end:
             return memoryview(b"")
         view = broker.store.read(at, size)
@@ -180,17 +187,17 @@ class ClusterCheck:
         return view
 
     def whole(self, offset: int) -> int:
-        """The end of the last whole record that is not above it."""
+        """The end of the last whole record that ends at `offset` at most."""
         return self.ends[bisect_right(self.ends, offset) - 1]
 
-    def before_it_rotted(self, name: str, at: int, known: bytearray, view: memoryview) -> bytearray:
-        held, rotten_at = bytearray(view[: len(known)]), self.rotten_at(name)
-        if rotten_at is not None and at <= rotten_at < at + len(known):
-            held[rotten_at - at] = known[rotten_at - at]
+    def before_the_flip(self, name: str, at: int, known: bytearray, view: memoryview) -> bytearray:
+        held, flipped_at = bytearray(view[: len(known)]), self.flipped_at(name)
+        if flipped_at is not None and at <= flipped_at < at + len(known):
+            held[flipped_at - at] = known[flipped_at - at]
         return held
 
     def look_at_members(self, brokers: list[BrokerLook]) -> None:
-        """What any master confirms is there on each running member of the controllers' newest set."""
+        """Each running member of the controllers' newest set holds all that any master confirms."""
         masters = [broker for broker in brokers if broker.role is Role.MASTER]
         for master in masters:
             self.holds_what_was_confirmed(master)
@@ -220,7 +227,7 @@ class ClusterCheck:
                 )
 
     def holds_what_was_confirmed(self, master: BrokerLook) -> None:
-        """Whoever leads the newest epoch; an older master may have missed what followed."""
+        """The master of the newest epoch holds all confirmed records; an older master may have missed the newest."""
         end = master.store.max_offset()
         if not self.forked and master.master_epoch == self.newest[0] and end < len(self.confirmed):
             raise Violation(
@@ -230,32 +237,31 @@ class ClusterCheck:
             )
 
     def enough_copies(self, master: BrokerLook) -> None:
-        """Contract C: what may be answered stands on enough brokers at that moment."""
+        """Contract C: enough brokers hold the records that may be answered, at that moment."""
         answered = master.acked_end
         if answered <= self.copied_end:
-            return  # a copy may be lost later, once the set went on without it
+            return  # a copy may be lost later, once its broker has left the set
         if self.forked and master.master_epoch < self.newest[0]:
-            return  # who acknowledged to it may have been cut since, to the log of an unclean election
+            return  # its slaves may have been truncated since, after an unclean election
         holders = self.holders.of(answered, master) - self.learners
         if len(holders) < self.members_min:
-            raise Violation(
-                "C", f"sends below {answered} may be answered, brokers {sorted(holders)} hold them"
-            )
+            what = f"sends below {answered} may be answered, brokers {sorted(holders)} hold them"
+            raise Violation("C", f"{what}, expected {self.members_min} brokers")
         self.copied_end = answered
 
     def remember(self, brokers: list[BrokerLook]) -> None:
-        """Who lost memory and holds all that was confirmed again is as good as any other."""
+        """A broker that lost memory and holds all confirmed records again counts like any other."""
         for broker in brokers:
-            level = broker.store.max_offset() >= len(self.confirmed)
-            if level and broker.role is not Role.NONE and broker.history.last_epoch() >= self.newest[0]:
+            caught_up = broker.store.max_offset() >= len(self.confirmed)
+            if caught_up and broker.role is not Role.NONE and broker.history.last_epoch() >= self.newest[0]:
                 self.forgetful.discard(broker.name)
 
     def at_the_end(self, brokers: list[BrokerLook]) -> None:
-        """After healing: equal logs and equal epochs."""
+        """Logs and epochs are equal after healing."""
         begins = max(broker.store.min_offset() for broker in brokers)
         histories = {broker.history.truncate_prefix(begins).entries for broker in brokers}
         if len(histories) != 1:
-            raise Violation("E2", f"epoch histories differ: {sorted(map(str, histories))}")
+            raise Violation("E2", f"epoch histories differ after healing: {sorted(map(str, histories))}")
         if self.forked:
             self.confirmed.clear()
             self.ends = [0]
@@ -263,4 +269,6 @@ class ClusterCheck:
             watched, end = Watched(), broker.store.max_offset()
             self.same_bytes(watched, broker, end)
             if watched.checked_end != end:
-                raise Violation("C6", f"{broker.name} ends at {end}, its records at {watched.checked_end}")
+                raise Violation(
+                    "C6", f"{broker.name} ends at {end}, its records end at {watched.checked_end}"
+                )

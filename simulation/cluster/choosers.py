@@ -1,12 +1,11 @@
-"""Consumers that choose messages by SQL92 expressions, and administrators who move them to other offsets.
+"""Consumers that choose messages by SQL92 expressions, and administrators who reset their offsets.
 
-They come of themselves, from a generator of their own, on a host that nothing befalls. Whoever was told that its group was
-moved commits once more what it had, as clients do, and others commit late all the time.
+They come of themselves, from a generator of their own, on a host without faults. A consumer that is notified of a reset commits
+its former offset once more, as clients do, and others commit late all the time.
 
-Invariants: F1 whatever a pull passes over or gives is, of what was confirmed, exactly what its expression takes, by the
-meaning that the check itself gives to it; F2 in the end the master keeps each group's expression; V1 a group that was
-moved, as its administrator was answered, is there under the master of the newest epoch until it goes on from there; V2 nothing
-else is told to it."""
+Invariants: F1 each pull returns exactly the confirmed messages in its range that its expression takes, by the check's own
+evaluation; F2 in the end the master keeps each group's expression; V1 a group whose reset was answered is at that offset under
+the master of the newest epoch until it continues from there; V2 no other offset is sent to it."""
 
 from __future__ import annotations
 
@@ -55,20 +54,20 @@ READ_EACH_MS = (300, 2_500)
 LATE_EACH_MS = (100, 1_500)
 MOVE_EACH_MS = (1_000, 4_000)
 UNKNOWN_MS = 15_000
-"""Behind this time what was never answered comes no more."""
+"""After this time a request without an answer takes effect no more."""
 CALL_MS = 2_500
 MASTER_DIES = 0.2
 SPARED_MS = 15_000
 PULLS_MAX = 2
-"""So many may be told of a move without its being over, whatever became of the answers."""
+"""How many pulls may be notified of a reset before it is over, whatever happened to the answers."""
 
 
 class NotKnownToAll(Exception):
-    """The master answered that not all members know yet."""
+    """The master answered that not all members have the change yet."""
 
 
 class Pulled(NamedTuple):
-    """From `start` to `end` a pull gave these queue offsets."""
+    """The queue offsets that a pull from `start` to `end` returned."""
 
     start: int
     end: int
@@ -76,7 +75,7 @@ class Pulled(NamedTuple):
 
 
 class Group:
-    """`moved_to`: where an administrator was told that it is, which it has not taken up; None while nothing can be said."""
+    """`moved_to`: the offset that an administrator was answered, which the group has not used yet; None while it is unknown."""
 
     def __init__(self, name: str, chance: random.Random) -> None:
         self.name = name
@@ -86,7 +85,7 @@ class Group:
         self.moved_to: int | None = None
         self.moving = False
         self.pulls = 0
-        """Since a move was asked for."""
+        """How many pulls there were since a reset was requested."""
 
 
 class Choosers(Fault):
@@ -127,7 +126,7 @@ class Choosers(Fault):
                 at = look.tables.offsets.find(group.name, CHOSEN, 0)
                 if group.moved_to not in (None, at):
                     raise Violation(
-                        "V1", f"{group.name} was moved to {group.moved_to}, {look.name} has it at {at}"
+                        "V1", f"{group.name} was reset to {group.moved_to}, {look.name} has it at {at}"
                     )
 
     # -- clients
@@ -170,7 +169,7 @@ class Choosers(Fault):
         self.working -= 1
 
     async def read(self, group: Group) -> None:
-        """By its expression, which it says in heartbeats, too."""
+        """Read by its expression, which it also sends in heartbeats."""
         async with self.client() as client:
             consumer = client.consumer(group.name)
             while not self.stopping:
@@ -183,7 +182,7 @@ class Choosers(Fault):
                         group.moved_to = None
                     result = await consumer.pull(QUEUE, group.at, sql=group.expression.text)
                     if result.status is PullStatus.OFFSET_ILLEGAL:
-                        self.told(group, result.next_offset)
+                        self.sent_to(group, result.next_offset)
                         await consumer.commit(QUEUE, before)
                         continue
                     found = frozenset(message.queue_offset for message in result.messages)
@@ -193,10 +192,10 @@ class Choosers(Fault):
                     await consumer.commit(QUEUE, group.at)
         self.working -= 1
 
-    def told(self, group: Group, offset: int) -> None:
-        """To go on there."""
+    def sent_to(self, group: Group, offset: int) -> None:
+        """A pull was answered with the offset to continue from."""
         if group.moved_to not in (None, offset) and self.violation is None:
-            self.violation = Violation("V2", f"{group.name}, moved to {group.moved_to}, is told {offset}")
+            self.violation = Violation("V2", f"{group.name}, reset to {group.moved_to}, is sent to {offset}")
         group.at = offset
 
     async def beat(self, client: Client, group: Group) -> None:
@@ -237,12 +236,13 @@ class Choosers(Fault):
         self.working -= 1
 
     async def moved(self, client: Client, group: Group, other: Group) -> int | None:
-        """Where it was moved to, if that was answered. Raises RemotingError and NotKnownToAll while that may come."""
+        """The offset that it was reset to, if that was answered. Raises RemotingError and NotKnownToAll where it may come
+        later."""
         kind = self.random.randrange(4)
         if kind == 0:
             header = CloneGroupOffsetHeader(other.name, group.name, CHOSEN, offline=True)
             reply = await self.ask(client, RequestCode.CLONE_GROUP_OFFSET, header)
-            return None if reply is None else self.told_by_itself(group)
+            return None if reply is None else self.reset_on_master(group)
         config = SubscriptionGroupConfig(group.name).encode()
         await self.ask(client, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, config)
         at = self.random.randint(0, group.at) if kind < 3 else None
@@ -253,8 +253,8 @@ class Choosers(Fault):
             return None
         return next(iter(ResetOffsetBody.decode(reply.body or b"").offset_table.values()))
 
-    def told_by_itself(self, group: Group) -> int | None:
-        """Where a clone went is known by the brokers alone."""
+    def reset_on_master(self, group: Group) -> int | None:
+        """The offset that a clone set: only the brokers know it."""
         master = self.machines.master()
         for look in self.machines.broker_looks():
             if master is not None and look.name == master.name and look.tables is not None:
@@ -264,7 +264,7 @@ class Choosers(Fault):
     async def ask(
         self, client: Client, code: RequestCode, header: Header | None, body: bytes | None = None
     ) -> RemotingCommand | None:
-        """The master; None where it refused. Raises RemotingError, NotKnownToAll."""
+        """Send a request to the master; None where it was rejected. Raises RemotingError, NotKnownToAll."""
         master = self.machines.master()
         if master is None:
             return None
@@ -277,14 +277,14 @@ class Choosers(Fault):
     # -- judgement
 
     def stop(self) -> None:
-        """All is whole. Raises Violation."""
+        """End the load once all is whole. Raises Violation."""
         self.world.run_for_ms(10_000)
         self.stopping = True
         self.world.run_until(lambda: self.working <= 0, 60_000)
         self.next_step()
 
     def at_the_end(self, ever: Iterable[StoredMessage], brokers: Iterable[BrokerLook]) -> None:
-        """`ever` is all that was ever confirmed. Raises Violation."""
+        """`ever`: all messages ever confirmed. Raises Violation."""
         messages = [message for message in ever if message.topic == CHOSEN]
         for group in self.groups:
             taken = {
@@ -293,10 +293,10 @@ class Choosers(Fault):
             for start, end, found in group.pulled:
                 wanted = {offset for offset in taken if start <= offset < end}
                 if wanted != found:
-                    what = f"{group.name}, {group.expression.text}, from {start} to {end}"
-                    raise Violation("F1", f"{what} got {sorted(found)}, to get were {sorted(wanted)}")
+                    what = f"{group.name}, {group.expression.text}, pull from {start} to {end}"
+                    raise Violation("F1", f"{what} returned {sorted(found)}, expected {sorted(wanted)}")
             if not group.pulled:
-                raise Violation("F1", f"{group.name} never read anything")
+                raise Violation("F1", f"{group.name} never pulled anything")
         for look in brokers:
             if not look.accepts_sends or look.tables is None:
                 continue
@@ -304,5 +304,5 @@ class Choosers(Fault):
                 known = look.tables.filters.find(group.name, CHOSEN)
                 if known is None or known.expression != group.expression.text:
                     raise Violation(
-                        "F2", f"{look.name} keeps {known} of {group.name}: {group.expression.text}"
+                        "F2", f"{look.name} keeps {known} of {group.name}, expected {group.expression.text}"
                     )

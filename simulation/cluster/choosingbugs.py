@@ -14,12 +14,12 @@ bug = BUGS.playing("filters")
 
 @bug("unknown-is-enough", subscription, "compiled")
 def unless_it_is_false(expression: str) -> PropertyFilter:
-    """A message matches where its properties say nothing of an expression."""
+    """A message whose properties leave an expression unknown matches."""
     is_not = compiled(f"NOT ({expression})")
     return lambda properties: not is_not(properties)
 
 
 @bug("expressions-not-kept", ConsumerFilters, "_put")
 def forgets(self: ConsumerFilters, group: str, wanted: SubscriptionData) -> bool:
-    """What groups choose by is known as long as they are connected."""
+    """The expressions of groups are known only while they are connected."""
     return False

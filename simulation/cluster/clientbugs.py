@@ -1,4 +1,4 @@
-"""Bugs in what clients' requests are refused for, planted as those of simulation.cluster.bugs are."""
+"""Bugs in the checks of clients' requests, planted as those of simulation.cluster.bugs are."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from simulation.cluster.bugs import bug
 
 @bug("members-unchecked", admission, "check_members")
 def envelopes_alone(body: Body) -> None:
-    """As upstream's: a batch is judged by its envelope, and a delayed message in it is delivered at once."""
+    """As upstream's: only a batch's envelope is checked, and a delayed message in it is delivered at once."""
 
 
 say = TopicSubscriptions.put
@@ -19,7 +19,7 @@ say = TopicSubscriptions.put
 
 @bug("clocks-believed", TopicSubscriptions, "put")
 def the_highest_version(self: TopicSubscriptions, client_id: str, subscription: Subscription) -> None:
-    """As upstream's: what a client says after its clock was set back is ignored, and what it wants is skipped."""
+    """As upstream's: a client's subscription is ignored after its clock was set back, and its messages are skipped."""
     known = self.counting()
     if known is None or known.version <= subscription.version:
         say(self, client_id, subscription)
@@ -27,4 +27,4 @@ def the_highest_version(self: TopicSubscriptions, client_id: str, subscription: 
 
 @bug("former-lives-shown", QueueTable, "topic_begins_at")
 def shown_again(self: QueueTable, topic: str, phy: int) -> None:
-    """A topic that is made again shows what it held when it was deleted."""
+    """A topic that is made again shows the messages that it held when it was deleted."""

@@ -1,7 +1,7 @@
-"""The client of a run, and whether what it was told is what can be read.
+"""The client of a run, and whether the answers to it match what can be read.
 
-Invariant: every message that it was told is stored is there at the end, unless the contract lets an election cost it, and so is
-every one that it ever read."""
+Invariant: every message whose send was answered OK is there at the end, unless the contract lets an election lose it, and so is
+every message that the client ever read."""
 
 from __future__ import annotations
 
@@ -69,10 +69,10 @@ class ClientJudge:
         *,
         readers_keep: bool,
     ) -> int:
-        """Raises Violation. Any broker will do, now that their logs are the same, all of `log` but what retention deleted,
-        at most up to `begins`; their wall clocks were `spread_ms` apart. `promised` gives the attempts on a topic as the
-        contract has them; `readers_keep`: what was read once must be there. Returns how many delayed messages were
-        delivered once more."""
+        """Raises Violation. Any broker will do, now that their logs are the same: all of `log` but what retention deleted, at
+        most up to `begins`. Their wall clocks were `spread_ms` apart. `promised` returns the attempts on a topic as the
+        contract judges them. `readers_keep`: messages that were read once must be there. Returns how many delayed messages
+        were delivered once more."""
         self.run(self.app.finds_master())
         found = self.run(self.app.read_everything())
         delayed = {topic: promised(topic, asked) for topic, asked in self.app.delayed.attempts.items()}

@@ -1,12 +1,12 @@
-"""Consumer groups that commit rising offsets and ask them back. Members that were rebalanced away still say older ones to a
+"""Consumer groups that commit rising offsets and query them. Members that were rebalanced away still send older ones to a
 former master, one-way, as Java's clients do.
 
 Invariants: O4 within one master epoch an answered offset never goes back; O5 an offset that was answered while all was whole,
 long enough before a change of master for slaves to copy it, is there under the next master, and on all brokers in the end.
 
 Invariant of the check: its expectations come from requests and answers that it saw. An answer is an epoch's if the same process
-led that epoch before and after it. A lower commit that a master itself is asked for counts, so an offset that was said to a
-broker and may still wait there lowers the expectation of that broker, and of no other."""
+led that epoch before and after it. A master accepts a lower commit, so an offset that was sent to a broker and may still wait
+there lowers the expectation of that broker, and of no other."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ from simulation.kernel.node import Node, SimulatedClock
 
 NAME = "offset committed"
 OLDER = "older offset said to a former master"
-STOOD_STILL = "master stands still before a commit"
+WAS_PAUSED = "master stands still before a commit"
 EACH_MS = (200, 1_200)
 CALL_MS = 1_500
 NAMES = 40
 """Of groups, at most."""
 FORMER_MS = 35_000
-"""So long a former master passes requests on."""
+"""How long a former master forwards requests."""
 SAYS_OLDER = 0.5
-"""That an older offset is said first, where there is a former master."""
+"""The chance that an older offset is sent first, where there is a former master."""
 BY_ROUTE = 0.3
-"""That a commit goes to whom the client takes for the master."""
+"""The chance that a commit goes to the broker that the client takes for the master."""
 ONE_WAY = 0.2
-STANDS_STILL = 0.05
+MASTER_IS_PAUSED = 0.05
 SPARED_MS = 15_000
 COPIED_MS = 3 * SLAVE_SYNC_MS
 """Slaves have their master's offsets within this time, also if one poll fails."""
@@ -79,12 +79,12 @@ class Group:
     floors: dict[int, int] = field(default_factory=dict)
     """Master epoch -> the highest offset that was answered in it."""
     waiting: dict[str, list[int]] = field(default_factory=dict)
-    """Node -> offsets that were said to it and may be taken there yet."""
+    """Node -> offsets that were sent to it and may still take effect there."""
     copied: int = 0
-    """The next master has at least this."""
+    """The next master has at least this offset."""
 
     def least(self, leading: Leading) -> float:
-        """What that process must have."""
+        """The lowest offset that this process may have."""
         return min([self.floors.get(leading.epoch, self.copied), *self.waiting.get(leading.node, [])])
 
     def answered(self, leading: Leading, offset: int) -> None:
@@ -92,7 +92,7 @@ class Group:
 
 
 class Committers(Fault):
-    """They come of themselves, from a generator of their own, on a host that nothing befalls."""
+    """They come of themselves, from a generator of their own, on a host without faults."""
 
     name = NAME
 
@@ -105,7 +105,7 @@ class Committers(Fault):
         )
         self.nodes = {f"{each.host}:{BROKER_PORT}": each for each in machines.brokers}
         self.last_led_ms: dict[str, int] = {}
-        """Address -> when a broker there was seen as the newest master last."""
+        """Address -> when a broker there was last seen as the newest master."""
         self.groups: list[Group] = []
         self.violation: Violation | None = None
         self.answers = 0
@@ -130,7 +130,7 @@ class Committers(Fault):
     # -- members of the groups
 
     async def work(self, queue_id: int) -> None:
-        """One group after the other, as long as there are names."""
+        """Work on one group after the other, as long as there are names."""
         while not self.stopping:
             async with self.client() as client:
                 group = self.new_group(queue_id)
@@ -149,7 +149,7 @@ class Committers(Fault):
         return group
 
     def is_spoiled(self, group: Group) -> bool:
-        """Whether nothing much is expected of the present master any more."""
+        """Whether little can be expected of the present master any more."""
         leading = self.leading()
         return (
             leading is not None
@@ -158,14 +158,14 @@ class Committers(Fault):
         )
 
     async def turn(self, client: Client, group: Group) -> None:
-        """Commits and asks back, and now and then an older offset comes from the member that had the queue before."""
+        """Commit and query; now and then the member that had the queue before commits an older offset."""
         former = self.former()
         if former is not None and group.said > 1 and self.random.random() < SAYS_OLDER:
             await self.say(client, group, former, self.random.randint(1, group.said - 1))
             self.machines.done[OLDER] += 1
         group.said += 1
-        if self.trouble.stands_still(STANDS_STILL) is not None:
-            self.machines.done[STOOD_STILL] += 1
+        if self.trouble.is_paused(MASTER_IS_PAUSED) is not None:
+            self.machines.done[WAS_PAUSED] += 1
         address = await self.address(client)
         if address is None:
             return
@@ -176,7 +176,7 @@ class Committers(Fault):
         await self.ask(client, group)
 
     async def address(self, client: Client) -> str | None:
-        """Of the master, or of the broker that the client takes for it."""
+        """The address of the master, or of the broker that the client takes for it."""
         if self.random.random() < BY_ROUTE:
             with suppress(RouteUnknown):
                 return (await client.routes.get(TOPIC)).master(BROKER_SET)
@@ -218,7 +218,7 @@ class Committers(Fault):
             self.count()
 
     async def ask(self, client: Client, group: Group) -> None:
-        """The master, for the offset of the group."""
+        """Query the master for the offset of the group."""
         before, master = self.leading(), self.machines.master()
         if before is None or master is None:
             return
@@ -236,7 +236,7 @@ class Committers(Fault):
         offset = OffsetResponseHeader.from_ext(reply.ext).offset if is_there else 0
         if offset < (least := group.least(leading)) and self.violation is None:
             rule = "O4" if leading.epoch in group.floors else "O5"
-            said = f"{group.name} was at {least}, {leading} says {offset} at {self.world.now_ms} ms"
+            said = f"{group.name} at {self.world.now_ms} ms: expected {least} or more, {leading} answers {offset}"
             self.violation = Violation(rule, said)
         group.answered(leading, offset)
         if offset in group.waiting.get(leading.node, []):
@@ -258,16 +258,16 @@ class Committers(Fault):
         return None if look is None else Leading(look.name, look.incarnation, look.master_epoch)
 
     def same_leads(self, before: Leading | None, address: str) -> Leading | None:
-        """Who led before and leads now, if it was asked."""
+        """The process that led before and leads now, if it received the request."""
         now = self.leading()
         return now if now is not None and now == before and now.node == self.nodes[address].name else None
 
     # -- judgement
 
     def stop(self) -> None:
-        """All is whole, and stays so: another broker is elected once slaves have had time to copy. Raises Violation."""
+        """All is whole, and stays so: elect another broker once slaves have had time to copy. Raises Violation."""
         if self.answers < ANSWERS_MIN:
-            raise Violation("O4", f"{self.answers} commits were answered")
+            raise Violation("O4", f"{self.answers} commits were answered, expected {ANSWERS_MIN}")
         self.stopping = True
         self.world.run_until(lambda: self.working == 0, CHANGE_LIMIT_MS)
         self.act(self.commit_once_more)
@@ -292,7 +292,7 @@ class Committers(Fault):
         self.act(self.ask_all)
 
     def act(self, work: Callable[[Client], Awaitable[None]]) -> None:
-        """To its end, with a client. Raises Violation."""
+        """Run `work` with a client to its end. Raises Violation."""
         done = asyncio.Event()
 
         async def acted() -> None:
@@ -305,7 +305,7 @@ class Committers(Fault):
         self.next_step()
 
     async def commit_once_more(self, client: Client) -> None:
-        """Groups of which nothing waits anywhere."""
+        """Commit for new groups, which have no request waiting anywhere."""
         master = self.machines.master()
         assert master is not None, "a whole cluster has one"
         for queue_id in range(QUEUES):
@@ -319,7 +319,7 @@ class Committers(Fault):
             await self.ask(client, group)
 
     def at_the_end(self, brokers: Iterable[BrokerLook]) -> None:
-        """Slaves have copied all. Raises Violation."""
+        """Check all brokers, once slaves have copied all. Raises Violation."""
         for broker in brokers:
             for group in self.groups:
                 found = (
@@ -329,4 +329,6 @@ class Committers(Fault):
                 )
                 least = min([group.copied, *group.waiting.get(broker.name, [math.inf])])
                 if not broker.is_learner and (found or 0) < least:
-                    raise Violation("O5", f"{group.name} was at {least}, {broker.name} has it at {found}")
+                    raise Violation(
+                        "O5", f"{group.name}: expected {least} or more, {broker.name} has {found}"
+                    )

@@ -1,8 +1,8 @@
 """The contracts that seeds run under: what an acknowledgement promises, and so what faults may take away.
 
-A: the master has it in its mapping; who is elected instead of it may lack it. B: whoever is in the set holds it; the last
-member acknowledges alone, and its memory must not be lost. C: two hold it, and while only one of them loses its memory
-nothing is lost, in any order of deaths. D: two have it on their disks, and all may lose power at once."""
+A: the master has the record in its mapping; the next master may be missing it. B: all members of the set hold it; the last
+member acknowledges alone, and its memory must not be lost. C: two brokers hold it, and while only one of them loses its memory
+nothing is lost, in any order of deaths. D: two brokers have it on their disks, and all may lose power at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Contract:
     waits: bool = True
     """Whether a send waits for the set."""
     on_disk: bool = False
-    """Whether what is counted is on the disks of all who are counted."""
+    """Whether a counted broker has the records on its disk."""
 
 
 CONTRACT_A = Contract("A", 1, waits=False)

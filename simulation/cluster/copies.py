@@ -1,7 +1,7 @@
 """Copies of a broker's store that are started at another address while that broker runs.
 
-Invariant B2: while the registered process lives, its copy is not registered and has no role. Where controllers take the broker
-for gone the copy is stopped: it would rightly be the broker then."""
+Invariant B2: while the registered process lives, its copy is not registered and has no role. Once controllers take the broker
+for dead the copy is stopped: it would rightly be the broker then."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BETWEEN_MS = (4_000, 12_000)
 
 @dataclass
 class Running:
-    """The copy of the store of `original` runs, whose broker id that is."""
+    """A copy of the store of `original` that runs, with the broker id of `original`."""
 
     original: Node
     incarnation: int
@@ -67,7 +67,7 @@ class Copies(Fault):
         if look.role is Role.NONE or self.node.serving:
             return
         if original.disk.content(storeaside.FILE) is not None:
-            return  # an operator asked it to begin again: its copy would, too, and get an id of its own
+            return  # an operator requested a resync: its copy would begin again, too, with an id of its own
         until_ms = self.world.now_ms + self.random.randint(*RUNS_MS)
         self.running = Running(original, original.incarnation, look.broker_id, until_ms)
         self.was_alive = False
@@ -84,7 +84,7 @@ class Copies(Fault):
             if is_alive and self.was_alive:
                 raise Violation(
                     "B2",
-                    f"{self.node.host} is registered as broker {running.broker_id}, and {original.name} lives",
+                    f"{self.node.host} is registered as broker {running.broker_id}, and that of {original.name} lives",
                 )
             self.machines.check.forgetful.add(original.name)
         self.was_alive = is_alive
@@ -92,7 +92,7 @@ class Copies(Fault):
             self.stop()
 
     def is_alive(self, broker_id: int) -> bool:
-        """Whether the controller that leads hears that broker."""
+        """Whether the leading controller receives that broker's heartbeats."""
         leading = [look for look in self.machines.controller_looks() if look.raft.is_active]
         return len(leading) == 1 and leading[0].takes_for_alive(broker_id)
 

@@ -1,6 +1,6 @@
 """Faults that end processes.
 
-Invariant: whoever was killed or stopped comes back by itself."""
+Invariant: a killed or stopped process comes back by itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LATER_MS = (1, 200, 2_000, 4_000)
 
 
 class Kill(Fault):
-    """Kills whom `victims` names, all at once."""
+    """Kills the nodes that `victims` returns, all at once."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Kill(Fault):
 
 
 class KillAfterTruncation(Fault):
-    """The next broker that cuts its log dies before it writes there again."""
+    """The next broker that truncates its log dies before it writes there again."""
 
     name = "kill after truncation"
 
@@ -75,7 +75,7 @@ class Stop(Fault):
 
 
 class PowerCut(Fault):
-    """Loses what was not synced. Not while another is down: the contract counts on the others' memory."""
+    """Loses unsynced data. Not while another is down: the contract counts on the others' memory."""
 
     name = "power cut"
 
@@ -85,7 +85,7 @@ class PowerCut(Fault):
             node = now.acting_master
         broker_id = self.machines.can_lose(node)
         if broker_id is not None:
-            if self.random.random() < 0.5:  # its kernel says goodbye to nobody
+            if self.random.random() < 0.5:  # its kernel ends no connection
                 self.machines.cut_off(node)
             self.machines.kill(node)
             self.machines.losing[node.name] = broker_id, lambda: self.forget(node)
@@ -98,7 +98,7 @@ class PowerCut(Fault):
 
 
 class SuddenPowerCut(Fault):
-    """A broker loses what it has not synced, in the set or not, whoever is down: contract C bears one."""
+    """A broker loses unsynced data, in the set or not, though others may be down: contract C tolerates one."""
 
     name = "sudden power cut"
     chance = 0.8
@@ -109,7 +109,7 @@ class SuddenPowerCut(Fault):
             node = now.acting_master
         if self.node is not None or not self.machines.can_forget(node):
             raise NotNow
-        if self.random.random() < 0.7:  # what it was told and has not synced is the more
+        if self.random.random() < 0.7:  # then more of its data is unsynced
             node.disk.stall(HUNG_MS)
         if self.random.random() < 0.6:
             for other in self.machines.slaves(node):
@@ -136,8 +136,8 @@ class SuddenPowerCut(Fault):
 
 
 class AllLosePower(Fault):
-    """All brokers at once, with what their disks were slow to take: contract D bears it. Comes of itself, from a generator of
-    its own."""
+    """All brokers at once lose what their disks were slow to write: contract D tolerates it. Comes of itself, from a generator
+    of its own."""
 
     name = "all lose power"
 
@@ -151,20 +151,20 @@ class AllLosePower(Fault):
         now_ms = self.world.now_ms
         if self.at_ms is not None and now_ms >= self.at_ms:
             self.at_ms = None
-            if self.is_sound():
+            if self.none_is_damaged():
                 self.cut_power()
         elif self.due_ms is not None and now_ms >= self.due_ms:
             self.due_ms = now_ms + self.random.randint(*ALL_MS)
             self.at_ms = now_ms + self.random.choice(LATER_MS)
             for node in self.machines.brokers:
-                if self.random.random() < 0.5 and self.is_sound():
+                if self.random.random() < 0.5 and self.none_is_damaged():
                     node.disk.stall(HUNG_MS)
 
-    def is_sound(self) -> bool:
-        """No disk has lost or is to lose more than its power would cost it."""
+    def none_is_damaged(self) -> bool:
+        """No disk has lost more, or is to lose more, than a power cut would cost it."""
         on = self.machines
         failed = any(node.disk.failures["sync"] for node in on.brokers) or on.doubtful_disks
-        return not (failed or on.losing or on.damaged.rotten or on.damaged.where or on.check.forgetful)
+        return not (failed or on.losing or on.damaged.flipped or on.damaged.where or on.check.forgetful)
 
     def cut_power(self) -> None:
         for node in self.machines.brokers:
@@ -202,6 +202,6 @@ class TwoDeaths(Fault):
 async def leave(node: Node, app: App) -> None:
     try:
         await app.stop()
-    except OSError as error:  # the last sync failed: the process ends all the same
+    except OSError as error:  # the last sync failed: the process ends anyway
         node.failure = error
     node.kill()

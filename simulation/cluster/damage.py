@@ -1,9 +1,9 @@
-"""Stores that lose something while their brokers are down: all of it, or one bit.
+"""Stores that lose something while their brokers are down: everything, or one bit.
 
-Invariant: a store is lost only once the SyncStateSet goes on without it: a broker that dies is elected as long as its last
-heartbeat counts, and would then be the last replica. A broker whose log is damaged where it was confirmed must refuse to
-start, and then gets an empty disk, as an operator would give it; one with a damaged checkpoint, or one bad copy of its epoch
-file, or a bad binding, must start and be right, in the set or not."""
+Invariant: a store is lost only once its broker has left the SyncStateSet: a broker that dies is electable as long as its last
+heartbeat counts, and would then be the last replica. A broker whose log is damaged below the confirm offset must refuse to
+start, and then gets an empty disk, as an operator would give it. One with a damaged checkpoint, one bad copy of its epoch file,
+or a bad binding must start and be correct, in the set or not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HARMLESS = (FILE, DEFAULT_NAME, DEFAULT_NAME + BACKUP_SUFFIX, DEFAULT_NAME + SUF
 
 
 class StoreDamage(Fault):
-    """The base of all that strike the store of a slave, which is killed for it."""
+    """The base of all faults that damage the store of a slave, which is killed for it."""
 
     def strike(self, now: Moment) -> bool:
         node = now.broker
@@ -33,7 +33,7 @@ class StoreDamage(Fault):
         self.machines.losing[node.name] = broker_id, lambda: self.damage(node)
 
     def damage(self, node: Node) -> None:
-        """The set goes on without this broker."""
+        """Called once the set is without this broker."""
         raise NotImplementedError
 
 
@@ -47,7 +47,7 @@ class WipedSlave(StoreDamage):
 
 
 class FlippedBit(StoreDamage):
-    """What must do no harm is done at once."""
+    """A flip that must do no harm is done at once."""
 
     name = "flipped bit"
     chance = 0.4
@@ -63,7 +63,7 @@ class FlippedBit(StoreDamage):
             self.flip(node, *self.random.choice(bodies))
 
     def flip(self, node: Node, path: str, offset: int | None = None) -> None:
-        """One bit at `offset`; anywhere in what is written there without one."""
+        """Flip one bit at `offset`, or anywhere in the written part without one."""
         content = node.disk.content(path)
         if content:
             written = FORMER_CHECK_AT if path == FILE else len(content)
@@ -73,7 +73,7 @@ class FlippedBit(StoreDamage):
             self.count()
 
     def vouched_bodies(self, node: Node) -> list[tuple[str, int]]:
-        """(path, offset in it) of a byte in the body of each record that a restart must find whole: those of the confirm
+        """(path, offset in it) of a byte in the body of each record that a restart must find intact: those of the confirm
         offset's own segment."""
         confirm = vouched_end(node)
         for path in sorted(node.disk.entries):

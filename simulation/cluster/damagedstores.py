@@ -1,7 +1,7 @@
-"""Stores that were damaged while their brokers were down, until a broker has shown what it makes of them.
+"""Stores that were damaged while their brokers were down, until a broker has shown how it treats them.
 
-Invariant: a log that is damaged where it was confirmed, or gone, or has another log's epochs, must be refused; anything else
-must be served."""
+Invariant: a log that is damaged below the confirm offset, or gone, or has another log's epochs, must be refused; any other must
+be served."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ FOREIGN_EPOCHS = "another broker's epoch file"
 
 
 @dataclass(frozen=True)
-class Rot:
-    """A bit that has flipped: `at` is the byte's place in the file, `offset` in the log; its record is at
+class BitFlip:
+    """A flipped bit. `at` is the offset of its byte in the file, `offset` that in the log; its record is at
     [record_at, record_end) of the file."""
 
     path: str
@@ -34,8 +34,8 @@ class Rot:
     offset: int
     bad: int = -1
 
-    def flip(self, node: Node) -> Rot:
-        """What it is then."""
+    def flip(self, node: Node) -> BitFlip:
+        """Flip the bit; returns its new state."""
         node.disk.flip_bit(self.path, self.at, self.bit)
         content = node.disk.content(self.path) or b""
         return replace(self, bad=content[self.at])
@@ -46,7 +46,7 @@ class Rot:
 
 
 class DamagedStores:
-    """`done` is that of all faults."""
+    """`done` counts, as that of all faults does."""
 
     def __init__(self, brokers: list[Node], done: Counter[str]) -> None:
         self.brokers = brokers
@@ -54,16 +54,16 @@ class DamagedStores:
         self.where: dict[str, str] = {}
         """Node name -> the file with a flipped bit, or the folder that is gone, or FOREIGN_EPOCHS."""
 
-        self.rotten: dict[str, Rot] = {}
-        """Node name -> the bit that has flipped in an old segment, where a start may or may not read it."""
+        self.flipped: dict[str, BitFlip] = {}
+        """Node name -> the flipped bit in an old segment, which a start may or may not read."""
 
-    def rotten_at(self, name: str) -> int | None:
-        """The offset in the log."""
-        rot = self.rotten.get(name)
-        return None if rot is None else rot.offset
+    def flipped_at(self, name: str) -> int | None:
+        """The offset in the log of a flipped bit, or None."""
+        bit = self.flipped.get(name)
+        return None if bit is None else bit.offset
 
     def look(self) -> None:
-        """Raises Violation for a broker that serves what it must refuse."""
+        """Raises Violation for a broker that serves a store that it must refuse."""
         for node in self.brokers:
             if node.name in self.where and broker_on(node) is not None:
                 if self.must_be_refused(node):
@@ -77,10 +77,10 @@ class DamagedStores:
         return self.where.get(node.name, "").startswith((LOG, FOREIGN_EPOCHS))
 
     def cured(self, node: Node) -> bool:
-        """Whether this broker refused its store for the damage that was done, and has got an empty disk for it."""
-        rot = self.rotten.get(node.name)
-        if rot is not None and isinstance(node.failure, StoreCorrupted | QueueUnmendable | EpochFileForeign):
-            rot.flip(node)  # restored from a copy
+        """Whether this broker refused its damaged store, and has got an empty disk for it."""
+        bit = self.flipped.get(node.name)
+        if bit is not None and isinstance(node.failure, StoreCorrupted | QueueUnmendable | EpochFileForeign):
+            bit.flip(node)  # restored from a copy
             self.done["refused a rotten log"] += 1
             return True
         refusals = StoreCorrupted | QueueUnmendable | LogMissing | EpochFileForeign
@@ -93,7 +93,7 @@ class DamagedStores:
 
 
 def vouched_end(node: Node) -> int:
-    """How much of the log its checkpoint says was confirmed."""
+    """How much of the log was confirmed, by its checkpoint."""
     try:
         return decode_checkpoint(node.disk.content(FILE)).confirm_phy_offset
     except CheckpointDamaged:  # it died before it wrote another
@@ -101,7 +101,7 @@ def vouched_end(node: Node) -> int:
 
 
 def body_of(record: bytes) -> range:
-    """Where its body stands, all of whose bits the body's CRC covers."""
+    """Where its body is: the body's CRC covers all of these bits."""
     message = decode(record, verify_body=False)
     begin = FIXED_PARTS[(message.sys_flag >> 4) & 3].size
     return range(begin, begin + len(message.body))

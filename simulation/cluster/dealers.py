@@ -1,12 +1,12 @@
 """Producers of messages in transactions that die at every step, and masters that die with them.
 
-What became of a transaction its producers remember as a database does: a decision is taken once, by whoever lives and is asked
-first, and outlives them. Some ends are sent twice, by two producers, late, to brokers that are no master, and some say the
-opposite of what was answered.
+Producers remember the outcome of a transaction as a database does: the first living producer that is asked makes the decision,
+once, and the decision outlives it. Some ends are sent twice, by two producers, late, to brokers that are no master, and some
+are the opposite of the answered one.
 
-Invariants, judged against the check's own copy of all that was confirmed: E1 a transaction is committed once at most; E2 what
-was answered stays: committed ones are there, others never; E3 what is there was sent so, and decided so; E4 once all is whole
-none waits for ever, but for what was given up (simulation.cluster.abandoned), behind questions."""
+Invariants, judged against the check's own copy of all confirmed messages: E1 a transaction is committed at most once; E2 an
+answered end stays: committed messages are there, others never; E3 a message that is there was sent and committed; E4 once all
+is whole none waits for ever, except those that were given up after checks (simulation.cluster.abandoned)."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ DEALS = "deals"
 SETTINGS: dict[str, object] = {"transactionTimeOut": 1_000, "transactionCheckInterval": 1_500}
 """Of brokers."""
 TOPICS = (DEALS, f"%RETRY%{DEALS}", HALF_TOPIC, OP_HALF_TOPIC, CHECKED_TOO_OFTEN_TOPIC)
-"""Which are there because of them."""
+"""Topics and groups that exist because of them."""
 PRODUCERS = 2
 STAYS = (0.7, 0.9, 0.97)
-"""That a producer makes one more transaction."""
+"""The chance that a producer makes one more transaction."""
 SILENT_MS = (100, 3_000)
 PAUSE_MS = (50, 1_500)
 CALL_MS = 1_500
 MASTER_DIES = 0.06
 SPARED_MS = 12_000
-"""Behind each death of a master, for there are other faults."""
+"""After each death of a master, because there are other faults."""
 SETTLED_MS = 60_000
 COMMIT, ROLLBACK, UNKNOWN = TransactionState.COMMIT, TransactionState.ROLLBACK, TransactionState.UNKNOWN
 COMMIT_FLAG, FLAGS = 0x8, 0xC
@@ -56,8 +56,8 @@ COMMIT_FLAG, FLAGS = 0x8, 0xC
 
 @dataclass
 class Deal:
-    """One transaction, as its producers know it. `answered` is the end that was confirmed to one of them, `said` are all that
-    were ever sent for it."""
+    """One transaction, as its producers know it. `answered` is the end that was confirmed to one of them, `said` are all ends
+    that were ever sent for it."""
 
     crc: int
     stored: bool = False
@@ -68,8 +68,8 @@ class Deal:
 
 
 class Dealers:
-    """On a host that nothing befalls, from a generator of their own. `master()` is the node that leads, `kill(node)` ends it,
-    `create_topic()` makes the topic; `done` counts. `keeps`: what is stored stays until it is ended, or given up, which
+    """On a host without faults, from a generator of their own. `master()` returns the leading node, `kill(node)` ends it,
+    `create_topic()` makes the topic; `done` counts. `keeps`: a stored half stays until it is ended, or given up, which
     `abandoned` knows."""
 
     def __init__(
@@ -96,7 +96,7 @@ class Dealers:
         self._done = done
         self.deals: dict[str, Deal] = {}
         self.asked: set[str] = set()
-        """For which some broker asked."""
+        """Keys that some broker checked."""
         self.keeps = keeps
         self.abandoned = abandoned
         self.violation: Violation | None = None
@@ -106,7 +106,7 @@ class Dealers:
         self.living = 0
 
     def look(self) -> None:
-        """Often called. Raises Violation."""
+        """Called often. Raises Violation."""
         if self.violation is not None:
             raise self.violation
         if not self.begun:
@@ -126,7 +126,7 @@ class Dealers:
     # -- producers
 
     async def produce(self) -> None:
-        """One process after the other; the last one lives until the end, and is asked."""
+        """One producer after the other; the last one lives until the end, to answer checks."""
         while not self.stopping:
             async with (
                 self.client() as client,
@@ -161,12 +161,12 @@ class Dealers:
         self.let_master_die("a half")
         fate = self.random.random()
         if fate < 0.2:
-            return  # it never ends it, or dies before it does
+            return  # it never ends the transaction, or dies before
         if fate < 0.4:
-            await asyncio.sleep(self.random.randint(*PAUSE_MS) / 200)  # asked before it says so by itself
+            await asyncio.sleep(self.random.randint(*PAUSE_MS) / 200)  # checked before it ends by itself
         state = self.decision(deal)
         if fate > 0.9:
-            self.tell_anybody(client, transaction, deal, state)
+            self.send_to_all(client, transaction, deal, state)
         await self.end(transaction, deal, state)
         if fate > 0.7:
             await self.end(transaction, deal, state)
@@ -185,20 +185,22 @@ class Dealers:
         except (EndOutcomeUnknown, EndRefused):
             return
         if before is not None and state is not before:
-            self.broken("E2", f"{transaction.result.message_ids} ended {before.name}, and then {state.name}")
+            self.broken(
+                "E2", f"{transaction.result.message_ids}: {before.name} was answered, and then {state.name}"
+            )
         deal.answered = state
         self.let_master_die("an end")
 
-    def tell_anybody(
+    def send_to_all(
         self, client: Client, transaction: Transaction, deal: Deal, state: TransactionState
     ) -> None:
-        """All brokers, whoever leads, and somewhat later once more."""
+        """Send the end to all brokers, master or not, and once more somewhat later."""
         deal.said.add(state)
         result = transaction.result
         place = int(result.offset_message_id[-16:], 16)
         header = EndTransactionHeader(GROUP, result.queue_offset, place, state, msg_id=result.message_ids[0])
 
-        async def tell() -> None:
+        async def send() -> None:
             for delay_ms in (0, self.random.randint(10, 8_000)):
                 await asyncio.sleep(delay_ms / 1000)
                 for broker in self._brokers:
@@ -206,19 +208,21 @@ class Dealers:
                     with suppress(RemotingError):
                         await client.remoting.one_way(f"{broker.host}:{BROKER_PORT}", request)
 
-        self.node.spawn(tell())
+        self.node.spawn(send())
 
     # -- decisions
 
     def decide(self, message: StoredMessage) -> TransactionState:
-        """A broker asks."""
+        """Answer a broker's check."""
         deal = self.deals.get(message.properties.get("KEYS", ""))
         if deal is None or message.topic != DEALS or zlib.crc32(message.body) != deal.crc:
-            self.broken("E3", f"asked for what was never sent: {message.topic} {message.properties}")
+            self.broken(
+                "E3", f"a broker checks a message that was never sent: {message.topic} {message.properties}"
+            )
             return UNKNOWN
         self.asked.add(message.properties["KEYS"])
         if deal.refused:
-            self.broken("E3", f"asked for {message.properties['KEYS']}, which was refused")
+            self.broken("E3", f"a broker checks {message.properties['KEYS']}, which was rejected")
         if not self.healed and self.random.random() < 0.3:
             return UNKNOWN
         state = self.decision(deal)
@@ -231,7 +235,7 @@ class Dealers:
         return deal.decision
 
     def let_master_die(self, behind: str) -> None:
-        """Its successor must know what was answered this moment."""
+        """Its successor must know the end that was answered this moment."""
         master, now_ms = self._master(), self.node.loop.now_us // 1000
         if self.healed or master is None or now_ms < self.spared_until_ms:
             return
@@ -252,22 +256,22 @@ class Dealers:
     # -- judgement
 
     def contradiction(self, message: StoredMessage) -> str | None:
-        """Why nobody should be able to read this message of the topic."""
+        """Why no consumer should be able to read this message of the topic."""
         key = message.properties.get("KEYS", "")
         deal = self.deals.get(key)
         if deal is None or zlib.crc32(message.body) != deal.crc:
-            return f"{key} is there and was never sent"
+            return f"{key} is in the topic, and was never sent"
         if message.sys_flag & FLAGS != COMMIT_FLAG or COMMIT not in deal.said:
-            return f"{key} can be read, and nobody committed it: {deal}"
+            return f"{key} can be read, expected a commit, seen {deal}"
         return None
 
     def note_read(self, message: StoredMessage) -> None:
-        """A consumer has it."""
+        """A consumer has read it."""
         if why := self.contradiction(message):
             self.broken("E3", why)
 
     def settle(self, world: World) -> None:
-        """All is whole, and producers are there to be asked. Raises Violation."""
+        """All is whole, and producers are there to answer checks. Raises Violation."""
         self.healed = True
         world.run_for_ms(SETTLED_MS)
         self.stopping = True
@@ -275,10 +279,10 @@ class Dealers:
         self.look()
 
     def judge(self, ever: Iterable[StoredMessage]) -> None:
-        """`ever` is all that was ever confirmed. Raises Violation."""
-        may_lack = set() if self.abandoned is None else self.abandoned.given_up
-        if not self.asked and (unasked := may_lack & self.deals.keys()):
-            raise Violation("E4", f"{len(unasked)} were given up, and nobody was ever asked for any")
+        """`ever`: all messages ever confirmed. Raises Violation."""
+        given_up = set() if self.abandoned is None else self.abandoned.given_up
+        if not self.asked and (unasked := given_up & self.deals.keys()):
+            raise Violation("E4", f"{len(unasked)} were given up, and no transaction was ever checked")
         copies: dict[str, int] = {}
         for message in ever:
             if message.topic != DEALS:
@@ -290,14 +294,14 @@ class Dealers:
         for key, deal in self.deals.items():
             count = copies.get(key, 0)
             if count > 1:
-                raise Violation("E1", f"{key} was committed {count} times")
+                raise Violation("E1", f"{key} was committed {count} times, expected once")
             if deal.answered is COMMIT and not count:
-                raise Violation("E2", f"{key} was committed, and is not there")
+                raise Violation("E2", f"{key} was answered COMMIT, and is not there")
             if deal.answered is ROLLBACK and count:
-                raise Violation("E2", f"{key} was rolled back, and is there")
-            if not self.keeps or not deal.stored or key in may_lack:
+                raise Violation("E2", f"{key} was answered ROLLBACK, and is there")
+            if not self.keeps or not deal.stored or key in given_up:
                 continue
             if deal.said == {COMMIT} and not count:
-                raise Violation("E4", f"{key} was to be committed, and never was")
+                raise Violation("E4", f"{key} was sent a COMMIT, and is not there")
             if not deal.said:
-                raise Violation("E4", f"nobody was ever asked for {key}")
+                raise Violation("E4", f"{key} has no end, and was never checked")

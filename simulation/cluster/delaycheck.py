@@ -1,4 +1,4 @@
-"""What became of delayed messages, against what their clients were told.
+"""The fate of delayed messages, against the answers to their clients.
 
 Invariant: reads stores and changes nothing. A message may be delivered more than once, which is all that delayed delivery
 promises, so its topics are judged apart from those of plain sends. Names of rules: D1 delivered at all, D2 not before
@@ -24,7 +24,7 @@ from simulation.cluster.violation import Violation
 
 
 class Waiting(NamedTuple):
-    """A message of the schedule topic: what it becomes, and when."""
+    """A message of the schedule topic, with the topic and time of its delivery."""
 
     topic: str
     key: str
@@ -32,7 +32,7 @@ class Waiting(NamedTuple):
 
 
 def waiting(broker: BrokerLook, log: bytearray) -> Iterator[Waiting]:
-    """All that ever waited; `log` is the commit log from its beginning."""
+    """All messages that ever waited; `log` is the commit log from its beginning."""
     store, delays_ms = broker.store, delay_levels_ms(StoreSettings().message_delay_level)
     for content in records_below(log, store.min_offset(), store.segment_size_bytes):
         message = decode(content, verify_body=False)
@@ -48,8 +48,8 @@ def waiting(broker: BrokerLook, log: bytearray) -> Iterator[Waiting]:
 
 
 def all_delivered(master: BrokerLook) -> bool:
-    """Whether all that waits is delivered, and known to be on the replicas. What is gone with old segments was: retention
-    deletes nothing that waits (deletes-undelivered), and a table that is older says nothing of it."""
+    """Whether all waiting messages are delivered, and known to be on the replicas. Those that are gone with old segments were
+    delivered: retention deletes no waiting message (deletes-undelivered), and an older table does not show that."""
     store = master.store
     return all(
         max(master.delays.next_offset(level), store.min_queue_offset(SCHEDULE_TOPIC, level - 1))
@@ -64,7 +64,7 @@ def judge_delayed(
     scheduled: Iterable[Waiting],
     spread_ms: int,
 ) -> int:
-    """Raises Violation. `spread_ms` is how far the brokers' wall clocks were ever apart: a master takes the due time from
+    """Raises Violation. `spread_ms`: how far the brokers' wall clocks were ever apart: a master takes the due time from
     the one that stored the message. Returns how many messages were delivered once more."""
     due_ms: dict[tuple[str, str], int] = {}
     for message in scheduled:  # one that its producer sent again waits twice
@@ -75,22 +75,27 @@ def judge_delayed(
         key = copy.topic, copy.properties["KEYS"]
         copies.setdefault(key, []).append(copy)
         if key not in due_ms:
-            raise Violation("D3", f"{key} is there and never waited")
+            raise Violation("D3", f"{key} was delivered, and was never in the schedule topic")
         if copy.store_timestamp_ms + spread_ms < due_ms[key]:
             early_ms = due_ms[key] - copy.store_timestamp_ms
-            raise Violation("D2", f"{key} was delivered {early_ms} ms early, clocks differ by {spread_ms} ms")
+            raise Violation(
+                "D2",
+                f"{key} was delivered {early_ms} ms early, expected at most {spread_ms} (skew of clocks)",
+            )
     again = sum(len(messages) - 1 for messages in copies.values())
     for topic, asked in attempts.items():
         for attempt in asked:
             key = (topic, attempt.message_id)
             there = copies.pop(key, [])
             if attempt.outcome is Outcome.ACKNOWLEDGED and not there:
-                what = "it waited" if key in due_ms else "it is not even waiting"
-                raise Violation("D1", f"{key} was acknowledged and never delivered; {what}")
+                where = "is" if key in due_ms else "is not"
+                raise Violation(
+                    "D1", f"{key} was acknowledged, never delivered, and {where} in the schedule topic"
+                )
             if attempt.outcome is Outcome.REFUSED and (there or key in due_ms):
-                raise Violation("D3", f"{key} was refused ({attempt.why}) and is there")
+                raise Violation("D3", f"{key} was rejected ({attempt.why}), and is there")
             if any(body_hash(message.plain_body()) != attempt.body_hash for message in there):
                 raise Violation("D3", f"{key} was delivered with another body")
     if copies:
-        raise Violation("D3", f"{min(copies)} was never asked for")
+        raise Violation("D3", f"{min(copies)} was delivered, and never sent")
     return again

@@ -1,4 +1,4 @@
-"""Delayed messages and messages that a consumer hands back: a client's work with them.
+"""Delayed messages and messages that a consumer hands back, as a client sends them.
 
 Invariant: every message has a key of its own in its topic and is delayed or handed back once."""
 
@@ -29,7 +29,7 @@ ROUTE_RETRY_MS = 500
 
 
 class DelayedWork:
-    """Sends a delayed message now and then, and hands back what the reader last read."""
+    """Sends a delayed message now and then, and hands back the message that the reader last read."""
 
     def __init__(
         self,
@@ -39,9 +39,9 @@ class DelayedWork:
         interval_ms: tuple[int, int] = INTERVAL_MS,
     ) -> None:
         self.attempts: dict[str, list[Attempt]] = {LATER: [], RETRY: []}
-        """Topic of the delivery -> what was asked for."""
+        """Topic of the delivery -> the attempts."""
         self.newest: StoredMessage | None = None
-        """What the reader read last; it is handed back at most once."""
+        """The message that the reader read last; it is handed back at most once."""
         self._client = client
         self._producer = client.producer("delayer")
         self._random = chance
@@ -129,8 +129,8 @@ class DelayedWork:
         self.attempts[topic].append(Attempt(key, body_hash(body), outcome, began_ms, ended_ms, why=why))
 
     async def delivered(self, promised: dict[str, list[Attempt]]) -> list[StoredMessage]:
-        """Everything in the topics that delayed messages are delivered to; one of which all may be gone may be gone too. Raises
-        PullFailed."""
+        """All messages in the topics that delayed messages are delivered to. A topic may be gone if all its messages may be.
+        Raises PullFailed."""
         consumer = self._client.consumer(GROUP)
         messages: list[StoredMessage] = []
         for topic, attempts in promised.items():

@@ -1,7 +1,7 @@
 """Disks that stall or fail once.
 
-Invariant: a broker that could not sync ends by itself soon after; one that has no room refuses or waits. Its log loses nothing
-by that, for its power stays on; but it cannot know, so where another store is lost too an operator must answer
+Invariant: a broker that could not sync ends by itself soon after; one without room rejects or waits. Its log loses nothing by
+that, because its power stays on. But it cannot know that, so where another store is lost too an operator must decide
 (simulation.cluster.lostforgood)."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DISK_ERRORS = (
     ("create", errno.ENOSPC, ""), ("reserve", errno.ENOSPC, ""), ("replace", errno.ENOSPC, ""),
 )  # fmt: skip
 ENDS_MS = 12_000
-"""A broker whose log could not be synced has ended within this time, though it may have been paused."""
+"""A broker whose log could not be synced has ended within this time, also if it was paused."""
 STALLS_MS = (100, 2000)
 
 
@@ -38,10 +38,10 @@ class FailingDisk:
 
     operation: str
     failures: int
-    """How many had struck this operation before."""
+    """How many faults had struck this operation before."""
 
     ends: bool
-    """Whether the broker must end, rather than refuse what it has no room for."""
+    """Whether the broker must end, rather than reject what it has no room for."""
 
     incarnation: int
     struck_ms: int | None = None

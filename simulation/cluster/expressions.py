@@ -1,6 +1,6 @@
-"""SQL92 expressions that are drawn, each with what it means: true, false or unknown.
+"""Random SQL92 expressions, each with its meaning: true, false or unknown.
 
-Invariant: says itself what a message's properties make of an expression, and knows nothing of the product's reader. Pure."""
+Invariant: evaluates an expression on a message's properties itself, without the product's parser. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Expression(NamedTuple):
     meaning: Meaning
 
     def takes(self, properties: Mapping[str, str]) -> bool:
-        """Unknown is not enough."""
+        """Whether it is true; unknown is not enough."""
         return self.meaning(properties) is True
 
 

@@ -1,7 +1,7 @@
-"""Whether brokers know what administrators were answered.
+"""Whether brokers have the changes that administrators were answered.
 
-Invariant: reads tables and changes nothing. Names of rules: T1 what was answered stands with the master of the newest epoch,
-T2 at the end with every broker."""
+Invariant: reads tables and changes nothing. Names of rules: T1 the master of the newest epoch has each answered change, T2 at
+the end every broker has it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class FactCheck:
         self._epoch = 0
 
     def look(self, brokers: Iterable[BrokerLook]) -> None:
-        """The master of the newest epoch that anybody knows knows every fact. Raises Violation."""
+        """The master of the newest known epoch has every fact. Raises Violation."""
         looks = list(brokers)
         self._epoch = max([self._epoch, *(look.master_epoch for look in looks)])
         for look in looks:
@@ -41,7 +41,7 @@ class FactCheck:
 
 
 def contradiction(fact: Fact, tables: Tables) -> str | None:
-    """What these tables have in its place."""
+    """How these tables contradict the fact, or None."""
     if fact.is_open or not fact.answers:
         return None
     if fact.kind == "topic":
@@ -52,5 +52,5 @@ def contradiction(fact: Fact, tables: Tables) -> str | None:
         found = group.retry_max_times if group is not None else 0
         offset = tables.offsets.find(fact.name, TOPIC, 0)
         if not fact.value and offset is not None:
-            return f"group {fact.name} was deleted with its offsets, one of which is {offset}"
-    return None if found == fact.value else f"{fact.kind} {fact.name} is {found}, {fact.value} was answered"
+            return f"group {fact.name} was deleted with its offsets, and has offset {offset}"
+    return None if found == fact.value else f"{fact.kind} {fact.name} is {found}, answered was {fact.value}"

@@ -1,7 +1,7 @@
-"""What administrators asked for and were answered.
+"""Requests of administrators, and their answers.
 
-Invariant: a fact whose last request has no answer, or behind which something is on its way, is open: nothing can be said of
-it."""
+Invariant: a fact is open, and nothing is expected of it, when its last request has no answer or a message or commit of it is on
+its way."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Fact:
         self._wanted, self.is_open = value, True
 
     def answered(self) -> None:
-        """With success."""
+        """The last request succeeded."""
         self.value, self.is_open = self._wanted, False
         self.answers += 1
 
     def refused(self) -> None:
-        """Certainly not done."""
+        """The last request certainly did nothing."""
         self.is_open = False
 
     def give_up(self) -> None:
@@ -37,7 +37,7 @@ class Fact:
 
 
 class Facts:
-    """Every fact of a run. `on_answered` is called as a client hears of success."""
+    """Every fact of a run. `on_answered` is called as a client receives a success."""
 
     def __init__(self) -> None:
         self.all: list[Fact] = []

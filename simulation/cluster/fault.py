@@ -1,6 +1,6 @@
-"""One kind of fault in one run: how often seeds have it, what it does, how it goes on and how it ends.
+"""One kind of fault in one run: how often seeds have it, what it does, how it continues and how it ends.
 
-Invariant: no kind knows another; what they share stands in the machines."""
+Invariant: no kind knows another; their shared state is in the machines."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from simulation.kernel.node import Node
 
 
 class NotNow(Exception):
-    """The fault needs what is not there at the moment."""
+    """The fault needs something that is not there at the moment."""
 
 
 @dataclass(frozen=True)
 class Moment:
-    """Whom a fault may strike: a broker and a controller drawn for it, and who leads."""
+    """The possible victims of a fault: a broker and a controller drawn for it, and the leaders."""
 
     broker: Node
     controller: Node
@@ -41,14 +41,14 @@ def needed(node: Node | None) -> Node:
 
 
 class Fault:
-    """Whatever it has set in motion is in the object."""
+    """The object has all state of a fault under way."""
 
     name: str
     chance = 0.5
-    """That a seed has it."""
+    """The chance that a seed has it."""
 
     def __init__(self, machines: Machines, name: str = "") -> None:
-        """`name` is needed where one class does for several kinds."""
+        """`name` is needed where one class is used for several kinds."""
         self.name = name or self.name
         self.machines = machines
         self.world = machines.world
@@ -56,7 +56,7 @@ class Fault:
         self.random = machines.random
 
     def strike(self, now: Moment) -> bool:
-        """It happens, or begins to. Whether it counts at once; if not, `count` is called when it has happened. Raises
+        """Begin. Returns whether it counts at once; if not, `count` is called when it has happened. Raises
         NotNow."""
         raise NotImplementedError
 
@@ -64,11 +64,11 @@ class Fault:
         self.machines.done[self.name] += 1
 
     def next_step(self) -> None:
-        """Often called: what it has set in motion goes on. Raises Violation."""
+        """Called often: continue a fault under way. Raises Violation."""
 
     def holds_back(self, node: Node) -> bool:
         """Whether this node, which is down, must stay so for now."""
         return False
 
     def heal(self) -> None:
-        """What has not happened yet will not."""
+        """Cancel the steps that have not happened yet."""

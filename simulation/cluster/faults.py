@@ -1,6 +1,6 @@
 """The faults of one run: which kinds its seed has, and when they strike.
 
-Invariant: everything follows from the seed. What a kind does, and how it ends, is the kind's own."""
+Invariant: everything follows from the seed. The effect and the end of a kind are the kind's own."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DELAYS_MS = (20, 200, 900)
 
 
 def every_kind(on: Machines) -> tuple[Fault, ...]:
-    """All that a seed may draw."""
+    """All kinds that a seed may draw."""
     network = on.world.network
 
     def delay(host: str, other: str) -> None:
@@ -79,7 +79,7 @@ class Faults:
     """Chooses and performs faults, and later undoes them."""
 
     def __init__(self, machines: Machines, asked: Asked, *besides: Fault) -> None:
-        """`besides` are what this seed has more, and come of themselves."""
+        """`besides` are additional faults of this seed, which come of themselves."""
         self.machines = machines
         self.random = machines.random
         every = every_kind(machines)
@@ -100,7 +100,7 @@ class Faults:
         self.planned.insert(0, self.kill_master)
 
     def strike(self, fault: Fault | None = None) -> None:
-        """The next one, unless given. What cannot be done at the moment is left out."""
+        """Perform `fault`, or the next one of the plan. One that is impossible at the moment is left out."""
         on = self.machines
         fault = fault or (self.planned.pop(0) if self.planned else self.random.choice(self.kinds))
         now = Moment(
@@ -113,7 +113,7 @@ class Faults:
             return
 
     def next_steps(self) -> None:
-        """What earlier faults have set in motion. Raises Violation."""
+        """Continue earlier faults. Raises Violation."""
         self.machines.damaged.look()
         for fault in self.going_on:
             fault.next_step()
@@ -125,7 +125,7 @@ class Faults:
         return self.machines.due_for_restart(node)
 
     def heal(self) -> None:
-        """The network as at the beginning; nodes that are down come back when they may."""
+        """Reset the network to its initial state; nodes that are down come back when they may."""
         network = self.machines.world.network
         network.heal()
         network.usual_delays()

@@ -11,11 +11,11 @@ bug = BUGS.playing("floods")
 
 @bug("floods-hold-the-loop", Share, "is_used")
 def never(self: Share) -> bool:
-    """All that one connection brought is handled in one turn."""
+    """All requests that one connection brought are handled in one turn."""
     return False
 
 
 @bug("elections-wait-in-line", turns, "order_of")
 def as_they_came(asker: turns.Asker) -> int:
-    """Commands that strangers send without end keep a controller from replacing a master that died."""
+    """Endless commands from strangers keep a controller from replacing a master that died."""
     return 0

@@ -1,7 +1,7 @@
 """A deposed master gets its successor's epoch file, as an operator may restore the wrong one.
 
-Invariant: it happens only where the two logs part below the end of this one, and once the SyncStateSet goes on without the
-broker; such a store must be refused."""
+Invariant: it happens only where the two logs diverge below the end of this one, and once the broker has left the SyncStateSet;
+such a store must be refused."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ForeignEpochFile(Fault):
         elif self.due_ms is not None and now_ms >= self.due_ms and master is not None:
             self.due_ms = now_ms + AGAIN_MS
             if self.machines.can_lose(master) is not None:
-                self.machines.cut_off(master, self.machines.client)  # whose sends make its tail
+                self.machines.cut_off(master, self.machines.client)  # the client's sends make its tail
                 self.deposed, self.until_ms = master, now_ms + PATIENCE_MS
 
     def go_on(self, deposed: Node, master: Node | None) -> None:

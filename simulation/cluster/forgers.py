@@ -1,7 +1,7 @@
-"""A host that says of the set's roles what only controllers and members may say, with ids, addresses and epochs that there are.
+"""A host that sends role messages that only controllers and members may send, with ids, addresses and epochs that exist.
 
-Invariant: it sends whole requests that can be read, and keeps to no protocol besides. Whoever leads and is counted
-follows from the controllers alone (M1, M2, S, C), and nobody ends."""
+Invariant: it sends whole requests that can be parsed, and keeps to no protocol otherwise. Master and members follow from the
+controllers alone (M1, M2, S, C), and no process ends."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ BETWEEN_MS = (200, 2_000)
 AT_ONCE = (1, 12)
 FLOOD = 300
 HAND_OVERS = 0.3
-"""So often a broker is to hold messages back, else it hears of a master."""
+"""The chance that a broker is asked to hold messages back, else it is notified of a master."""
 FLOODS = 0.05
-"""So often the same is said so many times at once."""
+"""The chance that the same message is sent this many times at once."""
 
 
 class RoleForger:
     """Draws from a generator of its own, on a host of its own. `said(target)` is the set as `target`, one of `brokers`, and its
-    controllers have it: addresses by broker id, master epoch, set epoch; None where that one does not hear it."""
+    controllers know it: addresses by broker id, master epoch, set epoch; None where they do not know `target`."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class RoleForger:
         self._done = done
 
     def next_step(self) -> None:
-        """Often called."""
+        """Called often."""
         if self.due_ms is None or self.world.now_ms < self.due_ms:
             return
         self.due_ms = self.world.now_ms + self.random.randint(*BETWEEN_MS)
@@ -69,7 +69,7 @@ class RoleForger:
         self.due_ms = None
 
     def requests(self, target: Node) -> Iterator[RemotingCommand]:
-        """To a broker that runs."""
+        """The forged requests to a broker that runs."""
         known = self._known(target)
         if known is None:
             return
@@ -80,13 +80,13 @@ class RoleForger:
             yield from roles.notifications(addresses, epoch, set_epoch)
 
 
-def stands_still(node: Node) -> bool:
-    """It would keep each connection until it runs again: more than anybody may have."""
+def is_paused(node: Node) -> bool:
+    """A paused node would keep each connection until it runs again: more than the limit."""
     return node.process is not None and node.process.paused
 
 
 class Forger(Fault):
-    """In a set under controllers. These hear, too, of processes of its brokers that there are not."""
+    """In a set under controllers. These also receive registrations of processes of its brokers that do not exist."""
 
     name = NAME
 
@@ -103,7 +103,7 @@ class Forger(Fault):
             return
         self.due_ms = self.world.now_ms + self.random.randint(*BETWEEN_MS)
         target = self.random.choice(self.machines.controllers)
-        said = [] if stands_still(target) else list(roles.registrations(BROKER_SET, self.processes()))
+        said = [] if is_paused(target) else list(roles.registrations(BROKER_SET, self.processes()))
         for _ in range(self.random.randint(*AT_ONCE) if said else 0):
             data = whole(self.random.choice(said))
             self.node.spawn(say(target.host, CONTROLLER_PORT, data, self.random.choice(STAYS_MS)))
@@ -114,7 +114,7 @@ class Forger(Fault):
         self.due_ms = None
 
     def processes(self) -> dict[int, tuple[str, int, int]]:
-        """That were registered by now, and say all that ours do."""
+        """Processes that were registered by now: id -> the address and numbers that ours register with."""
         apps = [app for node in self.machines.controllers if (app := controller_app(node)) is not None]
         known = [each[0] for app in apps if (each := app.state.known(BROKER_SET)) is not None]
         return {
@@ -126,7 +126,7 @@ class Forger(Fault):
 
     def known(self, target: Node) -> tuple[Mapping[int, str], int, int] | None:
         look = broker_on(target)
-        if look is None or stands_still(target):
+        if look is None or is_paused(target):
             return None
         looks = [(node, broker_on(node)) for node in self.machines.brokers]
         addresses = {

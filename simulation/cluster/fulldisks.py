@@ -1,7 +1,7 @@
 """Disks of servers that are full for a while.
 
-Invariant: a server that serves does not end for it: it refuses, waits, and goes on when there is room; nor does a broker that
-starts after an orderly end with the store that it had. Another one that starts may end; it is started again."""
+Invariant: a server that serves does not end for it: it rejects, waits, and continues when there is room. A broker that starts
+after a graceful stop with the store that it had does not end either. Any other start may end; it is started again."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class FullDisk(Fault):
         self.due_ms = self.random.randint(*FIRST_MS) if on else None
         self.meanwhile = random.Random(f"{machines.world.seed}/disks that fill meanwhile")
         self.down: dict[str, tuple[int, int, bool]] = {}
-        """Node name -> its last process that was seen to have ended, how many syncs had failed by then, and whether it had
-        ended in good order."""
+        """Node name -> its last process that was seen to have ended, how many syncs had failed by then, and whether the end was
+        graceful."""
         self.until_ms: dict[str, int] = {}
         self.serving: dict[str, tuple[int, int]] = {}
         """Node name -> its last process that was seen to serve, and how many syncs had failed by then."""
@@ -46,7 +46,7 @@ class FullDisk(Fault):
         """Node name -> its last process that was seen to have ended on a full disk."""
 
     def next_step(self) -> None:
-        """Fills a disk, makes room on others. Raises Violation."""
+        """Fill a disk, make room on others. Raises Violation."""
         now_ms = self.world.now_ms
         for node in self.nodes:
             if now_ms >= self.until_ms.get(node.name, now_ms + 1):
@@ -86,16 +86,18 @@ class FullDisk(Fault):
             self.ended[node.name] = node.incarnation
             self.machines.restart_at_ms[node.name] = self.world.now_ms + RESTART_MS
             if self.serving.get(node.name) == (node.incarnation, syncs_failed):
-                raise Violation("V2", f"{node.name} served and ended on a full disk: {node.failure}")
+                raise Violation("V2", f"{node.name} served, and ended on a full disk: {node.failure}")
             if self.down.get(node.name) == (node.incarnation - 1, syncs_failed, True):
-                raise Violation("V2", f"{node.name} does not start on a full disk: {node.failure}")
+                raise Violation(
+                    "V2", f"{node.name} stopped gracefully, and does not start on a full disk: {node.failure}"
+                )
 
     def make_room(self, node: Node) -> None:
         node.disk.capacity_bytes = None
         self.until_ms.pop(node.name, None)
 
     def heal(self) -> None:
-        """There is room everywhere, and there will be."""
+        """Make room on all disks, for good."""
         self.due_ms = None
         for node in self.nodes:
             self.make_room(node)

@@ -1,11 +1,11 @@
-"""Whether who acts as master was told to, and acknowledges only what nobody has gone on without.
+"""Whether each acting master was elected, and acknowledges only data that no later master is missing.
 
-Invariant M4: only where unclean elections are switched on is one elected who is neither in the set nor eligible; there one who
-lost memory may be, too, where nobody better lives or an operator says so. M2: a broker acts as master of epoch e only if an
-applied election gave it e. Two may believe at once; what the older one acknowledges after a broker that it counts has accepted
-a newer epoch lies in that broker's log below the newer epoch's first byte, so the newer master has it too; or it is elected
-anew itself and does not know it yet. Then whoever may be elected is one that it counts, as long as nobody else has led in
-between, who alone could have let others in."""
+Invariant M4: a broker that is neither in the set nor eligible is elected only where unclean elections are switched on; there
+one that lost memory may be, too, where no better one lives or an operator requests it. M2: a broker acts as master of epoch e
+only if an applied election gave it e. Two may believe at once. Data that the older one acknowledges, after a broker that it
+counts has accepted a newer epoch, lies in that broker's log below the newer epoch's first byte, so the newer master has it
+too; or the older one is elected again itself and does not know it yet. Then it counts every electable broker, as long as no
+other broker has led in between, because only that one could have let others in."""
 
 from __future__ import annotations
 
@@ -28,26 +28,27 @@ class Grants:
     master_of: dict[int, int] = field(default_factory=dict)
     """Epoch -> broker id."""
     acked: dict[tuple[int, int], int] = field(default_factory=dict)
-    """(epoch, broker id) -> end of what may be answered."""
+    """(epoch, broker id) -> the end of the records that may be answered."""
     unclean_allowed: bool = False
     unclean: set[int] = field(default_factory=set)
-    """Epochs of masters that were elected from outside of the set and of those eligible, or that lacked something."""
-    lacked: set[int] = field(default_factory=set)
+    """Epochs of masters that were neither in the set nor eligible, or that were missing acknowledged data."""
+    elected_incomplete: set[int] = field(default_factory=set)
     """Those of the latter, and of the former those that may have lost memory."""
-    lacks: Callable[[int, frozenset[int]], bool] = lambda broker_id, electable: False
-    """Whether that broker lost memory and is elected for want of another of these that did not, or at an operator's word."""
+    is_incomplete: Callable[[int, frozenset[int]], bool] = lambda broker_id, electable: False
+    """Whether that broker lost memory and is elected because no other of these is intact, or because an operator requests
+    it."""
     may_have_lost_memory: Callable[[int], bool] = lambda broker_id: False
     acks_wait: bool = True
-    """Whether what is acknowledged is on the others."""
+    """Whether a send waits until the others have it."""
     were_in: set[int] = field(default_factory=set)
     """Broker ids that an applied SyncStateSet ever had, however briefly."""
     accepted: dict[int, dict[int, int]] = field(default_factory=dict)
     """Broker id -> newer epoch that it accepted -> the end of its log then."""
     led: set[int] = field(default_factory=set)
-    """Epochs that began: who is elected may die before it leads."""
+    """Epochs that began: an elected broker may die before it leads."""
 
     def noting(self) -> Apply:
-        """ReplicasStateMachine.apply, which notes here the master and the members that each event leaves."""
+        """ReplicasStateMachine.apply, which notes here the master and the members after each event."""
 
         def applied(machine: ReplicasStateMachine, index: int, body: bytes) -> None:
             before = sync_state(machine.state)
@@ -65,10 +66,10 @@ class Grants:
                     epoch > 0
                     and state.master_epoch not in self.master_of
                     and self.unclean_allowed
-                    and self.lacks(state.master_id, electable)
+                    and self.is_incomplete(state.master_id, electable)
                 ):
                     self.unclean.add(state.master_epoch)
-                    self.lacked.add(state.master_epoch)
+                    self.elected_incomplete.add(state.master_epoch)
                 self.granted(state.master_epoch, state.master_id)
 
         return applied
@@ -76,14 +77,14 @@ class Grants:
     def elected_from_outside(self, epoch: int, broker_id: int, electable: frozenset[int]) -> None:
         if not self.unclean_allowed:
             raise Violation(
-                "M4", f"epoch {epoch} was given to {broker_id}, of {sorted(electable)} that may be elected"
+                "M4", f"epoch {epoch} was given to {broker_id}, expected one of {sorted(electable)}"
             )
         self.unclean.add(epoch)
         if self.may_have_lost_memory(broker_id):
-            self.lacked.add(epoch)
+            self.elected_incomplete.add(epoch)
 
     def granted(self, epoch: int, broker_id: int) -> None:
-        """An applied election; M1 says that there is one an epoch."""
+        """An applied election; M1: there is one an epoch."""
         if self.master_of.setdefault(epoch, broker_id) != broker_id:
             raise Violation("M1", f"epoch {epoch} was given to {self.master_of[epoch]} and to {broker_id}")
 
@@ -103,7 +104,7 @@ class Grants:
                 self.look_at_acks(broker_id, broker, by_id)
 
     def look_at_acks(self, broker_id: int, master: BrokerLook, by_id: dict[int, BrokerLook]) -> None:
-        """What this master may answer more than at the last look is where those that it counts have it for good."""
+        """Each broker that this master counts keeps the records that may be answered since the last look."""
         epoch, end = master.epoch, master.acked_end
         if end <= self.acked.get((epoch, broker_id), 0):
             return
@@ -118,17 +119,18 @@ class Grants:
             ):
                 raise Violation(
                     "M2",
-                    f"master {broker_id} of epoch {epoch} may answer what ends at {end}; it counts broker {member}, "
+                    f"master {broker_id} of epoch {epoch} may answer what ends at {end}; it counts broker {member},  "
                     f"which is in epoch {broker.epoch} and holds of epochs up to {epoch} only {held}",
                 )
 
     def its_own(self, epoch: int, newer: int, broker_id: int) -> bool:
-        """Whether this master of `epoch` was given `newer` too, and nobody else has led an epoch in between."""
+        """Whether this master of `epoch` was given `newer` too, and no other broker has led an epoch in between."""
         between = {self.master_of.get(at) for at in self.led if epoch < at < newer}
         return self.master_of.get(newer) == broker_id and between <= {broker_id}
 
     def held_under(self, broker_id: int, broker: BrokerLook, epoch: int) -> int:
-        """The end of what this broker holds of `epoch` and of those before, and held when it accepted a newer one."""
+        """The end of the records of `epoch` and earlier ones that this broker holds, and held when it accepted a newer
+        epoch."""
         starts = (entry.start_offset for entry in broker.history.entries if entry.epoch > epoch)
         ends = (end for newer, end in self.accepted[broker_id].items() if newer > epoch)
         return min([*starts, *ends])

@@ -1,7 +1,7 @@
-"""Readers in order who handle what they read, as drills have them, through everything that befalls their brokers.
+"""Readers in order that handle what they read, as drills have them, while faults hit their brokers.
 
-Invariant O3, of all that was confirmed: each message of a queue was handled, none before the one in front of it, and by nobody
-whose time with the queue was over; what is handled again begins at a committed offset (localcluster.order)."""
+Invariant O3, of all confirmed messages: each message of a queue was handled, none before the one in front of it, and only by
+the holder of the queue; a repetition begins at a committed offset (localcluster.order)."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from simulation.kernel.node import Node, SimulatedClock
 
 NAME = "reader that handles in order"
 TOPICS = (f"%RETRY%{GROUP}", f"%DLQ%{GROUP}", GROUP)
-"""Names that are there because of them."""
+"""Topics and groups that exist because of them."""
 AGAIN_MS = 200
 LOCKS_MS_MAX = 90_000
 """A lease and a half, as in drills."""
 
 
 class Handlers(Fault):
-    """They come of themselves, from a generator of their own, on a host that nothing befalls."""
+    """They come of themselves, from a generator of their own, on a host without faults."""
 
     name = NAME
 
@@ -65,14 +65,14 @@ class Handlers(Fault):
                     await asyncio.sleep(AGAIN_MS / 1000)
 
     def stop(self) -> None:
-        """All is whole."""
+        """Stop once all is whole."""
         self.sent.set()
         self.world.run_until(lambda: self.verdict is not None, 2 * LOCKS_MS_MAX)
 
     def at_the_end(self) -> int:
-        """How many messages were handled. Raises Violation."""
+        """Returns how many messages were handled. Raises Violation."""
         if self.verdict is None or not self.verdict.handled:
-            raise Violation("O3", f"nobody handled anything: {self.verdict}")
+            raise Violation("O3", f"no message was handled: {self.verdict}")
         if not self.verdict.holds:
             raise Violation(
                 "O3", f"{len(self.verdict.faults)} faults of order, first: {self.verdict.faults[0]}"

@@ -1,4 +1,4 @@
-"""Bugs planted into planned hand-over and forwarding; with them the list of all bugs of the cluster world.
+"""Bugs planted into planned switchover and forwarding; with them the list of all bugs of the cluster world.
 
 Invariant: as in simulation.cluster.bugs."""
 
@@ -21,16 +21,16 @@ passed_on = ForwardLink.pass_on
 def asks_again_for_whatever_is_unanswered(
     self: ForwardLink, peer: Peer, commands: Sequence[RemotingCommand], *, reads: bool
 ) -> None:
-    """A message whose answer did not come before the connection ended is passed on once more."""
+    """A message whose answer did not come before the connection ended is forwarded once more."""
     passed_on(self, peer, commands, reads=True)
 
 
 @bug("forwards-nothing", ForwardingState, "follows")
 def cares_for_nobody(self: ForwardingState, successor: Successor, now_ms: int) -> list[Action]:
-    """Upstream: a former master refuses what clients send it until they have asked for routes."""
+    """Upstream: a former master rejects clients' sends until they have asked for routes."""
     return self.called_off()
 
 
 @bug("left-links-stay", ForwardLink, "_ends_at_last")
 async def waits_for_the_network(self: ForwardLink) -> None:
-    """A host that lost power ends no connection, and what was passed on to it stays."""
+    """A host that lost power ends no connection, and messages that were forwarded to it are not sent elsewhere."""

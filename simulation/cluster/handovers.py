@@ -1,8 +1,8 @@
-"""Planned hand-overs: an operator elects another broker, or the master is stopped, while clients send that ask for routes every
-30 s. With trouble right behind it under faults; without any once they are over.
+"""Planned switchovers: an operator elects another broker, or the master is stopped, while clients send that ask for routes
+every 30 s. Under faults with trouble right after it; without any once faults are over.
 
-Invariant H1: where nothing is wrong with a cluster, no client notices a hand-over. That a message which was passed on lands
-once is judged at the end, like all others."""
+Invariant H1: on a cluster without faults, no client notices a switchover. A forwarded message must be stored once, which is
+judged at the end, as for all others."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ BURST = 40
 PAUSE_MS = 1_500
 WATCHED_MS = 4_000
 CALM_MS, CALM_LIMIT_MS = 3_000, 90_000
-"""A client may still follow a route from before the last fault; and who was leaving as faults ended passes requests on for
-35 s, and may come back behind what retention has left."""
+"""A client may still follow a route from before the last fault. A broker that was stopping as faults ended forwards requests
+for 35 s, and may come back with a log end below the begin that retention has left."""
 
 
 class HandOverInTrouble(Fault):
-    """A member is elected, and a moment later something happens to it or to the former master. Comes of itself, from a
-    generator of its own, so that it changes no other fault of a seed."""
+    """A member is elected, and a moment later a fault hits it or the former master. Comes of itself, from a generator of its
+    own, so that it changes no other fault of a seed."""
 
     name = "hand-over in trouble"
 
@@ -85,20 +85,21 @@ class HandOverInTrouble(Fault):
 
 
 class CleanHandOvers:
-    """To be asked for when the cluster is whole and no fault is under way."""
+    """To be used when the cluster is whole and no fault is under way."""
 
     def __init__(self, machines: Machines, seed: int) -> None:
         self.machines = machines
         self.random = random.Random(f"{seed}/hand-overs")
 
     def hold(self, app: ClientApp, whole: Callable[[], bool]) -> None:
-        """One hand-over, once the client has met nothing bad for a while on a cluster that is `whole`. Raises Violation."""
+        """Switch over once, after the client has met no error for a while on a cluster that is `whole`. Raises Violation."""
         world, attempts = self.machines.world, app.load.attempts
         limit_ms = world.now_ms + CALM_LIMIT_MS
         while not (self.unnoticed(attempts, CALM_MS) and whole() and not self.hangs()):
             if world.now_ms > limit_ms:
                 raise Violation(
-                    "V2", f"no {CALM_MS} ms without a refusal, {CALM_LIMIT_MS} ms after all faults"
+                    "V2",
+                    f"expected {CALM_MS} ms without a rejection within {CALM_LIMIT_MS} ms after all faults",
                 )
         former = self.machines.master()
         assert former is not None, "a whole cluster has a master"
@@ -113,15 +114,17 @@ class CleanHandOvers:
             former.spawn(leave(former, former.app))
         if not self.unnoticed(attempts, WATCHED_MS):
             bad = next(each for each in reversed(attempts) if each.outcome is not Outcome.ACKNOWLEDGED)
-            raise Violation("H1", f"a client noticed a hand-over: {bad.outcome.value}, {bad.why}")
+            raise Violation(
+                "H1", f"a client noticed a switchover, expected only OK, seen {bad.outcome.value}: {bad.why}"
+            )
         if self.machines.check.newest[0] == epoch:
-            raise Violation("H1", f"no hand-over of {former.name} within {WATCHED_MS} ms")
+            raise Violation("H1", f"no switchover from {former.name} within {WATCHED_MS} ms")
 
     def hangs(self) -> bool:
         return any(node.disk.stalled for node in self.machines.servers)
 
     def unnoticed(self, attempts: list[Attempt], for_ms: int) -> bool:
-        """Whether all that ends within this time, and something does, is acknowledged."""
+        """Whether some attempts end within this time, and all that do are acknowledged."""
         before = len(attempts)
         self.machines.world.run_for_ms(for_ms)
         return {attempt.outcome for attempt in attempts[before:]} == {Outcome.ACKNOWLEDGED}
@@ -136,7 +139,7 @@ def elect(machines: Machines, broker_id: int) -> None:
         try:
             await admin.elect_master(CONTROLLERS, CLUSTER, BROKER_SET, broker_id)
         except AdminError:
-            return  # whoever leads may have changed
+            return  # the leader may have changed
         finally:
             await admin.close()
 

@@ -1,6 +1,6 @@
 """Faults that servers live through: a pause, a clock that jumps, more load than usual.
 
-Invariant: nothing is lost, and nobody ends for it."""
+Invariant: nothing is lost, and no process ends."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Which brokers hold what a master may answer, by the acknowledgements that it got.
+"""Which brokers hold the records that a master may answer, by the acknowledgements that it got.
 
-Invariant: an acknowledgement counts only if a broker with that id held so much when it came, or does not run: what a stranger
-says, or what was taken back, holds nothing; under contract D neither does what any power cut would take. Nor does it say
-anything new when it comes late, to a master of an older epoch than the broker has acknowledged to since."""
+Invariant: an acknowledgement counts only if a broker with that id held so much when it came, or does not run. So forged
+acknowledgements and truncated records do not count; under contract D neither do records that a power cut would take. A late
+acknowledgement to a master of an older epoch than the broker has acknowledged to since adds nothing."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ acked = Mastership.acked
 
 @dataclass
 class Holders:
-    """`end_of`: broker id -> what it last acknowledged to any master; `epoch_of`: and in which epoch."""
+    """`end_of`: broker id -> the end that it last acknowledged to any master; `epoch_of`: and in which epoch."""
 
     end_of: dict[int, int] = field(default_factory=dict)
     epoch_of: dict[int, int] = field(default_factory=dict)
     on_disk: bool = False
-    """Whether only what every power cut leaves is held."""
+    """Whether only records that every power cut leaves count as held."""
 
     def noting(self, brokers: Iterable[Node]) -> Acked:
-        """Mastership.acked, which notes here what comes from `brokers`."""
+        """Mastership.acked, which notes here the acknowledgements from `brokers`."""
 
         def noted(mastership: Mastership, connection: MasterConnection, offset: int) -> None:
             broker_id, epoch = connection.slave_broker_id, mastership.history.last_epoch()
@@ -50,7 +50,7 @@ class Holders:
             self.end_of[broker_id] = offset
 
     def of(self, end: int, master: BrokerLook) -> set[int]:
-        """Who holds all below `end`, which `master` may answer."""
+        """The brokers that hold all below `end`, which `master` may answer."""
         holding = {broker_id for broker_id, held in self.end_of.items() if held >= end}
         if master.broker_id is not None and master.store.max_offset() >= end:
             holding.add(master.broker_id)
@@ -58,8 +58,8 @@ class Holders:
 
 
 def on_its_disk(nodes: Iterable[Node], broker_id: int, end: int) -> bool:
-    """Whether every power cut leaves the log of the broker with that id up to `end`, by its last bytes; so it is for one that
-    does not run."""
+    """Whether every power cut leaves the log of the broker with that id up to `end`, judged by its last bytes; true for one
+    that does not run."""
     for node in nodes:
         app = node.app
         if (

@@ -1,6 +1,6 @@
 """Bytes that no peer sends, on every port of the cluster.
 
-Invariant: whoever gets them goes on serving others; a server that ends for them, or answers with a bug of its own, fails the
+Invariant: a server that receives them keeps serving others; one that ends for them, or answers with a bug of its own, fails the
 run."""
 
 from __future__ import annotations
@@ -54,18 +54,18 @@ class HostileFrames(Fault):
 
 
 async def say(host: str, port: int, data: bytes, stays_ms: int) -> None:
-    """And then nothing more until the connection is given up."""
+    """Then send nothing more until the connection is closed."""
     with suppress(OSError):
         _, writer = await asyncio.open_connection(host, port)
         try:
             writer.write(data)
             await asyncio.sleep(stays_ms / 1000)
-        finally:  # where the world ends meanwhile, too
+        finally:  # also where the world ends meanwhile
             writer.transport.abort()
 
 
 def remoting_frames(chance: random.Random) -> bytes:
-    """One of what a reader of frames must refuse, or a request that nobody may act on."""
+    """A frame that a reader must reject, or a request that no server may act on."""
     command = RemotingCommand.request(chance.choice(list(RequestCode)), {"brokerName": "../x"}, b"{")
     request = bytearray(b"".join(encode(command)))
     match chance.randrange(6):
@@ -85,7 +85,7 @@ def remoting_frames(chance: random.Random) -> bytes:
 
 
 def replication_frames(chance: random.Random) -> bytes:
-    """One of what the master of a set must not believe."""
+    """A frame that the master of a set must not believe."""
     far = chance.choice((-1, 0, 2**62, 2**63 - 1))
     match chance.randrange(5):
         case 0:

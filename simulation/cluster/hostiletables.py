@@ -1,6 +1,6 @@
-"""Strangers who say what stands in the tables of hostile bytes (simulation.hostile) to every port, beside real traffic.
+"""Strangers that send the tables of hostile bytes (simulation.hostile) to every port, during real traffic.
 
-Invariant: whoever gets them goes on serving others; a server that ends for them, or answers with a bug of its own, fails the
+Invariant: a server that receives them keeps serving others; one that ends for them, or answers with a bug of its own, fails the
 run, as does one that keeps more of them than the tables have names."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CLUSTER_NAME = "DefaultCluster"
 NOBODY = 77
 AT_ONCE = (1, 8)
 NAMES = 3 * (len(requests.TEXTS) + len(requests.NUMBERS) + 2)
-"""Topics and groups that the tables have, with what brokers make of them."""
+"""Topics and groups of the tables, with those that brokers derive from them."""
 
 
 @cache
@@ -59,7 +59,7 @@ class HostileTables(Fault):
         self.due_ms = None
 
     def drawn(self, target: Node) -> tuple[bytes, int]:
-        """What is said, and to which port."""
+        """A message to send, and its port."""
         chance, machines = self.random, self.machines
         is_controller, is_broker = target in machines.controllers, target is not machines.namesrv
         port = CONTROLLER_PORT if is_controller else BROKER_PORT if is_broker else NAMESRV_PORT

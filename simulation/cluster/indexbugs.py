@@ -1,4 +1,4 @@
-"""Planted bugs of the index: entries of tags, and what is filled while new records come."""
+"""Planted bugs of the index: entries of tags, and gaps that are filled while new records come."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from simulation.cluster.bugs import bug
 
 
 class Whatever(set[int]):
-    """Has all there is."""
+    """A set that contains everything."""
 
     def __contains__(self, value: object) -> bool:
         return True
@@ -31,7 +31,7 @@ filled_gap = IndexMending._fill_gap
 def without_tags(
     self: BulkEntries, records: Records, by_queue: QueueRows, texts: Texts, tags: Values
 ) -> Terms:
-    """Entries of many records at once are those that 5.3.3 made."""
+    """Entries of many records at once are in the format of 5.3.3."""
     nothing = np.zeros(len(records), np.bool_)
     return all_terms(self, records, by_queue, texts, tags._replace(given=nothing, odd=nothing))
 
@@ -40,13 +40,13 @@ def without_tags(
 def of_any_topic(
     content: memoryview, phy: int, topic: bytes, key: bytes, begin_ms: int, end_ms: int, *, by_tag: bool
 ) -> bool:
-    """Upstream: what has the hash of a tag is answered, another topic's or another tag's, too."""
+    """Upstream: all records with the hash of a tag are answered, another topic's or another tag's, too."""
     return by_tag or meant(content, phy, topic, key, begin_ms, end_ms, by_tag=by_tag)
 
 
 @bug("untagged-files-believed", IndexStart, "_note_tags")
 def all_have_tags(self: IndexStart, start: int) -> None:
-    """Upstream: an index that an older version wrote is asked for tags as if it had them."""
+    """Upstream: an index that an older version wrote is searched for tags as if it had them."""
     noted(self, start)
     assert self._index is not None
     self._index.tags_since, self._index.asks_files = ALL_TAGS, False
@@ -54,7 +54,7 @@ def all_have_tags(self: IndexStart, start: int) -> None:
 
 @bug("gap-end-moves", IndexMending, "_fill_gap")
 async def up_to_what_is_new(self: IndexMending, gap: Gap, end: int, changes: int) -> None:
-    """A gap ends where the index does by the time that it is filled: what came meanwhile is indexed twice."""
+    """A gap ends at the index's end at the time that it is filled: records that came meanwhile are indexed twice."""
     await filled_gap(self, gap, self.index.phy_end if gap.behind is None else end, changes)
 
 

@@ -1,6 +1,6 @@
-"""What befalls a learner: nothing counts on it, so it may lose everything at any time.
+"""Faults of a learner: nothing counts on it, so it may lose everything at any time.
 
-Invariant: it is never the reason why something acknowledged is there, nor why the set has a master."""
+Invariant: neither acknowledged data nor the election of a master ever depends on it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ ALONE_MS = (3_000, 9_000)
 
 
 class LearnerTrouble(Fault):
-    """Comes of itself, from a generator of its own. A learner is killed, cut off from a broker, loses its store, or all brokers
-    die around it."""
+    """Comes of itself, from a generator of its own. A learner is killed, cut off from a broker, loses its store, or all other
+    brokers die."""
 
     name = "learner in trouble"
 

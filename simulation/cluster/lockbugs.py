@@ -1,4 +1,4 @@
-"""Bugs of queue locks and of where readers in order go on, planted as those of simulation.cluster.bugs are."""
+"""Bugs of queue locks and of the offsets where readers in order continue, planted as those of simulation.cluster.bugs are."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from simulation.cluster.bugs import bug
 
 @bug("locks-die-with-their-master", QueueLocks, "adopt", plays=("ordered readers",))
 def knows_nothing(self: QueueLocks, table: QueueLockTable) -> bool:
-    """As upstream's: no slave knows who holds a queue."""
+    """As upstream's: no slave knows the holder of a queue."""
     return False
 
 
 @bug("locks-die-with-their-master", QueueLocks, "apply", plays=("ordered readers",))
 def learns_nothing(self: QueueLocks, held: Iterable[QueueLock], gone: Iterable[QueueLock]) -> bool:
-    """The rest of it: nor what changes."""
+    """The rest of it: no slave learns changes either."""
     return False
 
 
 @bug("locked-before-others-know", QueueLocks, "agreed", plays=("ordered readers",))
 def at_once(self: QueueLocks, group: str, queues: Iterable[Queue], client_id: str) -> bool:
-    """A client is told that it holds a queue while its master alone knows it."""
+    """A client is answered that it holds a queue while only its master knows it."""
     return True
 
 
 @bug("leases-go-on-under-the-next-master", QueueLocks, "led")
 def as_they_were(self: QueueLocks) -> None:
-    """A lease counts from when a slave heard of the holder: renewals since are forgotten."""
+    """A lease counts from when a slave was notified of the holder: renewals since are forgotten."""
 
 
 @bug("locks-for-ever", queuelocks, "_is_over", plays=("ordered readers",))
 def never(lock: Lock, now_ms: int) -> bool:
-    """Who fell silent keeps its queues."""
+    """A client that fell silent keeps its queues."""
     return False
 
 
@@ -50,5 +50,5 @@ commit = ConsumerOffsets.commit
 
 @bug("commits-run-ahead", ConsumerOffsets, "commit", plays=("handlers",))
 def one_further(self: ConsumerOffsets, group: str, topic: str, queue_id: int, offset: int) -> bool:
-    """Who reads the queue next begins behind a message that nobody handled."""
+    """The next reader of the queue begins behind a message that nobody handled."""
     return commit(self, group, topic, queue_id, offset + 1)

@@ -1,9 +1,9 @@
-"""Clients that consume in order: they lock queues, renew, give up, fall silent and come back, through everything that befalls
-their brokers; now and then their master dies as they hear that a queue is theirs.
+"""Clients that consume in order: they lock queues, renew, unlock, fall silent and come back, while faults hit their brokers.
+Now and then their master dies as they are answered that a queue is theirs.
 
-Invariant O1: two clients never hold one queue. Each counts from when it asked, by what it was answered; it holds a queue until
-it gives that up, is told that it does not, or its trust is over. O2: once all is whole, whoever asks gets every queue that
-nobody renews, after a lease."""
+Invariant O1: two clients never hold one queue. Each counts from its request, by the answer. It holds a queue until it unlocks
+it, is answered that it does not, or its trust is over. O2: once all is whole, any client gets every queue that nobody renews,
+after a lease."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ READERS = 4
 ASKS_MS = (200, 4_000)
 SILENT_MS = (1_000, 40_000)
 LEASE_MS = 60_000
-"""What masters promise upstream's clients."""
+"""The time that masters promise upstream's clients."""
 ASKED_MS = 2_000
 STAYS = (0.9, 0.99)
-"""That a reader asks once more."""
+"""The chance that a reader asks once more."""
 MASTER_DIES = 0.15
 SPARED_MS = 12_000
-"""Behind each death of a master, for there are other faults."""
-STANDS_STILL = 0.3
-"""That a master does as a hasty client gives up queues: the request waits in its socket."""
+"""After each death of a master, because there are other faults."""
+MASTER_IS_PAUSED = 0.3
+"""The chance that a master is paused as a hasty client unlocks queues: the request waits in its socket."""
 READ = "reader in order"
 DIED = "master dies behind a lock"
-STOOD_STILL = "master stands still before an unlock"
+WAS_PAUSED = "master stands still before an unlock"
 
 
 class LockingClients:
-    """On `node`, a host that nothing befalls. `kill` ends the process of the `master()`. Where they are hasty they give queues
-    up one-way and lock at once, as Java's do."""
+    """On `node`, a host without faults. `kill` ends the process of the `master()`. Where they are hasty they unlock queues
+    one-way and lock at once, as Java's do."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class LockingClients:
         self.done = done
         self.random = random.Random(f"{world.seed}/ordered readers")
         self.held: dict[MessageQueue, dict[str, int]] = {queue: {} for queue in self.all}
-        """Who trusts that it holds the queue, and until when."""
+        """The clients that trust to hold the queue, and until when."""
         self.answered = 0
         self.violation: Violation | None = None
         self.names = 0
@@ -91,7 +91,7 @@ class LockingClients:
         self.healed = self.trouble.healed = True
 
     def forget(self) -> None:
-        """What was answered until now counts no more: what it rested on is lost, as the set may lose it."""
+        """Drop all answers until now: what they rested on is lost, as the set may lose it."""
         for holders in self.held.values():
             holders.clear()
 
@@ -103,7 +103,7 @@ class LockingClients:
             await asyncio.sleep(self.random.randint(*SILENT_MS) / 1000)
 
     async def live(self, client: Client, locks: QueueLocks) -> None:
-        """Until it falls silent, or a queue that it gave up may be locked for it all the same."""
+        """Until it falls silent, or the unlock of a queue fails, which may then be locked for it still."""
         stays = self.random.choice(STAYS)
         while not self.healed and self.random.random() < stays:
             if self.random.random() < 0.15:
@@ -111,8 +111,8 @@ class LockingClients:
                 for queue in given_up:
                     self.held[queue].pop(locks.client_id, None)
                 if self.is_hasty:
-                    if self.trouble.stands_still(STANDS_STILL) is not None:
-                        self.done[STOOD_STILL] += 1
+                    if self.trouble.is_paused(MASTER_IS_PAUSED) is not None:
+                        self.done[WAS_PAUSED] += 1
                     await self.say_unlock(client, locks.client_id, given_up)
                 else:
                     try:
@@ -124,7 +124,7 @@ class LockingClients:
             await asyncio.sleep(self.random.randint(*ASKS_MS) / 1000)
 
     async def say_unlock(self, client: Client, client_id: str, queues: list[MessageQueue]) -> None:
-        """One-way, to whom it takes for the master."""
+        """One-way, to the broker that it takes for the master."""
         wire = [WireQueue(queue.topic, queue.broker_name, queue.queue_id) for queue in queues]
         body = LockQueuesBody(GROUP, client_id, wire).encode()
         with suppress(RouteUnknown, RemotingError):
@@ -134,25 +134,25 @@ class LockingClients:
                 await client.remoting.one_way(address, unlock)
 
     async def ask(self, locks: QueueLocks, queues: list[MessageQueue]) -> set[MessageQueue]:
-        """The same as `locks.lock`; what it says is judged. Raises LockFailed."""
+        """`locks.lock`, with the answer judged. Raises LockFailed."""
         asked_ms = self.world.now_ms
-        told = await locks.lock(queues)
+        granted = await locks.lock(queues)
         now_ms = self.world.now_ms
         self.answered += 1
         for queue in queues:
             holders = self.held[queue]
             is_new = holders.pop(locks.client_id, None) is None
-            if queue not in told:
+            if queue not in granted:
                 continue
             others = {name: until_ms for name, until_ms in holders.items() if until_ms > now_ms}
             if others and asked_ms + TRUST_MS > now_ms and self.violation is None:
-                said = f"{queue} is held by {locks.client_id}, and by {others} at {now_ms} ms"
+                said = f"{queue} is granted to {locks.client_id} at {now_ms} ms, and trusted by {others} (until ms)"
                 self.violation = Violation("O1", said)
             holders[locks.client_id] = asked_ms + TRUST_MS
             self.done[READ] += 1
             if is_new and self.trouble.dies(MASTER_DIES):
                 self.done[DIED] += 1
-        return told
+        return granted
 
     def new_name(self) -> str:
         self.names += 1
@@ -166,7 +166,7 @@ class LockingClients:
         )
 
     def at_the_end(self) -> None:
-        """Of a whole cluster. Raises Violation."""
+        """A client gets every queue of a whole cluster. Raises Violation."""
         self.heal()
         self.world.run_for_ms(LEASE_MS + max(ASKS_MS))
         self.next_step()
@@ -187,5 +187,6 @@ class LockingClients:
         self.next_step()
         if missing:
             raise Violation(
-                "O2", f"nobody gets {sorted(map(str, missing))}, which nobody has renewed for a lease"
+                "O2",
+                f"a new client does not get {sorted(map(str, missing))}, which nobody has renewed for a lease",
             )

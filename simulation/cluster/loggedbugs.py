@@ -13,7 +13,7 @@ from mqruntime.serve import is_bug
 
 
 class LoggedBugs(logging.Handler):
-    """`bugs` are the texts of such errors, first come first."""
+    """`bugs` are the texts of such errors, oldest first."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -26,7 +26,7 @@ class LoggedBugs(logging.Handler):
 
     @contextmanager
     def attached(self) -> Iterator[None]:
-        """Hear the root logger; where nobody reads the log, what is below ERROR is not even made."""
+        """Handle the root logger's records; where nobody reads the log, records below ERROR are not even made."""
         root = logging.getLogger()
         level = root.level
         if not root.handlers:

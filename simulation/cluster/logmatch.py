@@ -1,7 +1,7 @@
-"""Whether two logs agree wherever their epochs say so.
+"""Whether two logs agree wherever their epochs are the same.
 
 Invariant L1: brokers with the same entry (epoch, start offset) hold the same bytes from there to the lower of that
-epoch's two ends, confirmed or not. Below what was confirmed another check compares all of them anyway."""
+epoch's two ends, confirmed or not. Below the confirm offset another check compares all of them anyway."""
 
 from __future__ import annotations
 

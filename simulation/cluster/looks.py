@@ -1,7 +1,7 @@
-"""What checks and faults see of the product's apps.
+"""The views that checks and faults have of the product's apps.
 
-Invariant: a look only reads. Nothing else in the simulated cluster asks an app for its state, so a change of where an app keeps
-it ends here."""
+Invariant: a look only reads. Nothing else in the simulated cluster asks an app for its state, so only this file changes when an
+app keeps its state elsewhere."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CLUSTER = str(BrokerSettings.model_fields["broker_cluster_name"].default)
 
 
 class BrokerLook(NamedTuple):
-    """A broker that has come through its start, at one moment; `store` and `delays` go on."""
+    """A broker that has started, at one moment; `store` and `delays` are live."""
 
     name: str
     incarnation: int
@@ -40,23 +40,23 @@ class BrokerLook(NamedTuple):
     """The newest accepted."""
     history: EpochHistory
     counted: frozenset[int]
-    """Whose acks count; empty unless master."""
+    """The ids whose acks count; empty unless master."""
     acked_end: int
-    """What ends here or below may be answered."""
+    """Records that end here or below may be answered."""
     store: BrokerStore
     delays: DelayOffsets
     tables: Tables | None = None
-    """Go on, too."""
+    """Live, too."""
     accepts_sends: bool = False
     is_learner: bool = False
     stays_out: StayOut | LeftBehind | None = None
     """Why it follows no master until an operator acts."""
     may_lack: bool = False
-    """It says that its log may lack what it was counted for, and waits for one that lacks nothing."""
+    """It reports that its log may be missing data that it was counted for, and waits for a broker with all of it."""
 
 
 def started_broker(node: Node) -> BrokerApp | None:
-    """None where none runs, it has not come through its start or has ended all but its process."""
+    """None where no broker runs, or where it has not started yet or has stopped already."""
     app = node.app
     if not isinstance(app, BrokerApp) or not app.membership.address or app.store.is_on_disk:
         return None
@@ -64,13 +64,13 @@ def started_broker(node: Node) -> BrokerApp | None:
 
 
 def epoch_led_on(node: Node) -> int | None:
-    """In which a broker there acts as master; None where none does."""
+    """The epoch in which a broker there acts as master; None where none does."""
     app = started_broker(node)
     return app.membership.master_epoch if app is not None and app.membership.role is Role.MASTER else None
 
 
 def broker_on(node: Node) -> BrokerLook | None:
-    """None as of `started_broker`."""
+    """None as in `started_broker`."""
     app = started_broker(node)
     if app is None:
         return None
@@ -96,7 +96,7 @@ def broker_on(node: Node) -> BrokerLook | None:
 
 
 def id_on_disk(node: Node) -> int | None:
-    """Under which the broker there is known, if it runs or not: on disk before the controllers hear of it."""
+    """The id of the broker there, running or not: it is on disk before the controllers receive it."""
     data = node.disk.content(IDENTITY_FILE)
     return None if data is None else decode_identity(IDENTITY_FILE, data, CLUSTER, BROKER_SET).broker_id
 
@@ -108,15 +108,15 @@ def log_ends(nodes: Iterable[Node]) -> dict[int, int]:
 
 
 class ControllerLook(NamedTuple):
-    """A controller that runs; `raft` goes on."""
+    """A controller that runs; `raft` is live."""
 
     raft: DLedgerNode
     state: SyncState | None
-    """Of the broker set, as applied here; None before its first election."""
+    """The state of the broker set as applied here; None before its first election."""
     known_ids: frozenset[int]
     """Broker ids of the set that are registered here."""
     takes_for_alive: Callable[[int], bool]
-    """Asked by broker id."""
+    """Called with a broker id."""
 
 
 def controller_app(node: Node) -> ControllerApp | None:
@@ -139,12 +139,12 @@ def controller_on(node: Node) -> ControllerLook | None:
 
 
 def sync_state(state: ReplicasState) -> SyncState | None:
-    """Of the broker set; None before its first election."""
+    """The state of the broker set; None before its first election."""
     known = state.known(BROKER_SET)
     return known[1] if known is not None else None
 
 
 def serves(node: Node) -> bool:
-    """It has come through its start."""
+    """Whether it has started."""
     controller = controller_app(node)
     return started_broker(node) is not None or (controller is not None and controller.node.core is not None)

@@ -1,8 +1,8 @@
 """A member of the SyncStateSet whose store is lost while every broker is down; it comes back first, and alone.
 
-Invariant: never the last one: when the store is lost no controller takes its broker for alive, so that it cannot be elected
-before it comes back, and the set has another member, whose disk is whole. Until the set goes on without the lost broker's id
-nothing else may be lost."""
+Invariant: never the last one. When the store is lost no controller takes its broker for alive, so it cannot be elected before
+it comes back, and the set has another member with an intact disk. Until the set is without the lost broker's id nothing else
+may be lost."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ALONE_MS = (3_000, 9_000)
 
 @dataclass(frozen=True)
 class Loss:
-    """What is to happen to the store of `broker_id`, which runs on `node`."""
+    """A loss planned for the store of `broker_id`, which runs on `node`."""
 
     node: Node
     broker_id: int
@@ -42,7 +42,7 @@ class LostMember(Fault):
         return False
 
     def lose(self, node: Node) -> bool:
-        """Whether there was something to lose."""
+        """Returns whether there was something to lose."""
         raise NotImplementedError
 
     def holds_back(self, node: Node) -> bool:
@@ -50,7 +50,7 @@ class LostMember(Fault):
         return self.planned is not None and node in self.machines.brokers
 
     def next_step(self) -> None:
-        """The loss happens as soon as it may; if that takes too long, never."""
+        """Perform the loss as soon as it may happen, or cancel it if that takes too long."""
         loss = self.planned
         if loss is not None and self.may_happen(loss):
             self.planned = None
@@ -93,7 +93,7 @@ class EmptiedMember(LostMember):
 
 
 class MemberWithoutLog(LostMember):
-    """It must not start with what is left."""
+    """It must not start with the rest of its store."""
 
     name = "member without its log"
     chance = 0.2

@@ -1,12 +1,12 @@
-"""An operator who answers for brokers that are lost for good, where their set waits for them.
+"""An operator that elects a master for a set that waits for brokers lost for good.
 
-A failed sync counts as memory lost, and the newer disk of a member that was set back is gone. Where the last members that are
-whole lose their stores and those that are left their syncs, more was lost than any contract bears, and nobody is elected by
-himself: the store might come back.
+A failed sync counts as memory lost, and the newer disk of a member that was set back is gone. Where the last intact members
+lose their stores and the others their syncs, more was lost than any contract tolerates, and controllers elect nobody by
+themselves: the store might come back.
 
-Invariant: the operator speaks only when a controller has told that the set waits and whom it may elect, every broker of the
-set runs, each of those that may be elected says that it may lack something, and those that are waited for are none of them.
-What was acknowledged is there all the same, for a process that ends takes nothing from its log: so nothing is judged less."""
+Invariant: the operator acts only when a controller has logged that the set waits and which broker it may elect, every broker of
+the set runs, each electable one reports that it may be missing data, and none of them is waited for. Acknowledged data is there
+all the same, because a process that ends takes nothing from its log: so nothing is judged less."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ log = Unelected.log
 
 
 class LostForGood(Fault):
-    """Comes where it is needed, and asks from a host that nothing befalls."""
+    """Comes when it is needed, and sends from a host without faults."""
 
     name = "elected by an operator, for who is missing is lost"
     waiting: Waiting | None = None
-    """What a controller has told last."""
+    """The last report of a controller."""
     again_ms = 0
 
     def noting(self) -> Tell:

@@ -1,7 +1,7 @@
 """The machines of one run: which are down, when they come back, and what they lose until then.
 
-Invariant: never more is lost than the contract lets the cluster lose: one store or memory at a time, not the last one, and only
-when the SyncStateSet goes on without it, so that it cannot be elected."""
+Invariant: no more is lost than the contract allows: one store or memory at a time, not the last one, and only once its broker
+has left the SyncStateSet, so that it cannot be elected."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from simulation.kernel.world import World
 
 RESTART_MS = (1, 300, 2000, 6000)
 ASKED_FOR_MS = 10_000
-"""Within this time an operator's word is carried out, if ever."""
+"""An operator's request is carried out within this time, or never."""
 
 
 class Machines:
-    """`servers` are those that faults start again, `everyone` is all; what faults do to them adds to `done`."""
+    """`servers` are those that faults start again, `everyone` is all; faults add to `done`."""
 
     def __init__(
         self, world: World, chance: random.Random, check: ClusterCheck, *, has_learner: bool = False
@@ -58,26 +58,26 @@ class Machines:
         self.everyone = [*self.servers, self.namesrv, self.client]
         self.done: Counter[str] = Counter()
         self.damaged = DamagedStores(self.brokers, self.done)
-        check.rotten_at = self.damaged.rotten_at
+        check.flipped_at = self.damaged.flipped_at
         self.restart_at_ms: dict[str, int] = {}
         """By node name."""
         self.losing: dict[str, tuple[int, Callable[[], None]]] = {}
-        """Node name -> broker id that must not be electable any more before the node comes back, and what the node then
-        loses. If it does not leave, the node has but hung: elected alone, it would have been the last replica."""
+        """Node name -> (broker id that must have left the electable ones before the node comes back, what the node then
+        loses). If it does not leave, the node has only hung: elected alone, it would have been the last replica."""
         self.lost_ids: set[int] = set()
         """Brokers that lost their stores while they were members."""
         self.lost_power: set[str] = set()
-        """Names of nodes that ever did."""
+        """Names of nodes that ever lost power."""
         self.doubtful_disks: set[str] = set()
-        """Of nodes whose kernels may take pages for written that are not."""
+        """Nodes whose kernels may take unwritten pages for written."""
         self.asked_for_ms: dict[int, int] = {}
-        """Broker id -> when an operator last asked that it be elected."""
+        """Broker id -> when an operator last requested its election."""
         self.skews_ms = [node.skew_ms for node in self.brokers]
-        """Each that a broker's wall clock ever had."""
+        """Each skew that a broker's wall clock ever had."""
 
     @property
     def spread_ms(self) -> int:
-        """How far any two wall clocks of brokers were ever apart."""
+        """The largest distance of any two wall clocks of brokers so far."""
         return max(self.skews_ms) - min(self.skews_ms)
 
     def broker_looks(self) -> list[BrokerLook]:
@@ -124,10 +124,10 @@ class Machines:
         """The id of the broker on `node` if its store or memory may be lost now: one at a time, and not the last."""
         look = broker_on(node)
         others_run = all(other.running for other in self.slaves(node))
-        lost_already = self.losing or self.damaged.rotten or self.lost_ids & self.check.electable
+        lost_already = self.losing or self.damaged.flipped or self.lost_ids & self.check.electable
         if look is None or look.broker_id is None or lost_already or not others_run or self.check.forgetful:
             return None
-        # its kernel takes pages for written that are not: power loss leaves a store to be wiped
+        # its kernel takes unwritten pages for written: power loss leaves a store to be wiped
         if node.name in self.doubtful_disks or node.disk.failures["sync"]:
             return None
         if len(self.check.electable) < 2 and look.broker_id in self.check.electable:
@@ -135,39 +135,39 @@ class Machines:
         return look.broker_id
 
     def can_forget(self, node: Node) -> bool:
-        """Whether it may lose its memory at once, whoever else is down: nobody else has lost anything since he last held all,
-        and enough hold what is answered. Its disk holds what it synced."""
-        unsound = self.losing or self.damaged.rotten or self.damaged.where or self.check.forgetful
+        """Whether it may lose its memory at once, whoever else is down: no other broker has lost anything since it last held
+        all, and enough brokers hold the answered records. Its disk holds what it synced."""
+        damaged = self.losing or self.damaged.flipped or self.damaged.where or self.check.forgetful
         doubtful = any(broker.disk.failures["sync"] for broker in self.brokers) or self.doubtful_disks
         return (
             node.running
             and self.check.members_min > 1
-            and not (unsound or doubtful or self.lost_ids & self.check.electable)
+            and not (damaged or doubtful or self.lost_ids & self.check.electable)
         )
 
     def another_can_lead(self, node: Node) -> bool:
-        """Whether one that lacks nothing, so far as is known, is electable besides: a failed sync counts as memory lost."""
+        """Whether another electable broker is complete, so far as is known: a failed sync counts as memory lost."""
         looks = [broker_on(other) for other in self.slaves(node)]
         return len(self.check.electable) > 1 and any(
             look is None or (look.broker_id in self.check.electable and not look.may_lack) for look in looks
         )
 
-    def elected_for_want_of_better(self, broker_id: int, electable: frozenset[int]) -> bool:
-        """Whether this broker lost memory and has not caught up, and an operator has just asked for it, or whoever leads the
-        controllers hears no other of these that lacks nothing."""
+    def elected_though_incomplete(self, broker_id: int, electable: frozenset[int]) -> bool:
+        """Whether this broker lost memory and has not caught up, and either an operator has just requested its election, or the
+        leading controller receives heartbeats of no other of these that is complete."""
         lost = {id_on_disk(self.world.nodes[name]) for name in self.check.forgetful}
-        say_so = {look.broker_id for look in self.broker_looks() if look.may_lack}
+        incomplete = {look.broker_id for look in self.broker_looks() if look.may_lack}
         leading = [look for look in self.controller_looks() if look.raft.is_active]
-        heard = {other for look in leading for other in electable if look.takes_for_alive(other)}
+        alive = {other for look in leading for other in electable if look.takes_for_alive(other)}
         asked_for = self.world.now_ms - self.asked_for_ms.get(broker_id, -ASKED_FOR_MS) < ASKED_FOR_MS
-        return broker_id in lost and (asked_for or not heard - lost - say_so)
+        return broker_id in lost and (asked_for or not alive - lost - incomplete)
 
     def may_have_lost_memory(self, broker_id: int) -> bool:
         """Whether its machine ever lost power."""
         return broker_id in {id_on_disk(self.world.nodes[name]) for name in self.lost_power}
 
     def may_be_back(self, node: Node) -> bool:
-        """It is down, and has been for as long as it was to be."""
+        """Whether it is down, and its time down is over."""
         return not node.running and self.world.now_ms >= self.restart_at_ms.get(node.name, 0)
 
     def due_for_restart(self, node: Node) -> bool:

@@ -1,6 +1,6 @@
-"""Deaths of a whole broker set after which its master comes back first: what it alone had acknowledged must be there.
+"""Deaths of a whole broker set after which its master comes back first: the data that it alone had acknowledged must be there.
 
-Invariant: the slaves stay down until it leads again or has had its time, so nobody else is elected meanwhile."""
+Invariant: the slaves stay down until it leads again or has had its time, so no other broker is elected meanwhile."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from simulation.kernel.node import Node
 FIRST_MS = (10_000, 25_000)
 BETWEEN_MS = (15_000, 30_000)
 BEHIND_MS = (300, 1_500)
-"""So long slaves get nothing before; sooner than they would leave the set."""
+"""How long slaves are cut off before; shorter than the time after which they would leave the set."""
 AWAY_MS = (1, 500, 2_000)
 ALONE_MS = 15_000
 
@@ -52,7 +52,7 @@ class MasterFirst(Fault):
         self.dies_at_ms = self.world.now_ms + self.random.randint(*BEHIND_MS)
 
     def all_die(self, master: Node) -> None:
-        """The master by a kill or in order, its slaves by a kill."""
+        """The master by a kill or a graceful stop, its slaves by a kill."""
         self.dies_at_ms = None
         self.alone_until_ms = self.world.now_ms + ALONE_MS
         for slave in self.machines.slaves(master):

@@ -1,6 +1,7 @@
-"""The master dies or stands still at the worst moment for a client: it has just answered, or is about to be asked.
+"""The master dies or is paused at the worst moment for a client: it has just answered, or is about to be asked.
 
-Invariant: it is drawn from the client's own generator. The next master is spared for a while, for there are other faults."""
+Invariant: it is drawn from the client's own generator. The next master is spared for a while, because there are other
+faults."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ class MasterTrouble:
         self._spared_until_ms = 0
 
     def dies(self, chance: float) -> bool:
-        """Whether the master did, this often."""
+        """Kill the master with this chance; returns whether it died."""
         master = self._struck(chance)
         if master is None:
             return False
@@ -43,8 +44,8 @@ class MasterTrouble:
         self._kill(master)
         return True
 
-    def stands_still(self, chance: float) -> Node | None:
-        """The master, this often: what comes to it from now on waits in its socket until its successor leads."""
+    def is_paused(self, chance: float) -> Node | None:
+        """Pause the master with this chance, and return it: requests wait in its socket until its successor leads."""
         master = self._struck(chance)
         if master is None:
             return None

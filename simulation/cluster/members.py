@@ -59,7 +59,7 @@ QUEUES_OF = {TOPIC: QUEUES, LATER: 1}
 SEND_TIMEOUT_MS = 1500
 SLAVE_SYNC_MS = 5000
 BURST_IN_FLIGHT = 200
-UNREADABLE = "unreadable answer"  # in the words of the client
+UNREADABLE = "unreadable answer"  # the client's text
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def broker_app(
             "haHousekeepingInterval": timers.ha_silence_ms,
             "syncBrokerMetadataPeriod": timers.metadata_poll_ms,
             "registerNameServerPeriod": timers.name_server_ms,
-            # a disk that is full for a while takes nothing away, and is felt when it is full
+            # a disk that fills for a while deletes nothing, and matters only once it is full
             "cleanFileForciblyEnable": False,
             "diskSpaceWarningLevelRatio": 100,
             **besides,
@@ -150,7 +150,7 @@ def broker_app(
 
 @dataclass
 class ReaderNotes:
-    """What consumers were given, first come: (queue, offset) -> what stood there."""
+    """The messages that consumers were given, first come: (queue, offset) -> message."""
 
     seen: dict[Place, Found] = field(default_factory=dict)
     contradictions: list[str] = field(default_factory=list)
@@ -187,7 +187,7 @@ class ClientApp:
         )
         self.notes = notes
         self.next_offset: dict[str, int] = {}
-        """Where the reader goes on, by queue."""
+        """The offset where the reader continues, by queue."""
         self.reading: asyncio.Task[None] | None = None
         self.bursting = asyncio.Lock()
         self.never_fails: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
@@ -208,7 +208,7 @@ class ClientApp:
         return await self.never_fails
 
     async def burst(self, count: int) -> None:
-        """Sends `count` messages as fast as answers come, after those of an earlier burst."""
+        """Send `count` messages as fast as answers come, after those of an earlier burst."""
         async with self.bursting:
             await self.load.send_burst(count, in_flight=BURST_IN_FLIGHT, progress=lambda ended: None)
 
@@ -223,7 +223,7 @@ class ClientApp:
             self.reading = None
 
     async def create_lost_topics(self) -> None:
-        """Those that it sends to and that are not there any more, or came back smaller; what is larger stays so."""
+        """Create again the topics of its sends that are gone, or came back smaller; larger ones stay."""
         admin = AdminClient(self.client.clock)
         for topic, queues in QUEUES_OF.items():
             try:
@@ -235,7 +235,7 @@ class ClientApp:
         await admin.close()
 
     async def create_topic(self, topic: str, queues: int) -> None:
-        """On the master, until the name server routes it."""
+        """On the master; returns once the name server routes it."""
         admin = AdminClient(self.client.clock)
         while True:
             try:
@@ -248,7 +248,7 @@ class ClientApp:
         await admin.close()
 
     async def read(self) -> None:
-        """Polls every queue in turn, as a consumer that follows the log does."""
+        """Poll every queue in turn, as a consumer that follows the log does."""
         consumer = self.client.consumer(GROUP)
         next_offset = self.next_offset
         while True:
@@ -258,14 +258,14 @@ class ClientApp:
                 for queue in queues:
                     result = await consumer.pull(queue, next_offset.get(str(queue), 0))
                     if not result.messages and result.next_offset > next_offset.get(str(queue), 0):
-                        next_offset[str(queue)] = result.next_offset  # retention went further
+                        next_offset[str(queue)] = result.next_offset  # retention has moved the begin up
                     for message in result.messages:
                         place = Place(str(queue), message.queue_offset)
                         key = message.properties.get("KEYS", "")
                         first_read = place not in self.notes.seen
                         self.notes.note(Found(key, body_hash(message.plain_body()), place))
                         next_offset[str(queue)] = message.queue_offset + 1
-                        if message.topic == TOPIC and first_read:  # nobody hands one back twice
+                        if message.topic == TOPIC and first_read:  # none is handed back twice
                             self.delayed.newest = message
             except PullFailed as failure:
                 if UNREADABLE in str(failure):
@@ -274,11 +274,11 @@ class ClientApp:
                 continue
 
     def read_again(self) -> None:
-        """The reader begins anew with every queue."""
+        """The reader begins again in every queue."""
         self.next_offset.clear()
 
     async def finds_master(self) -> None:
-        """Until the route of each topic that has one names the master: nothing was asked since the load ended."""
+        """Returns once the route of each topic that has one names the master: nothing was asked since the load ended."""
         for topic in (TOPIC, *self.delayed.attempts):
             while True:
                 self.client.routes.renew(topic)
@@ -292,7 +292,7 @@ class ClientApp:
 
     async def read_everything(self) -> list[Found]:
         """Each queue of the plain topic from its first to its last readable message. Raises PullFailed, but not for a
-        connection that the broker's last process left behind, which is found dead by its first use."""
+        connection to the broker's last process, which is found dead by its first use."""
         consumer = self.client.consumer("judge")
         try:
             read = await read_back(consumer, TOPIC)

@@ -1,4 +1,4 @@
-"""Bugs of groups that administrators move, planted as those of simulation.cluster.bugs are."""
+"""Bugs of groups whose offsets administrators reset, planted as those of simulation.cluster.bugs are."""
 
 from __future__ import annotations
 
@@ -17,47 +17,47 @@ bug = BUGS.playing("filters")
 
 @bug("moves-die-with-their-master", OffsetResets, "adopt")
 def knows_nothing(self: OffsetResets, table: OffsetResetTable | None) -> dict[Key, int] | None:
-    """As upstream's: no slave knows who was moved."""
+    """As upstream's: no slave knows the resets."""
     return None
 
 
 @bug("moves-die-with-their-master", OffsetResets, "apply")
 def learns_nothing(self: OffsetResets, changed: Mapping[Key, int], gone: Iterable[Key]) -> dict[Key, int]:
-    """The rest of it: nor what changes."""
+    """The rest of it: no slave learns changes either."""
     return {}
 
 
 @bug("told-moves-are-over", OffsetResets, "pulled")
 def erased(self: OffsetResets, group: str, topic: str, queue_id: int, offset: int) -> int | None:
-    """As upstream's: what a consumer commits after it was told counts."""
+    """As upstream's: a consumer's commit after it was notified of a reset counts."""
     reset = self._resets.pop((group, topic, queue_id), None)
     return None if reset is None else reset.offset
 
 
 @bug("restarts-forget-moves", ConsumerOffsets, "decode")
 def offsets_alone(self: ConsumerOffsets, data: bytes) -> None:
-    """Moves are not read from disk."""
+    """Resets are not read from disk."""
     self._wrapper = ConsumerOffsetWrapper.decode(data)
 
 
 @bug("groups-stay-beyond-a-lost-end", Tables, "on_log_tail_lost")
 async def as_ever(self: Tables, log: Any, *, certain: bool) -> None:
-    """As upstream's: who had read what is lost passes over what takes its place."""
+    """As upstream's: a group that had read lost messages skips those that take their offsets."""
 
 
 @bug("limits-die-with-their-master", OffsetLimits, "adopt")
 def knows_of_no_loss(self: OffsetLimits, table: OffsetResetTable | None) -> dict[Key, int]:
-    """The master after the next, and a restart, know of no limits."""
+    """The master after the next, and a restart, know no limits."""
     return {}
 
 
 @bug("limits-die-with-their-master", OffsetLimits, "apply")
 def learns_of_no_loss(self: OffsetLimits, changed: Mapping[Key, int], gone: Iterable[Key]) -> dict[Key, int]:
-    """The rest of it: nor what changes."""
+    """The rest of it: no slave learns changes either."""
     return {}
 
 
 @bug("commits-beyond-a-lost-end", OffsetLimits, "forbids")
 def believed(self: OffsetLimits, key: Key, offset: int) -> bool:
-    """What a consumer had read of a log that is gone counts in this one."""
+    """Offsets that a consumer had read in a log that is gone count in this one."""
     return False

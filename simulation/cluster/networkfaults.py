@@ -1,6 +1,6 @@
 """Faults of the network.
 
-Invariant: they touch the network alone, so its healing ends them."""
+Invariant: they affect only the network, so its healing ends them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from simulation.kernel.node import Node
 
 
 class BetweenTwo(Fault):
-    """`does` what it says to two hosts, drawn from all."""
+    """Applies `does` to two hosts, drawn from all."""
 
     def __init__(self, machines: Machines, name: str, does: Callable[[str, str], None]) -> None:
         super().__init__(machines, name)
@@ -39,7 +39,7 @@ class Isolate(Fault):
 
 
 class MasterWithItsClient(Fault):
-    """They hear of nobody else."""
+    """Both are cut off from all others."""
 
     name = "master with its client"
 

@@ -17,7 +17,7 @@ from simulation.cluster.bugs import BUGS, bug, nobody_lacks
 
 @bug("old-disk-elected", commands, "why_not_this_process")
 def whoever_says_so(replica: Replica, live: Liveness, key: BrokerKey, address: str, process: Process) -> None:
-    """Nobody compares the number of a start with those that were heard before."""
+    """The number of a start is not compared with those that were received before."""
 
 
 BUGS["old-disk-elected"].append((Holdings, "_shortfall", nobody_lacks))
@@ -40,20 +40,20 @@ BUGS["copy-takes-over"].append((livebrokers, "why_not_this_process", whoever_cam
 def like_lost_memory(
     broker_name: str, replicas: Replicas, live: Liveness, broker_id: int, report: LiveReport
 ) -> bool:
-    """A disk that was set back is elected once nobody better is left, like lost memory: its newer disk, and who left the
-    set, count for nothing."""
+    """A disk that was set back is elected once no better one is left, like lost memory: its newer disk, and brokers that left
+    the set, count for nothing."""
     return False
 
 
 @bug("old-disk-forgotten", KeptMemoryMark, "set_back")
 async def in_memory_alone(self: KeptMemoryMark) -> None:
-    """The next start of a disk that was set back knows nothing of it."""
+    """The next start of a disk that was set back does not know about it."""
     self._lost = self._set_back = True
 
 
 @bug("old-disk-outgrows", KeptStartNumber, "open")
 async def drawn_at_each_start(self: KeptStartNumber) -> None:
-    """Starts that no controller hears of make an old disk new."""
+    """Starts that no controller receives make an old disk new."""
     data = await self._files.read(FILE)
     self._is_there = data is not None
     self.number = decode(data or b"")[0]
@@ -62,7 +62,7 @@ async def drawn_at_each_start(self: KeptStartNumber) -> None:
 
 @bug("old-tables-count", BrokerApp, "_note_caught_up")
 def with_its_log(self: BrokerApp) -> None:
-    """A disk that was set back is whole with its log, whatever tables it has."""
+    """A disk that was set back counts as complete once its log is, whatever tables it has."""
     if self.memory_mark.may_have_lost_data and self._level_epoch is not None:
         self._level_epoch = None
         self._tasks.start(self.memory_mark.caught_up(), name="memory mark")

@@ -1,8 +1,8 @@
 """Disks of brokers that are set back to an earlier image of themselves: of a store that was open, or of one that was killed or
 stopped. Perhaps all brokers die then, and that one comes back first.
 
-Invariant: never more than the contract bears. While another store or memory is lost, or under contract B nobody else may be
-elected, the disk stays what it is. What was acknowledged is there all the same, and the set comes back without an operator."""
+Invariant: never more than the contract tolerates. While another store or memory is lost, or under contract B no other broker is
+electable, the disk is not set back. Acknowledged data is there all the same, and the set comes back without an operator."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from simulation.kernel.node import Node
 
 FIRST_MS = (4_000, 12_000)
 AGE_MS = (6_000, 20_000)
-"""Of an image. One of an open store must be older than the number that controllers heard last (broker.role.startnumber)."""
+"""The age of an image. One of an open store must be older than the start number that controllers received last
+(broker.role.startnumber)."""
 BETWEEN_MS = (5_000, 15_000)
 NOTICED_MS = 1_500
-"""By then the checks know whom controllers may elect."""
+"""By then the checks know which brokers controllers may elect."""
 ALONE_MS = (3_000, 9_000)
 
 
@@ -59,10 +60,10 @@ class OldDisks(Fault):
             self.take(self.random.choice(self.machines.brokers))
 
     def take(self, node: Node) -> None:
-        """An image, perhaps of a store that was closed, or is that of a process that was killed."""
+        """Take an image of an open store, or of one that was stopped or killed."""
         broker_id = id_on_disk(node)
         self.due_ms = self.world.now_ms + self.random.randint(*AGE_MS)
-        if broker_id is None or not self.is_sound(node):
+        if broker_id is None or not self.nothing_else_lost(node):
             return
         if node.running and self.random.random() < 0.4:
             self.machines.kill(node)
@@ -96,14 +97,14 @@ class OldDisks(Fault):
     def may_happen(self, kept: Kept) -> bool:
         others = self.machines.check.electable - {kept.broker_id}
         same = id_on_disk(kept.node) == kept.broker_id and kept.node.disk.wipes == kept.wipes
-        return same and bool(others) and self.is_sound(kept.node)
+        return same and bool(others) and self.nothing_else_lost(kept.node)
 
-    def is_sound(self, node: Node) -> bool:
-        """Nothing else is lost that another would have to hold."""
+    def nothing_else_lost(self, node: Node) -> bool:
+        """No other loss counts on this broker."""
         on = self.machines
-        unsound = on.losing or on.damaged.rotten or on.damaged.where or on.check.forgetful or on.check.forked
+        damaged = on.losing or on.damaged.flipped or on.damaged.where or on.check.forgetful or on.check.forked
         short = any(look.may_lack for look in on.broker_looks())
-        return not (unsound or short or on.lost_ids & on.check.electable or node.disk.stalled)
+        return not (damaged or short or on.lost_ids & on.check.electable or node.disk.stalled)
 
     def heal(self) -> None:
         self.due_ms = self.kept = self.down = None

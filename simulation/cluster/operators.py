@@ -1,7 +1,8 @@
-"""An operator at work during faults: moves the master, forgets replaced brokers, tries to forget living ones, and gives its
-word where an unclean election left a replica that must not cut its log by itself.
+"""An operator at work during faults: moves the master, forgets replaced brokers, tries to forget living ones, and allows a
+truncation where an unclean election left a replica that must not truncate its log by itself.
 
-Invariant: it gives up only what the contract lets the cluster lose. What controllers must refuse they never carry out."""
+Invariant: it gives up only what the contract lets the cluster lose. Controllers never carry out a request that they must
+reject."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ NOBODY = -1
 
 
 class Operator(Fault):
-    """Comes of itself, from a generator of its own, and asks from a host that nothing befalls."""
+    """Comes of itself, from a generator of its own, and sends from a host without faults."""
 
     name = "operator"
 
@@ -45,7 +46,7 @@ class Operator(Fault):
         self.word_due_ms = 0
         self.words = 0
         self.forgotten: set[int] = set()
-        """Broker ids of which a controller said that it has forgotten them."""
+        """Broker ids that a controller reported as forgotten."""
         self.violation: Violation | None = None
 
     def next_step(self) -> None:
@@ -73,10 +74,10 @@ class Operator(Fault):
         self.due_ms = None
 
     def at_the_end(self) -> None:
-        """Who was forgotten stays so. Raises Violation."""
+        """A forgotten broker stays forgotten. Raises Violation."""
         for look in self.machines.controller_looks():
             if look.raft.is_active and (known := self.forgotten & look.known_ids):
-                raise Violation("B2", f"brokers {sorted(known)} were forgotten and are known")
+                raise Violation("B2", f"brokers {sorted(known)} were forgotten, and {look.name} knows them")
 
     # What it asks for
 
@@ -92,19 +93,19 @@ class Operator(Fault):
         )
 
     def knows_it_incomplete(self, broker_id: int) -> bool:
-        """Its memory or disk lost something, as controllers log: to name it would be to accept that loss, where nobody better
+        """Its memory or disk lost something, as controllers log: to name it would be to accept that loss, where no better one
         lives."""
         forgetful = {id_on_disk(self.world.nodes[name]) for name in self.machines.check.forgetful}
         return broker_id in forgetful and not self.machines.check.grants.unclean_allowed
 
     def clean_living(self) -> None:
-        """Of a broker that every controller hears."""
+        """Try to forget a broker whose heartbeats every controller receives."""
         look = broker_on(self.random.choice(self.machines.brokers))
-        if look is not None and look.broker_id is not None and self.is_heard(look):
+        if look is not None and look.broker_id is not None and self.is_known_alive(look):
             self.begin(self.try_to_clean(look), "living broker to be forgotten")
 
     def replace(self) -> None:
-        """A slave loses its store, and its id is forgotten once the set goes on without it."""
+        """A slave loses its store, and its id is forgotten once it has left the set."""
         node = self.random.choice(self.machines.brokers)
         if node is not self.machines.master() and (broker_id := self.machines.can_lose(node)) is not None:
             self.machines.kill(node)
@@ -115,8 +116,8 @@ class Operator(Fault):
         self.begin(self.clean(broker_id), "broker replaced")
 
     def give_word(self) -> None:
-        """To all that follow: they may cut what they hold, though it was confirmed once. A word counts once, so each is
-        another."""
+        """All slaves may truncate records, though they were confirmed once. An operator's word counts once, so each is a new
+        one."""
         self.words += 1
         body = f"allowTruncationTo={self.words}\n".encode()
         for look in self.machines.broker_looks():
@@ -126,7 +127,7 @@ class Operator(Fault):
                 self.begin(self.ask(f"{host}:{BROKER_PORT}", command), "operator's word")
 
     def empty_what_has_nothing_in_common(self) -> None:
-        """A replica whose log shares no epoch with the master's, which says so, and that its store is to be emptied."""
+        """Empty a replica whose log shares no epoch with the master's: it reports that, and asks to be emptied."""
         looks = self.machines.broker_looks()
         master = next((look for look in looks if look.broker_id == self.newest_master()), None)
         if master is None or master.role is not Role.MASTER or not len(master.history):
@@ -150,11 +151,11 @@ class Operator(Fault):
 
     async def try_to_clean(self, look: BrokerLook) -> None:
         reply = await self.ask_leader(clean_request(str(look.broker_id)))
-        if reply is not None and reply.code == ResponseCode.SUCCESS and self.is_heard(look):
-            self.violation = Violation("B2", f"{look.name}, which lives, was forgotten")
+        if reply is not None and reply.code == ResponseCode.SUCCESS and self.is_known_alive(look):
+            self.violation = Violation("B2", f"{look.name} was forgotten, though it lives")
 
     async def clean(self, broker_id: int) -> None:
-        """Until somebody has answered."""
+        """Until a controller has answered."""
         for _ in range(ATTEMPTS):
             reply = await self.ask_leader(clean_request(str(broker_id)))
             if reply is not None and reply.code == ResponseCode.SUCCESS:
@@ -184,8 +185,8 @@ class Operator(Fault):
         ids = {broker_id for look in self.machines.controller_looks() for broker_id in look.known_ids}
         return sorted(ids) or [NOBODY]
 
-    def is_heard(self, look: BrokerLook) -> bool:
-        """Whether this very process runs and each controller hears it."""
+    def is_known_alive(self, look: BrokerLook) -> bool:
+        """Whether this very process runs and each controller receives its heartbeats."""
         node, controllers = self.world.nodes[look.name], self.machines.controller_looks()
         return (
             node.running

@@ -15,7 +15,7 @@ ALL = [MessageQueue(TOPIC, BROKER_SET, number) for number in range(QUEUES)]
 
 
 class OrderedReaders(Fault):
-    """They come of themselves, from a generator of their own, on a host that nothing befalls."""
+    """They come of themselves, from a generator of their own, on a host without faults."""
 
     name = READ
 
@@ -38,5 +38,5 @@ class OrderedReaders(Fault):
         self.clients.heal()
 
     def at_the_end(self) -> None:
-        """Of a whole cluster. Raises Violation."""
+        """A client gets every queue of a whole cluster. Raises Violation."""
         self.clients.at_the_end()

@@ -1,6 +1,6 @@
-"""A limit to what goes to replicas that catch up, and whether masters keep it.
+"""A limit of the bytes sent to replicas that catch up, and whether masters keep it.
 
-Invariant F: of log no more than the limit and one burst goes over one link to a slave that its master does not count on, in any
+Invariant F: a master sends a slave that it does not count on no more log than the limit and one burst over one link, in any
 stretch of time; no link to a slave that it counts on waits for the limit. In the end an operator lifts it."""
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class Pacing(Fault):
         self.lifted = False
         self.violation: Violation | None = None
         self.sent: dict[LogSender, tuple[float, int]] = {}
-        """Link -> bytes above the limit, as of a moment in ms."""
+        """Link -> (bytes above the limit, time of that in ms)."""
         self.held_since_ms: dict[MasterConnection, int] = {}
 
     def settings(self) -> dict[str, object]:
-        """What brokers are told besides."""
+        """Additional settings of brokers."""
         if self.limit is None or self.lifted:
             return {}
         return {"haFlowControlEnable": True, "maxHaTransferByteInSecond": self.limit}
@@ -63,7 +63,7 @@ class Pacing(Fault):
         return [(node, node.app) for node in nodes if isinstance(node.app, BrokerApp)]
 
     def judge(self, connection: LogSender, size: int) -> None:
-        """So much of the log is about to go."""
+        """`size` bytes of the log are about to be sent."""
         if self.limit is None or self.lifted or not isinstance(connection, MasterConnection):
             return
         now_ms, broker_id = self.world.now_ms, connection.slave_broker_id
@@ -78,7 +78,9 @@ class Pacing(Fault):
             self.sent[connection] = above, now_ms
             if above > self.limit * BURST_MS / 1000 + self.limit / FRAMES_A_SECOND:
                 self.violation = self.violation or Violation(
-                    "F", f"{node.name} sends broker {broker_id} {above:.0f} bytes above {self.limit} a second"
+                    "F",
+                    f"{node.name} sent broker {broker_id} {above:.0f} bytes above {self.limit} a second, "
+                    f"allowed is a burst of {BURST_MS} ms",
                 )
             self.machines.done[self.name] += bool(size)
 
@@ -95,7 +97,9 @@ class Pacing(Fault):
                     held[connection] = self.held_since_ms.get(connection, self.world.now_ms)
                     if self.world.now_ms - held[connection] > HELD_MS:
                         raise Violation(
-                            "F", f"{node.name} counts on {connection.slave_broker_id}, and holds it back"
+                            "F",
+                            f"{node.name} counts on {connection.slave_broker_id}, and has held it back for "
+                            f"{self.world.now_ms - held[connection]} ms",
                         )
         self.held_since_ms = held
 

@@ -1,4 +1,4 @@
-"""Bugs of what a start believes of consume queues and index files, planted as those of simulation.cluster.bugs are."""
+"""Bugs in the checks of consume queues and index files at a start, planted as those of simulation.cluster.bugs are."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ async def as_their_files_say(self: QueueCheck, listed_end: int, loaded_limit: in
 
 @bug("swapped-queues-believed", QueueCheck, "_ends_at_home")
 def whatever_its_file_leads_to(self: QueueCheck, key: Key, queue: ConsumeQueue) -> bool:
-    """A file whose entries follow each other is its queue's."""
+    """A file whose entries follow each other belongs to its queue."""
     return True
 
 
 @bug("foreign-entries-served", ConsumeQueue, "is_doubtful")
 def as_the_entry_says(self: ConsumeQueue, queue_offset: int, end: int) -> bool:
-    """Upstream: a reader gets whatever record an entry leads to."""
+    """Upstream: a reader gets any record that an entry points to."""
     return False
 
 
 @bug("another-levels-message", DelayDelivery, "_message_of")
 async def whatever_lies_there(self: DelayDelivery, entry: QueueEntry, queue_id: int) -> MessageToStore | None:
-    """An entry that leads to another level's message has that delivered, early and twice, and its own never."""
+    """An entry that points to another level's message has that delivered, early and twice, and its own never."""
     content = await self._store.message_at(entry.physical_offset, entry.size)
     return None if content is None else delivered(decode(content, verify_body=False))
 
 
 @bug("index-files-believed", IndexMending, "_content_fault")
 async def as_its_header_says(self: IndexMending, file: IndexFile) -> str | None:
-    """Upstream: nobody looks at the entries of an index file."""
+    """Upstream: nobody checks the entries of an index file."""
     return None
 
 
 @bug("index-gaps-stay", IndexMending, "_fill")
 async def what_was_lost_stays_lost(self: IndexMending) -> None:
-    """A damaged file goes, and nobody indexes its records again."""
+    """A damaged file is deleted, and its records are not indexed again."""
     self.fills = False

@@ -1,6 +1,6 @@
-"""Faults of the network that are aimed at replication: who hears of which change of role or set, and when.
+"""Faults of the network that are aimed at replication: which brokers are notified of a change of role or set, and when.
 
-Invariant: what one has planned and has not happened when faults end never does."""
+Invariant: a planned fault that has not happened when faults end never does."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SLOW_CONTROLLERS_MS = (300, 900)
 
 
 class MasterWithoutControllers(Fault):
-    """A slave hears of the next master while this one acts on."""
+    """A slave is notified of the next master while this one still acts."""
 
     name = "master without controllers"
 
@@ -27,13 +27,14 @@ class MasterWithoutControllers(Fault):
         slave = self.random.choice(self.machines.slaves(master))
         if self.random.random() < 0.5:
             self.network.cut(master.host, slave.host)
-        else:  # it hears of the next master before it has what this one sent
+        else:  # it is notified of the next master before it has what this one sent
             self.network.delay(master.host, slave.host, *SLOW_SLAVE_MS)
         return True
 
 
 class ExpansionWithoutAnswer(Fault):
-    """The next time the controllers let brokers into the set, the master does not hear of it, nor the new ones of its log."""
+    """The next time the controllers let brokers into the set, the master is not notified, and the new ones get nothing of its
+    log."""
 
     name = "expansion without an answer"
 
@@ -67,7 +68,7 @@ class HalfOpenSlave(Fault):
 
     name = "half-open slave while another lags"
     planned: tuple[int, Node, Node] | None = None
-    """When, which slave, whose slave."""
+    """(when, the lagging slave, the other one)"""
 
     def strike(self, now: Moment) -> bool:
         lagging, forgetful = self.random.sample(self.machines.slaves(now.master), 2)
@@ -87,7 +88,7 @@ class HalfOpenSlave(Fault):
 
 
 class DeposedMaster(Fault):
-    """A master is cut off until there is another; a slave of that one then finds the former, which still takes itself for the
+    """A master is cut off until there is another. A slave of that one then finds the former, which still believes to be the
     master, at its address."""
 
     name = "deposed master at a new address"
@@ -109,7 +110,7 @@ class DeposedMaster(Fault):
         if old is None or new is None or follower is None or Role.NONE in (old.role, new.role, follower.role):
             return
         if old.role is not Role.MASTER:
-            self.deposed = None  # it has heard of its successor
+            self.deposed = None  # it was notified of its successor
         elif (
             follower.history.last_epoch() == new.history.last_epoch()
             and follower.broker_id in self.machines.check.members

@@ -1,9 +1,9 @@
-"""Replicas that an operator lets begin anew, and are killed meanwhile, or asked while their disks are full.
+"""Replicas that an operator resyncs, and that are killed meanwhile, or asked while their disks are full.
 
-Invariant Z: whose store goes is neither in the SyncStateSet nor eligible any more, and as many as acknowledge are left that
-hold what was acknowledged; none goes whose disk cannot hold a copy of a log beside it; what was set aside stays, file by file,
-until the new copy was in the set, and goes in the end. A power cut may take a file whose name was not durable: the log makes
-its next segment ahead, and syncs the name with its first bytes."""
+Invariant Z: a replica whose store is set aside is neither in the SyncStateSet nor eligible any more, and as many others as a
+send needs hold the acknowledged records. None is set aside whose disk cannot hold a second copy of a log. The old store stays,
+file by file, until the new copy was in the set, and is removed in the end. A power cut may take a file whose name was not
+durable: the log makes its next segment ahead, and syncs the name with its first bytes."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ ANSWER_MS_MAX = 4_000
 NOTICED_MS = 500
 """A set that has changed is seen within this time."""
 REMOVED_MS = 15_000
-"""A broker asks for the set so often, and then some."""
+"""The interval at which a broker asks for the set, and a margin."""
 
 
 @dataclass
 class Kept:
-    """What one broker has set aside."""
+    """The store that one broker has set aside."""
 
     aside: storeaside.Aside
     log: dict[str, Inode]
     durable: dict[str, Inode]
-    """What of it every power cut leaves."""
+    """The part of it that every power cut leaves."""
     boots: int
-    """Of the node: how many power cuts `durable` has seen."""
+    """How many power cuts of the node `durable` has seen."""
     wipes: int
     since_ms: int
 
@@ -62,7 +62,7 @@ class Asked:
 
 
 class Resyncs(Fault):
-    """Comes of itself, from a generator of its own, and asks from a host that nothing befalls."""
+    """Comes of itself, from a generator of its own, and sends from a host without faults."""
 
     name = "begins anew"
 
@@ -79,7 +79,7 @@ class Resyncs(Fault):
         """By node name."""
         self.asked: list[Asked] = []
         self.let_go: list[str] = []
-        """Names of brokers that begin anew without the room for it."""
+        """Names of brokers that began a resync without the room for it."""
 
     def next_step(self) -> None:
         """Raises Violation."""
@@ -103,14 +103,14 @@ class Resyncs(Fault):
                     self.kill_ms[node.name] = self.world.now_ms + self.random.randint(*KILL_MS)
 
     def may_go(self, node: Node) -> bool:
-        """What other faults have begun to take from this store, or another, is judged by where it stood."""
+        """Not while other faults have begun to take something from this store, or another: they are judged by its old place."""
         on = self.machines
-        unsound = on.losing or on.damaged.rotten or on.damaged.where or on.check.forked
-        return node.running and not unsound and node.name not in on.doubtful_disks
+        damaged = on.losing or on.damaged.flipped or on.damaged.where or on.check.forked
+        return node.running and not damaged and node.name not in on.doubtful_disks
 
     async def ask(self, node: Node, *, dry_run: bool) -> None:
         client = RemotingClient(clock=self.node.runtime().clock)
-        asked = Asked(node, self.lacks_room(node))
+        asked = Asked(node, self.is_short_of_room(node))
         self.asked.append(asked)
         command = RemotingCommand.request(RequestCode.RESYNC_BROKER, ResyncBrokerHeader(dry_run=dry_run))
         try:
@@ -120,7 +120,7 @@ class Resyncs(Fault):
         else:
             begins = reply.code == ResponseCode.SUCCESS and not dry_run
             self.machines.done[self.name if begins else "asked to begin anew, refused"] += 1
-            if begins and asked.no_room and self.lacks_room(node):
+            if begins and asked.no_room and self.is_short_of_room(node):
                 self.let_go.append(node.name)
         self.asked.remove(asked)
         await client.close()
@@ -163,16 +163,19 @@ class Resyncs(Fault):
     def judge(self, node: Node, kept: Kept) -> None:
         check, former_id = self.machines.check, kept.aside.broker_id
         if former_id in check.electable and self.world.now_ms - kept.since_ms > NOTICED_MS:
-            raise Violation("Z", f"{node.name} set its store aside, and {former_id} may be elected")
+            raise Violation(
+                "Z", f"{node.name} set its store aside, and its former id {former_id} is electable"
+            )
         if id_on_disk(node) not in check.grants.were_in:
             self.judge_log(node, kept)
 
     def judge_log(self, node: Node, kept: Kept) -> None:
-        """The new copy was in no set yet."""
+        """The store stays while the new copy was in no set yet."""
         found, lost_power = logs(node, kept.aside.folder), node.boots != kept.boots
         stays = kept.durable if lost_power else kept.log
         if not stays.items() <= found.items() <= kept.log.items():
-            raise Violation("Z", f"{node.name} lost what it set aside and was not in the set since")
+            what = f"{node.name} lost what it set aside and was not in the set since"
+            raise Violation("Z", f"{what}: expected {sorted(stays)}, seen {sorted(found)}")
         if lost_power:
             kept.log, kept.durable, kept.boots = found, found, node.boots
 
@@ -181,19 +184,20 @@ class Resyncs(Fault):
         check = self.machines.check
         enough = len(check.electable) >= check.members_min
         if self.had_enough and not enough and not check.forked:
-            raise Violation("Z", f"only {sorted(check.electable)} are left to hold what was acknowledged")
+            raise Violation(
+                "Z",
+                f"only {sorted(check.electable)} hold what was acknowledged, expected {check.members_min}",
+            )
         self.had_enough |= enough
 
     def look_at_room(self) -> None:
         for asked in self.asked:
-            asked.no_room &= self.lacks_room(asked.node)
+            asked.no_room &= self.is_short_of_room(asked.node)
         if self.let_go:
-            raise Violation(
-                "Z", f"{self.let_go} set a store aside on a disk without room for a copy beside it"
-            )
+            raise Violation("Z", f"{self.let_go} set a store aside on a disk without room for a second copy")
 
-    def lacks_room(self, node: Node) -> bool:
-        """For the least that any other has, whichever of them it takes for its master."""
+    def is_short_of_room(self, node: Node) -> bool:
+        """Less room than the smallest log of any other, whichever of them it takes for its master."""
         if node.disk.capacity_bytes is None:
             return False
         others = [look.store for look in self.machines.broker_looks() if look.name != node.name]
@@ -209,7 +213,9 @@ class Resyncs(Fault):
         deadline_ms = self.world.now_ms + REMOVED_MS
         while not removed():
             if self.world.now_ms > deadline_ms:
-                raise Violation("Z", "what was set aside is still there, though all are in the set")
+                raise Violation(
+                    "Z", f"what was set aside is still there after {REMOVED_MS} ms, though all are in the set"
+                )
             self.world.run_for_ms(NOTICED_MS)
 
 

@@ -1,9 +1,9 @@
-"""Retention in one run: small segments, kept for seconds; what may be deleted, and the replicas that it leaves behind.
+"""Retention in one run: small segments, kept for seconds; which ones may be deleted, and the replicas that it leaves behind.
 
-Invariant D: at the moment a log's beginning moves up, what goes is confirmed, vouched for by the checkpoint on disk, old
-enough, not to be read by a connected slave within the reserve, and no undelivered delayed message; and queues begin within
-the log. What went is judged as if it could still be read: the checks hold the bytes of all that was confirmed. An operator
-empties a replica that was left behind."""
+Invariant D: at the moment a log's begin moves up, the deleted records are confirmed, covered by the checkpoint on disk, old
+enough, not to be read by a connected slave within the reserve, and none is an undelivered delayed message; and queues begin
+within the log. Deleted records are judged as if they could still be read: the checks hold the bytes of all that was confirmed.
+An operator empties a replica that was left behind."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PATIENCE_MS = 5_000  # of the operator
 
 
 class Retention(Fault):
-    """It is `on` in seeds that lose nothing that was acknowledged, so all that goes can be judged."""
+    """It is `on` in seeds that lose no acknowledged record, so all deleted ones can be judged."""
 
     name = "left behind by retention"
 
@@ -59,7 +59,7 @@ class Retention(Fault):
         return self.kept_s * 1000 if self.on else KEPT_OTHERWISE_MS
 
     def settings(self) -> dict[str, object]:
-        """What brokers are told besides."""
+        """Additional settings of brokers."""
         if not self.on:
             return {}
         return {
@@ -91,16 +91,18 @@ class Retention(Fault):
         """The log of `app` is about to begin at `offset`. Raises Violation."""
         store, name = app.store, node.name
         if offset > store.confirm_offset():
-            raise Violation("D", f"{name} deletes up to {offset}, {store.confirm_offset()} is confirmed")
+            raise Violation("D", f"{name} deletes up to {offset}, confirmed is {store.confirm_offset()}")
         if offset > vouched_end(node):
-            raise Violation(
-                "D", f"{name} deletes up to {offset}, its checkpoint vouches for {vouched_end(node)}"
-            )
-        known = self.machines.check.confirmed  # whatever rotted on this disk
+            raise Violation("D", f"{name} deletes up to {offset}, its checkpoint covers {vouched_end(node)}")
+        known = self.machines.check.confirmed  # not from this disk, where bits may have flipped
         view, start = (known, 0) if offset < len(known) else store._log.segment_view(offset)
         stored_ms = record.store_timestamp(view, offset - start)
         if stored_ms + self.kept_s * 1000 > store._clock.now_ms() + self.machines.spread_ms:
-            raise Violation("D", f"{name} deletes up to {offset}, of which some is not {self.kept_s} s old")
+            age_ms = store._clock.now_ms() - stored_ms
+            what = f"{name} deletes up to {offset}, the record there is {age_ms} ms old"
+            raise Violation(
+                "D", f"{what}, expected {self.kept_s} s, less {self.machines.spread_ms} ms of skew"
+            )
         mastership = app.ha.mastership
         for connection in mastership.connections if mastership is not None else ():
             link = connection.link
@@ -119,7 +121,7 @@ class Retention(Fault):
                     )
 
     def next_step(self) -> None:
-        """Empties who was left behind, once nobody would elect him. Raises Violation."""
+        """Empty a replica that was left behind, once it is not electable. Raises Violation."""
         if self.violation is not None:
             raise self.violation
         if not self.on:
@@ -129,10 +131,10 @@ class Retention(Fault):
             self.look_at_queues(look)
         master = self.machines.master()
         begins = next((look.store.min_offset() for look in looks if master and look.name == master.name), 0)
-        rotten = self.machines.damaged.rotten
+        flipped = self.machines.damaged.flipped
         for node in self.nodes:
-            if node.name in rotten and rotten[node.name].offset < begins:
-                rotten.pop(node.name).flip(node)  # a clock that is slow keeps what nobody else has any more
+            if node.name in flipped and flipped[node.name].offset < begins:
+                flipped.pop(node.name).flip(node)  # a slow clock may keep what no other broker has
         for look in looks:
             if not isinstance(look.stays_out, LeftBehind):
                 self.behind_since_ms.pop(look.name, None)
@@ -158,11 +160,12 @@ class Retention(Fault):
             for entry in look.store.entries(topic, queue_id, first, 1):
                 if not is_filler(entry) and entry.physical_offset < look.store.min_offset():
                     raise Violation(
-                        "D", f"{look.name}: {topic}/{queue_id} begins at {first}, which the log has no more"
+                        "D",
+                        f"{look.name}: {topic}/{queue_id} begins at {first}, whose record is below the log's begin",
                     )
 
     def stop(self) -> None:
-        """Nothing more goes, so that what is left can be compared."""
+        """Stop deletion, so that the rest can be compared."""
         for node in self.nodes:
             if isinstance(node.app, BrokerApp):
                 node.app.settings.file_reserved_seconds = 10**6

@@ -1,7 +1,7 @@
-"""Bits that flip in old segments while a broker is down, and the operator who lets another broker lead then.
+"""Bits that flip in old segments while a broker is down, and the operator who then transfers mastership to another broker.
 
-Invariant: one record at a time, in a segment that a start does not read, while two sound copies of it exist; until it is
-repaired no other store is lost, so that one sound copy is always left."""
+Invariant: one record at a time, in a segment that a start does not read, while two intact copies of it exist; until it is
+repaired no other store is lost, so that one intact copy is always left."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from messagestore.checkpoint import FILE, CheckpointDamaged, decode_checkpoint
 from messagestore.record import store_timestamp
 from messagestore.recordcrc import HEAD, RECORD_CRC_BYTES
 from messagestore.walker import SegmentWalk
-from simulation.cluster.damagedstores import LOG, Rot, body_of
+from simulation.cluster.damagedstores import LOG, BitFlip, body_of
 from simulation.cluster.fault import Fault
 from simulation.cluster.looks import broker_on
 from simulation.cluster.machines import Machines
@@ -29,14 +29,14 @@ HELD_DOWN_MS = 20_000
 
 @dataclass
 class Fenced:
-    """A master that leads with a damaged record, since when, and until when it is kept down."""
+    """A master that leads with a damaged record: since when, and until when it is kept down."""
 
     node: Node
     since_ms: int
     down_until_ms: int = 0
 
 
-class RottenSegment(Fault):
+class CorruptSegment(Fault):
     """Comes of itself, from a generator of its own, so that it changes no other fault of a seed."""
 
     name = "rotten segment"
@@ -46,12 +46,12 @@ class RottenSegment(Fault):
         self.random = random.Random(f"{machines.world.seed}/rot")
         self.active = on
         self.looked_at: dict[str, int] = {}
-        """Node name -> the process whose end was taken for a chance."""
+        """Node name -> the process whose end was used for a chance."""
         self.fenced: Fenced | None = None
         self.read_again_ms = 0
 
     def next_step(self) -> None:
-        rotten = self.machines.damaged.rotten
+        rotten = self.machines.damaged.flipped
         for node in self.machines.brokers:
             if node.name in rotten and rotten[node.name].is_over(node):
                 del rotten[node.name]
@@ -68,18 +68,18 @@ class RottenSegment(Fault):
         damaged = self.machines.damaged
         if self.machines.losing or damaged.where or self.random.random() < 0.3:
             return
-        places = [place for place in old_bytes(node, self.random) if self.stands_elsewhere(node, place)]
+        places = [place for place in old_bytes(node, self.random) if self.has_copies(node, place)]
         if places:
-            rot = self.random.choice(places)
-            damaged.rotten[node.name] = rot.flip(node)
+            bit_flip = self.random.choice(places)
+            damaged.flipped[node.name] = bit_flip.flip(node)
             self.count()
 
-    def stands_elsewhere(self, node: Node, rot: Rot) -> bool:
-        contents = [other.disk.content(rot.path) or b"" for other in self.machines.brokers]
-        return len({content[rot.record_at : rot.record_end] for content in contents}) == 1
+    def has_copies(self, node: Node, bit_flip: BitFlip) -> bool:
+        contents = [other.disk.content(bit_flip.path) or b"" for other in self.machines.brokers]
+        return len({content[bit_flip.record_at : bit_flip.record_end] for content in contents}) == 1
 
     def operate(self) -> None:
-        """Readers go back to what rotted; then the broker is made to give way."""
+        """Readers go back to the damaged record; then the broker is made to give up mastership."""
         now_ms, master = self.world.now_ms, self.machines.master()
         look = broker_on(master) if master is not None else None
         if self.fenced is not None and self.fenced.down_until_ms:
@@ -106,7 +106,7 @@ class RottenSegment(Fault):
         self.active = False
 
 
-def old_bytes(node: Node, chance: random.Random) -> list[Rot]:
+def old_bytes(node: Node, chance: random.Random) -> list[BitFlip]:
     """A byte of each record below the segment from which a start reads."""
     segments = {
         int(path.removeprefix(LOG)): content
@@ -130,10 +130,12 @@ def old_bytes(node: Node, chance: random.Random) -> list[Rot]:
         for offset, size in SegmentWalk(content, start, start, start + len(content)):
             record = content[offset - start : offset - start + size]
             within = chance.choice((chance.choice(body_of(record)), chance.randrange(HEAD_BYTES)))
-            if record[-RECORD_CRC_BYTES:].startswith(HEAD):  # no bit of it may flip unseen
+            if record[-RECORD_CRC_BYTES:].startswith(HEAD):  # the CRC covers every bit
                 within = chance.randrange(size - RECORD_CRC_BYTES)
             at = offset - start
             found.append(
-                Rot(f"{LOG}{start:020d}", at, at + size, at + within, chance.randrange(8), offset + within)
+                BitFlip(
+                    f"{LOG}{start:020d}", at, at + size, at + within, chance.randrange(8), offset + within
+                )
             )
     return found

@@ -1,7 +1,7 @@
 """Files of consume queues that a dead broker's disk loses: emptied, cut short, deleted, zeroed, overwritten, whole folders.
 
-Invariant Q3: once that broker has come through its start, its queues list what its log holds, at the same queue offsets.
-What is expected is made of the log's bytes as they are on that disk."""
+Invariant Q3: once that broker has started, its queues list the records of its log, at the same queue offsets.
+The expectation is made of the log's bytes as they are on that disk."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Listed = dict[tuple[str, int], dict[int, int]]
 """By topic and queue id: by queue offset, where the record starts."""
 
 
-class RottenQueueFiles(Fault):
+class CorruptQueueFiles(Fault):
     """Comes of itself, from a generator of its own."""
 
     name = "rotten queue files"
@@ -39,9 +39,9 @@ class RottenQueueFiles(Fault):
         self.random = random.Random(f"{machines.world.seed}/rotten queues")
         self.active = True
         self.looked_at: dict[str, int] = {}
-        """Node name -> the process whose end was taken for a chance."""
+        """Node name -> the process whose end was used for a chance."""
         self.struck: dict[str, str] = {}
-        """Node name -> what its disk lost, until it has come through a start."""
+        """Node name -> what its disk lost, until it has started."""
 
     def next_step(self) -> None:
         for node in self.machines.brokers:
@@ -53,7 +53,7 @@ class RottenQueueFiles(Fault):
 
     def strike_at(self, node: Node) -> None:
         damaged = self.machines.damaged
-        alone = node.name not in (*damaged.where, *damaged.rotten, *self.machines.losing)
+        alone = node.name not in (*damaged.where, *damaged.flipped, *self.machines.losing)
         paths = sorted(path for path in node.disk.entries if path.startswith(QUEUES))
         if not alone or not paths or self.random.random() < 0.3:
             return
@@ -115,7 +115,9 @@ class RottenQueueFiles(Fault):
             keys = [key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key)]
             key = min(keys)
             listed, held = ends(found.get(key, {})), ends(expected.get(key, {}))
-            raise Violation("Q3", f"{node.name} ({what}): of {key} {listed} are listed, the log has {held}")
+            raise Violation(
+                "Q3", f"{node.name} ({what}): queue {key} lists {listed}, expected {held} as in the log"
+            )
         self.machines.done["queues listed what the log held"] += 1
 
     def heal(self) -> None:
@@ -123,7 +125,7 @@ class RottenQueueFiles(Fault):
 
 
 def shown(store: BrokerStore, topic: str, queue_id: int) -> Iterable[tuple[int, int]]:
-    """With what a deleted topic had, which readers do not see."""
+    """Entries of the queue, with those of a deleted topic, which readers do not see."""
     queue = store._queues.find(topic, queue_id)
     assert queue is not None
     begin, end = queue.min_queue_offset, queue.max_queue_offset
@@ -137,7 +139,7 @@ def ends(entries: dict[int, int]) -> str:
 
 
 def listed_by_the_log(node: Node, start: int, end: int, segment_bytes: int) -> Listed | None:
-    """What its records between two of their boundaries are to be listed as; None where one of them is damaged."""
+    """The expected entries of the records between two of their boundaries; None where a record is damaged."""
     expected: Listed = {}
     following: dict[tuple[str, int], int] = {}
     position = start

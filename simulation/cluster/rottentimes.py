@@ -1,7 +1,7 @@
-"""Store times that rot where they tell how old the segment before them is.
+"""Bits that flip in store times from which retention reads the age of the segment before.
 
-Invariant: one record at a time, of a slave that runs, in a segment that it does not write any more; it is as before once a few
-rounds of retention have read it, or when that slave dies or leads: no CRC tells readers, or other replicas, of it."""
+Invariant: one record at a time, of a slave that runs, in a segment that it does not write any more. The bit flips back once a
+few rounds of retention have read it, or when that slave dies or leads: no CRC shows it to readers, or to other replicas."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import random
 from broker.role.membership import Role
 from messagestore.record import BORN_HOST_IPV6, SYS_FLAG, SYS_FLAG_AT, store_timestamp
 from messagestore.walker import segment_name
-from simulation.cluster.damagedstores import LOG, Rot
+from simulation.cluster.damagedstores import LOG, BitFlip
 from simulation.cluster.fault import Fault
 from simulation.cluster.looks import broker_on, started_broker
 from simulation.cluster.machines import Machines
@@ -20,12 +20,12 @@ INTERVAL_MS = 2_000
 LASTS_MS = 900
 """Three rounds of retention."""
 OLDER_BITS = range(21, 41)
-"""Of a store time, ms: one that falls makes it half an hour older and more."""
+"""Of a store time, ms: one that flips makes it half an hour older and more."""
 STORE_TIME_AT = (56, 68)
-"""Of a record, by whether it was born at a host of IPv6."""
+"""Of a record, by whether its producer's host has an IPv6 address."""
 
 
-class RottenStoreTime(Fault):
+class CorruptStoreTime(Fault):
     """Comes of itself, from a generator of its own, so that it changes no other fault of a seed."""
 
     name = "rotten store time"
@@ -35,17 +35,17 @@ class RottenStoreTime(Fault):
         self.random = random.Random(f"{machines.world.seed}/rotten store time")
         self.active = True
         self.kept_ms = kept_ms
-        self.rotten: Node | None = None
+        self.victim: Node | None = None
         self.due_ms = INTERVAL_MS
         machines.world.after_each_step(self.ends_with_the_role)
 
     def ends_with_the_role(self) -> None:
         """Between two looks a slave may be elected and send its log to others."""
-        if self.rotten is not None and not self.follows(self.rotten):
-            self.mend(self.rotten)
+        if self.victim is not None and not self.follows(self.victim):
+            self.mend(self.victim)
 
     def next_step(self) -> None:
-        now_ms, node = self.world.now_ms, self.rotten
+        now_ms, node = self.world.now_ms, self.victim
         if node is not None and now_ms >= self.due_ms:
             self.mend(node)
         elif node is None and self.active and now_ms >= self.due_ms:
@@ -53,28 +53,28 @@ class RottenStoreTime(Fault):
             self.begin(self.random.choice(self.machines.brokers))
 
     def mend(self, node: Node) -> None:
-        rot = self.machines.damaged.rotten.get(node.name)
-        if rot is not None and not rot.is_over(node):
-            rot.flip(node)
-        self.machines.damaged.rotten.pop(node.name, None)
-        self.rotten, self.due_ms = None, self.world.now_ms + INTERVAL_MS
+        bit_flip = self.machines.damaged.flipped.get(node.name)
+        if bit_flip is not None and not bit_flip.is_over(node):
+            bit_flip.flip(node)
+        self.machines.damaged.flipped.pop(node.name, None)
+        self.victim, self.due_ms = None, self.world.now_ms + INTERVAL_MS
 
     def begin(self, node: Node) -> None:
         damaged = self.machines.damaged
-        sound = not (damaged.rotten or damaged.where or self.machines.losing)
-        rot = self.place(node) if sound and self.follows(node) else None
-        if rot is not None:
-            damaged.rotten[node.name] = rot.flip(node)
-            self.rotten, self.due_ms = node, self.world.now_ms + LASTS_MS
+        intact = not (damaged.flipped or damaged.where or self.machines.losing)
+        bit_flip = self.place(node) if intact and self.follows(node) else None
+        if bit_flip is not None:
+            damaged.flipped[node.name] = bit_flip.flip(node)
+            self.victim, self.due_ms = node, self.world.now_ms + LASTS_MS
             self.count()
 
     def follows(self, node: Node) -> bool:
         app = started_broker(node)
         return app is not None and app.membership.role is Role.SLAVE
 
-    def place(self, node: Node) -> Rot | None:
-        """A bit in the newest segment that a whole confirmed one stands behind, if its first record is too young for the one
-        before to go."""
+    def place(self, node: Node) -> BitFlip | None:
+        """A bit in the newest segment that follows a whole confirmed one, if its first record is too young for the one before
+        to be deleted."""
         look = broker_on(node)
         assert look is not None
         store = look.store
@@ -95,7 +95,7 @@ class RottenStoreTime(Fault):
         within = at + 7 - bit // 8
         end = int.from_bytes(content[:4])
         assert content[at : at + 8] == time_ms.to_bytes(8)
-        return Rot(path, 0, end, within, bit % 8, start + within)
+        return BitFlip(path, 0, end, within, bit % 8, start + within)
 
     def heal(self) -> None:
         self.active = False

@@ -12,7 +12,7 @@ bug = BUGS.playing("record CRCs")
 
 @bug("record-crc-unchecked", record, "contradicts")
 def nothing_contradicts(buffer: Buffer, at: int, size: int, properties_bytes: int) -> bool:
-    """What rots outside a body is served and sent to others."""
+    """Bits that flipped outside a body are served and sent to others."""
     return False
 
 

@@ -1,4 +1,4 @@
-"""What must be true of a log whose masters end each record with its own CRC.
+"""Logs whose masters end each record with its own CRC.
 
 Invariant L7: every confirmed record ends with one, and agrees with it."""
 
@@ -11,7 +11,7 @@ from simulation.cluster.violation import Violation
 
 
 def all_sealed(log: bytearray, segment_bytes: int) -> int:
-    """How many records the log holds, from 0 on."""
+    """How many records the log holds, from 0 on. Raises Violation."""
     count = 0
     for content in records_below(log, len(log), segment_bytes):
         at = record.PHYSICAL_OFFSET.unpack_from(content, record.PHYSICAL_OFFSET_AT)[0]

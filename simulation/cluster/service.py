@@ -1,8 +1,8 @@
-"""Whether a set whose replicas are well is served, also while others are not.
+"""Whether a set with enough healthy replicas has a serving master, also while others are not healthy.
 
-Invariant V2 during a run: while enough members of the set for an acknowledgement, a majority of the controllers and the network
-between all have been well for so long that the silence of whoever is not has counted, a lost master was replaced and who is
-gone has left the set, there is a master that takes messages."""
+Invariant V2 during a run: there is a master that takes messages, once enough members of the set for an acknowledgement, a
+majority of the controllers and the network between all have been healthy for so long that silent brokers count as dead, a lost
+master was replaced and lost members have left the set."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Service:
         self.limit_ms = SETTLED_MS + timers.broker_dead_ms + timers.not_caught_up_ms
         self.well_since_ms: int | None = None
         self.longest_ms = 0
-        """Without a master that takes messages, though all that it needs was well."""
+        """The longest time without a master that takes messages, though all that it needs was healthy."""
 
     def look(self, looks: list[BrokerLook]) -> None:
-        """At the brokers and learners that run. Raises Violation."""
+        """Check the brokers and learners that run. Raises Violation."""
         now_ms = self.machines.world.now_ms
         if not self.is_well(looks):
             self.well_since_ms = None
@@ -63,11 +63,11 @@ class Service:
         )
 
     def members(self, looks: list[BrokerLook]) -> list[int]:
-        """Of the newest set, those that could lead or be waited for."""
+        """The members of the newest set that could lead or be waited for."""
         members = self.machines.check.members
-        return [look.broker_id for look in looks if look.broker_id in members and self.is_sound(look)]
+        return [look.broker_id for look in looks if look.broker_id in members and self.is_healthy(look)]
 
-    def is_sound(self, look: BrokerLook) -> bool:
+    def is_healthy(self, look: BrokerLook) -> bool:
         machines = self.machines
         node = machines.world.nodes[look.name]
         if look.may_lack or look.stays_out is not None or not runs_well(node):
@@ -76,11 +76,11 @@ class Service:
             *machines.losing,
             *machines.check.forgetful,
         }
-        is_damaged = node.name in machines.damaged.where or machines.damaged.rotten_at(node.name) is not None
+        is_damaged = node.name in machines.damaged.where or machines.damaged.flipped_at(node.name) is not None
         return not (is_lost or is_damaged or node.name in machines.doubtful_disks)
 
 
 def runs_well(node: Node) -> bool:
-    """Its process goes on, and its disk."""
+    """Its process runs, and its disk works."""
     process = node.process
     return process is not None and process.alive and not process.paused and node.disk.is_well

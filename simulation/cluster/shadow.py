@@ -1,6 +1,6 @@
-"""The log as it was before retention: records that a broker holds no more, from the checks' copy of all that was confirmed.
+"""The log before retention: records that a broker no longer holds, from the checks' copy of all confirmed records.
 
-Invariant: they are what replicas held, byte for byte; nothing here is asked of a broker."""
+Invariant: they are the bytes that replicas held; nothing here is read from a broker."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def records_below(log: bytearray, end: int, segment_bytes: int) -> Iterator[memo
     while at < end:
         left = segment_bytes - at % segment_bytes
         size = record.check(view, at, left, at, verify_body=False)
-        assert size >= 0, f"no record stands at {at} of what was confirmed"
+        assert size >= 0, f"no record begins at {at} of the confirmed log"
         if size:
             yield view[at : at + size]
         at += size or left
 
 
 def deleted_messages(log: bytearray, end: int, segment_bytes: int) -> Iterator[StoredMessage]:
-    """What consumers could read below `end` once."""
+    """The messages that consumers could once read below `end`."""
     for content in records_below(log, end, segment_bytes):
         yield from decode_messages(content)

@@ -1,4 +1,4 @@
-"""What a seed's cluster has beside three brokers, three controllers, a name server and a client."""
+"""The features of a seed's cluster, in addition to three brokers, three controllers, a name server and a client."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from simulation.cluster.contract import CONTRACT_A, CONTRACT_D, CONTRACTS, Contr
 from simulation.kernel.features import NOTHING_ASKED, Asked, Feature, Features
 
 LOSES = frozenset({"unclean", "contract A"})
-"""Under these an election may cost what was acknowledged, so the checks that count on it are left out."""
+"""Under these an election may lose acknowledged records, so the checks that count on them are left out."""
 
 
 def feature(
@@ -30,47 +30,44 @@ FEATURES = Features(
         "unclean",
         13,
         "Unclean elections are allowed, and an operator asks for them and lets replicas truncate.",
-        "All that holds elsewhere, up to the first unclean election. After it, what contract A promises, without what readers "
-        "saw and administrators were answered.",
+        "All that holds elsewhere, up to the first unclean election. After it, the promises of contract A, except for records "
+        "that readers saw and changes that administrators were answered.",
         brings=("operator",),
     ),
     feature(
         "contract A",
         9,
         "A send waits for the master only. Whole sets die and the master comes back first, killed or stopped.",
-        "The first later epoch that began without an acknowledged message was another broker's. Nothing refused is there, "
-        "nothing is there twice, what was readable stays readable, logs are equal in the end.",
+        "The first later epoch that began without an acknowledged message was another broker's. No rejected message is there, "
+        "none is there twice, readable ones stay readable, logs are equal in the end.",
     ),
     feature(
         "contract D",
         12,
-        "What is counted is on disk. All brokers lose power at once while disks are slow.",
-        "What contract C promises.",
+        "A record counts once it is on disk. All brokers lose power at once while disks are slow.",
+        "The promises of contract C.",
         excludes=frozenset({"contract A"}),
     ),
     feature(
         "learner",
         11,
         "A learner is killed, cut off, emptied, or left alone.",
-        "S6: it is never a member, eligible or counted, and holds nothing for contract C. In the end its log "
-        "and tables are the "
-        "master's.",
+        "S6: it is never a member, eligible or counted, and holds nothing for contract C. In the end its log and tables are "
+        "the master's.",
     ),
     feature(
         "operator",
         8,
         "An operator elects masters, with and without a name, replaces and forgets brokers, and tries to forget living ones.",
-        "M4: the elected broker was in the SyncStateSet or eligible. B2: a living broker is not forgotten, a "
-        "forgotten one stays "
-        "forgotten.",
+        "M4: the elected broker was in the SyncStateSet or eligible. B2: a living broker is not forgotten, a forgotten one "
+        "stays forgotten.",
     ),
     feature(
         "harsh",
         10,
-        "Hostile frames reach every port, 400 sends come at once. When all is whole, a master's disk hangs "
-        "for good, and a slave "
-        "cannot write its epochs.",
-        "No process ends for what strangers send. Another master takes messages within 30 s.",
+        "Hostile frames reach every port, 400 sends come at once. When all is whole, a master's disk hangs for good, and a "
+        "slave cannot write its epochs.",
+        "No process ends for strangers' bytes. Another master takes messages within 30 s.",
     ),
     feature(
         "record CRCs",
@@ -82,18 +79,18 @@ FEATURES = Features(
         "blocks in steps",
         16,
         "The log gets its disk blocks a page at a time.",
-        "L8, in every seed: a segment has blocks for all that was written into it.",
+        "L8, in every seed: a segment has blocks for all bytes that were written into it.",
     ),
     feature(
         "catch-up limits",
         9,
         "Replicas that catch up get a limited number of bytes a second until all is healed.",
-        "F: a replica outside the set gets no more, a member waits for no limit.",
+        "F: a replica outside the set gets no more, a member never waits for the limit.",
     ),
     feature(
         "resync",
         11,
-        "An operator has replicas emptied, which are killed meanwhile, or whose disks are full.",
+        "An operator resyncs replicas, which are killed meanwhile, or whose disks are full.",
         "Z: a replica that begins again cannot be elected, enough others are left, none begins whose disk cannot hold a second "
         "copy, and the old store stays aside until the new copy was in the set.",
         excludes=frozenset({"unclean"}),
@@ -107,9 +104,9 @@ FEATURES = Features(
     feature(
         "retention",
         3.3,
-        "Old segments, of 16 KiB, go after 3 to 30 s.",
-        "D: what goes is confirmed, old enough, on disk, not to be read by a connected slave, and no undelivered delayed "
-        "message.",
+        "Old segments, of 16 KiB, are deleted after 3 to 30 s.",
+        "D: deleted records are confirmed, old enough, on disk, not to be read by a connected slave, and none is an "
+        "undelivered delayed message.",
         excludes=LOSES,
     ),
     feature(
@@ -163,9 +160,8 @@ FEATURES = Features(
     feature(
         "transactions",
         10,
-        "Producers of messages in transactions die at every step, masters die behind halves and ends, ends "
-        "come twice, late, to "
-        "every broker, and with the opposite of what was answered.",
+        "Producers of messages in transactions die at every step, masters die behind halves and ends, ends come twice, late, "
+        "to every broker, and opposite to the answered one.",
         "E1: a transaction is committed at most once. E2: an answered end stays. E3: nothing else can be read. E4: once all is "
         "whole, none waits for ever. E5: none is given up before it is as old as the log is kept or was checked 15 times.",
         excludes=LOSES,
@@ -174,7 +170,7 @@ FEATURES = Features(
         "abandoned transactions",
         20,
         "Other producers begin a transaction and never come back, or answer checks with UNKNOWN for ever.",
-        "E4: what nobody ends is given up, and is in `TRANS_CHECK_MAX_TIME_TOPIC` as it was sent.",
+        "E4: a half without an end is given up, and is in `TRANS_CHECK_MAX_TIME_TOPIC` as it was sent.",
         brings=("transactions", "retention"),
         excludes=LOSES,
     ),
@@ -184,8 +180,8 @@ FEATURES = Features(
         "Consumers filter by drawn SQL92 expressions. Administrators reset their offsets by offset, by time and by clone while "
         "they and others commit late. Masters die behind a reset.",
         "F1: each pull gives exactly the confirmed messages that the expression takes, by the check's own evaluation. F2: the "
-        "master keeps each expression. V1: a consumer whose reset was answered stays there until it goes on. V2: it is given "
-        "nothing else.",
+        "master keeps each expression. V1: a consumer whose reset was answered stays at that offset until it continues from "
+        "there. V2: no other offset is sent to it.",
         excludes=LOSES,
     ),
     feature(
@@ -201,36 +197,34 @@ FEATURES = Features(
         20,
         "Groups commit rising offsets to the master or to the broker that their route names, and query them. Members that were "
         "rebalanced away send older ones to former masters, one-way. A master is paused before a commit now and then.",
-        "O4: within a master epoch an answered offset never goes back. O5: an offset that was answered 15 s before a hand-over "
-        "of a whole cluster is there under the next master, and on all brokers in the end. In a failover a group may go back "
-        "by the slaves' last poll (5 s here).",
+        "O4: within a master epoch an answered offset never goes back. O5: an offset that was answered 15 s before a "
+        "switchover of a whole cluster is there under the next master, and on all brokers in the end. In a failover a group "
+        "may go back by the slaves' last poll (5 s here).",
     ),
     feature(
         "bad sectors",
         18,
         "Segments on the disk of any broker cannot be read for up to 8 s, every few seconds.",
-        "A reader gets an error that says so; the broker goes on with the rest and reads again.",
+        "A reader gets an error that names the cause; the broker serves the rest and reads again.",
     ),
     feature(
         "floods",
         22,
-        "Once all is whole, twelve connections send 7,000 small one-way requests each to the master, the "
-        "leading controller and "
-        "the name server in turn. A request costs its process 100 us of virtual time meanwhile.",
+        "Once all is whole, twelve connections send 7,000 small one-way requests each to the master, the leading controller "
+        "and the name server in turn. A request costs its process 100 us of virtual time meanwhile.",
         "W1: another client is answered within 1 s, and the master keeps its epoch.",
     ),
     feature(
         "strangers",
         18,
-        "Strangers send what `simulation/hostile` has to every port, 250 to 420 times a seed.",
-        "No process ends for it, answers with a bug of its own, or keeps more than its tables have names. No "
-        "member believes what "
-        "no member said (R11).",
+        "Strangers send the bytes of `simulation/hostile` to every port, 250 to 420 times a seed.",
+        "No process ends for it, answers with a bug of its own, or keeps more than its tables have names. No member accepts a "
+        "message that no member sent (R11).",
     ),
     feature(
         "forger",
         15,
-        "Somebody sends brokers forged notifications (1008) with living ids and addresses, present, next and far epochs and "
+        "A host sends brokers forged notifications (1008) with living ids and addresses, present, next and far epochs and "
         "smaller sets, up to 300 at once; asks masters to hold sends back (290022); and sends controllers forged registrations "
         "(1003).",
         "M1, M2, S and C: the master and the set follow from the controllers alone.",
@@ -238,10 +232,9 @@ FEATURES = Features(
     feature(
         "old disks",
         15,
-        "A broker's disk is set back to an image that is 6 s old or older, of an open store or of a killed "
-        "one. Half of the time "
-        "all brokers die then, and that one comes back first.",
-        "What was acknowledged is there, and the set becomes whole without an operator.",
+        "A broker's disk is set back to an image that is 6 s old or older, of an open store or of a killed one. Half of the "
+        "time all brokers die then, and that one comes back first.",
+        "Acknowledged messages are there, and the set becomes whole without an operator.",
         excludes=LOSES,
     ),
     feature(
@@ -256,7 +249,7 @@ FEATURES = Features(
         14,
         "Files of consume queues of a dead broker are emptied, cut, deleted, zeroed or overwritten; or a queue's or a topic's "
         "folder is gone.",
-        "Q3: once started, the broker lists what its log holds, at the same queue offsets.",
+        "Q3: once started, the broker lists the records of its log, at the same queue offsets.",
     ),
     feature(
         "bulk",
@@ -282,16 +275,16 @@ class Shape:
         return Shape(next((others[name] for name in others if name in played), drawn), played)
 
     def has(self, name: str) -> bool:
-        """Raises KeyError for what is no feature."""
+        """Raises KeyError for an unknown feature."""
         if name not in FEATURES:
             raise KeyError(name)
         return name in self.played
 
     @property
     def may_lose(self) -> bool:
-        """Whether an election may cost what was acknowledged."""
+        """Whether an election may lose acknowledged records."""
         return bool(self.played & LOSES)
 
     def settings(self) -> dict[str, object]:
-        """What brokers are told besides."""
+        """Additional settings of brokers."""
         return {"enabledAppendPropCRC": True, "forceVerifyPropCRC": True} if self.has("record CRCs") else {}

@@ -1,6 +1,6 @@
-"""Disks that hang or fail for good, when nothing else is wrong: somebody else must lead before long.
+"""Disks that hang or fail for good, when nothing else is wrong: another broker must lead before long.
 
-Invariant: all brokers are in the set when a trial begins, so there is one that lacks nothing; whose disk it was is whole again
+Invariant: all brokers are in the set when a trial begins, so another one has all data; the failing disk is repaired
 afterwards."""
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class SickDisks:
         self.machines.done["master whose disk hangs for good"] += 1
 
     def master_that_cannot_begin(self) -> None:
-        """Whoever would be elected next cannot write its epoch: one of the two slaves."""
+        """One of the two slaves, which may be elected next, cannot write its epoch."""
         former = self.machines.master()
         assert former is not None, "the cluster is whole"
         sick = self.machines.random.choice(self.machines.slaves(former))
@@ -71,12 +71,12 @@ class SickDisks:
         while not any(serves(look) for look in self.machines.broker_looks()):
             if world.now_ms > deadline_ms:
                 raise Violation(
-                    "V2", f"{SUCCESSOR_MS_MAX} ms after {former.name}, {why}, nobody else takes messages"
+                    "V2", f"{SUCCESSOR_MS_MAX} ms after {former.name}, {why}, no other broker takes messages"
                 )
             world.run_for_ms(200)
 
     def restarted(self, node: Node) -> None:
-        """On a disk that is whole."""
+        """On a repaired disk."""
         node.kill()
         node.disk.stall(0)
         self.machines.restart_at_ms.pop(node.name, None)

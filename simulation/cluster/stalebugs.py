@@ -1,4 +1,4 @@
-"""Bugs of what a former master passes on, planted as those of simulation.cluster.bugs are."""
+"""Bugs of requests that a former master forwards, planted as those of simulation.cluster.bugs are."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ bug = BUGS.playing("committers")
 def whenever_it_was_said(
     self: QueueLocks, group: str, queues: Iterable[Queue], client_id: str, *, is_passed_on: bool = False
 ) -> None:
-    """A lock is given up by what a former master passes on, though its holder asked for it since."""
+    """A lock is released by a forwarded unlock, though its holder asked for the lock since."""
     unlock(self, group, queues, client_id)
 
 
 @bug("stale-unlock-forwarded", Naps, "is_late")
 @bug("passed-on-after-a-nap", Naps, "is_late")
 def never(self: Naps, peer: Peer) -> bool:
-    """What waited in the socket of a master that stood still is passed on to its successor."""
+    """Requests that waited in the socket of a paused master are forwarded to its successor."""
     return False
 
 
@@ -35,7 +35,7 @@ def never(self: Naps, peer: Peer) -> bool:
 def at_any_time(
     self: ConsumerOffsets, group: str, topic: str, queue_id: int, offset: int, *, is_passed_on: bool = False
 ) -> bool:
-    """A commit that a former master passes on counts as any other."""
+    """A forwarded commit counts like any other."""
     return commit(self, group, topic, queue_id, offset)
 
 
@@ -43,5 +43,5 @@ def at_any_time(
 def knows_no_group(
     self: ConsumerOffsets, wrapper: ConsumerOffsetWrapper, own_rests_on: int | None = 0
 ) -> bool:
-    """No slave knows how far groups are."""
+    """No slave knows the offsets of groups."""
     return False

@@ -1,4 +1,4 @@
-"""Bugs of readers that strangers find, planted as those of simulation.cluster.bugs are."""
+"""Bugs of parsers and checks that strangers find, planted as those of simulation.cluster.bugs are."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from simulation.cluster.bugs import bug
 
 @bug("numbers-are-believed", header, "parse_integer", plays=("strangers",))
 def whatever_it_is(text: str, allowed: IntegerRange) -> int | None:
-    """A field that is no number is a failure of the server that was asked."""
+    """A field that is no number fails the server that was asked."""
     return int(text)
 
 
@@ -32,36 +32,36 @@ def whatever_it_is(text: str, allowed: IntegerRange) -> int | None:
 async def whoever_it_is(
     self: PeerAuthenticator, sender: str, request: Message, theirs: TheirList, remote_address: str
 ) -> None:
-    """R11: who names a member is taken for it, wherever it speaks from and whatever term it names."""
+    """R11: a peer that names a member is taken for it, from any address and with any term."""
 
 
 @bug("notification-believed", Membership, "notified", plays=("forger",))
 def as_the_controllers_do(self: Membership, grant: Grant, now_ms: int) -> list[Action]:
-    """Upstream: whatever a 1008 says of master and set is taken, whoever sent it."""
+    """Upstream: master and set of any 1008 are accepted, whoever sent it."""
     return self.granted_by_group(grant, now_ms) if self._is_current else []
 
 
 @bug("anybody-hands-over", ControllerHosts, "_is_one")
 async def wherever_it_comes_from(self: ControllerHosts, peer: Peer) -> bool:
-    """A stranger has a master hold back what clients send, again and again."""
+    """A stranger makes a master hold back clients' sends, again and again."""
     return True
 
 
 @bug("strangers-pass-on", HandOverRequests, "_is_of_this_set")
 async def whatever_it_says(self: HandOverRequests, peer: Peer, broker_id: int | None) -> bool:
-    """Who asks whether a master serves is taken for its former one, and for what its clients are."""
+    """A peer that asks whether a master serves is taken for its former master, and for one of its clients."""
     return True
 
 
 @bug("anybody-unregisters", NamesrvApp, "_speaks_for")
 def for_any_broker(self: NamesrvApp, peer: Peer, cluster: str, broker_addr: str) -> bool:
-    """Upstream: whoever names a broker takes it out of the routes, or keeps it in them."""
+    """Upstream: any peer that names a broker takes it out of the routes, or keeps it in them."""
     return True
 
 
 @bug("anonymous-processes-count", commands, "_why_not_anonymous")
 def as_ever(replica: Replica, live: Liveness, key: BrokerKey) -> Refusal | None:
-    """Upstream: whoever names an id registers as its broker, and moves its address; a master is deposed by it."""
+    """Upstream: any peer that names an id registers as its broker, and moves its address; a master is deposed by it."""
     return None
 
 
@@ -69,7 +69,7 @@ def as_ever(replica: Replica, live: Liveness, key: BrokerKey) -> Refusal | None:
 def whatever_its_code(
     replica: Replica, live: Liveness, key: BrokerKey, process: Process, known: int
 ) -> str | None:
-    """Who makes a start number up registers as a living broker, which then takes its own disk for an old one."""
+    """A peer that invents a start number registers as a living broker, which then takes its own disk for an old one."""
     return None
 
 
@@ -80,13 +80,13 @@ def whatever_it_leads(self: SlaveLink, epoch: int) -> None:
 
 @bug("far-epoch-taken", membership, "why_too_far")
 def any_epoch(epoch: int, known: int) -> str | None:
-    """Upstream: an epoch may be as far from the last one as 32 bits reach."""
+    """Upstream: an epoch may be as far from the last one as 32 bits allow."""
     return None
 
 
 @bug("untrue-answer-taken", SyncStateSet, "why_untrue")
 def as_it_stands(self: SyncStateSet, alter: Alter, fate: Fate) -> str | None:
-    """Upstream: whatever answers an alter says who is in the set, and under which epoch."""
+    """Upstream: any answer to an alter defines the members of the set, and its epoch."""
     return None
 
 

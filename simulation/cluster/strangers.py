@@ -1,6 +1,6 @@
-"""Who is no broker and speaks as one: a host that shakes hands as a member of the set and acknowledges what it throws away.
+"""A host that is no broker and acts as one: it shakes hands as a member of the set and acknowledges data that it discards.
 
-Invariant: it keeps to the replication protocol, so nothing but its host tells it from that member."""
+Invariant: it keeps to the replication protocol, so only its host distinguishes it from that member."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STAYS_MS = 6_000
 
 
 class Stranger(Fault):
-    """A slave is cut off from its master or killed, and another host takes its name there for a while."""
+    """A slave is cut off from its master or killed, and another host uses its id there for a while."""
 
     name = "stranger with the id of a member"
     until_ms: int | None = None
@@ -59,7 +59,7 @@ async def speak_as(broker_id: int, master_host: str) -> None:
 
 
 async def acknowledge(broker_id: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """All that the master has, and whatever it sends."""
+    """All that the master has, and all that it sends."""
     writer.write(Handshake(broker_id).encode())
     header = await reader.readexactly(REPLY_HEADER_SIZE)
     await reader.readexactly(HandshakeReply.body_size(header))

@@ -16,7 +16,7 @@ table_loaded = SavedTable.load
 
 @bug("damaged-tables-begin-empty", SavedTable, "load")
 async def empty_instead(self: SavedTable) -> bool:
-    """A start takes a file that does not parse for none."""
+    """A start takes a file that does not parse for a missing one."""
     try:
         return await table_loaded(self)
     except TableUnreadable:
@@ -30,15 +30,15 @@ def nothing_is_missing(self: Tables, missing: list[SavedTable]) -> None:
 
 @bug("tables-not-remembered", SavedQueues, "note_tables")
 def not_noted(self: SavedQueues) -> None:
-    """No checkpoint says that there were tables, so the loss of all of them is not noticed."""
+    """No checkpoint records that there were tables, so the loss of all of them is not noticed."""
 
 
 @bug("offsets-of-another-log-count", Tables, "_distrust_offsets")
 async def groups_stay(self: Tables, log: Any) -> None:
-    """Groups pass over what this log has below the offsets that a file of another log gives them."""
+    """Groups skip messages of this log below the offsets from a file of another log."""
 
 
 @bug("delay-offsets-of-another-log-count", DelayOffsets, "decode")
 def as_if_of_this_log(self: DelayOffsets, data: bytes) -> None:
-    """Delayed messages below the offsets that a file of another log gives are never delivered."""
+    """Delayed messages below the offsets from a file of another log are never delivered."""
     self._wrapper = DelayOffsetWrapper.decode(data)

@@ -1,8 +1,8 @@
-"""An administrator and clients that consume in order, on a host that nothing befalls, of a set that no controllers watch over.
+"""An administrator and clients that consume in order, on a host without faults, of a set without controllers.
 
-Invariant: T1 the master of the newest term knows all that administrators were answered, deletions too, and T2 at the end every
-broker that is looked at does; O1 two clients never trust that they hold one queue, O2 what nobody renews is free after a lease.
-All is expected from what was asked and answered."""
+Invariant: T1 the master of the newest term has all changes that administrators were answered, deletions too, and T2 at the end
+every broker that is looked at has them; O1 two clients never trust that they hold one queue, O2 a lock that nobody renews is
+free after a lease. Expectations come from requests and answers alone."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class TableClients:
 
     @property
     def names(self) -> int:
-        """That were asked for at most."""
+        """How many names were requested at most."""
         return NAMES_EACH * len(self.facts.all)
 
     def look(self, looks: Iterable[BrokerLook]) -> None:
@@ -68,23 +68,24 @@ class TableClients:
         self.check.look(looks)
 
     def forget(self) -> None:
-        """What was answered may be lost with what it rested on."""
+        """Drop all answers: they may be lost with the store that they rested on."""
         self.locks.forget()
         for fact in self.facts.all:
             fact.give_up()
 
     def heal(self) -> None:
-        """Nothing breaks any more."""
+        """End all faults."""
         self.locks.heal()
 
     def at_the_end(self, looks: Callable[[], Iterable[BrokerLook]]) -> None:
-        """Of a whole set, to which nobody sends any more. Raises Violation T1, T2, O1, O2."""
+        """Check a whole set, to which nobody sends any more. Raises Violation T1, T2, O1, O2."""
         assert self._administration is not None
         self.node.spawn(self._administration.stop())
         self.locks.at_the_end()
         self.check.at_the_end(looks())
         if self.facts.answers < ANSWERS_MIN or not self.locks.answered:
-            raise Violation("T1", f"{self.facts.answers} facts and {self.locks.answered} locks were answered")
+            answered = f"{self.facts.answers} facts and {self.locks.answered} locks were answered"
+            raise Violation("T1", f"{answered}, expected {ANSWERS_MIN} and one")
 
     def _begun(self) -> Administration:
         chance = random.Random(self._random.getrandbits(32))
@@ -105,7 +106,7 @@ class TableClients:
 
 
 def look_at(name: str, incarnation: int, app: BrokerApp) -> BrokerLook:
-    """What is judged here of a broker that serves."""
+    """The judged state of a broker that serves."""
     us = app.membership
     return BrokerLook(
         name=name, incarnation=incarnation, broker_id=us.broker_id, role=us.role, master_epoch=us.master_epoch,

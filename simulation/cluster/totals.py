@@ -1,4 +1,4 @@
-"""What runs did; adds up over seeds."""
+"""Counts of runs, which add up over seeds."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from simulation.kernel.node import Node, SimulatedClock
 
 
 class Transactors(Fault):
-    """`kept_ms` is how long the log is kept; `some_abandon`: some are ended by nobody."""
+    """`kept_ms`: how long the log is kept; `some_abandon`: some transactions have no end."""
 
     name = NAME
 
@@ -63,7 +63,7 @@ class Transactors(Fault):
         self.dealers.settle(self.world)
 
     def at_the_end(self, log: bytearray, segment_bytes: int) -> None:
-        """`log` is all that was ever confirmed. Raises Violation."""
+        """`log`: all records ever confirmed. Raises Violation."""
         ever = list(deleted_messages(log, len(log), segment_bytes))
         self.abandoned.judge(ever, self.machines.spread_ms)
         self.dealers.judge(ever)

@@ -1,4 +1,4 @@
-"""What every check raises.
+"""The error that every check raises.
 
 Invariant: `rule` names the rule that does not hold, as the checks' docstrings do."""
 

@@ -1,7 +1,7 @@
-"""The votes and terms of a cluster's controllers, and whether they are on disk when they are told.
+"""The votes and terms of a cluster's controllers, and whether they are on disk when they are sent.
 
-Invariant: as RaftCheck's; besides, a vote that reached a candidate stands in the voter's term file, or a newer term does
-(rule R2 is about the file, not about memory)."""
+Invariant: as RaftCheck's; in addition, the voter's term file has a vote that reached a candidate, or a newer term (rule R2 is
+about the file, not about memory)."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class VotesOnDisk(RaftCheck):
         kept_term, kept_vote = int(values.get("currTerm", -1)), values.get("voteLeader") or None
         if kept_term < term or (kept_term == term and kept_vote != candidate):
             raise self.found(
-                "R2", f"{voter} told its vote for {candidate} in term {term}; its file says {values}"
+                "R2", f"{voter} sent its vote for {candidate} in term {term}; its file has {values}"
             )
 
     def look_at_all(self) -> None:
-        """Terms, leaders and commits of the controllers that run."""
+        """Check terms, leaders and commits of the controllers that run."""
         if self.violation is not None:
             raise self.violation
         for member, node in self.voters.items():

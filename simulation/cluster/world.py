@@ -1,7 +1,7 @@
 """Three controllers, three brokers, a name server and a client in one simulated world: load, faults, every invariant.
 
 Invariant: a run follows from its seed alone. Faults stop in the last part of a run; then the cluster must become whole, every
-log equal, and what the client was told must be what can be read.
+log equal, and the answers to the client must match the messages that can be read.
 
     python -m simulation.cluster.world --seeds 300 --first 1
     python -m simulation.cluster.world --seeds 300 --bug swap-instead-of-union    (succeeds when a seed finds it)
@@ -93,9 +93,9 @@ from simulation.cluster.orderedreaders import OrderedReaders
 from simulation.cluster.pacing import Pacing
 from simulation.cluster.resyncs import Resyncs
 from simulation.cluster.retention import Retention
-from simulation.cluster.rot import RottenSegment
-from simulation.cluster.rottenqueues import RottenQueueFiles
-from simulation.cluster.rottentimes import RottenStoreTime
+from simulation.cluster.rot import CorruptSegment
+from simulation.cluster.rottenqueues import CorruptQueueFiles
+from simulation.cluster.rottentimes import CorruptStoreTime
 from simulation.cluster.seals import all_sealed
 from simulation.cluster.service import Service
 from simulation.cluster.shadow import deleted_messages
@@ -147,14 +147,14 @@ class ClusterWorld:
         self.shape = Shape.of(seed, asked)
         self.contract = self.shape.contract
         self.in_bulk = self.shape.has("bulk")
-        self.appends = Appends(lacked=self.check.grants.lacked)
+        self.appends = Appends(elected_incomplete=self.check.grants.elected_incomplete)
         self.check.members_min = self.contract.members_min
         self.check.grants.acks_wait = self.contract.waits
         self.check.holders.on_disk = self.contract.on_disk
         self.check.grants.unclean_allowed = self.shape.has("unclean")
         self.operator: Operator | None = None
         self.machines = Machines(self.world, self.random, self.check, has_learner=self.shape.has("learner"))
-        self.check.grants.lacks = self.machines.elected_for_want_of_better
+        self.check.grants.is_incomplete = self.machines.elected_though_incomplete
         self.check.grants.may_have_lost_memory = self.machines.may_have_lost_memory
         self.fact_check = FactCheck(self.machines.facts)
         self.bounds = ClusterBounds(self.machines)
@@ -185,14 +185,14 @@ class ClusterWorld:
         watching = patch.object(DLedgerNode, "core_class", watched(Raft, self.votes))
         granting = patch.object(ReplicasStateMachine, "apply", self.check.grants.noting())
         holding = patch.object(Mastership, "acked", self.check.holders.noting(self.machines.brokers))
-        hearing = patch.object(Unelected, "log", self.lost_for_good.noting())
+        reporting = patch.object(Unelected, "log", self.lost_for_good.noting())
         logged = self.errors.attached()
         with (
             paging,
             watching,
             granting,
             holding,
-            hearing,
+            reporting,
             self.retention.watched(),
             self.pacing.watched(),
             self.appended(),
@@ -246,18 +246,18 @@ class ClusterWorld:
             timers=self.timers,
             segment_bytes=self.segment_bytes,
             contract=self.contract,
-            besides=self.told_besides(),
+            besides=self.additional_settings(),
         )
 
-    def told_besides(self) -> dict[str, object]:
+    def additional_settings(self) -> dict[str, object]:
         transacting = {} if self.transactors is None else SETTINGS
         choosing = {} if self.choosers is None else choosers.SETTINGS
-        told = self.retention.settings() | self.pacing.settings() | self.shape.settings()
-        return told | transacting | choosing
+        besides = self.retention.settings() | self.pacing.settings() | self.shape.settings()
+        return besides | transacting | choosing
 
     @contextmanager
     def appended(self) -> Iterator[None]:
-        """What elections may cost is noted while it is written."""
+        """Note records that elections may lose while they are written."""
         if not self.shape.may_lose:
             yield
             return
@@ -283,12 +283,12 @@ class ClusterWorld:
         """The faults that the shape of this seed brings."""
         yield FullDisk(self.machines, on=self.shape.has("full disk"))
         yield ForeignEpochFile(self.machines, on=self.shape.has("foreign epoch file"))
-        yield RottenSegment(self.machines, on=self.shape.has("rotten segment"))
+        yield CorruptSegment(self.machines, on=self.shape.has("rotten segment"))
         yield HandOverInTrouble(self.machines, on=self.shape.has("hand-over in trouble"))
         yield self.retention
         yield self.lost_for_good
         if self.shape.has("rotten store times"):
-            yield RottenStoreTime(self.machines, kept_ms=self.retention.kept_ms)
+            yield CorruptStoreTime(self.machines, kept_ms=self.retention.kept_ms)
         if self.shape.has("catch-up limits"):
             yield self.pacing
         if not self.contract.waits:
@@ -311,7 +311,7 @@ class ClusterWorld:
         if self.shape.has("bad sectors"):
             yield BadSectors(self.machines)
         if self.shape.has("lost queues"):
-            yield RottenQueueFiles(self.machines)
+            yield CorruptQueueFiles(self.machines)
         if self.shape.has("resync"):
             self.resyncs = Resyncs(self.machines, self.world.node("resyncs", members.RESYNC_HOST))
             yield self.resyncs
@@ -351,7 +351,7 @@ class ClusterWorld:
     # The run
 
     def each_step(self) -> None:
-        """Each CHECK_MS of virtual time: every invariant, and whoever is due to come back."""
+        """Each CHECK_MS of virtual time: check every invariant, and restart nodes that are due."""
         now_us = self.world.loop.now_us
         if now_us >= self.look_at_us:
             self.look_at_us = now_us + 1000 * CHECK_MS
@@ -392,8 +392,8 @@ class ClusterWorld:
                 lull_ms = end_ms
 
     def lull(self) -> None:
-        """The network is whole and no fault strikes, but for those that come of themselves, long enough for a master to lead;
-        a broker and a controller are down all the while. `service` judges it."""
+        """A time without faults, except those that come of themselves, long enough for a master to lead. A broker and a
+        controller are down all the while. `service` judges it."""
         machines, lasts_ms = self.machines, self.service.limit_ms + LULL_MS
         self.world.network.heal()
         self.world.network.usual_delays()
@@ -407,8 +407,8 @@ class ClusterWorld:
         self.totals.counts["lulls"] += 1
 
     def heal(self) -> None:
-        """No faults any more: whole again within the limit, also when the master changes twice more, once without any client's
-        noticing."""
+        """End all faults: the cluster is whole within the limit, also when the master changes twice more, once without any
+        client's noticing."""
         self.faults.heal()
         self.become_whole()
         self.hand_overs.hold(self.client.app, self.whole)
@@ -443,7 +443,7 @@ class ClusterWorld:
         machines, looks = self.machines, self.machines.broker_looks()
         brokers = [look for look in looks if not look.is_learner]
         if (
-            machines.damaged.rotten
+            machines.damaged.flipped
             or len(looks) < len(machines.brokers) + len(machines.learners)
             or machines.leader() is None
             or machines.master() is None
@@ -452,7 +452,7 @@ class ClusterWorld:
         return all(broker.master_epoch and broker.broker_id in self.check.members for broker in brokers)
 
     def judge(self) -> None:
-        """The client stops; logs become equal; what it was told is compared with what is there."""
+        """Stop the client, wait until logs are equal, and compare its answers with the messages that are there."""
         self.client.run(self.client.app.stop_sending())
         if self.transactors is not None:
             self.transactors.settle()
@@ -470,7 +470,7 @@ class ClusterWorld:
             master = broker_on(node) if node is not None else None
             return master is not None and all_delivered(master)
 
-        def level() -> bool:
+        def caught_up() -> bool:
             brokers = machines.broker_looks()
             stores = [broker.store for broker in brokers]
             ends = {end for store in stores for end in (store.max_offset(), store.confirm_offset())}
@@ -478,7 +478,7 @@ class ClusterWorld:
             return len(ends) == 1 and len({broker.history.truncate_prefix(begins) for broker in brokers}) == 1
 
         self.world.run_until(delivered, DELIVERY_LIMIT_MS)
-        self.world.run_until(level, HEAL_LIMIT_MS)
+        self.world.run_until(caught_up, HEAL_LIMIT_MS)
         self.watch()
         brokers = machines.broker_looks()
         self.check.at_the_end(brokers)
@@ -521,7 +521,7 @@ class ClusterWorld:
         self.totals.counts["delivered again"] += again
 
     def promised(self, topic: str, attempts: list[Attempt]) -> list[Attempt]:
-        """The client's attempts, as the contract has them."""
+        """The client's attempts, as the contract judges them."""
         if not (self.check.forked or not self.contract.waits):
             return attempts
         kept = self.appends.promised(topic, attempts, self.check.grants.master_of)
@@ -536,14 +536,14 @@ class ClusterWorld:
             (look.name, look.broker_id, look.role.name, look.master_epoch, look.store.max_offset())
             for look in self.machines.broker_looks()
         ]
-        rotten = f"; never repaired: {found}" if (found := self.machines.damaged.rotten) else ""
+        rotten = f"; never repaired: {found}" if (found := self.machines.damaged.flipped) else ""
         return f"running {running}; controllers: {self.sync_states()}; brokers: {roles}{rotten}"
 
     def count(self) -> None:
         acknowledged, role_changes = self.client.acknowledged(), len(self.check.masters) - 1
         assert acknowledged >= ACKNOWLEDGED_MIN and role_changes >= ROLE_CHANGES_MIN, "heal waits for both"
         if len(self.machines.done) < FAULT_KINDS_MIN:
-            raise Violation("V2", f"only {len(self.machines.done)} kinds of fault")
+            raise Violation("V2", f"only {len(self.machines.done)} kinds of fault happened")
         self.totals.faults.update(self.machines.done)
         self.totals.simulated_ms += self.world.now_ms
         self.totals.counts.update(
@@ -564,7 +564,7 @@ class ClusterWorld:
 
 @cache
 def features() -> frozenset[str]:
-    """Names of all that a seed may play."""
+    """The names of all features that a seed may play."""
     cluster = ClusterWorld(0)
     with cluster.world:
         return cluster.features
@@ -582,13 +582,13 @@ def main() -> int:
     totals = Totals()
     started = time.process_time()
 
-    def told() -> list[str]:
+    def lines() -> list[str]:
         seconds = time.process_time() - started
         simulated_s = totals.simulated_ms / 1000
         speed = f"{simulated_s / max(seconds, 0.001):.0f} x real time"
         return [*totals.lines(), f"{simulated_s:.0f} simulated s in {seconds:.1f} s of CPU: {speed}"]
 
-    return seeds.main(__doc__, BUGS, 20, lambda seed, bug, asked: run_seed(seed, bug, totals, asked), told)
+    return seeds.main(__doc__, BUGS, 20, lambda seed, bug, asked: run_seed(seed, bug, totals, asked), lines)
 
 
 if __name__ == "__main__":

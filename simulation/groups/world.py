@@ -31,7 +31,7 @@ from raftstore import member as raftmember
 from remoting.codes import ResponseCode
 from simulation.cluster.clientjudge import found_in_queue
 from simulation.cluster.dealers import DEALS, Dealers
-from simulation.cluster.forgers import RoleForger, stands_still
+from simulation.cluster.forgers import RoleForger, is_paused
 from simulation.cluster.loggedbugs import LoggedBugs
 from simulation.cluster.looks import BrokerLook
 from simulation.cluster.members import ReaderNotes
@@ -148,7 +148,7 @@ class GroupWorld:
     def made_forger(self) -> RoleForger:
         def known(target: Node) -> tuple[dict[int, str], int, int] | None:
             looks = self.looks()
-            if target.name not in [look.name for look in looks] or stands_still(target):
+            if target.name not in [look.name for look in looks] or is_paused(target):
                 return None
             ids = {look.app.membership.broker_id or 0: look.app.membership.address for look in looks}
             term = max(look.raft.term for look in looks)

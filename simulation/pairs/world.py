@@ -28,7 +28,7 @@ from remoting.codes import ResponseCode
 from simulation.cluster.clientjudge import found_in_queue
 from simulation.cluster.dealers import DEALS
 from simulation.cluster.delays import LATER
-from simulation.cluster.forgers import RoleForger, stands_still
+from simulation.cluster.forgers import RoleForger, is_paused
 from simulation.cluster.loggedbugs import LoggedBugs
 from simulation.cluster.looks import BrokerLook
 from simulation.cluster.shadow import deleted_messages
@@ -155,7 +155,7 @@ class PairWorld:
     def made_forger(self) -> RoleForger:
         def known(target: Node) -> tuple[dict[int, str], int, int] | None:
             addresses = {self.faults.ids[node.name]: f"{node.host}:{BROKER_PORT}" for node in self.nodes}
-            hears = target.running and not stands_still(target)
+            hears = target.running and not is_paused(target)
             return (addresses, ONE_EPOCH, ONE_EPOCH) if hears else None
 
         node = self.world.node("forger", members.FORGER_HOST)
