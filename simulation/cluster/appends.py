@@ -39,7 +39,6 @@ class Append:
 class Appends:
     by_key: dict[tuple[str, str], list[Append]] = field(default_factory=dict)
     """(topic that clients know, key) -> the records written for it: a delayed message is written twice, at least."""
-    """(topic that clients know, key) -> what was written of it: a delayed message is written twice, at least."""
     began: dict[int, EpochHistory] = field(default_factory=dict)
     """Epoch -> the history of its master's log when the epoch began."""
     elected_incomplete: Set[int] = frozenset()

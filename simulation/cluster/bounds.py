@@ -24,7 +24,7 @@ ROWS_EACH = 4
 """Rows of a name or a queue: the row itself, its deletion, its lock, and one that is gone."""
 HISTORIES_EACH = 3
 """Messages to a topic, deliveries to a group of it, and messages that the group gave back."""
-ELECTIONS_TOLD = 10
+ELECTIONS_KEPT = 10
 """As upstream's tools show them, of each set."""
 ENTRIES_IN_MEMORY = 2_000
 """Entries of the controllers' log: all of a run this long."""
@@ -111,7 +111,7 @@ class ClusterBounds:
             "Holdings._of": ids,
             "Holdings._of_set[]": ids,
             "Replicas.by_id": ids,
-            "ElectionHistory._elections[]": ELECTIONS_TOLD,
-            "ElectionHistory._saved[]": ELECTIONS_TOLD,
+            "ElectionHistory._elections[]": ELECTIONS_KEPT,
+            "ElectionHistory._saved[]": ELECTIONS_KEPT,
             "RaftLog._recent": ENTRIES_IN_MEMORY,
         }

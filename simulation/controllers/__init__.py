@@ -1,1 +1,1 @@
-"""Controllers among brokers that are played by scripts."""
+"""Controllers among scripted brokers."""

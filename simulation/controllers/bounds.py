@@ -1,7 +1,7 @@
-"""What controllers may hold, whatever was asked of them.
+"""Limits of the controllers' tables, whatever was asked of them.
 
-Invariant: as in simulation.kernel.bounds: reckoned from the sets and brokers of the world and the ids that were granted, as the
-check has them from the bytes of applied entries."""
+Invariant: as in simulation.kernel.bounds: computed from the sets and brokers of the world and the ids that were granted, as the
+check reads them from the bytes of applied entries."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from simulation.kernel.node import Node
 from simulation.kernel.world import World
 
 LOOK_MS = 20_000
-ELECTIONS_TOLD = 10
+ELECTIONS_KEPT = 10
 """As upstream's tools show them, of each set."""
 REASONS = 8
 """Why elections are held."""
-PROCESSES_TOLD = 4
-"""Of a broker: the word of none before them can matter."""
+PROCESSES_KEPT = 4
+"""Of a broker: processes before them can matter no more."""
 
 
 class ControllerBounds:
-    """Looks each LOOK_MS; the highest id that was granted in each set is remembered."""
+    """Looks each LOOK_MS; remembers the highest id that was granted in each set."""
 
     def __init__(
         self, world: World, check: ControllerCheck, controllers: list[Node], sets: Mapping[str, list[Node]]
@@ -42,7 +42,7 @@ class ControllerBounds:
             self.look_now()
 
     def at_the_end(self) -> None:
-        """All is whole; brokers ask on, and a controller that was paused has much to answer."""
+        """All is whole; brokers keep asking, and a controller that was paused has much to answer."""
         self.bounds.looks = 0
         self.look_now()
 
@@ -58,12 +58,12 @@ class ControllerBounds:
         return {
             "Counts.elections": REASONS * (sets + 1),
             "ElectionHistory._elections": sets,
-            "ElectionHistory._elections[]": ELECTIONS_TOLD,
-            "ElectionHistory._saved[]": ELECTIONS_TOLD,
+            "ElectionHistory._elections[]": ELECTIONS_KEPT,
+            "ElectionHistory._saved[]": ELECTIONS_KEPT,
             "Heartbeats._entries": ids,
             "Heartbeats._of_connection": ids,
             "Heartbeats._spoken": ids,
-            "Heartbeats._spoken[]": PROCESSES_TOLD,
+            "Heartbeats._spoken[]": PROCESSES_KEPT,
             "Holdings._of": ids,
             "Holdings._of_set[]": per_set,
             "RaftLog._recent": len(self.check.order) + len(self.world.nodes) + 100,

@@ -1,4 +1,4 @@
-"""Bugs of what controllers never forget, planted as those of simulation.controllers.bugs are; with them the list of all bugs of
+"""Bugs of controllers that never forget, planted as those of simulation.controllers.bugs are; with them the list of all bugs of
 this world."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["BUGS", "planted"]
 
 @bug("former-connections-kept", Heartbeats, "_leave_connection")
 def nobodys_any_more(self: Heartbeats, key: BrokerKey, entry: _Entry) -> None:
-    """N3: each connection that brokers ever spoke over is remembered."""
+    """N3: each connection of a broker's heartbeats is remembered."""
     del self._of_connection[entry.connection][key]
 
 

@@ -1,7 +1,7 @@
 """Bugs planted into the controllers for the length of a run, to prove that the check finds them.
 
-Invariant: each breaks what its line says and nothing else, whatever arguments the code around it comes to pass; nothing is
-left of it when its context ends. Which seed finds each stands in tests/simulation/test_controller_seeds.py."""
+Invariant: each breaks what its line says and nothing else, whatever arguments the surrounding code passes; nothing is
+left of it when its context ends. The seed that finds each is recorded in simulation/foundby.json."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BUGS = Bugs()
 bug, planted = BUGS.bug, BUGS.planted
 
 
-# An alter that must be refused
+# An alter that must be rejected
 
 altered = commands.alter_sync_state_set
 
@@ -48,19 +48,19 @@ def any_master_epoch_will_do(state: ReplicasState, live: Liveness, **asked: Any)
 
 @bug("stale-set-epoch", commands, "alter_sync_state_set")
 def any_set_epoch_will_do(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
-    """S1: an alter that was made for a set that is no more is carried out."""
+    """S1: an alter that was made for an earlier set is carried out."""
     return altered(state, live, **asked | {"set_epoch": set_of(state, asked).set_epoch})
 
 
 @bug("altered-by-anyone", commands, "alter_sync_state_set")
 def anyone_is_master(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
-    """S1: whoever names the right epochs may alter."""
+    """S1: any broker that names the right epochs may alter."""
     master_id = set_of(state, asked).master_id
     return altered(state, live, **asked if master_id is None else asked | {"master_id": master_id})
 
 
 def as_it_was_asked(decision: Decision, asked: dict[str, Any]) -> Decision:
-    """The decision on something harmless, carried out on what was asked for."""
+    """The decision on a harmless request, applied to the actual one."""
     if decision.code != ResponseCode.SUCCESS:
         return decision
     events: list[Event] = [
@@ -72,7 +72,7 @@ def as_it_was_asked(decision: Decision, asked: dict[str, Any]) -> Decision:
 
 @bug("strangers-in-the-set", commands, "alter_sync_state_set")
 def whoever_is_named_enters(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
-    """S2: who is not registered becomes a member."""
+    """S2: an unregistered broker becomes a member."""
     replicas = state.replicas.get(asked["broker_name"])
     known = frozenset(asked["members"].intersection(replicas.by_id if replicas else ()))
     return as_it_was_asked(altered(state, live, **asked | {"members": known}), asked)
@@ -87,14 +87,14 @@ def nobody_is_a_set(state: ReplicasState, live: Liveness, **asked: Any) -> Decis
 
 @bug("master-left-out", commands, "alter_sync_state_set")
 def the_master_may_leave(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
-    """S2: a set without its master."""
+    """S2: the set loses its master."""
     members = asked["members"] | {asked["master_id"]} if asked["members"] else frozenset()
     return as_it_was_asked(altered(state, live, **asked | {"members": members}), asked)
 
 
 @bug("dead-member-enters", commands, "alter_sync_state_set")
 def everyone_lives(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
-    """S2: who is not heard becomes a member."""
+    """S2: a broker without heartbeats becomes a member."""
     with patch.object(Liveness, "is_alive", lambda self, key: True):
         return altered(state, live, **asked)
 
@@ -103,13 +103,13 @@ def everyone_lives(state: ReplicasState, live: Liveness, **asked: Any) -> Decisi
 def who_leaves_stays_eligible(
     members: frozenset[int], eligible: frozenset[int], altered: frozenset[int], members_min: int
 ) -> frozenset[int]:
-    """S1: who leaves a set in which its master acknowledges may be elected still."""
+    """S1: a broker that leaves a set whose master acknowledges stays electable."""
     return (members | eligible) - altered
 
 
 @bug("refusal-not-fenced", commands, "alter_sync_state_set")
 def refused_and_nothing_else(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
-    """S3: an alter is refused for the time being only, and its master believes that it is refused for good."""
+    """S3: an alter is rejected for the time being only, and its master takes that for final."""
     decision = altered(state, live, **asked)
     return decision if decision.code not in FENCED else replace(decision, body=None, events=())
 
@@ -122,7 +122,7 @@ proposed = CommandRunner._propose
 
 @bug("read-without-barrier", CommandRunner, "read")
 async def read_at_once(self: CommandRunner, decide: Callable[..., Decision]) -> Decision:
-    """R10: who takes itself for the leader answers without asking whether it is."""
+    """R10: a controller that believes to lead answers without confirming that it does."""
     if not self._node.is_active:
         raise NotLeader(self._node.leader_id, self._node.leader_address)
     return decide(self._state, self._liveness())
@@ -130,7 +130,7 @@ async def read_at_once(self: CommandRunner, decide: Callable[..., Decision]) -> 
 
 @bug("reads-by-followers", CommandRunner, "read")
 async def read_anywhere(self: CommandRunner, decide: Callable[..., Decision]) -> Decision:
-    """R10: every controller answers from what it has."""
+    """R10: every controller answers from its own state."""
     return decide(self._state, self._liveness())
 
 
@@ -155,7 +155,7 @@ async def run_at_once(self: CommandRunner, broker_name: str, decide: Callable[..
 async def not_decided_is_not_done(
     self: CommandRunner, broker_name: str, bodies: list[bytes], timeout_ms: int
 ) -> None:
-    """R8: a command that is not decided in time is answered as not tried."""
+    """R8: a command that is not committed in time is answered as not tried."""
     try:
         await proposed(self, broker_name, bodies, timeout_ms)
     except OutcomeUnknown as error:
@@ -164,7 +164,7 @@ async def not_decided_is_not_done(
 
 @bug("told-before-decided", DLedgerNode, "propose")
 async def appended_is_decided(self: DLedgerNode, bodies: list[bytes], timeout_ms: int = 3000) -> list[object]:
-    """R8: what stands in the leader's log alone is answered as done."""
+    """R8: an entry that only the leader's log has is answered as done."""
     core = self._serving_core()
     self._take(lambda now_ms: core.propose(bodies, now_ms))
     return []
@@ -182,12 +182,12 @@ whole, able = elections._complete, elections._usable
 def as_if_there_had_been_no_master(
     name: str, replicas: Any, sync_state: Any, live: Any, designated: Any, unclean: bool
 ) -> int | None:
-    """It is not preferred to others then."""
+    """The former master is not preferred to others then."""
     return chosen(name, replicas, replace(sync_state, master_id=None), live, designated, unclean)
 
 
 def with_epoch(self: ReplicasState, event: Event, wrong: Callable[[int], int]) -> None:
-    """Apply it, and leave another epoch behind."""
+    """Apply it with another epoch."""
     sync_state = self.sync_states.get(event.broker_name)
     before = sync_state.master_epoch if sync_state else 0
     applied(self, event)
@@ -206,7 +206,7 @@ def elected_in_the_same_epoch(self: ReplicasState, event: Event) -> None:
 
 @bug("epoch-reused", ReplicasState, "apply")
 def struck_off_for_nothing(self: ReplicasState, event: Event) -> None:
-    """M1: a master that was struck off may be elected again in its epoch."""
+    """M1: a deposed master may be elected again in its epoch."""
     if isinstance(event, ElectMaster) and event.master_id is None:
         with_epoch(self, event, lambda before: before)
     else:
@@ -233,7 +233,7 @@ def anyone_is_electable(
 def the_dead_say_what_they_said(
     self: Liveness, cluster_name: str, broker_name: str, ids: Iterable[int]
 ) -> dict[int, LiveReport]:
-    """M4: whoever was heard once may be elected, the lost master but for none."""
+    """M4: any broker that ever sent a heartbeat may be elected, the lost master only if no other is left."""
     keys = {broker_id: (cluster_name, broker_name, broker_id) for broker_id in ids}
     return {
         broker_id: self.entries[key].heartbeat.report
@@ -253,38 +253,38 @@ def learners_lead(broker_name: str, replicas: Replicas, live: Liveness) -> dict[
 
 @bug("who-may-lack-is-elected", elections, "_reports")
 def nobody_lost_memory(broker_name: str, replicas: Replicas, live: Liveness) -> dict[int, LiveReport]:
-    """M4: it counts for nothing that a broker says that its log may lack what was acknowledged."""
+    """M4: a broker's report that its log may be missing acknowledged data is ignored."""
     reports = reported(broker_name, replicas, live)
     return {broker_id: replace(report, may_lack=False) for broker_id, report in reports.items()}
 
 
 @bug("operator-elects-who-may-lack", elections, "_better")
 def an_operator_knows_best(*arguments: Any) -> frozenset[int]:
-    """M4: an operator's word elects one that may lack what another holds that lives."""
+    """M4: an operator's request elects a broker that may be missing data that a live one holds."""
     return frozenset()
 
 
 @bug("unfit-elected", elections, "_complete")
 def whoever_lacks_nothing_is_fit(*arguments: Any, fit: bool = False) -> frozenset[int]:
-    """M4: a broker that says that it cannot lead is elected though another could."""
+    """M4: a broker that reports that it cannot lead is elected though another could."""
     return whole(*arguments)
 
 
 @bug("who-cannot-lead-is-able", elections, "_usable")
 def nobody_is_worse(*arguments: Any) -> frozenset[int]:
-    """M4: one that cannot lead at all is elected though another could, with a damaged log."""
+    """M4: a broker that cannot lead at all is elected though another could, with a damaged log."""
     return whole(*arguments) if able(*arguments) else frozenset()
 
 
 @bug("eligible-comes-back-short", livebrokers, "_held_all")
 def members_alone_can_lack(sync_state: SyncState, broker_id: int) -> bool:
-    """M5: one that is eligible beside the set counts as whole when it comes back with an older log."""
+    """M5: a broker that is eligible outside the set counts as complete when it comes back with an older log."""
     return broker_id in sync_state.members
 
 
 @bug("elects-again", elections, "_keeps_master")
 def whoever_asks_gets_one(*arguments: Any) -> bool:
-    """H1: a broker that asks for a master gets a new one, though there is one that is heard."""
+    """H1: a broker that asks for a master gets a new one, though the present one is alive."""
     return False
 
 
@@ -293,7 +293,7 @@ BUGS["elects-again"].append((elections, "_choose", as_if_there_had_been_no_maste
 
 @bug("impatient-leader", Liveness, "is_dead")
 def not_heard_is_dead(self: Liveness, key: Any) -> bool:
-    """H1: a new leader holds it against a master that it has not heard it yet."""
+    """H1: a new leader takes a master for dead because it has not received its heartbeat yet."""
     return not self.is_alive(key)
 
 
@@ -308,11 +308,11 @@ def dead_after_a_quarter_of_the_time(self: Liveness, key: Any) -> bool:
 
 @bug("frozen-silence-counts", AwakeClock, "monotonic_ms")
 def time_is_time(self: AwakeClock) -> int:
-    """H1: a controller that stood still takes for silence what it could not hear."""
+    """H1: a controller counts the time of its own pause as a broker's silence."""
     return self._clock.monotonic_ms()
 
 
-told = LiveBrokers.heard
+counted = LiveBrokers.heard
 
 
 @bug("another-clusters-heartbeat", LiveBrokers, "heard")
@@ -321,7 +321,7 @@ def whose_ever_cluster(self: LiveBrokers, header: Any, connection: int) -> None:
     replicas = self._state.replicas.get(header.broker_name)
     if replicas is not None:
         header.cluster_name = replicas.cluster_name
-    told(self, header, connection)
+    counted(self, header, connection)
 
 
 # Registration and cleaning
@@ -333,7 +333,7 @@ cleaned = commands.clean_broker_data
 
 @bug("id-granted-twice", commands, "apply_broker_id")
 def taken_ids_are_free(state: ReplicasState, **asked: Any) -> Decision:
-    """B1: who applies for an id that another holds is told that it is its own."""
+    """B1: an applicant for an id that another holds is answered that it is its own."""
     decision = granted(state, **asked)
     taken = decision.code == ResponseCode.CONTROLLER_BROKER_ID_INVALID and state.known(asked["broker_name"])
     return replace(decision, code=ResponseCode.SUCCESS, remark=None) if taken else decision
@@ -362,7 +362,7 @@ restarted = LiveBrokers.restarted
 def whoever_names_the_id(
     self: LiveBrokers, name: str, broker_id: int, connection: int, incarnation: int, check_code: str | None
 ) -> bool:
-    """V2: a broker that had the id before, and is refused, counts as the newest process of the one that has it."""
+    """V2: a rejected broker that had the id before counts as the newest process of the id's owner."""
     return restarted(self, name, broker_id, connection, incarnation)
 
 
@@ -376,25 +376,25 @@ def no_new_epoch(state: ReplicasState, live: Liveness, **asked: Any) -> Decision
 
 @bug("late-registration-deposes", commands, "register_broker")
 def every_registration_is_a_restart(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
-    """H1: a registration that comes late or twice costs a master that is heard its mastership."""
+    """H1: a late or repeated registration deposes a live master."""
     return registered(state, live, **asked | {"is_late": False})
 
 
 @bug("living-cleaned", commands, "clean_broker_data")
 def whoever_is_named_goes(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
-    """B2: who lives is forgotten without its being said."""
+    """B2: a live broker is forgotten without an explicit request."""
     return cleaned(state, live, **asked | {"living_too": True})
 
 
 @bug("holders-cleaned", commands, "why_needed")
 def the_dead_are_needed_by_nobody(*asked: Any) -> str | None:
-    """M5: who holds what was acknowledged, perhaps alone, is forgotten like anybody that is not heard."""
+    """M5: a broker that may alone hold acknowledged data is forgotten like any other dead one."""
     return None
 
 
 @bug("master-cleaned", commands, "clean_broker_data")
 def masters_go_too(state: ReplicasState, live: Liveness, **asked: Any) -> Decision:
-    """S2: a master that is not heard is forgotten like any other."""
+    """S2: a dead master is forgotten like any other."""
     decision = cleaned(state, live, **asked)
     words = (asked["ids_to_clean"] or "").strip()
     known = state.known(asked["broker_name"])
@@ -403,29 +403,29 @@ def masters_go_too(state: ReplicasState, live: Liveness, **asked: Any) -> Decisi
     return Decision(events=(CleanBrokerData(asked["broker_name"], frozenset({int(words)})),))
 
 
-info_told = commands.replica_info
+answered_info = commands.replica_info
 
 
 @bug("forgotten-is-not-told", commands, "replica_info")
 def whoever_asks(state: ReplicasState, **asked: Any) -> Decision:
-    """R10: a broker that was forgotten while it lives reads on as if nothing had happened."""
-    return info_told(state, **asked | {"asked_by": None})
+    """R10: a broker that was forgotten while it lives keeps reading as if nothing had happened."""
+    return answered_info(state, **asked | {"asked_by": None})
 
 
 @bug("late-heartbeat-revives", Heartbeats, "of_former")
 def whoever_speaks(self: Heartbeats, key: Any, connection: int, incarnation: int) -> bool:
-    """S2, M4: what a process sent that is gone brings its broker to life, though its successor has registered."""
+    """S2, M4: a heartbeat of a dead process makes its broker alive, though its successor has registered."""
     return False
 
 
-# What a master believes
+# The beliefs of a master
 
 judged = ScriptedBroker._refused
 
 
 @bug("refusal-settles-all", ScriptedBroker, "_refused")
 def judged_once_for_all(self: ScriptedBroker, sending: Any, code: int | None = None) -> None:
-    """S3: a master takes the refusal of an alter for the end of those that it sent before and had no answer to."""
+    """S3: a master takes the rejection of an alter for the end of earlier ones without an answer."""
     self.asked_for.clear()
     self._waits()
 
@@ -438,7 +438,7 @@ def judged_for_good(self: ScriptedBroker, sending: Any, code: int | None = None)
     judged(self, sending, code)
 
 
-# Reports of what brokers hold
+# Reports of brokers' logs
 
 heard = Holdings.heard
 
@@ -447,7 +447,7 @@ heard = Holdings.heard
 def over_whichever_connection(
     self: Holdings, key: Any, connection: int, report: Report, *, member: bool
 ) -> Held | None:
-    """M5: a report over an older connection, of before the log was emptied, clears the broker that is missing something."""
+    """M5: a report over an older connection, from before the log was emptied, clears the broker that is missing data."""
     newest = max(connection, self._of[key].connection if key in self._of else 0)
     return heard(self, key, newest, report, member=member)
 
@@ -459,13 +459,13 @@ row = statesnapshot.row_of
 
 @bug("snapshot-forgets-the-eligible", statesnapshot, "row_of")
 def without_the_eligible(state: ReplicasState, name: str) -> dict[str, Any]:
-    """R5: a state that was loaded does not know who left the set and holds all that was acknowledged."""
+    """R5: a loaded state is missing the brokers that left the set and hold all that was acknowledged."""
     saved = row(state, name)
     return saved | {"eligible": []} if "eligible" in saved else saved
 
 
 @bug("snapshot-counts-no-epochs", statesnapshot, "row_of")
 def from_the_first_epoch(state: ReplicasState, name: str) -> dict[str, Any]:
-    """R5: epochs begin anew behind a snapshot."""
+    """R5: epochs begin again after a snapshot."""
     saved = row(state, name)
     return saved | {"setEpoch": 1} if "setEpoch" in saved else saved

@@ -1,20 +1,20 @@
-"""Judges what controllers decide and answer, by what was asked of them and what had reached them.
+"""Judges the decisions and answers of controllers, by the requests that they got and the messages that had reached them.
 
-It sees each ask and each answer where scripted brokers and operators send and get them, each heartbeat and ended connection
-where it comes to a controller, each proposal as it is made, and the bytes of each entry as it is applied. What should be it
-computes by `setmodel` and `rules`, never by the code under test.
+It sees each request and each answer where scripted brokers and operators send and get them, each heartbeat and ended
+connection where it reaches a controller, each proposal as it is made, and the bytes of each entry as it is applied. It computes
+the expected state by `setmodel` and `rules`, never by the code under test.
 
-The applied entries, in their order, are the one history that all must agree with; so a set is linearizable if every event
-is explained by an ask that was open then and that fits the set as it was, and every answer by the set as it was at some
-moment between ask and answer. Asks without a definite answer stay open; a refused one must never take effect, but that it
-may move the set's epoch.
+The applied entries, in their order, are the one history that all must agree with. So a set is linearizable if every event
+is explained by a request that was open then and that fits the set at that moment, and every answer by the set at some
+moment between request and answer. Requests without a definite answer stay open. A rejected one must never take effect, except
+that it may increment the set's epoch.
 
-R5 one history, and what each controller keeps is what it makes · R8 what is answered as done is done · R10 a read tells
-of a moment after it began · M1 one master an epoch, epochs that grow · M4 who is elected may be · M5 and holds what was
-acknowledged · H1 no master is deposed that is heard, unless an operator asks, or it says itself that it was restarted or
-cannot lead · S1 an alter takes effect by an ask of the master, with both epochs, once · S2 the set holds its master and
-registered brokers · S3 what takes effect is among what the master waits for · B1 an id has one owner · B2 nobody who lives is
-forgotten unasked.
+R5 one history, and each controller's state is the one that the entries make · R8 a change that is answered as done is done ·
+R10 a read returns the state of a moment after it began · M1 one master an epoch, epochs that grow · M4 only an electable
+broker is elected · M5 and it holds acknowledged data · H1 no master is deposed whose heartbeats arrive, unless an operator
+requests it, or the master reports that it was restarted or cannot lead · S1 an alter takes effect by a request of the master,
+with both epochs, once · S2 the set holds its master and registered brokers · S3 the master waits for every set that takes
+effect · B1 an id has one owner · B2 no live broker is forgotten without an explicit request.
 
 Invariant: the first violation is kept; `raise_found` raises it."""
 
@@ -33,7 +33,7 @@ from simulation.controllers import entries
 from simulation.controllers.asks import FENCED, OPERATOR, UNDECIDED, Ask, Asks, Code, Effect
 from simulation.controllers.entries import Entry
 from simulation.controllers.rules import (
-    Hearing,
+    LivenessView,
     better_than,
     eligible_after_alter,
     eligible_after_election,
@@ -46,12 +46,12 @@ from simulation.controllers.setmodel import SetModel, SetState
 from simulation.controllers.violation import Violation, expect
 
 Union = Callable[[str, int, int], frozenset[int] | None]
-"""(set, master, epoch) -> whom that master waits for, if it acts."""
+"""(set, master, epoch) -> the brokers that this master waits for, if it acts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """An entry that some controller applied, and what it made of its set."""
+    """An entry that some controller applied, and the state of its set afterwards."""
 
     index: int
     body: bytes
@@ -61,8 +61,8 @@ class Applied:
 
 @dataclass
 class ControllerCheck:
-    """`unclean`: whether unclean election is on. `union_of` tells whom an acting master waits for. `on_sent` hears of each ask
-    before it leaves. `learners`: where they listen."""
+    """`unclean`: whether unclean election is on. `union_of` returns the brokers that an acting master waits for. `on_sent` is
+    called with each request before it leaves. `learners`: their addresses."""
 
     unclean: bool = False
     union_of: Union = lambda _name, _master, _epoch: None
@@ -78,13 +78,13 @@ class ControllerCheck:
     def __post_init__(self) -> None:
         self.asks = Asks()
         self.once_held: Counter[tuple[str, int]] = Counter()
-        """The longest log that a broker, by set and id, told any controller of."""
+        """The longest log that a broker, by set and id, reported to any controller."""
         self.echoed: set[tuple[str, int]] = set()
         """Brokers without incarnations whose heartbeats came once more over a later connection, as if their next process
-        had spoken: no controller can tell."""
+        had sent them: no controller can distinguish that."""
         self._began: dict[tuple[str, int, str], int] = {}
-        """Of each process that told its incarnation in a registration, how many entries there were when it sent the first."""
-        self._proposed: dict[tuple[int, int], Hearing] = {}
+        """Of each process that sent its incarnation in a registration: how many entries there were when it sent the first."""
+        self._proposed: dict[tuple[int, int], LivenessView] = {}
         self._applied: Counter[str] = Counter()
         self._answers: dict[int, Callable[[Ask, RemotingCommand], None]] = {
             Code.CONTROLLER_ALTER_SYNC_STATE_SET: self._altered,
@@ -102,7 +102,7 @@ class ControllerCheck:
         return self._model(broker_name).now
 
     def masters(self, broker_name: str) -> dict[int, int | None]:
-        """Epoch -> who was elected."""
+        """Epoch -> the elected broker."""
         return {epoch: elected for epoch, (_, elected) in self._model(broker_name).elections.items()}
 
     @property
@@ -110,12 +110,12 @@ class ControllerCheck:
         return self.counts["elections"]
 
     def raise_found(self) -> None:
-        """Raises what was found first, if anything was."""
+        """Raises the first violation, if there was one."""
         if self.violation is not None:
             raise self.violation
 
     def guarded(self, judge: Callable[[], None]) -> None:
-        """A violation must not be taken for a failure of the process that it was seen in."""
+        """Keep a violation, which must not be taken for a failure of the process in which it was seen."""
         try:
             judge()
         except Exception as error:  # noqa: BLE001 - kept, and raised by raise_found
@@ -131,47 +131,48 @@ class ControllerCheck:
 
     # What controllers do
 
-    def proposing(self, index: int, term: int, hearing: Hearing) -> None:
+    def proposing(self, index: int, term: int, liveness: LivenessView) -> None:
         """The leader of `term` is about to append an entry there."""
-        self._proposed[index, term] = hearing
+        self._proposed[index, term] = liveness
 
     def applied(self, process: str, index: int, term: int, body: bytes, kept: SetState | None) -> None:
         """`process` applied an entry and now keeps its set as `kept`; None: it does not know the set."""
         place = self._applied[process]
         if place == len(self.order):
             entry = entries.read(body)
-            expect("R5", entry is not None, f"an entry is no event: {body!r}")
+            expect("R5", entry is not None, f"expected an event at {index}, seen {body!r}")
             assert entry is not None
             self._take(entry, index, body, self._proposed.get((index, term)))
         one = self.order[place]
-        expect("R5", (one.index, one.body) == (index, body), f"{process} applied {body!r} at {index}")
+        what = f"{process} applied {body!r} at {index}, expected {one.body!r} at {one.index}"
+        expect("R5", (one.index, one.body) == (index, body), what)
         wanted = one.state if one.state.known else None
-        expect("R5", kept == wanted, f"{process} keeps {kept} after {body!r}, it makes {wanted}")
+        expect("R5", kept == wanted, f"{process} has {kept} after {body!r}, expected {wanted}")
         self._applied[process] += 1
 
     def loaded(self, process: str, index: int, kept: dict[str, SetState | None]) -> None:
-        """`process` took a snapshot in place of all entries up to `index`, and now keeps these sets."""
+        """`process` replaced all entries up to `index` by a snapshot, and now keeps these sets."""
         place = bisect_right(self.order, index, key=lambda one: one.index)
         last = {one.broker_name: one.state for one in self.order[:place]}
         wanted = {name: state for name, state in last.items() if state.known}
-        expect("R5", kept == wanted, f"{process} loads {kept} at {index}, the entries make {wanted}")
+        expect("R5", kept == wanted, f"{process} loads {kept} at {index}, expected {wanted}")
         self._applied[process] = place
         self.counts["snapshots loaded"] += 1
 
-    def _take(self, entry: Entry, index: int, body: bytes, hearing: Hearing | None) -> None:
+    def _take(self, entry: Entry, index: int, body: bytes, liveness: LivenessView | None) -> None:
         model = self._model(entry.broker_name)
-        expect("R8", hearing is not None, f"nobody proposed {body!r} at {index}")
-        assert hearing is not None
+        expect("R8", liveness is not None, f"no controller proposed {body!r} at {index}")
+        assert liveness is not None
         was, now = model.now, model.after(entry)
         match entry.kind:
             case entries.ALTER:
-                self._judge_alter(entry, was, now, hearing)
+                self._judge_alter(entry, was, now, liveness)
             case entries.ELECT:
-                self._judge_election(entry, was, hearing)
+                self._judge_election(entry, was, liveness)
             case entries.APPLY_ID:
                 self._judge_grant(entry, was)
             case entries.CLEAN:
-                self._judge_clean(entry, was, hearing)
+                self._judge_clean(entry, was, liveness)
             case entries.ADDRESS:
                 self._explained(
                     entry, "B1", f"{entry} moved", Code.CONTROLLER_REGISTER_BROKER, lambda ask: (
@@ -187,20 +188,20 @@ class ControllerCheck:
     def _explained(
         self, entry: Entry, rule: str, what: str, code: RequestCode, fits: Callable[[Ask], bool]
     ) -> None:
-        """An open ask that fits has brought it about."""
+        """An open request that fits has caused it."""
         explaining = [ask for ask in self.asks.open(entry.broker_name, code) if fits(ask)]
         others = list(self.asks.open(entry.broker_name, code))
-        expect(rule, bool(explaining), f"{what}, which nobody asked for who may; open: {others}")
+        expect(rule, bool(explaining), f"{what}, expected a request that allows it; open: {others}")
         self._brought_about(Effect(what, 0, explaining))
 
     def _brought_about(self, effect: Effect) -> None:
         for ask in [*effect.may_be_of, *(ask for ask in effect.fences if ask not in effect.may_be_of)]:
             ask.explains.append(effect)
 
-    def _judge_alter(self, entry: Entry, was: SetState, now: SetState, hearing: Hearing) -> None:
+    def _judge_alter(self, entry: Entry, was: SetState, now: SetState, liveness: LivenessView) -> None:
         members = entry.ids or frozenset()
         what = f"{sorted(was.members)} became {sorted(members)} in {was.master_epoch}/{was.set_epoch}"
-        what += f" with {sorted(entry.eligible)} eligible beside" if entry.eligible else ""
+        what += f" with {sorted(entry.eligible)} also eligible" if entry.eligible else ""
         asks = list(self.asks.open(entry.broker_name, Code.CONTROLLER_ALTER_SYNC_STATE_SET))
         fitting = [
             ask
@@ -211,20 +212,22 @@ class ControllerCheck:
         done = [
             ask
             for ask in fitting
-            if ask.members == members <= hearing.alive
+            if ask.members == members <= liveness.alive
             and entry.eligible == eligible_after_alter(was, members, ask.members_min)
         ]
         if cleaning := self._asks_that_forget(entry, was):
             self._brought_about(Effect(what, now.set_epoch, [*done, *cleaning]))
             return
-        fences = [ask for ask in fitting if not ask.members <= hearing.surely_alive]
+        fences = [ask for ask in fitting if not ask.members <= liveness.surely_alive]
         if (members, entry.eligible) != (was.members, was.eligible):
             fences = []
         if not fences:
             why_not = may_be_the_set(was, members, self.learners_of(was))
             expect("S2", why_not is None, f"{what}: {why_not}")
-            expect("S2", members <= hearing.alive, f"{what}: {hearing.by} heard {sorted(hearing.alive)}")
-            expect("S1", bool(done), f"{what}, which nobody asked for who may; open: {asks}")
+            expect(
+                "S2", members <= liveness.alive, f"{what}: alive for {liveness.by}: {sorted(liveness.alive)}"
+            )
+            expect("S1", bool(done), f"{what}, expected a request of the master; open: {asks}")
         self._brought_about(Effect(what, now.set_epoch, done, fences=fences))
         assert was.master_id is not None
         union = self.union_of(entry.broker_name, was.master_id, was.master_epoch)
@@ -233,7 +236,7 @@ class ControllerCheck:
         self.counts["fences" if fences else "alters"] += 1
 
     def _asks_that_forget(self, entry: Entry, was: SetState) -> list[Ask]:
-        """Those that may have made the set smaller because its other members are forgotten next."""
+        """Requests that may have removed members because they will be forgotten next."""
         left = was.members - (entry.ids or frozenset())
         return [
             ask
@@ -242,31 +245,41 @@ class ControllerCheck:
             and (ask.ids_to_clean & was.members, was.eligible - ask.ids_to_clean) == (left, entry.eligible)
         ]
 
-    def _judge_election(self, entry: Entry, was: SetState, hearing: Hearing) -> None:
+    def _judge_election(self, entry: Entry, was: SetState, liveness: LivenessView) -> None:
         new, old = entry.broker_id, was.master_id
         what = f"{entry.broker_name}: {new} follows {old} of epoch {was.master_epoch}"
-        expect("M1", was.known, f"{what} in a set that is unknown")
+        expect("M1", was.known, f"{what} in an unknown set")
         if new is not None:
-            self._judge_elected(entry, what, new, was, hearing)
-            expect("M1", new != old, f"{what}: an epoch is spent on the same master")
+            self._judge_elected(entry, what, new, was, liveness)
+            expect("M1", new != old, f"{what}: a new epoch for the same master")
         else:
-            expect("M1", old is not None, f"{what}: an epoch is spent on nobody")
-        if old is not None and old not in hearing.gone:
-            self._judge_deposing(entry, what, old, new, hearing)
+            expect("M1", old is not None, f"{what}: a new epoch without a master, and there was none")
+        if old is not None and old not in liveness.gone:
+            self._judge_deposing(entry, what, old, new, liveness)
         self.counts["elections"] += 1
 
-    def _judge_elected(self, entry: Entry, what: str, new: int, was: SetState, hearing: Hearing) -> None:
-        why_not = may_be_elected(was, new, self.learners_of(was), hearing, unclean=self.unclean)
+    def _judge_elected(
+        self, entry: Entry, what: str, new: int, was: SetState, liveness: LivenessView
+    ) -> None:
+        why_not = may_be_elected(was, new, self.learners_of(was), liveness, unclean=self.unclean)
         expect("M4", why_not is None, f"{what}: {why_not}")
-        expect("M4", new in hearing.alive, f"{what}, whom {hearing.by} does not hear")
-        eligible = eligible_after_election(was, new, hearing)
-        said = f"{sorted(entry.eligible)} are eligible and {sorted(eligible)} should be"
+        expect(
+            "M4",
+            new in liveness.alive,
+            f"{what}, which is not alive for {liveness.by}: {sorted(liveness.alive)}",
+        )
+        eligible = eligible_after_election(was, new, liveness)
+        said = f"expected eligible {sorted(eligible)}, seen {sorted(entry.eligible)}"
         expect("M4", entry.eligible == eligible, f"{what}: {said}")
         if was.master_epoch == 0:
             return
         model = self._model(entry.broker_name)
         if new in was.members | was.eligible:
-            expect("M5", new in model.holders, f"{what}, but only {sorted(model.holders)} hold everything")
+            expect(
+                "M5",
+                new in model.holders,
+                f"{what}, expected one of {sorted(model.holders)}, which hold everything",
+            )
             self.counts["elected beside the set"] += new not in was.members
         else:
             model.holders = frozenset({new})  # an unclean election: its log counts now
@@ -274,39 +287,41 @@ class ControllerCheck:
         designated = any(ask.says("designateElect") and ask.number("brokerId") == new for ask in asks)
         if designated and self.unclean:
             return
-        better = better_than(was, new, hearing, designated=designated)
-        expect("M4", better is None, f"{what}, and {better}")
+        better = better_than(was, new, liveness, designated=designated)
+        expect("M4", better is None, f"{what}: {better}")
         if designated:
             return
-        if hearing.of(new).may_lack and not self.unclean:
-            missing = (was.members | was.eligible) - hearing.alive
-            expect("M4", not missing, f"{what}, who may lack what {sorted(missing)} may have")
+        if liveness.of(new).may_lack and not self.unclean:
+            missing = (was.members | was.eligible) - liveness.alive
+            expect("M4", not missing, f"{what}, which may be missing data that {sorted(missing)} may have")
             self.counts["elected though it may lack"] += 1
 
-    def _judge_deposing(self, entry: Entry, what: str, old: int, new: int | None, hearing: Hearing) -> None:
-        """Of a master that the controller hears, or has not led long enough to miss."""
-        if new is not None and yields_to(hearing.of(old), hearing.of(new)):
+    def _judge_deposing(
+        self, entry: Entry, what: str, old: int, new: int | None, liveness: LivenessView
+    ) -> None:
+        """A master that is alive for the controller, or has not led long enough to count as dead, is deposed."""
+        if new is not None and yields_to(liveness.of(old), liveness.of(new)):
             self.counts["yielded"] += 1
             return
         if new is None:
-            late = old not in hearing.restarted
-            expect("H1", not late, f"{what}, who is heard and was not restarted since")
+            late = old not in liveness.restarted
+            expect("H1", not late, f"{what}, which is alive and was not restarted since")
             self._explained(
-                entry, "H1", f"{what}, who is heard", Code.CONTROLLER_REGISTER_BROKER,
+                entry, "H1", f"{what}, which is alive", Code.CONTROLLER_REGISTER_BROKER,
                 lambda ask: ask.number("brokerId") == old,
             )  # fmt: skip
         else:
             self._explained(
-                entry, "H1", f"{what}, who is heard", Code.CONTROLLER_ELECT_MASTER,
+                entry, "H1", f"{what}, which is alive", Code.CONTROLLER_ELECT_MASTER,
                 lambda ask: ask.says("designateElect") and ask.number("brokerId") == new,
             )  # fmt: skip
 
     def _judge_grant(self, entry: Entry, was: SetState) -> None:
         assert entry.broker_id is not None
-        what = f"{entry.broker_name} {entry.broker_id} is {entry.check_code}'s"
+        what = f"id {entry.broker_id} of {entry.broker_name} is granted to {entry.check_code}"
         owner = was.codes.get(entry.broker_id, entry.check_code)
-        expect("B1", owner == entry.check_code, f"{what}, and was {owner}'s")
-        expect("B1", entry.check_code not in was.codes.values(), f"{what}, who has an id")
+        expect("B1", owner == entry.check_code, f"{what}, expected its owner {owner}")
+        expect("B1", entry.check_code not in was.codes.values(), f"{what}, which has an id")
         self._explained(
             entry, "B1", what, Code.CONTROLLER_APPLY_BROKER_ID, lambda ask: (
                 ask.number("appliedBrokerId") == entry.broker_id
@@ -314,23 +329,23 @@ class ControllerCheck:
             )
         )  # fmt: skip
 
-    def _judge_clean(self, entry: Entry, was: SetState, hearing: Hearing) -> None:
+    def _judge_clean(self, entry: Entry, was: SetState, liveness: LivenessView) -> None:
         what = f"{sorted(entry.ids) if entry.ids else 'all'} of {entry.broker_name} are forgotten"
         gone = entry.ids if entry.ids is not None else frozenset(was.codes)
         if entry.ids is not None and not entry.ids >= was.codes.keys():
             expect("S2", was.master_id not in gone, f"{what}, among them the master")
-            expect("S2", bool(was.members - gone), f"{what}, and all of the set")
-            why = may_be_forgotten(was, gone, hearing)
-            expect("M5", why is None, f"{what}, and {why}")
-        heard = gone & hearing.alive
+            expect("S2", bool(was.members - gone), f"{what}, and no member is left")
+            why = may_be_forgotten(was, gone, liveness)
+            expect("M5", why is None, f"{what}: {why}")
+        living = gone & liveness.alive
         self._explained(
-            entry, "B2", f"{what}, of whom {sorted(heard)} live", Code.CLEAN_BROKER_DATA, lambda ask: (
-                (not heard or ask.says("isCleanLivingBroker"))
+            entry, "B2", f"{what}, of which {sorted(living)} live", Code.CLEAN_BROKER_DATA, lambda ask: (
+                (not living or ask.says("isCleanLivingBroker"))
                 and (not ask.ids_to_clean or gone <= ask.ids_to_clean)
             )
         )  # fmt: skip
 
-    # What brokers and operators ask and are answered
+    # Requests of brokers and operators, and their answers
 
     def sent(self, who: str, request: RemotingCommand) -> Ask:
         """`who` is about to send it."""
@@ -346,7 +361,7 @@ class ControllerCheck:
         self.guarded(lambda: self._refused(ask))
 
     def answered(self, ask: Ask, reply: RemotingCommand) -> None:
-        """Where the asker got it."""
+        """The asker received it."""
         self.guarded(lambda: self._answered(ask, reply))
 
     def _answered(self, ask: Ask, reply: RemotingCommand) -> None:
@@ -359,86 +374,94 @@ class ControllerCheck:
             self.asks.close(ask)
         else:
             if reply.code == ResponseCode.CONTROLLER_MASTER_STILL_EXIST:
-                self._as_told(ask, reply, members=None)
+                self._expect_a_moment(ask, reply, members=None)
             if reply.code == ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST:
                 unknown = any(not state.known or _is_a_stranger(state, ask) for state in self._moments(ask))
-                expect("R10", unknown, f"{ask} was told that there is no such set, or none of its own")
+                expect("R10", unknown, f"{ask} was answered that its set does not exist")
             if reply.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED and "brokerId" in ask.ext:
                 unknown = any(not _knows(state, ask) for state in self._moments(ask))
-                expect("R10", unknown, f"{ask} was told that it is not registered")
+                expect("R10", unknown, f"{ask} was answered that it is not registered")
             self._refused(ask, reply)
 
     def _refused(self, ask: Ask, reply: RemotingCommand | None = None) -> None:
         self.asks.close(ask)
         may_fence = reply is not None and reply.code in FENCED
-        told = _json(reply) if reply is not None and may_fence else None
+        answer = _json(reply) if reply is not None and may_fence else None
         for effect in ask.explains:
-            is_fence = may_fence and (told is None or effect.set_epoch == told["syncStateSetEpoch"])
+            is_fence = may_fence and (answer is None or effect.set_epoch == answer["syncStateSetEpoch"])
             alone = effect.cannot_be_of(ask, fenced=is_fence)
-            expect("R8", not alone, f"{effect.what}, by nobody but {ask}, who was refused")
-        if told is not None:
-            self._fenced(ask, frozenset(told["syncStateSet"]), told["syncStateSetEpoch"])
+            expect("R8", not alone, f"{effect.what}, only explained by {ask}, which was rejected")
+        if answer is not None:
+            self._fenced(ask, frozenset(answer["syncStateSet"]), answer["syncStateSetEpoch"])
 
     def _fenced(self, ask: Ask, members: frozenset[int], set_epoch: int) -> None:
-        """Its refusal told the set as it is since."""
+        """Its rejection returned the set as it is since."""
         mine = [
             effect
             for effect in ask.explains
             if ask in effect.fences and effect.owner is None and effect.set_epoch == set_epoch
         ]
-        expect("R8", bool(mine), f"{ask} was told of epoch {set_epoch}, but brought about {ask.explains}")
+        expect("R8", bool(mine), f"{ask} was answered set epoch {set_epoch}, it explains {ask.explains}")
         mine[0].owner = ask
         moments = self._moments(ask)
         stood = any((state.members, state.set_epoch) == (members, set_epoch) for state in moments)
-        expect("R8", stood, f"{ask} was told {members} in {set_epoch}; it was {moments}")
+        expect("R8", stood, f"{ask} was answered {members} in {set_epoch}, expected one of {moments}")
 
     def _moments(self, ask: Ask, broker_name: str | None = None) -> list[SetState]:
         return list(self._model(broker_name or ask.broker_name).between(ask.sent_at, len(self.order)))
 
     def _altered(self, ask: Ask, reply: RemotingCommand) -> None:
-        told = int(reply.ext["newSyncStateSetEpoch"])
+        answered = int(reply.ext["newSyncStateSetEpoch"])
         mine = [
             effect
             for effect in ask.explains
-            if ask in effect.may_be_of and effect.owner is None and effect.set_epoch == told
+            if ask in effect.may_be_of and effect.owner is None and effect.set_epoch == answered
         ]
-        expect("R8", bool(mine), f"{ask} was told of epoch {told}, but brought about {ask.explains}")
+        expect("R8", bool(mine), f"{ask} was answered set epoch {answered}, it explains {ask.explains}")
         mine[0].owner = ask
         mine[0].may_be_of, mine[0].fences = [ask], []
-        self._told_set(ask, reply, ask.members, told)
+        self._expect_set(ask, reply, ask.members, answered)
 
-    def _told_set(self, ask: Ask, reply: RemotingCommand, members: frozenset[int], set_epoch: int) -> None:
+    def _expect_set(self, ask: Ask, reply: RemotingCommand, members: frozenset[int], set_epoch: int) -> None:
         body = _json(reply)
-        told = frozenset(body["syncStateSet"]), body["syncStateSetEpoch"]
-        expect("R8", told == (members, set_epoch), f"{ask} was told {told}")
+        answered = frozenset(body["syncStateSet"]), body["syncStateSetEpoch"]
+        expect(
+            "R8",
+            answered == (members, set_epoch),
+            f"{ask} was answered {answered}, expected {members} in {set_epoch}",
+        )
 
     def _elected(self, ask: Ask, reply: RemotingCommand) -> None:
         master, epoch = int(reply.ext["masterBrokerId"]), int(reply.ext["masterEpoch"])
         place, elected = self._model(ask.broker_name).elections.get(epoch, (-1, None))
         held = elected == master and place >= ask.sent_at
-        expect("R8", held, f"{ask} was told that {master} was elected in {epoch}, not {elected} at {place}")
+        expect("R8", held, f"{ask} was answered master {master} of {epoch}, elected was {elected} at {place}")
         wanted = ask.number("brokerId")
-        expect("M4", not ask.says("designateElect") or master == wanted, f"{ask} got {master}")
+        expect(
+            "M4", not ask.says("designateElect") or master == wanted, f"{ask} got {master}, expected {wanted}"
+        )
 
-    def _as_told(self, ask: Ask, reply: RemotingCommand, members: frozenset[int] | None) -> None:
-        """Master and epochs in the header stood so at one moment, and `members` with them."""
-        told = reply.ext.get("masterBrokerId"), reply.ext.get("masterEpoch")
+    def _expect_a_moment(self, ask: Ask, reply: RemotingCommand, members: frozenset[int] | None) -> None:
+        """Master and epochs in the header, and `members`, are those of one moment."""
+        answered = reply.ext.get("masterBrokerId"), reply.ext.get("masterEpoch")
         set_epoch = reply.ext.get("syncStateSetEpoch")
         moments = self._moments(ask)
         for state in moments:
             master = None if state.master_id is None else str(state.master_id)
             if (
-                told == (master, str(state.master_epoch))
+                answered == (master, str(state.master_epoch))
                 and (set_epoch is None or int(set_epoch) == state.set_epoch)
                 and (members is None or members == state.members)
             ):
                 return
-        raise Violation("R10", f"{ask} was told {told}, {set_epoch}, {members}; it was {moments}")
+        raise Violation(
+            "R10", f"{ask} was answered {answered}, {set_epoch}, {members}, expected one of {moments}"
+        )
 
     def _registered(self, ask: Ask, reply: RemotingCommand) -> None:
         broker_id, moments = ask.number("brokerId"), self._moments(ask)
         known = any(broker_id in state.codes for state in moments)
-        expect("B1", known, f"{ask} was registered, and the id belongs to nobody")
+        expect("B1", known, f"{ask} was registered, and the id has no owner")
         elections, began = self._model(ask.broker_name).elections, ask.sent_at
         if "incarnation" in ask.ext:
             began = self._began[_process(ask)]
@@ -446,50 +469,55 @@ class ControllerCheck:
             state.master_id == broker_id and elections.get(state.master_epoch, (-1, None))[0] < began
             for state in moments
         )
-        if ask.who != OPERATOR and (ask.broker_name, broker_id) not in self.echoed:  # who delivers late
-            expect("M2", not led_on, f"{ask} is a restarted master, and leads on in its old epoch")
+        if ask.who != OPERATOR and (ask.broker_name, broker_id) not in self.echoed:  # it delivers late
+            expect("M2", not led_on, f"{ask} is a restarted master, and still leads its old epoch")
         if "masterBrokerId" in reply.ext:
-            self._as_told(ask, reply, frozenset(_json(reply)["syncStateSet"]))
+            self._expect_a_moment(ask, reply, frozenset(_json(reply)["syncStateSet"]))
 
     def _granted(self, ask: Ask, reply: RemotingCommand) -> None:
         broker_id, code = ask.number("appliedBrokerId"), ask.ext["registerCheckCode"]
         granted = any(state.codes.get(broker_id) == code for state in self._moments(ask))
-        expect("B1", granted, f"{ask} was granted an id that is not its own: {self._moments(ask)}")
+        expect("B1", granted, f"{ask} was granted an id that is not its own in {self._moments(ask)}")
 
     def _cleaned(self, ask: Ask, reply: RemotingCommand) -> None:
         ids = ask.ids_to_clean
         gone = any(not ids & state.codes.keys() for state in self._moments(ask))
-        expect("R8", gone, f"{ask} was done, and they are registered still")
+        expect("R8", gone, f"{ask} was answered as done, and {sorted(ids)} are still registered")
 
     def _info_read(self, ask: Ask, reply: RemotingCommand) -> None:
         body = _json(reply)
         members, set_epoch = frozenset(body["syncStateSet"]), body["syncStateSetEpoch"]
         reply.ext = dict(reply.ext, syncStateSetEpoch=str(set_epoch))
-        self._as_told(ask, reply, members)
+        self._expect_a_moment(ask, reply, members)
         if "brokerId" in ask.ext:
             known = any(_knows(state, ask) for state in self._moments(ask))
-            expect("R10", known, f"{ask} was not told that it is not registered")
+            expect("R10", known, f"{ask} was answered as registered, and it is not")
         self.counts["reads"] += 1
 
     def _data_read(self, ask: Ask, reply: RemotingCommand) -> None:
-        for broker_name, told in _json(reply)["replicasInfoTable"].items():
-            members = frozenset(row["brokerId"] for row in told["inSyncReplicas"])
-            said = told.get("masterBrokerId"), told["masterEpoch"], told["syncStateSetEpoch"], members
+        for broker_name, row_of_set in _json(reply)["replicasInfoTable"].items():
+            members = frozenset(row["brokerId"] for row in row_of_set["inSyncReplicas"])
+            said = (
+                row_of_set.get("masterBrokerId"),
+                row_of_set["masterEpoch"],
+                row_of_set["syncStateSetEpoch"],
+                members,
+            )
             moments = self._moments(ask, broker_name)
             stood = any(
                 said == (state.master_id, state.master_epoch, state.set_epoch, state.members)
                 for state in moments
             )
-            expect("R10", stood, f"{ask} was told {said} of {broker_name}; it was {moments}")
+            expect("R10", stood, f"{ask} was answered {said} of {broker_name}, expected one of {moments}")
         self.counts["reads"] += 1
 
     def _free_id_read(self, ask: Ask, reply: RemotingCommand) -> None:
-        told = int(reply.ext["nextBrokerId"])
-        free = any(told not in state.codes for state in self._moments(ask))
-        expect("B1", free, f"{ask} was told that {told} is free")
+        answered = int(reply.ext["nextBrokerId"])
+        free = any(answered not in state.codes for state in self._moments(ask))
+        expect("B1", free, f"{ask} was answered that {answered} is free, and it has an owner")
 
     def acknowledged(self, broker_name: str, holders: frozenset[int]) -> None:
-        """A master acknowledged something that these hold and perhaps nobody else does."""
+        """A master acknowledged something that only these hold for certain."""
         self._model(broker_name).holders = holders
         self.counts["acknowledged"] += 1
 
@@ -507,11 +535,15 @@ class ControllerCheck:
         self.guarded(judge)
 
     def announced(self, broker_name: str, master: int | None, epoch: int) -> None:
-        """A broker was told by a controller who its master is."""
+        """A controller notified a broker of its master."""
 
         def judge() -> None:
             _, elected = self._model(broker_name).elections.get(epoch, (-1, None))
-            expect("M1", elected == master, f"{broker_name} was told {master} in {epoch}, it is {elected}")
+            expect(
+                "M1",
+                elected == master,
+                f"{broker_name} was notified of {master} in {epoch}, expected {elected}",
+            )
 
         self.guarded(judge)
 
@@ -521,7 +553,7 @@ def _json(reply: RemotingCommand) -> Any:
 
 
 def _process(ask: Ask) -> tuple[str, int, str]:
-    """Of the broker that asks to be registered."""
+    """The process of the broker that asks to be registered."""
     return ask.broker_name, ask.number("brokerId"), ask.ext.get("incarnation", "")
 
 
@@ -534,6 +566,6 @@ def _is_a_stranger(state: SetState, ask: Ask) -> bool:
 
 
 def _knows(state: SetState, ask: Ask) -> bool:
-    """Whether the asker's id is its own there, as far as it says with which check code it got it."""
+    """Whether the asker owns its id there, judged by its check code if it sends one."""
     code = state.codes.get(ask.number("brokerId"))
     return code is not None and ask.ext.get("registerCheckCode", code) == code

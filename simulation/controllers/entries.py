@@ -12,8 +12,8 @@ ALTER, APPLY_ID, ELECT, CLEAN, ADDRESS = 1, 2, 3, 5, 6
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """`broker_id` is whom it is about: granted, elected (None: nobody), moved. `ids`: the new set, or who is forgotten (None:
-    all). `eligible`: who may be elected beside the new set."""
+    """`broker_id` is the broker that is granted, elected (None: none), moved. `ids`: the new set, or the forgotten ones (None:
+    all). `eligible`: other brokers that may be elected."""
 
     kind: int
     broker_name: str

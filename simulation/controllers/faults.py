@@ -1,6 +1,6 @@
-"""What happens to controllers and brokers: deaths, pauses, cuts, slow disks, requests that come late.
+"""Faults of controllers and brokers: deaths, pauses, cuts, slow disks, requests that come late.
 
-Invariant: it is healed at the end; whoever was killed comes back by itself."""
+Invariant: all is healed at the end; a killed process comes back by itself."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from simulation.kernel.world import World
 
 CLOCK_JUMP_MS = 3_600_000
 AMONG_CONTROLLERS = frozenset({"leader without fellows", "held request", "leaders one after the other"})
-"""Faults that one controller alone would sit out."""
+"""Faults that do not affect a single controller."""
 
 
 class Played(Protocol):
-    """Who there is to strike; `sets` holds the brokers of each."""
+    """The possible victims; `sets` holds the brokers of each."""
 
     world: World
     random: Random
@@ -82,7 +82,7 @@ class Faults:
         return len(self.cluster.controllers) == 1
 
     async def strike_for(self, for_ms: int) -> None:
-        """One after the other, then all is healed; who is down may take a while to come back."""
+        """One fault after the other, then all is healed; nodes that are down may take a while to come back."""
         end_ms = self.world.now_ms + for_ms
         while self.world.now_ms < end_ms:
             await asyncio.sleep(self.random.uniform(0.2, self.pace_s))
@@ -92,7 +92,7 @@ class Faults:
         self.network.heal()
         self.network.usual_delays()
 
-    # Whom
+    # Victims
 
     def anyone(self) -> Node:
         """As often a controller as a broker."""
@@ -103,7 +103,7 @@ class Faults:
     def some_set(self) -> str:
         return self.random.choice(list(self.cluster.sets))
 
-    # What
+    # Faults
 
     async def bounce_one(self) -> None:
         await self.bounce(self.anyone(), power_cut=self.random.random() < 0.3)
@@ -146,7 +146,7 @@ class Faults:
         await self.bounce(*victims, power_cut=self.random.random() < 0.2)
 
     async def one_of_each_set(self) -> None:
-        """As when a machine dies on which each set has a broker."""
+        """As when a machine dies that runs a broker of each set."""
         number = self.random.randrange(min(map(len, self.cluster.sets.values())))
         await self.bounce(*(nodes[number] for nodes in self.cluster.sets.values()))
 
@@ -156,7 +156,7 @@ class Faults:
                 self.network.cut(leader.host, other.host)
 
     async def leader_without_fellows(self) -> None:
-        """Brokers and operators reach it still, and ask it while another leads already and a master has changed."""
+        """Brokers and operators still reach it, and ask it while another leads already and a master has changed."""
         leader = self.cluster.leader()
         if leader is None:
             return
@@ -201,8 +201,8 @@ class Faults:
             await asyncio.sleep(self.random.uniform(0.1, 3))
 
     async def held_request(self) -> None:
-        """A master's wish to take somebody in is held on its way to the leader. Another leads, does not hear the one who is to
-        enter, and refuses the same wish. Then the first one leads again, and what was held comes."""
+        """A master's request to add a member is held on its way to the leader. Another controller leads, receives no heartbeat
+        of that member, and rejects the same request. Then the first one leads again, and the held request arrives."""
         first, name = self.cluster.leader(), self.some_set()
         master = self.cluster.master(name)
         if first is None or master is None:
@@ -262,7 +262,7 @@ class Faults:
             node.disk.stall(self.random.choice((100, 400, 1_000, 4_000)))
 
     async def slow_followers(self) -> None:
-        """So slow that what is proposed is long undecided, and where timers are long not so slow that the leader gives up.
+        """So slow that proposals stay uncommitted for long, and where timers are long not so slow that the leader steps down.
         Meanwhile a master dies."""
         leader, master = self.cluster.leader(), self.cluster.master(self.some_set())
         ms = self.random.randint(2_500, 4_500)
@@ -274,7 +274,7 @@ class Faults:
         await asyncio.sleep(ms / 1000)
 
     async def clock_jump(self) -> None:
-        """Of the wall clock, which must decide nothing."""
+        """Of the wall clock, which no decision may depend on."""
         self.random.choice(self.cluster.controllers).skew_ms += self.random.randint(
             -CLOCK_JUMP_MS, CLOCK_JUMP_MS
         )
@@ -283,6 +283,6 @@ class Faults:
         self.network.reset(self.anyone().host, self.random.choice(self.cluster.controllers).host)
 
     async def half_open(self) -> None:
-        """A broker forgets its connection, opens another, and the controller learns of the first one's end later."""
+        """A broker forgets its connection, opens another, and the controller notices the end of the first one later."""
         broker = self.random.choice(self.cluster.brokers)
         self.network.half_open(broker.host, self.random.choice(self.cluster.controllers).host)

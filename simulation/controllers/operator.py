@@ -1,8 +1,8 @@
-"""An operator and a stranger in one: asks every controller to read, moves masters, forgets brokers; forges what only a master
-may ask; and delivers once more, much later, what was lost on its way.
+"""An operator and a stranger in one: reads from every controller, moves masters, forgets brokers; forges requests that only a
+master may send; and delivers lost requests once more, much later.
 
-Invariant: what it forges no controller may ever carry out, whatever happens meanwhile; what it delivers late its sender must
-reckon with."""
+Invariant: no controller may ever carry out a forged request, whatever happens meanwhile; the sender of a late request must
+expect it."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ CALL_TIMEOUT_MS = 3000
 
 @dataclass(frozen=True)
 class Manners:
-    """How often it does something, and whether among that are elections of its own."""
+    """How often it does something, and whether that includes elections."""
 
     pause_ms: int = 300
     elects: bool = True
 
 
 class Operator:
-    """An app for a simulated node. `leader` tells who leads."""
+    """An app for a simulated node. `leader` returns the leader's address."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Operator:
         task.add_done_callback(self._asking.discard)
 
     async def _run(self) -> None:
-        """Does not wait for answers: what hangs must not keep it from asking others."""
+        """Does not wait for answers: one that hangs must not keep it from asking others."""
         while True:
             await asyncio.sleep(self.random.uniform(0.2, 1.8) * self.manners.pause_ms / 1000)
             known = sorted(name for name, model in self.check.sets.items() if model.now.known)
@@ -109,7 +109,7 @@ class Operator:
             await self._clean(name, state)
 
     async def read(self, controller: str, name: str) -> None:
-        """Of whichever controller: one that leads no more must not answer."""
+        """Ask any controller: a former leader must not answer."""
         if self.random.random() < 0.5:
             await self._ask(controller, RequestCode.CONTROLLER_GET_REPLICA_INFO, GetReplicaInfoHeader(name))
         else:
@@ -117,7 +117,7 @@ class Operator:
             await self._ask(controller, RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, None, names)
 
     async def _forge(self, name: str, state: SetState) -> None:
-        """An alter that is right but for one thing."""
+        """An alter that is valid except for one field."""
         master, epoch, set_epoch = state.master_id, state.master_epoch, state.set_epoch
         leader = self._leader()
         if master is None or leader is None:
@@ -166,7 +166,7 @@ class Operator:
             await self._send(leader, copy)
 
     async def _pretend(self, name: str, state: SetState) -> None:
-        """A heartbeat in the name of a broker, but of another cluster; or of nobody."""
+        """Send a heartbeat in the name of a broker, but of another cluster; or of an unknown one."""
         broker_id = self.random.choice([*sorted(state.codes), STRANGER])
         address = state.addresses.get(broker_id, "10.9.9.9:1")
         cluster = ANOTHER_CLUSTER if broker_id in state.codes else CLUSTER_NAME
@@ -186,7 +186,7 @@ class Operator:
             await self._ask(leader, RequestCode.CONTROLLER_ELECT_MASTER, header)
 
     async def _take_an_id(self, name: str, state: SetState) -> None:
-        """One that another has."""
+        """Apply for an id that another broker has."""
         leader = self._leader()
         if leader is not None:
             header = ApplyBrokerIdHeader(
@@ -195,7 +195,7 @@ class Operator:
             await self._ask(leader, RequestCode.CONTROLLER_APPLY_BROKER_ID, header)
 
     async def _clean(self, name: str, state: SetState) -> None:
-        """Who lives must not be forgotten, unless that is said."""
+        """A live broker must not be forgotten, unless the request says so."""
         leader = self._leader()
         if leader is None:
             return

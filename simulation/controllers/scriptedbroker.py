@@ -1,9 +1,9 @@
 """A broker as the controllers see one: registers, sends heartbeats, polls, asks for elections, changes the set.
 
 Invariant: it takes a role only for a higher epoch. As master it waits for its set and for every set that it asked for and
-that may yet come about (`union`): an alter whose answer was lost may take effect until the set's epoch has moved on. It
-acknowledges what all of those hold who follow it, but nothing while its set is too small, nor before it has told the
-controllers what is. It has no log: its heartbeats claim one that grows while it is master or in the set."""
+that may yet take effect (`union`): an alter whose answer was lost may take effect until the set's epoch has moved on. It
+acknowledges what all of those hold that follow it, but nothing while its set is too small, nor before it has reported its
+minimum to the controllers. It has no log: its heartbeats claim one that grows while it is master or in the set."""
 
 from __future__ import annotations
 
@@ -57,16 +57,16 @@ MAY_COME_LATE = frozenset(
     }
 )
 FINAL = frozenset({ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH, ResponseCode.CONTROLLER_INVALID_MASTER})
-"""Refusals of an alter that no sending of it can outlive."""
+"""Rejections of an alter after which no earlier copy of it can take effect."""
 FORGETFUL_MS_MAX = 10_000
 UNFIT_MS_MAX = 8_000
 ALONE_MS_MAX = 6_000
 LATE_MAX = 40
-"""Of asks that are kept for being delivered once more."""
+"""How many asks are kept for a late delivery."""
 
 
 class Unanswered(Exception):
-    """No controller that leads could be asked, or the call's fate is unknown. `not_done`: it is known, nothing was done."""
+    """No leading controller could be asked, or the outcome of the call is unknown. `not_done`: nothing was done."""
 
     def __init__(self, why: str | None, *, not_done: bool) -> None:
         super().__init__(why)
@@ -75,8 +75,8 @@ class Unanswered(Exception):
 
 @dataclass(frozen=True)
 class Part:
-    """What a broker is to play. `members_min`: it acknowledges nothing with fewer, and says so; 0 says nothing, as upstream's.
-    `fellows` tells the ids of those that live, `followers` of those that are of that epoch; learners not among them."""
+    """The part of a broker. `members_min`: it acknowledges nothing with fewer, and reports that; 0: not reported, as
+    upstream's. `fellows` returns the ids of live brokers, `followers` of those in that epoch; learners not among them."""
 
     broker_name: str = BROKER_NAME
     learner: bool = False
@@ -89,19 +89,19 @@ class Part:
 
 @dataclass
 class Surroundings:
-    """What all brokers of a world share: the check that hears of all asks, and asks that may be delivered once more,
-    because their answers were lost or their sender has it."""
+    """The shared objects of all brokers of a world: the check that sees all asks, and asks that may be delivered once more,
+    because their answers were lost or their sender allows it."""
 
     check: ControllerCheck
     late: deque[RemotingCommand] = field(default_factory=lambda: deque(maxlen=LATE_MAX))
     late_beats: deque[RemotingCommand] = field(default_factory=lambda: deque(maxlen=LATE_MAX))
     """Heartbeats that may be delivered once more."""
     restless: bool = False
-    """Whether masters now and then want somebody out who is well, and brokers cannot lead or lose memory."""
+    """Whether masters now and then remove a healthy member, and brokers cannot lead or lose memory."""
 
 
 class ScriptedBroker:
-    """An app for a simulated node; its public fields are what it believes."""
+    """An app for a simulated node; its public fields are its beliefs."""
 
     def __init__(
         self, host: str, controllers: list[str], part: Part, around: Surroundings, runtime: Runtime
@@ -116,13 +116,13 @@ class ScriptedBroker:
         self._check_code = ""
         self._incarnation = (
             runtime.clock.now_ms() if part.members_min else 0
-        )  # upstream's brokers do not tell
+        )  # upstream's brokers do not report it
         self.master_id: int | None = None
         self.epoch = 0
         self.set_epoch = 0
         self.members: frozenset[int] = frozenset()
         self.asked_for: list[tuple[frozenset[int], int]] = []
-        """Sets that may yet come about, each with the epoch of the set that it is to follow."""
+        """Sets that may yet take effect, each with the epoch of the set that it is to follow."""
         self.notified = 0
         self.alters = 0
         self._log_end = 0
@@ -131,7 +131,7 @@ class ScriptedBroker:
         self.leader: str | None = None
         self.registered = False
         self._is_current = False  # the controllers were asked since it registered
-        self._told_epoch = 0  # under which an alter told them `members_min`
+        self._reported_epoch = 0  # in which an alter reported `members_min` to them
         self._may_lack_until_ms = 0
         self._unfit_until_ms = 0
         self._alone_until_ms = 0
@@ -147,7 +147,7 @@ class ScriptedBroker:
         return self.broker_id is not None and self.master_id == self.broker_id
 
     def union(self) -> frozenset[int]:
-        """Whom it waits for as master."""
+        """The brokers that it waits for as master."""
         return self.members.union(*(members for members, _ in self.asked_for))
 
     async def start(self) -> None:
@@ -190,8 +190,8 @@ class ScriptedBroker:
         return self.runtime.clock.monotonic_ms()
 
     async def _obtain_id(self) -> None:
-        """Steps 1 and 2; the id applied for is on disk before it is applied for. Who had one was restarted, and may have lost
-        what it had in memory."""
+        """Steps 1 and 2; the id is on disk before it is applied for. A broker with an id was restarted, and may have lost
+        its memory."""
         saved = await self.runtime.files.read("identity")
         draw = self.runtime.random
         if saved is not None and self.part.members_min and self.around.restless and draw.random() < 0.4:
@@ -232,8 +232,8 @@ class ScriptedBroker:
             await self._forgotten(self.broker_id)
 
     async def _forgotten(self, broker_id: int) -> None:
-        """In a set that goes on it takes its id again. Its operator empties one of a set that was cleaned whole, perhaps made
-        anew."""
+        """In a set that still exists it takes its id again. In a set that was cleaned whole, and perhaps made again, its
+        operator empties it."""
         header = GetReplicaInfoHeader(self.part.broker_name, broker_id, self._check_code)
         reply = await self._call(RequestCode.CONTROLLER_GET_REPLICA_INFO, header)
         if reply.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED:
@@ -267,19 +267,19 @@ class ScriptedBroker:
         await self._call(RequestCode.CONTROLLER_ELECT_MASTER, header)
 
     def _acknowledge(self) -> None:
-        """Something that all whom it waits for have got, if they follow it."""
+        """Acknowledge something that all brokers that it waits for have, if they follow it."""
         enough = len(self.members) >= self.part.members_min and self.epoch > 0
-        told = self.part.members_min == 0 or self._told_epoch == self.epoch
-        if enough and told and self.union() <= self.part.followers(self.epoch):
+        reported = self.part.members_min == 0 or self._reported_epoch == self.epoch
+        if enough and reported and self.union() <= self.part.followers(self.epoch):
             self.check.acknowledged(self.part.broker_name, self.union())
 
     def _asks_before_it_reads(self) -> bool:
-        """Of what it asked for without an answer it does not always look first what became."""
+        """It does not always read first whether an unanswered ask took effect."""
         return self.is_master and bool(self.asked_for) and self.runtime.random.random() < 0.4
 
     async def _alter(self) -> None:
-        """Everybody in, or now and then somebody out; for a while nobody but this broker after one was said to be dead. What
-        it asked for without an answer it mostly asks for again. The same set it asks for to say `members_min`."""
+        """Ask for all brokers, or now and then without one; for a while only for itself after another was reported dead. It
+        mostly repeats an unanswered ask. It asks for the same set again to report `members_min`."""
         fellows = self.part.fellows()
         draw = self.runtime.random
         wanted = frozenset() if self._now_ms < self._alone_until_ms else fellows
@@ -289,7 +289,7 @@ class ScriptedBroker:
         if self.asked_for and draw.random() < 0.7:
             wanted = self.asked_for[-1][0]
         members_min = self.part.members_min
-        if wanted == self.members and (members_min == 0 or self._told_epoch == self.epoch):
+        if wanted == self.members and (members_min == 0 or self._reported_epoch == self.epoch):
             return
         epoch = self.epoch
         sending = wanted, self.set_epoch
@@ -310,7 +310,7 @@ class ScriptedBroker:
             return
         if reply.code == ResponseCode.SUCCESS:
             self.alters += 1
-            self._told_epoch = epoch
+            self._reported_epoch = epoch
             self._adopt(epoch, self.master_id, SyncStateSet.decode(reply.body))
         elif reply.code in FINAL:
             self.asked_for.clear()
@@ -321,7 +321,7 @@ class ScriptedBroker:
         self._waits()
 
     def _refused(self, sending: tuple[frozenset[int], int], code: int | None = None) -> None:
-        """One sending, with `code` or not tried; others of the same set may be under way yet."""
+        """One sending was rejected with `code`, or not tried; others of the same set may still be under way."""
         if sending in self.asked_for:
             self.asked_for.remove(sending)
         self._waits()

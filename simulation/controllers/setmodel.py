@@ -1,7 +1,7 @@
 """One broker set as the applied entries make it, by the rules of reliability and not by the product's code.
 
-Invariant: `history` holds the set after each entry that changed it, with that entry's place in the order of all; nothing of
-it is ever rewritten."""
+Invariant: `history` holds the set after each entry that changed it, with that entry's place in the order of all; it is never
+rewritten."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from simulation.controllers.entries import Entry
 
 @dataclass(frozen=True, slots=True)
 class SetState:
-    """What controllers keep. `codes` and `addresses`: of each registered broker, by id. `eligible`: who may be elected
-    though not in the set."""
+    """The state that controllers keep. `codes` and `addresses`: of each registered broker, by id. `eligible`: brokers outside
+    the set that may be elected."""
 
     codes: dict[int, str] = field(default_factory=dict)
     addresses: dict[int, str] = field(default_factory=dict)
@@ -26,7 +26,7 @@ class SetState:
     set_epoch: int = 0
     eligible: frozenset[int] = frozenset()
     forgotten: frozenset[str] = frozenset()
-    """Codes of those that were registered since the set began and are no more."""
+    """Codes of brokers that were registered since the set began and are no longer."""
 
     @property
     def known(self) -> bool:
@@ -38,7 +38,7 @@ NOTHING = SetState()
 
 @dataclass
 class SetModel:
-    """`elections`: epoch -> (place of the entry, who was elected). `holders`: who holds all that masters acknowledged."""
+    """`elections`: epoch -> (place of the entry, elected broker). `holders`: brokers with all that masters acknowledged."""
 
     now: SetState = NOTHING
     places: list[int] = field(default_factory=list)
@@ -92,7 +92,7 @@ class SetModel:
     def become(self, state: SetState, place: int) -> None:
         if not state.known:
             self.elections.clear()
-        self.holders = (self.holders | state.members) & state.codes.keys()  # who enters has caught up
+        self.holders = (self.holders | state.members) & state.codes.keys()  # a new member has caught up
         if state.master_epoch != self.now.master_epoch:
             self.elections[state.master_epoch] = place, state.master_id
         self.now = state
@@ -100,7 +100,7 @@ class SetModel:
         self.history.append(state)
 
     def between(self, first: int, end: int) -> Iterator[SetState]:
-        """What it was at any moment from when `first` entries were applied to when `end` were, the newest first."""
+        """The states of the set from when `first` entries were applied to when `end` were, the newest first."""
         at = bisect_left(self.places, end)
         while at > 0:
             yield self.history[at - 1]

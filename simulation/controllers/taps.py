@@ -1,6 +1,6 @@
-"""Taps on a controller's process: what comes to it, what it proposes, what it applies.
+"""Taps on a controller's process: the messages that reach it, its proposals, the entries that it applies.
 
-Invariant: they change nothing; what is noted is noted before the controller acts on it."""
+Invariant: they change nothing; everything is noted before the controller acts on it."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from remoting.peer import Peer
 from remoting.router import Outcome
 from simulation.controllers import entries
 from simulation.controllers.check import ControllerCheck
-from simulation.controllers.rules import Hearing, Said, Unfitness
+from simulation.controllers.rules import LivenessView, Said, Unfitness
 from simulation.controllers.scriptedbroker import CLUSTER_NAME
 from simulation.controllers.setmodel import SetState
 from simulation.kernel.node import Node
 
 HEARTBEAT_TIMEOUT_MS = 10_000
-"""Of a broker that was never heard, or says nothing else."""
+"""Of a broker that has sent no heartbeat, or announces no other."""
 
 COUNTED_MS_MAX = 500
-"""So much of a stretch that a controller stood still for it may take for time that it was awake."""
+"""The share of its own pause that a controller may take for time that it was awake."""
 NOBODY = -1
 
 Key = tuple[str, int]
@@ -40,8 +40,8 @@ Key = tuple[str, int]
 
 
 @dataclass(slots=True)
-class Ear:
-    """The newest connection that a broker's heartbeats came over, and what it last said over it."""
+class Contact:
+    """The newest connection of a broker's heartbeats, and the last heartbeat over it."""
 
     connection: int
     open: bool
@@ -58,11 +58,11 @@ class Taps:
         self.app = app
         self.check = check
         self.process = f"{node.name}.{node.incarnation}"
-        self.ears: dict[Key, Ear] = {}
+        self.contacts: dict[Key, Contact] = {}
         self.spoken: dict[Key, dict[int, int]] = {}
-        """Incarnation -> newest connection over which it spoke."""
+        """Incarnation -> newest connection over which it sent something."""
         self.restarting: Counter[tuple[Key, int]] = Counter()
-        """How many registrations are in hand that came over a connection, but for late ones."""
+        """How many registrations over a connection are in progress, without late ones."""
         self.leads_since_ms = 0
         self._numbers = itertools.count(1)
         self._connections: dict[Peer, int] = {}
@@ -89,7 +89,7 @@ class Taps:
             disconnected(peer)
 
         connections._on_connect, connections._on_disconnect = on_connect, on_disconnect
-        router.watch(RequestCode.BROKER_HEARTBEAT, self._heard)
+        router.watch(RequestCode.BROKER_HEARTBEAT, self._heartbeat_arrived)
         router.watch(RequestCode.CONTROLLER_REGISTER_BROKER, self._registering)
         brokers, is_new = self.app.brokers, self.app.brokers.restarted
 
@@ -108,26 +108,26 @@ class Taps:
 
         brokers.restarted = restarted  # type: ignore[method-assign]
 
-    def _heard(self, peer: Peer, request: RemotingCommand) -> Callable[[Outcome], None]:
+    def _heartbeat_arrived(self, peer: Peer, request: RemotingCommand) -> Callable[[Outcome], None]:
         """It counts for a broker that names its own cluster and address, and that this controller knows already."""
         ext = request.ext
         key = ext.get("brokerName", ""), int(ext.get("brokerId", NOBODY))
         registered = self._granted(key).get("address") == ext["brokerAddr"]
         if not registered or ext["clusterName"] != CLUSTER_NAME:
-            return untold
+            return ignore_outcome
         connection, now_ms, said = self._connections[peer], self.now_ms, said_in(ext)
         self.check.once_held[key] = max(said.log_end, self.check.once_held[key])
         if self._is_of_former(key, connection, ext):
-            return untold
-        ear = self.ears.get(key)
-        if ear is None:
+            return ignore_outcome
+        contact = self.contacts.get(key)
+        if contact is None:
             timeout_ms = int(ext.get("heartbeatTimeoutMills", HEARTBEAT_TIMEOUT_MS))
-            self.ears[key] = Ear(connection, True, now_ms, timeout_ms, said)
-            return untold
-        if connection >= ear.connection or not ear.open:
-            ear.connection, ear.open, ear.said = connection, True, said
-        ear.last_ms = now_ms
-        return untold
+            self.contacts[key] = Contact(connection, True, now_ms, timeout_ms, said)
+            return ignore_outcome
+        if connection >= contact.connection or not contact.open:
+            contact.connection, contact.open, contact.said = connection, True, said
+        contact.last_ms = now_ms
+        return ignore_outcome
 
     def _granted(self, key: Key) -> dict[str, str]:
         """Code and address of the broker that has the id, as far as this controller knows."""
@@ -138,7 +138,7 @@ class Taps:
         return {"code": replica.check_code, "address": replica.address}
 
     def _is_of_former(self, key: Key, connection: int, ext: dict[str, str]) -> bool:
-        """A process that is gone said it, if its connection is older than a later process's that has spoken."""
+        """Whether a dead process sent it: its connection is older than a later process's that has sent something."""
         incarnation = int(ext.get("incarnation", 0))
         spoken = self.spoken.setdefault(key, {})
         spoken[incarnation] = max(connection, spoken.get(incarnation, 0))
@@ -147,14 +147,18 @@ class Taps:
         )
 
     def _restarted(self, key: Key, connection: int, incarnation: int) -> None:
-        """What a broker said over another connection was said by a process that is no more. A registration that comes over
-        an older one itself is late, and says nothing, unless only earlier processes spoke over newer ones."""
-        ear = self.ears.get(key)
+        """Heartbeats over other connections are those of dead processes. A registration over an older connection is late
+        itself, and counts for nothing, unless only earlier processes sent something over newer ones."""
+        contact = self.contacts.get(key)
         newer = [said for said, over in self.spoken.get(key, {}).items() if over > connection]
-        if ear is not None and ear.connection > connection and not 0 < max(newer, default=0) < incarnation:
+        if (
+            contact is not None
+            and contact.connection > connection
+            and not 0 < max(newer, default=0) < incarnation
+        ):
             return
-        if ear is not None and ear.connection != connection:
-            ear.open = False
+        if contact is not None and contact.connection != connection:
+            contact.open = False
         self.restarting[key, connection] += 1
 
     def _registering(self, peer: Peer, request: RemotingCommand) -> Callable[[Outcome], None]:
@@ -167,9 +171,9 @@ class Taps:
         return answered
 
     def _closed(self, connection: int) -> None:
-        for ear in self.ears.values():
-            if ear.connection == connection:
-                ear.open = False
+        for contact in self.contacts.values():
+            if contact.connection == connection:
+                contact.open = False
 
     def _tap_log(self) -> None:
         node, applier = self.app.node, self.app.node._applier
@@ -185,8 +189,8 @@ class Taps:
                 entry = entries.read(body)
                 assert entry is not None
                 if not node.is_active:
-                    break  # another one's may come to stand there
-                self.check.proposing(number, node.term, self.hearing(entry.broker_name))
+                    break  # another leader's entry may come there
+                self.check.proposing(number, node.term, self.liveness(entry.broker_name))
             return await propose(bodies, timeout_ms)
 
         def applied(index: int, body: bytes) -> None:
@@ -214,7 +218,7 @@ class Taps:
         assert app.node.core is not None
         entry = entries.read(body)
         if entry is not None and entry.kind == entries.APPLY_ID and entry.broker_id is not None:
-            self.ears.pop((entry.broker_name, entry.broker_id), None)  # it is not the new holder's
+            self.contacts.pop((entry.broker_name, entry.broker_id), None)  # it is not that of the new owner
             self.spoken.pop((entry.broker_name, entry.broker_id), None)
         kept = self._kept(entry.broker_name) if entry is not None else None
         log = app.node.core.log
@@ -243,35 +247,35 @@ class Taps:
         for name, replicas in state.replicas.items():
             for broker_id, replica in replicas.by_id.items():
                 if before.check_code((replicas.cluster_name, name, broker_id)) != replica.check_code:
-                    self.ears.pop((name, broker_id), None)
+                    self.contacts.pop((name, broker_id), None)
                     self.spoken.pop((name, broker_id), None)
         names = state.replicas.keys() & state.sync_states.keys()
         self.check.loaded(self.process, index, {name: self._kept(name) for name in names})
 
-    # What this controller may believe
+    # The beliefs that this controller may have
 
-    def hearing(self, broker_name: str) -> Hearing:
+    def liveness(self, broker_name: str) -> LivenessView:
         """Of the brokers of one set, now."""
         alive, surely, gone, said = set(), set(), set(), {}
         for broker_id in self.check.state(broker_name).codes:
-            ear = self.ears.get((broker_name, broker_id))
-            if ear is not None and ear.open:
+            contact = self.contacts.get((broker_name, broker_id))
+            if contact is not None and contact.open:
                 key = broker_name, broker_id
-                overtaken = max(self.spoken.get(key, {}).values(), default=0) > ear.connection
-                said[broker_id] = replace(ear.said, once=self.check.once_held[key], overtaken=overtaken)
-                awake_ms, _ = self._awake_since(ear.last_ms)
-                if awake_ms <= ear.timeout_ms:
+                overtaken = max(self.spoken.get(key, {}).values(), default=0) > contact.connection
+                said[broker_id] = replace(contact.said, once=self.check.once_held[key], overtaken=overtaken)
+                awake_ms, _ = self._awake_since(contact.last_ms)
+                if awake_ms <= contact.timeout_ms:
                     alive.add(broker_id)
-                if self.now_ms - ear.last_ms <= ear.timeout_ms:
+                if self.now_ms - contact.last_ms <= contact.timeout_ms:
                     surely.add(broker_id)
-            if self._gone(ear):
+            if self._gone(contact):
                 gone.add(broker_id)
         restarted = (
             broker_id
             for ((name, broker_id), _), count in self.restarting.items()
             if count and name == broker_name
         )
-        return Hearing(
+        return LivenessView(
             self.process,
             frozenset(alive),
             frozenset(gone),
@@ -280,11 +284,11 @@ class Taps:
             said,
         )
 
-    def _gone(self, ear: Ear | None) -> bool:
-        if ear is not None and not ear.open:
+    def _gone(self, contact: Contact | None) -> bool:
+        if contact is not None and not contact.open:
             return True
-        _, silent_ms = self._awake_since(max(self.leads_since_ms, ear.last_ms if ear else 0))
-        return silent_ms > (ear.timeout_ms if ear else HEARTBEAT_TIMEOUT_MS)
+        _, silent_ms = self._awake_since(max(self.leads_since_ms, contact.last_ms if contact else 0))
+        return silent_ms > (contact.timeout_ms if contact else HEARTBEAT_TIMEOUT_MS)
 
     def _awake_since(self, since_ms: int) -> tuple[int, int]:
         """For how long this process was awake since then, in ms, and for how long it may believe so."""
@@ -300,7 +304,7 @@ class Taps:
 
 
 def said_in(heartbeat: dict[str, str]) -> Said:
-    """What upstream's brokers leave out has its default."""
+    """A field that upstream's brokers leave out has its default."""
     return Said(
         max(0, int(heartbeat.get("minInSyncReplicas", 0))),
         heartbeat.get("mayLackAcknowledged") == "true",
@@ -315,5 +319,5 @@ def unfitness(heartbeat: dict[str, str]) -> Unfitness:
     return Unfitness.COULD_LEAD if heartbeat.get("couldLead") == "true" else Unfitness.CANNOT
 
 
-def untold(outcome: Outcome) -> None:
-    """What became of it is seen elsewhere."""
+def ignore_outcome(outcome: Outcome) -> None:
+    """Its outcome is seen elsewhere."""

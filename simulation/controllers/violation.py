@@ -1,4 +1,4 @@
-"""What the checks of the controllers' world raise.
+"""The error that checks of the controllers' world raise.
 
 Invariant: `rule` names the rule that does not hold, as the docstring of `simulation.controllers.check` does."""
 

@@ -1,6 +1,6 @@
 """Controllers, the brokers of one or many sets and an operator, all but the controllers played by scripts, in one world.
 
-Invariant: a run follows from its seed alone, and all that is asked, answered, proposed and applied in it is judged by
+Invariant: a run follows from its seed alone, and all requests, answers, proposals and applied entries are judged by
 `simulation.controllers.check`. Faults stop in the end; then every set must become whole.
 
     python -m simulation.controllers.world --seeds 300 --first 1
@@ -38,14 +38,14 @@ CONTROLLER_HOSTS = ("10.0.1.1", "10.0.1.2", "10.0.1.3")
 PEERS = {f"n{number}": f"{host}:{CONTROLLER_PORT}" for number, host in enumerate(CONTROLLER_HOSTS)}
 RUN_MS = 60_000
 FORM_LIMIT_MS = 120_000
-"""Fifty sets of slow brokers, of which an operator elects others meanwhile."""
+"""Fifty sets of slow brokers; meanwhile an operator elects other masters."""
 HEAL_LIMIT_MS = 90_000
 LOOK_EVERY_MS = 50
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What a world is made of. `sync_ms`: how long the controllers' disks take for a sync, at least and at most, or None
+    """The size and speed of a world. `sync_ms`: how long the controllers' disks take for a sync, at least and at most, or None
     for a fast one; `raft_slowness` multiplies their timers."""
 
     controllers: int = 3
@@ -63,7 +63,7 @@ class Shape:
 
     @staticmethod
     def drawn(played: frozenset[str], draw: random.Random) -> Shape:
-        """Of what is `played`, and drawn besides."""
+        """From the features `played`, and further draws."""
         many = "fifty sets" in played
         sets = 50 if many else draw.choice((*(1,) * 10, *(2,) * 5, 3, 4, 4, 8))
         sync_ms = draw.choice((None, None, None, (5, 15), (30, 80), (100, 350)))
@@ -84,10 +84,13 @@ class Shape:
 
 
 FEATURES = Features(
+    Feature("fifty sets", 1 / 20, "Fifty sets of slow brokers; meanwhile an operator elects other masters."),
     Feature(
-        "fifty sets", 1 / 20, "Fifty sets of slow brokers, of which an operator elects others meanwhile."
+        "unclean",
+        0.15,
+        "Unclean elections are allowed.",
+        "M4, except that the master may come from outside the set.",
     ),
-    Feature("unclean", 0.15, "Unclean elections are allowed.", "M4, without its demand of the set."),
     Feature(
         "learner",
         0.3,
@@ -95,13 +98,13 @@ FEATURES = Features(
         "M4: it is never elected.",
         excludes=frozenset({"unclean", "fifty sets"}),
     ),
-    Feature("elections", 0.6, "The operator elects masters, and not only forgets brokers."),
+    Feature("elections", 0.6, "The operator elects masters, in addition to forgetting brokers."),
 )
 
 
 @dataclass
 class Totals:
-    """What runs did; adds up over seeds."""
+    """Counts of runs, which add up over seeds."""
 
     counts: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
@@ -115,7 +118,7 @@ class Totals:
 
 
 class ControllerWorld:
-    """Controllers n0.., brokers b0.. of the first set and b1-0.. of the others; every broker is a newcomer at first."""
+    """Controllers n0.., brokers b0.. of the first set and b1-0.. of the others; every broker is new at first."""
 
     def __init__(self, world: World, shape: Shape | None = None, **settings: object) -> None:
         self.world = world
@@ -165,7 +168,7 @@ class ControllerWorld:
     # Members
 
     def start_all(self) -> None:
-        """With a learner: it first, and the others only once it stands."""
+        """A learner starts first, and the others only once the set exists."""
         for node in self.controllers:
             if self.shape.sync_ms is not None:
                 node.disk.slow_down(*self.shape.sync_ms)
@@ -229,7 +232,7 @@ class ControllerWorld:
     # Who is what
 
     def leader(self) -> Node | None:
-        """The controller that serves, with the highest term if there are two of that opinion."""
+        """The controller that serves, with the highest term if two believe to."""
         active = [node for node in self.controllers if self.app(node) and self.app(node).node.is_active]
         return max(active, key=lambda node: self.app(node).node.term, default=None)
 
@@ -254,7 +257,7 @@ class ControllerWorld:
         ]
 
     def fellows(self, broker_name: str) -> frozenset[int]:
-        """Who could be in the set."""
+        """The brokers that could be in the set."""
         return frozenset(
             broker.broker_id
             for _, broker in self.living(broker_name)
@@ -262,7 +265,7 @@ class ControllerWorld:
         )
 
     def followers(self, broker_name: str, epoch: int) -> frozenset[int]:
-        """Who takes part in that mastership."""
+        """The brokers that take part in that mastership."""
         return frozenset(
             broker.broker_id
             for _, broker in self.living(broker_name)
@@ -270,14 +273,14 @@ class ControllerWorld:
         )
 
     def union_of(self, broker_name: str, master_id: int, epoch: int) -> frozenset[int] | None:
-        """Whom that master waits for, if it acts."""
+        """The brokers that this master waits for, if it acts."""
         for _, broker in self.living(broker_name):
             if broker.broker_id == master_id and broker.is_master and broker.epoch == epoch:
                 return broker.union()
         return None
 
     def master(self, broker_name: str = BROKER_NAME) -> Node | None:
-        """The running broker that the newest state names master and that knows it."""
+        """The running broker that is master in the newest state and knows it."""
         state = self.checker.state(broker_name)
         for node, broker in self.living(broker_name):
             if broker.broker_id == state.master_id is not None and broker.epoch == state.master_epoch:
@@ -309,8 +312,8 @@ class ControllerWorld:
         end_ms = self.world.now_ms + limit_ms
         while not self.whole():
             if self.world.now_ms > end_ms:
-                stands = {name: self.checker.state(name) for name in self.sets}
-                raise Violation("V2", f"not whole after {limit_ms} ms: {stands}")
+                states = {name: self.checker.state(name) for name in self.sets}
+                raise Violation("V2", f"expected whole sets after {limit_ms} ms, seen {states}")
             self.world.run_for_ms(LOOK_EVERY_MS)
 
     async def misbehave(self, for_ms: int) -> None:
@@ -321,7 +324,7 @@ class ControllerWorld:
 
 
 def features() -> frozenset[str]:
-    """Names of all that a seed may play."""
+    """The names of all features that a seed may play."""
     return frozenset(FEATURES)
 
 
@@ -354,12 +357,12 @@ def main() -> int:
     totals = Totals()
     started = time.process_time()
 
-    def told() -> list[str]:
+    def lines() -> list[str]:
         seconds = time.process_time() - started
         speed = totals.simulated_ms / 1000 / max(seconds, 0.001)
         return [*totals.lines(), f"{totals.simulated_ms / 1000:.0f} s simulated, {speed:.0f} x real time"]
 
-    return seeds.main(__doc__, BUGS, 50, lambda seed, bug, asked: run_seed(seed, bug, totals, asked), told)
+    return seeds.main(__doc__, BUGS, 50, lambda seed, bug, asked: run_seed(seed, bug, totals, asked), lines)
 
 
 if __name__ == "__main__":

@@ -20,13 +20,13 @@ from remoting.headers.header import Header
 from simulation.controllers import entries
 from simulation.controllers.asks import Ask
 from simulation.controllers.check import ControllerCheck
-from simulation.controllers.rules import Hearing, Said, Unfitness
+from simulation.controllers.rules import LivenessView, Said, Unfitness
 from simulation.controllers.setmodel import SetState
 from simulation.controllers.violation import Violation
 
 BOTH = frozenset({1, 2})
-ALL_HEARD = Hearing("n0", BOTH, frozenset(), BOTH)
-ONE_HEARD = Hearing("n0", frozenset({1}), frozenset(), frozenset({1}))
+ALL_HEARD = LivenessView("n0", BOTH, frozenset(), BOTH)
+ONE_HEARD = LivenessView("n0", frozenset({1}), frozenset(), frozenset({1}))
 
 
 class History:
@@ -43,11 +43,13 @@ class History:
     def ask(self, request: RemotingCommand) -> Ask:
         return self.check.sent("somebody", request)
 
-    def event(self, event: Event, hearing: Hearing | None = ALL_HEARD, kept: SetState | None = None) -> None:
+    def event(
+        self, event: Event, liveness: LivenessView | None = ALL_HEARD, kept: SetState | None = None
+    ) -> None:
         """Proposed and applied; the controller keeps what it should, unless said otherwise."""
         body = encode(event)
-        if hearing is not None:
-            self.check.proposing(self.index, 1, hearing)
+        if liveness is not None:
+            self.check.proposing(self.index, 1, liveness)
         entry = entries.read(body)
         assert entry is not None
         after = self.check.sets.get("a")
@@ -104,7 +106,7 @@ def test_a_sound_history_passes(history: History) -> None:
     history.answer(ask, wanted, newSyncStateSetEpoch="2")
     history.ask(elect(2))
     history.event(ElectMaster("a", 2))
-    history.event(ElectMaster("a", None), Hearing("n0", BOTH, frozenset({2})))
+    history.event(ElectMaster("a", None), LivenessView("n0", BOTH, frozenset({2})))
     history.event(ElectMaster("a", 2))
     assert history.check.elections == 4
 
@@ -168,22 +170,22 @@ def test_a_master_that_is_heard_is_replaced_for_an_operator_alone(
 
 def test_an_election_outside_the_set_is_found_and_an_unclean_one_passes(history: History) -> None:
     history.check.unclean = True
-    history.event(ElectMaster("a", 2), Hearing("n0", BOTH, frozenset({1})))
+    history.event(ElectMaster("a", 2), LivenessView("n0", BOTH, frozenset({1})))
     history.check.unclean = False
     with pytest.raises(Violation, match="^M4"):
-        history.event(ElectMaster("a", 1), Hearing("n0", BOTH, frozenset({2})))
+        history.event(ElectMaster("a", 1), LivenessView("n0", BOTH, frozenset({2})))
 
 
 def test_the_election_of_one_who_is_not_heard_is_found(history: History) -> None:
-    history.event(ElectMaster("a", None), Hearing("n0", BOTH, frozenset({1})))
+    history.event(ElectMaster("a", None), LivenessView("n0", BOTH, frozenset({1})))
     with pytest.raises(Violation, match="^M4"):
-        history.event(ElectMaster("a", 1), Hearing("n0", frozenset({2}), frozenset({1})))
+        history.event(ElectMaster("a", 1), LivenessView("n0", frozenset({2}), frozenset({1})))
 
 
 def test_an_epoch_spent_on_nobody_or_on_the_same_master_is_found(history: History) -> None:
     with pytest.raises(Violation, match="^M1"):
         history.event(ElectMaster("a", 1))
-    history.event(ElectMaster("a", None), Hearing("n0", BOTH, frozenset({1})))
+    history.event(ElectMaster("a", None), LivenessView("n0", BOTH, frozenset({1})))
     with pytest.raises(Violation, match="^M1"):
         history.event(ElectMaster("a", None))
 
@@ -203,14 +205,14 @@ def test_the_cleaning_of_one_who_lives_is_found(history: History) -> None:
 def test_an_entry_that_nobody_proposed_and_a_state_that_it_does_not_make_are_found(history: History) -> None:
     history.ask(alter())
     with pytest.raises(Violation, match="^R8"):
-        history.event(AlterSyncStateSet("a", BOTH), hearing=None)
+        history.event(AlterSyncStateSet("a", BOTH), liveness=None)
     with pytest.raises(Violation, match="^R5"):
         history.event(AlterSyncStateSet("a", BOTH), kept=history.check.state("a"))
 
 
 @pytest.mark.parametrize(("epoch", "stands"), [("2", True), ("1", False)])
 def test_a_read_tells_of_a_moment_after_it_began(history: History, epoch: str, stands: bool) -> None:
-    history.event(ElectMaster("a", None), Hearing("n0", BOTH, frozenset({1})))
+    history.event(ElectMaster("a", None), LivenessView("n0", BOTH, frozenset({1})))
     reading = request(RequestCode.CONTROLLER_GET_REPLICA_INFO, GetReplicaInfoHeader("a"))
     ask = history.ask(reading)
     reply = reading.reply()
@@ -234,14 +236,14 @@ def test_a_refusal_may_move_the_sets_epoch_and_nothing_else(history: History) ->
         history.event(AlterSyncStateSet("a", BOTH))
 
 
-@pytest.mark.parametrize("hearing", [ALL_HEARD, ONE_HEARD])
+@pytest.mark.parametrize("liveness", [ALL_HEARD, ONE_HEARD])
 def test_a_fence_for_an_ask_that_could_be_granted_or_by_no_ask_is_found(
-    history: History, hearing: Hearing
+    history: History, liveness: LivenessView
 ) -> None:
-    if hearing is ALL_HEARD:
+    if liveness is ALL_HEARD:
         history.ask(alter())
     with pytest.raises(Violation, match="^S1"):
-        history.event(AlterSyncStateSet("a", frozenset({1})), hearing)
+        history.event(AlterSyncStateSet("a", frozenset({1})), liveness)
 
 
 def test_a_fence_with_another_refusal_is_found(history: History) -> None:
@@ -279,12 +281,12 @@ def test_who_is_eligible_and_says_when_it_lost_memory_may_be_elected(
     shrunk(history, 2, frozenset({2}))
     said = {2: Said(members_min)}
     elected = ElectMaster("a", 2, frozenset({1}) if members_min else frozenset())
-    hearing = Hearing("n0", BOTH, frozenset({1}), BOTH, said=said)
+    liveness = LivenessView("n0", BOTH, frozenset({1}), BOTH, said=said)
     if rule is None:
-        history.event(elected, hearing)
+        history.event(elected, liveness)
     else:
         with pytest.raises(Violation, match=rule):
-            history.event(elected, hearing)
+            history.event(elected, liveness)
 
 
 def test_the_election_of_one_who_does_not_hold_what_was_acknowledged_is_found(history: History) -> None:
@@ -292,22 +294,24 @@ def test_the_election_of_one_who_does_not_hold_what_was_acknowledged_is_found(hi
     history.check.acknowledged("a", frozenset({1}))
     with pytest.raises(Violation, match="^M5"):
         history.event(
-            ElectMaster("a", 2, frozenset({1})), Hearing("n0", BOTH, frozenset({1}), said={2: Said(2)})
+            ElectMaster("a", 2, frozenset({1})), LivenessView("n0", BOTH, frozenset({1}), said={2: Said(2)})
         )
 
 
 def test_who_may_lack_something_waits_for_the_others_and_behind_them(history: History) -> None:
     history.ask(alter())
     history.event(AlterSyncStateSet("a", BOTH))
-    history.event(ElectMaster("a", None), Hearing("n0", BOTH, frozenset({1})))
+    history.event(ElectMaster("a", None), LivenessView("n0", BOTH, frozenset({1})))
     lacking = Said(may_lack=True, log_end=9)
-    for hearing in (
-        Hearing("n0", frozenset({2}), frozenset({1}), frozenset({2}), said={2: lacking}),
-        Hearing("n0", BOTH, frozenset(), BOTH, said={1: Said(log_end=1), 2: lacking}),
+    for liveness in (
+        LivenessView("n0", frozenset({2}), frozenset({1}), frozenset({2}), said={2: lacking}),
+        LivenessView("n0", BOTH, frozenset(), BOTH, said={1: Said(log_end=1), 2: lacking}),
     ):
         with pytest.raises(Violation, match="^M4"):
-            history.event(ElectMaster("a", 2), hearing)
-    history.event(ElectMaster("a", 2), Hearing("n0", BOTH, frozenset(), BOTH, said={1: lacking, 2: lacking}))
+            history.event(ElectMaster("a", 2), liveness)
+    history.event(
+        ElectMaster("a", 2), LivenessView("n0", BOTH, frozenset(), BOTH, said={1: lacking, 2: lacking})
+    )
 
 
 @pytest.mark.parametrize("better", [Unfitness.FIT, Unfitness.COULD_LEAD])
@@ -316,10 +320,14 @@ def test_a_master_that_cannot_lead_gives_way_to_one_that_can(history: History, b
     history.event(AlterSyncStateSet("a", BOTH))
     unfit, fit = Said(unfit=Unfitness.CANNOT, log_end=9), Said(unfit=better, log_end=9)
     with pytest.raises(Violation, match="^H1"):
-        history.event(ElectMaster("a", 2), Hearing("n0", BOTH, frozenset(), BOTH, said={1: unfit, 2: unfit}))
-    history.event(ElectMaster("a", 2), Hearing("n0", BOTH, frozenset(), BOTH, said={1: unfit, 2: fit}))
+        history.event(
+            ElectMaster("a", 2), LivenessView("n0", BOTH, frozenset(), BOTH, said={1: unfit, 2: unfit})
+        )
+    history.event(ElectMaster("a", 2), LivenessView("n0", BOTH, frozenset(), BOTH, said={1: unfit, 2: fit}))
     with pytest.raises(Violation, match="^M4"):
-        history.event(ElectMaster("a", 1), Hearing("n0", BOTH, frozenset({2}), BOTH, said={1: unfit, 2: fit}))
+        history.event(
+            ElectMaster("a", 1), LivenessView("n0", BOTH, frozenset({2}), BOTH, said={1: unfit, 2: fit})
+        )
 
 
 def test_of_two_that_could_lead_the_master_gives_way_only_when_it_lacks_something(history: History) -> None:
@@ -329,8 +337,8 @@ def test_of_two_that_could_lead_the_master_gives_way_only_when_it_lacks_somethin
     short = Said(unfit=Unfitness.COULD_LEAD, log_end=1000, once=4000)
     for said in ({1: whole, 2: whole}, {1: short, 2: short}, {1: whole, 2: short}):
         with pytest.raises(Violation, match="^H1"):
-            history.event(ElectMaster("a", 2), Hearing("n0", BOTH, frozenset(), frozenset(), said=said))
-    history.event(ElectMaster("a", 2), Hearing("n0", BOTH, frozenset(), BOTH, said={1: short, 2: whole}))
+            history.event(ElectMaster("a", 2), LivenessView("n0", BOTH, frozenset(), frozenset(), said=said))
+    history.event(ElectMaster("a", 2), LivenessView("n0", BOTH, frozenset(), BOTH, said={1: short, 2: whole}))
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -340,12 +348,12 @@ def test_a_registration_deposes_a_master_that_is_heard_unless_it_is_late(
     history.ask(
         request(RequestCode.CONTROLLER_REGISTER_BROKER, RegisterBrokerToControllerHeader("a", 1, "h1:1", "c"))
     )
-    hearing = Hearing("n0", BOTH, frozenset(), BOTH, restarted=frozenset() if late else frozenset({1}))
+    liveness = LivenessView("n0", BOTH, frozenset(), BOTH, restarted=frozenset() if late else frozenset({1}))
     if late:
         with pytest.raises(Violation, match="^H1"):
-            history.event(ElectMaster("a", None), hearing)
+            history.event(ElectMaster("a", None), liveness)
     else:
-        history.event(ElectMaster("a", None), hearing)
+        history.event(ElectMaster("a", None), liveness)
 
 
 def test_of_two_that_could_lead_one_whose_earlier_words_came_again_may_be_taken_for_short(
@@ -356,9 +364,11 @@ def test_of_two_that_could_lead_one_whose_earlier_words_came_again_may_be_taken_
     echoed = Said(unfit=Unfitness.COULD_LEAD, log_end=9, once=9, overtaken=True)
     whole = Said(unfit=Unfitness.COULD_LEAD, log_end=9, once=9)
     fit = Said(log_end=9, once=9, overtaken=True)
-    history.event(ElectMaster("a", 2), Hearing("n0", BOTH, frozenset(), BOTH, said={1: echoed, 2: whole}))
-    history.event(ElectMaster("a", None), Hearing("n0", BOTH, frozenset({2}), BOTH))
-    history.event(ElectMaster("a", 2), Hearing("n0", BOTH, frozenset(), BOTH, said={1: fit, 2: whole}))
+    history.event(
+        ElectMaster("a", 2), LivenessView("n0", BOTH, frozenset(), BOTH, said={1: echoed, 2: whole})
+    )
+    history.event(ElectMaster("a", None), LivenessView("n0", BOTH, frozenset({2}), BOTH))
+    history.event(ElectMaster("a", 2), LivenessView("n0", BOTH, frozenset(), BOTH, said={1: fit, 2: whole}))
 
 
 @pytest.mark.parametrize(("incarnation", "rule"), [(7, None), (8, "^M2"), (0, "^M2")])
@@ -370,7 +380,9 @@ def test_a_process_that_was_elected_since_it_came_may_ask_again(
         return request(RequestCode.CONTROLLER_REGISTER_BROKER, header)
 
     history.ask(register(7))
-    history.event(ElectMaster("a", None), Hearing("n0", BOTH, frozenset(), BOTH, restarted=frozenset({1})))
+    history.event(
+        ElectMaster("a", None), LivenessView("n0", BOTH, frozenset(), BOTH, restarted=frozenset({1}))
+    )
     history.event(ElectMaster("a", 1))
     once_more = register(incarnation)
     if rule is None:
