@@ -1,1 +1,1 @@
-"""Raft-mode broker sets in one simulated world, and what holds of them."""
+"""Raft-mode broker sets in one simulated world, and their invariants."""

@@ -1,6 +1,6 @@
-"""What the tables of a simulated Raft-mode set may hold.
+"""Limits of the tables of a simulated Raft-mode set.
 
-Invariant: as in simulation.kernel.bounds: reckoned from what was asked for and what stands on disks."""
+Invariant: as in simulation.kernel.bounds: computed from the requests and the files on disks."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from simulation.kernel.world import World
 
 LOOK_MS = 10_000
 PORTS = Ports(links={RAFT_PORT: 1, BROKER_PORT: 2}, single=RAFT_PORT)
-"""Between members: one for Raft, which followers have with each other to ask for tables. To the broker port one goes for tables
-and one for what is passed on: six of both ways between two members."""
+"""Between members: one for Raft, which followers have with each other to ask for tables. One goes to the broker port for tables
+and one for forwarded requests: six of both ways between two members."""
 NAMES_OF_THEIR_OWN = 16
-"""Topics and groups that brokers and clients have without anybody's asking."""
+"""Topics and groups that brokers and clients have of themselves."""
 KINDS_OF_CALLS = 16
 SPOKEN_ON = 3
-"""Of each member: the connection on which it says which it is by its words, and those before on which it has done so within the
-last second. Those before them it has ended."""
+"""Of each member: the connection on which it names itself, and earlier ones on which it did so within the last second. It has
+ended those before them."""
 DEAD_LINKS = 6
-"""Of each host, which lost power, with all others or alone, and whose former connections nobody has told the end of yet."""
+"""Of each host that lost power, with all others or alone: its former connections, whose end no peer has noticed yet."""
 NOTES_OF_A_MOMENT = 2 * 1_000 // 50 + 2
-"""Of what was decided when: two in 50 ms, for a second, until the next."""
+"""Of the commit indexes by time: two in 50 ms, for a second, until the next."""
 ENTRIES_IN_MEMORY = 4_000
 """Of the log: all of a run this long."""
 
 WALKS_ENDED = 16
-"""Of the log, and with which check values."""
+"""Of the log, and with its check values."""
 ROWS_EACH = 4
-"""Of a name or a queue: the row itself, its deletion, its lock, and one that is gone."""
+"""Rows of a name or a queue: the row itself, its deletion, its lock, and one that is gone."""
 HISTORIES_EACH = 3
-"""What came to a topic, what went to a group of it, and what that gave back."""
+"""Messages to a topic, deliveries to a group of it, and messages that the group gave back."""
 
 
 class GroupBounds:
@@ -54,7 +54,8 @@ class GroupBounds:
         deals: Callable[[], int],
         has_deals: bool,
     ) -> None:
-        """`names()` were asked for by administrators, retry topics of groups among them, and `deals()` transactions begun."""
+        """`names()`: how many administrators requested, retry topics of groups included; `deals()`: how many transactions
+        began."""
         self.world = world
         self.names = names
         self.deals = deals
@@ -69,7 +70,7 @@ class GroupBounds:
             self.bounds.look(self.expected)
 
     def at_the_end(self) -> None:
-        """Nobody has sent anything for a while, all is whole."""
+        """Check once nobody has sent anything for a while and all is whole."""
         self.bounds.look(self.expected, idle=True)
 
     def expected(self, node: Node) -> Numbers:
@@ -84,7 +85,7 @@ class GroupBounds:
         return {
             "FileList.files": ledger,
             "FileList.dirty": ledger,
-            "IndexTable._files": indexes + 1,  # of which one may be on its way from the disk
+            "IndexTable._files": indexes + 1,  # one of them may be on its way from the disk
             "IndexTable._unsynced": indexes + 1,
             "Connections.peers": DEAD_LINKS * len(self.world.nodes),
             "PeerTransport.calls_max": KINDS_OF_CALLS,

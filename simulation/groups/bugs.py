@@ -40,7 +40,7 @@ BUGS = Bugs()
 bug, planted = BUGS.bug, BUGS.planted
 
 
-# What is answered and shown
+# Answered and shown messages
 
 
 @bug("acknowledged-when-stored", GroupAcknowledgement, "acked_end")
@@ -51,19 +51,19 @@ def all_that_the_log_has(self: GroupAcknowledgement) -> int:
 
 @bug("shown-when-durable-here", DLedgerNode, "_committed_and_durable")
 def durable_here(self: DLedgerNode) -> int:
-    """What a member's own disk has counts as decided."""
+    """Entries on a member's own disk count as committed."""
     return self.core.durable_index if self.core else -1
 
 
 @bug("shown-before-durable-here", DLedgerNode, "_committed_and_durable")
-def decided_somewhere(self: DLedgerNode) -> int:
-    """What others' disks decided is shown before the own one has it."""
+def committed_somewhere(self: DLedgerNode) -> int:
+    """A committed entry is shown before the own disk has it."""
     return self._applier.committed_index
 
 
 @bug("deposed-answers-on", GroupReplication, "acked_end")
 def whoever_leads(self: GroupReplication) -> int:
-    """Who was deposed takes the next leader's progress for its own."""
+    """A deposed leader takes the next leader's progress for its own."""
     return self._store.confirm_offset()
 
 
@@ -75,10 +75,10 @@ def nothing_happened(self: GroupRoles) -> None:
 
 @bug("waiting-sends-kept", PendingSends, "give_up")
 def kept(self: PendingSends) -> None:
-    """What waits when the leadership is lost is answered once it is regained, whatever stands there then."""
+    """A send that waits when leadership is lost is answered once it is regained, whatever its position holds then."""
 
 
-# Who leads
+# Leadership
 
 
 @bug("any-log-leads", Raft, "on_vote_request")
@@ -88,12 +88,12 @@ def votes_for_any(self: Raft, candidate: str, request: VoteRequest) -> VoteResul
 
 @bug("mastership-outlives-its-term", Membership, "deposed")
 def still_master(self: Membership) -> None:
-    """Who leads again in a later term goes on at once as it was, before all that came between is dispatched."""
+    """A leader that is elected again continues at once as it was, before the entries in between are dispatched."""
 
 
 @bug("mastership-outlives-its-term", RoleSwitch, "deposed")
 def appends_on(self: RoleSwitch) -> None:
-    """The rest of it: it keeps the queue offsets that it would give next."""
+    """The rest of it: it keeps the queue offsets that it would assign next."""
 
 
 @bug("preferred-never-lead", preference, "caught_up_among", plays=("preferred",))
@@ -107,7 +107,7 @@ registered_soon = Registration.soon
 
 @bug("registered-by-and-by", Registration, "soon", plays=("handed on",))
 def when_it_is_time(self: Registration) -> None:
-    """After half a minute name servers hear of a new master when it would have registered anyway."""
+    """Name servers are notified of a new master after half a minute, when it would have registered anyway."""
     if asyncio.get_running_loop().time() < 30:
         registered_soon(self)
 
@@ -117,7 +117,7 @@ look = GroupRoles._look
 
 @bug("former-leader-followed", GroupRoles, "_look")
 async def whoever_was_asked(self: GroupRoles) -> None:
-    """Who was asked where it serves is taken for the master of the term in which its answer comes."""
+    """A broker that was asked where it serves counts as the master of the term in which its answer comes."""
     member, now_ms = self._member, self._clock.monotonic_ms()
     asked = member.term, member.leader_id
     if member.leads or asked[1] is None or (asked == self._known and now_ms < self._ask_again_ms):
@@ -142,7 +142,7 @@ async def at_once_or_never(
 
 @bug("appends-before-all-is-dispatched", LedgerStore, "become_master")
 async def master_at_once(self: LedgerStore) -> None:
-    """Queue offsets go on from what is dispatched so far."""
+    """Queue offsets continue from those that are dispatched so far."""
     newest_ms = await self._newest_store_time()
     self._appender = Appender(
         self._log, self._settings.max_message_size, self._queues.next_offsets(), newest_ms, self._dispatcher.known,
@@ -152,7 +152,7 @@ async def master_at_once(self: LedgerStore) -> None:
 
 @bug("store-times-begin-anew", LedgerStore, "_newest_store_time")
 async def long_ago(self: LedgerStore) -> int:
-    """A new leader does not look when the last message was stored."""
+    """A new leader does not look up when the last message was stored."""
     return 0
 
 
@@ -163,7 +163,7 @@ def without_restart(self: LedgerStore) -> None:
 
 @bug("blank-survives-a-cut", EntryLog, "cut")
 async def where_the_cut_entry_stood(self: EntryLog, count: int) -> None:
-    """The log goes on where the first entry stood that was cut: at the beginning of a file, though it would fit before."""
+    """The log continues where the first truncated entry was: at the beginning of a file, though it would fit before."""
     self.cuts += 1
     end, units_end = self.end, (self.end_index + 2) * INDEX_UNIT.size
     if count <= self.end_index:
@@ -183,7 +183,7 @@ async def in_the_year_1970(self: LedgerLog, position: int) -> int | None:
 
 @bug("begins-behind-what-is-known", LedgerLog, "delete_former")
 async def whatever_the_member_knows(self: LedgerLog) -> list[object]:
-    """Files go that the store's checkpoint vouches for, before the member knows them as decided."""
+    """Files are deleted that the store's checkpoint covers, before the member knows them as committed."""
     if self._node.log_begin() < self._first:
         await self._node.advance_log_start(self._first)
     return []
@@ -191,7 +191,7 @@ async def whatever_the_member_knows(self: LedgerLog) -> list[object]:
 
 @bug("ends-for-what-a-follower-lacks", CatchupReader, "read", plays=("rot where a follower needs it",))
 async def or_end(self: CatchupReader, log: EntryLog, load: Load, bytes_max: int) -> list[Entry]:
-    """A leader that cannot read what a follower lacks ends."""
+    """A leader ends that cannot read an entry that a follower is missing."""
     return await read_entries(log, load.first_index, load.entries_max, bytes_max)
 
 
@@ -202,7 +202,7 @@ judged_entry = chain.judged
 def for_itself(
     entry: memoryview, position: int, before: chain.Checks, verify_record: bool
 ) -> tuple[str, chain.Checks]:
-    """What the CRC of a body does not cover is not looked at."""
+    """Bytes that the CRC of a body does not cover are not checked."""
     return judged_entry(entry, position, (), verify_record)
 
 
@@ -214,11 +214,11 @@ def from_itself_on(self: VerifiedDispatch, start: int) -> int:
 
 @bug("check-value-lost-for-good", Around, "goes_on_from")
 def nothing_proves_it(self: Around, check: int) -> bool:
-    """Where an entry's own check value rotted, the one behind is not asked."""
+    """Where an entry's own check value is corrupt, the entry after it is not used to prove it."""
     return False
 
 
 @bug("mended-with-anothers-checks", repair, "mended", plays=("rot",))
 def as_it_stands_there(own: bytes, theirs: bytes, unit: IndexUnit, around: Around) -> bytes:
-    """What rotted is replaced by the other member's entry, with the check values of that disk."""
+    """A corrupt entry is replaced by the other member's, with the check values of that disk."""
     return theirs

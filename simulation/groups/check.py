@@ -1,16 +1,16 @@
-"""What holds of a Raft-mode set at every step.
+"""The invariants of a Raft-mode set, checked at every step.
 
-G1  what was acknowledged is decided where the answer said, and every member's queues list what was decided, no more, no less
-G2  a term has one leader; only the leader of its term answers sends and is a master, and who follows in a term follows that one
-G3  members show the same entries at the same places, each record says its own, queue offsets have no gap and no double
+G1  an acknowledged message is committed where the answer named it, and each member's queues list exactly the committed ones
+G2  a term has one leader; only the leader of its term answers sends and is a master, and a slave in a term follows that one
+G3  members show the same entries at the same positions, each record names its own, queue offsets have no gap and no double
 G4  nothing is shown, or answered, that is not on the own disk and on a majority of disks
-G5  who begins to lead has all that was ever decided
-G6  store times never go back in the order of the log; (in the world) a set without faults serves and becomes level
+G5  a new leader has all that was ever committed
+G6  store times never go back in the order of the log; (in the world) a set without faults serves and catches up
 G7  (in the world) name servers have broker id 0 at the leader
-G8  (in rot.py) what rotted on a disk stands there again as it was written
-G9  (in rot.py) a leader whose follower lacks what rotted goes on
+G8  (in rot.py) a corrupt record is repaired on its disk as it was written
+G9  (in rot.py) a leader keeps leading when its follower is missing a corrupt entry
 
-Invariant: a check only reads, and expects what it computes from entries, answers and disks itself."""
+Invariant: a check only reads, and computes its expectations from entries, answers and disks itself."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from broker.role.membership import Role
 from dledger.raft.actions import Role as RaftRole
 from messagestore.systemtopics import SCHEDULE_TOPIC
 from simulation.cluster.violation import Violation
-from simulation.groups.decided import HEADER, Decided, Entry, entry_in
+from simulation.groups.decided import HEADER, CommittedLog, Entry, entry_in
 from simulation.groups.members import BROKER_PORT, HOSTS, Kind, Look
 from simulation.kernel.node import Node
 
 FILLER_SIZE = 0x7FFFFFFF
-"""Of a queue's entry that leads to no message: for one that is gone."""
+"""Of a queue's entry that points to no message: for one that is gone."""
 
 
 @dataclass
@@ -36,23 +36,23 @@ class GroupCheck:
 
     kind: Kind
     nodes: Sequence[Node]
-    decided: Decided = field(init=False)
+    committed: CommittedLog = field(init=False)
     leaders: dict[int, str] = field(default_factory=dict)
-    """Term -> who led it."""
+    """Term -> its leader."""
     served: list[int] = field(default_factory=list)
     """Terms whose leaders took messages."""
     seen: dict[tuple[str, int], int] = field(default_factory=dict)
-    """Of each process, up to where what it shows was compared."""
+    """Of each process, up to where its shown log was compared."""
     listed: dict[tuple[str, int], dict[tuple[str, int], int]] = field(default_factory=dict)
     """And of its queues."""
-    rotten: set[str] = field(default_factory=set)
-    """Whose log has a flipped bit: of a new process of those only what follows what was decided is compared."""
+    flipped: set[str] = field(default_factory=set)
+    """Brokers whose log has a flipped bit: of their new processes only entries after the committed ones are compared."""
     answered: int = 0
     broken: Violation | None = None
     """Found in the midst of a broker's work, where raising it would only end that broker."""
 
     def __post_init__(self) -> None:
-        self.decided = Decided(self.kind.segment_bytes)
+        self.committed = CommittedLog(self.kind.segment_bytes)
 
     # Each step
 
@@ -69,15 +69,15 @@ class GroupCheck:
             self.look_at_mastership(look, core.term)
         store = look.app.store
         shown = max(store.confirm_offset(), store.dispatched_offset(), look.raft.readable()[1])
-        if look.name in self.rotten:
-            self.seen.setdefault(look.key, self.decided.end)
+        if look.name in self.flipped:
+            self.seen.setdefault(look.key, self.committed.end)
         if shown > self.seen.get(look.key, -1):
             self.look_at_entries(look, shown)
 
     def look_at_mastership(self, look: Look, term: int) -> None:
         epoch = look.app.membership.master_epoch
         if look.leads and epoch != term:
-            raise Violation("G2", f"{look.name} is master of term {epoch}, and leads {term}")
+            raise Violation("G2", f"{look.name} is master of term {epoch}, expected {term}, which it leads")
         if look.leads and term not in self.served:
             self.served.append(term)
 
@@ -86,61 +86,67 @@ class GroupCheck:
         membership = look.app.membership
         if membership.role is Role.SLAVE:
             leader = self.leaders.get(membership.master_epoch)
-            followed, told = membership.master_address, leader and self.address_of(leader)
-            if followed != told:
-                what = f"{look.name} follows {followed} in term {membership.master_epoch}, which {told} led"
+            followed, expected = membership.master_address, leader and self.address_of(leader)
+            if followed != expected:
+                what = f"{look.name} follows {followed} in term {membership.master_epoch}, expected its leader {expected}"
                 raise Violation("G2", what)
 
     def begins_to_lead(self, look: Look, term: int) -> None:
-        """What leaders of later terms decided it need not have: the votes for it may have been long on their way."""
+        """A new leader need not have entries that leaders of later terms committed: the votes for it may have come late."""
         later = any(other > term for other in self.leaders)
         self.leaders[term] = look.name
-        if look.raft.log_end() < self.decided.end and not later:
+        if look.raft.log_end() < self.committed.end and not later:
             what = f"{look.name} begins to lead term {term} with a log up to {look.raft.log_end()}"
-            raise Violation("G5", f"{what}, {self.decided.end} was decided")
+            raise Violation("G5", f"{what}, committed is {self.committed.end}")
 
     def address_of(self, name: str) -> str:
         number = next(number for number, node in enumerate(self.nodes) if node.name == name)
         return f"{HOSTS[number]}:{BROKER_PORT}"
 
     def look_at_entries(self, look: Look, shown: int) -> None:
-        """All that this process shows and did not before."""
+        """Check the entries that this process shows since the last look."""
         begin = look.raft.log_begin()
         position = max(self.seen.get(look.key, begin), begin)
-        if position > self.decided.end and not self.decided.follows(position):
-            raise Violation("G3", f"{look.name} begins at {position}, {self.decided.end} was decided")
+        if position > self.committed.end and not self.committed.follows(position):
+            raise Violation("G3", f"{look.name} begins at {position}, committed is {self.committed.end}")
         while position < shown:
             file = look.raft.data.file_at(position)
             entry = None if file is None else entry_in(file.view(), position, self.kind.segment_bytes)
             if file is None:
-                raise Violation("G3", f"{look.name} shows {shown} and has no file for {position}")
+                raise Violation("G3", f"{look.name} shows up to {shown}, and has no file for {position}")
             if entry is None:
-                position = self.decided.next_file(position)
+                position = self.committed.next_file(position)
                 continue
             if entry.end > shown:
-                raise Violation("G3", f"{look.name} shows {shown}, in the midst of the entry at {position}")
+                raise Violation(
+                    "G3", f"{look.name} shows up to {shown}, in the middle of the entry at {position}"
+                )
             self.compare(look, entry)
             position = entry.end
         self.seen[look.key] = shown
 
     def compare(self, look: Look, entry: Entry) -> None:
-        known = self.decided.at.get(entry.position)
-        if known is None and entry.position < self.decided.end:
-            raise Violation("G3", f"{look.name} has an entry at {entry.position}, in the midst of another")
+        known = self.committed.at.get(entry.position)
+        if known is None and entry.position < self.committed.end:
+            raise Violation(
+                "G3", f"{look.name} has an entry at {entry.position}, in the middle of a committed one"
+            )
         if known is not None and known != entry:
-            what = f"{look.name} shows entry {entry[:3]}, and decided was {known[:3]} (place, index, term)"
+            what = f"{look.name} shows entry {entry[:3]}, committed is {known[:3]} (position, index, term)"
             raise Violation("G3", what)
         holders = {number for number in range(len(self.nodes)) if self.on_disk(number, entry)}
         if look.number not in holders:
-            raise Violation("G4", f"{look.name} shows the entry at {entry.position}, which its disk may lose")
+            raise Violation(
+                "G4", f"{look.name} shows the entry at {entry.position}, which is not durable on its disk"
+            )
         if known is None:
             if len(holders) < self.kind.quorum:
-                what = f"{look.name} shows the entry at {entry.position}, which the disks {holders} have"
-                raise Violation("G4", what)
-            self.decided.take(entry)
+                what = f"{look.name} shows the entry at {entry.position}, durable on {sorted(holders)}"
+                raise Violation("G4", f"{what}, expected {self.kind.quorum} members")
+            self.committed.take(entry)
 
     def on_disk(self, number: int, entry: Entry) -> bool:
-        """Whether every power cut leaves it there."""
+        """Whether every power cut leaves the entry there."""
         file_bytes = self.kind.segment_bytes
         at = entry.position % file_bytes
         name = f"dledger-n{number}/data/{entry.position - at:020d}"
@@ -153,64 +159,64 @@ class GroupCheck:
     # Queues
 
     def look_at_queues(self, look: Look) -> None:
-        """What this process lists and did not before. Raises Violation."""
+        """Check the queue entries of this process since the last look. Raises Violation."""
         store, listed = look.app.store, self.listed.setdefault(look.key, {})
         for topic, queue_id in store.queues():
             end, known = store.max_queue_offset(topic, queue_id), listed.get((topic, queue_id), 0)
             listed[topic, queue_id] = end
             if end <= known:
                 continue
-            expected = self.decided.queues.get((topic, queue_id), [])
+            expected = self.committed.queues.get((topic, queue_id), [])
             first = max(known, store.min_queue_offset(topic, queue_id))
             if end > len(expected):
-                what = f"{look.name} shows {end} messages of {topic} {queue_id}, {len(expected)} were decided"
+                what = (
+                    f"{look.name} shows {end} messages of {topic} {queue_id}, committed are {len(expected)}"
+                )
                 raise Violation("G4", what)
             entries = store.entries(topic, queue_id, first, end - first)
             for at, (entry, wanted) in enumerate(zip(entries, expected[first:end], strict=False), first):
                 if entry[:2] != wanted and (wanted[0] >= store.min_offset() or entry[1] != FILLER_SIZE):
                     what = f"{look.name} lists {topic} {queue_id} {at} as {entry[:2]}"
-                    raise Violation("G1", f"{what}, decided was {wanted}")
+                    raise Violation("G1", f"{what}, committed is {wanted}")
 
     def all_listed(self, look: Look) -> None:
-        """In the end: every queue to its end. Raises Violation."""
+        """Check every queue to its end, at the end of a run. Raises Violation."""
         self.look_at_queues(look)
-        for (topic, queue_id), expected in self.decided.queues.items():
+        for (topic, queue_id), expected in self.committed.queues.items():
             end = look.app.store.max_queue_offset(topic, queue_id)
             if end != len(expected):
-                what = f"{look.name} ends {topic} {queue_id} at {end}, {len(expected)} were decided"
+                what = f"{look.name} ends {topic} {queue_id} at {end}, committed are {len(expected)}"
                 raise Violation("G1", what)
 
     # Answers
 
-    def acknowledges(self, look: Look, end: int, told: dict[str, Any]) -> None:
-        """A send whose last message ends there is answered OK with these fields. What is wrong is `broken`."""
+    def acknowledges(self, look: Look, end: int, answer: dict[str, Any]) -> None:
+        """A send whose last message ends at `end` is answered OK with these fields. A violation is kept in `broken`."""
         try:
-            self._acknowledges(look, end, told)
+            self._acknowledges(look, end, answer)
         except Violation as violation:
             self.broken = self.broken or violation
 
-    def _acknowledges(self, look: Look, end: int, told: dict[str, Any]) -> None:
+    def _acknowledges(self, look: Look, end: int, answer: dict[str, Any]) -> None:
         core = look.raft.core
         assert core is not None
         self.answered += 1
         if core.role is not RaftRole.LEADER or self.leaders.setdefault(core.term, look.name) != look.name:
             raise Violation("G2", f"{look.name} answers a send, and does not lead term {core.term}")
         self.look(look)
-        if end > self.decided.end:
+        if end > self.committed.end:
             raise Violation(
-                "G4", f"{look.name} answers what ends at {end}, up to {self.decided.end} was decided"
+                "G4", f"{look.name} answers a send that ends at {end}, committed is {self.committed.end}"
             )
-        if "msgId" not in told:
-            return  # of what was handed back nobody is told a place
-        for nth, message_id in enumerate(str(told["msgId"]).split(",")):
+        if "msgId" not in answer:
+            return  # the answer to a message that is handed back names no position
+        for nth, message_id in enumerate(str(answer["msgId"]).split(",")):
             place = int(message_id[-16:], 16)
-            found = self.decided.records.get(place)
-            wanted = int(told["queueId"]), int(told["queueOffset"]) + nth
-            stands = found and (found[0].queue_id, found[0].queue_offset)
-            if (
-                found is not None and found[0].topic == SCHEDULE_TOPIC
-            ):  # the answer names the queue that was asked for
-                stands = wanted[0], found[0].queue_offset
-            if stands != wanted:
-                what = f"{look.name} answers that {wanted} stands at {place}, where decided was"
+            found = self.committed.records.get(place)
+            wanted = int(answer["queueId"]), int(answer["queueOffset"]) + nth
+            seen = found and (found[0].queue_id, found[0].queue_offset)
+            if found is not None and found[0].topic == SCHEDULE_TOPIC:  # the answer names the requested queue
+                seen = wanted[0], found[0].queue_offset
+            if seen != wanted:
+                what = f"{look.name} answers that {wanted} is at {place}, where the committed message is"
                 raise Violation("G1", f"{what} {found and found[0]}")

@@ -1,5 +1,5 @@
 """The client of a simulated Raft-mode set: it sends single messages to two topics, batches to a third and delayed ones, and
-reads on all the while.
+reads all the while.
 
 Invariant: every message has a key of its own and is sent once."""
 
@@ -82,7 +82,7 @@ class Batches:
 
 
 async def made(admin: AdminClient, topic: str, queues: int, master_address: Callable[[], str | None]) -> None:
-    """The topic, on the master, until the name server routes it."""
+    """Make the topic on the master; returns once the name server routes it."""
     while True:
         try:
             await admin.create_topic(master_address() or "", TopicSettings(topic, queues, queues))
@@ -93,7 +93,7 @@ async def made(admin: AdminClient, topic: str, queues: int, master_address: Call
 
 
 async def topic_made(topic: str, master_address: Callable[[], str | None], clock: Clock) -> None:
-    """The same of one queue, by a client of its own."""
+    """The same with one queue, by a client of its own."""
     admin = AdminClient(clock)
     await made(admin, topic, 1, master_address)
     await admin.close()
@@ -170,7 +170,7 @@ class ClientApp:
             self._reading = None
 
     async def _read(self) -> None:
-        """Follows each queue of the plain topics, as a consumer does."""
+        """Follow each queue of the plain topics, as a consumer does."""
         consumer = self.client.consumer(GROUP)
         next_offset = self.next_offset
         while True:
@@ -179,19 +179,19 @@ class ClientApp:
                 for queue in [queue for topic in PLAIN for queue in await consumer.queues(topic)]:
                     result = await consumer.pull(queue, next_offset.get(str(queue), 0))
                     if not result.messages and result.next_offset > next_offset.get(str(queue), 0):
-                        next_offset[str(queue)] = result.next_offset  # retention went further
+                        next_offset[str(queue)] = result.next_offset  # retention has moved the begin up
                     for message in result.messages:
                         found = as_found(queue, message)
                         first_read = found.place not in self.notes.seen
                         self.notes.note(found)
                         next_offset[str(queue)] = message.queue_offset + 1
-                        if message.topic == SINGLE and first_read:  # nobody hands one back twice
+                        if message.topic == SINGLE and first_read:  # none is handed back twice
                             self.delayed.newest = message
             except (PullFailed, RouteUnknown):
                 continue
 
     async def finds_master(self, broker_set: str) -> None:
-        """Until the route of each topic that has one names the master."""
+        """Returns once the route of each topic that has one names the master."""
         for topic in (*QUEUES_OF, *self.delayed.attempts):
             while True:
                 self.client.routes.renew(topic)
@@ -204,8 +204,8 @@ class ClientApp:
                     break
 
     async def read_topic(self, topic: str) -> list[Found]:
-        """Each queue from its first to its last readable message. Raises PullFailed, but not for a connection that a broker's
-        last process left behind, which is found dead by its first use."""
+        """Each queue from its first to its last readable message. Raises PullFailed, but not for a connection to a broker's
+        last process, which is found dead by its first use."""
         consumer = self.client.consumer("judge")
         try:
             return await read_back(consumer, topic)

@@ -1,11 +1,13 @@
-"""What rots in a Raft-mode set just before it is copied, listed anew, or cut at.
+"""Records of a Raft-mode set that become corrupt just before they are copied, listed again, or the log is truncated behind
+them.
 
-G10  what is made of a record, a delayed message that falls due, one whose transaction is committed, or that a consumer hands
-     back, is what was sent, though the record rotted after it was checked; queues that are built anew over what rotted list
-     what was decided; a log that is cut behind what rotted either has it again as it was written, or its member says that it is
-     to be emptied, and has changed nothing
+G10  a message that is made of a record (a delayed one that falls due, a committed one, one that a consumer hands back) is the
+     one that was sent, though the record became corrupt after it was checked; queues that are rebuilt over corrupt records list
+     the committed ones; a log that is truncated behind a corrupt entry either has it again as it was written, or its member
+     reports that it is to be emptied, and has changed nothing
 
-Invariant: one disk rots at a time, of what all have, and nothing else breaks, so each scene comes to its end."""
+Invariant: bits flip on one disk at a time, in records that all have, and nothing else breaks, so each scene comes to its
+end."""
 
 from __future__ import annotations
 
@@ -25,10 +27,10 @@ from remoting.errors import RemotingError
 from remoting.headers.messages import ConsumerSendMsgBackHeader
 from simulation.cluster.violation import Violation
 from simulation.groups.clients import topic_made
-from simulation.groups.decided import HEADER, Decided, Entry, record_in
+from simulation.groups.decided import HEADER, CommittedLog, Entry, record_in
 from simulation.groups.delivered import messages_in
 from simulation.groups.members import NAMESRV
-from simulation.groups.rot import BODY_AT, MENDED_LIMIT_MS, OWN_AT, Rot, Rotten
+from simulation.groups.rot import BODY_AT, MENDED_LIMIT_MS, OWN_AT, BitFlips, Flip
 from simulation.kernel.node import Node, SimulatedClock
 
 T = TypeVar("T")
@@ -47,26 +49,26 @@ NEVER_MS = 1 << 60
 
 
 class Copied:
-    """With the means of `rot`. `start(node)` starts one anew, `restart_at_ms` says when others do by themselves."""
+    """With the means of `flips`. `start(node)` starts a node again, `restart_at_ms` says when others do by themselves."""
 
     def __init__(
         self,
-        rot: Rot,
-        decided: Decided,
+        flips: BitFlips,
+        committed: CommittedLog,
         node: Node,
         *,
         master_address: Callable[[], str | None],
         start: Callable[[Node], None],
         restart_at_ms: dict[str, int],
     ) -> None:
-        self._rot = rot
-        self._decided = decided
+        self._flips = flips
+        self._committed_log = committed
         self._node = node
-        self._world = rot.world
+        self._world = flips.world
         self._master_address = master_address
         self._start = start
         self._restart_at_ms = restart_at_ms
-        self._random = random.Random(f"{rot.world.seed}/copied")
+        self._random = random.Random(f"{flips.world.seed}/copied")
 
     def play(self) -> None:
         """Raises Violation."""
@@ -82,14 +84,14 @@ class Copied:
 
     def _delayed(self, key: str) -> None:
         self._run(self._sent(key, {"DELAY": "2"}))
-        rotten = self._rots_at_the_leader(key, SCHEDULE_TOPIC)
-        self._is_copied(key, TOPIC, rotten)
+        flip = self._flip_at_the_leader(key, SCHEDULE_TOPIC)
+        self._is_copied(key, TOPIC, flip)
 
     def _committed(self, key: str) -> None:
         client = self._client()
         producer = client.transactions("committers", lambda message: TransactionState.UNKNOWN)
         begun = self._run(producer.send(TOPIC, BODY, keys=key))
-        rotten = self._rots_at_the_leader(key, HALF_TOPIC)
+        flip = self._flip_at_the_leader(key, HALF_TOPIC)
 
         async def commit() -> None:
             for _ in range(TRIES):
@@ -101,13 +103,13 @@ class Copied:
             await client.close()
 
         self._run(commit())
-        self._is_copied(key, TOPIC, rotten)
+        self._is_copied(key, TOPIC, flip)
 
     def _handed_back(self, key: str) -> None:
         self._run(self._sent(key, {}))
         sent = self._message(key, TOPIC)
         assert sent is not None, "it was acknowledged"
-        rotten = self._rots_at_the_leader(key, TOPIC)
+        flip = self._flip_at_the_leader(key, TOPIC)
 
         async def hand_back() -> None:
             header = ConsumerSendMsgBackHeader(
@@ -125,7 +127,7 @@ class Copied:
                     await asyncio.sleep(AGAIN_S)
 
         self._run(hand_back())
-        self._is_copied(key, f"%RETRY%{GROUP}", rotten)
+        self._is_copied(key, f"%RETRY%{GROUP}", flip)
 
     async def _sent(self, key: str, properties: dict[str, str]) -> None:
         async with self._client() as client:
@@ -136,94 +138,94 @@ class Copied:
                 except (SendRefused, SendOutcomeUnknown):
                     await asyncio.sleep(AGAIN_S)
 
-    def _rots_at_the_leader(self, key: str, topic: str) -> Rotten:
-        """In the body of its record, or in the properties behind it."""
-        self._rot.until(
+    def _flip_at_the_leader(self, key: str, topic: str) -> Flip:
+        """Flip a bit in the body of its record, or in the properties after it."""
+        self._flips.until(
             lambda: self._message(key, topic) is not None, MENDED_LIMIT_MS, f"{key} was not stored"
         )
         message = self._message(key, topic)
-        leader = self._rot.leader()
+        leader = self._flips.leader()
         assert message is not None and leader is not None
-        entry = self._decided.at[message.physical_offset - HEADER.size]
+        entry = self._committed_log.at[message.physical_offset - HEADER.size]
         body_end = HEADER.size + BODY_AT + len(message.body)
-        return self._rot.flip_at(
+        return self._flips.flip_at(
             leader, entry, self._random.randrange(body_end - 20, entry.end - entry.position)
         )
 
     def _message(self, key: str, topic: str) -> StoredMessage | None:
         """By the check's copy."""
-        found = (one for one in messages_in(self._decided) if one.topic == topic)
+        found = (one for one in messages_in(self._committed_log) if one.topic == topic)
         return next((one for one in found if one.properties.get("KEYS") == key), None)
 
-    def _is_copied(self, key: str, topic: str, rotten: Rotten) -> None:
-        self._rot.rotten.add(rotten.node.name)
-        self._rot.until(
+    def _is_copied(self, key: str, topic: str, flip: Flip) -> None:
+        self._flips.flipped.add(flip.node.name)
+        self._flips.until(
             lambda: self._message(key, topic) is not None,
             MENDED_LIMIT_MS,
-            f"{key} never came to {topic}",
+            f"{key} is not in {topic}",
             "G10",
         )
         copy = self._message(key, topic)
         if copy is None or copy.plain_body() != BODY:
-            raise Violation("G10", f"{key} came to {topic} otherwise than it was sent: {copy}")
-        self._rot.until(
-            lambda: self._rot.stands(rotten), MENDED_LIMIT_MS, f"{rotten} was copied, and never mended"
+            raise Violation("G10", f"{key} in {topic} is not the message that was sent: {copy}")
+        self._flips.until(
+            lambda: self._flips.is_intact(flip), MENDED_LIMIT_MS, f"{flip} was copied, and is not repaired"
         )
-        self._rot.rotten.discard(rotten.node.name)
+        self._flips.flipped.discard(flip.node.name)
 
-    # What is listed anew
+    # Queues that are rebuilt
 
     def _listed_anew(self) -> None:
-        """An operator deletes the queues of a member that is down, and two of its old messages rot."""
-        self._rot.until(self._rot.level, MENDED_LIMIT_MS, "the set is not level")
+        """An operator deletes the queues of a member that is down, and bits flip in two of its old messages."""
+        self._flips.until(self._flips.caught_up, MENDED_LIMIT_MS, "the set has not caught up")
         self._world.run_for_ms(CHECKPOINT_MS)
-        node = self._random.choice(self._rot.nodes)
-        found = [entry for entry in self._rot.old_entries(node) if record_in(entry) is not None]
+        node = self._random.choice(self._flips.nodes)
+        found = [entry for entry in self._flips.old_entries(node) if record_in(entry) is not None]
         if len(found) < 4:
             return
         head, named = sorted(self._random.sample(found[: len(found) // 2], 2))
-        self._rot.rotten.add(node.name)
-        self._rot.end(node, False)
+        self._flips.flipped.add(node.name)
+        self._flips.end(node, False)
         node.disk.drop("consumequeue/")
         topic_at = HEADER.size + BODY_AT + int.from_bytes(named.body[BODY_AT - 4 : BODY_AT], "big") + 1
-        all_rotten = [self._rot.flip_at(node, head, 24 + 5), self._rot.flip_at(node, named, topic_at)]
-        self._rot.until(
-            lambda: all(map(self._rot.stands, all_rotten)),
+        flips = [self._flips.flip_at(node, head, 24 + 5), self._flips.flip_at(node, named, topic_at)]
+        self._flips.until(
+            lambda: all(map(self._flips.is_intact, flips)),
             2 * MENDED_LIMIT_MS,
-            f"{all_rotten[0]} stays",
+            f"{flips[0]} is not repaired",
             "G10",
         )
-        self._rot.rotten.discard(node.name)
-        self._rot.until(self._rot.level, MENDED_LIMIT_MS, "queues are not built anew", "G10")
+        self._flips.flipped.discard(node.name)
+        self._flips.until(self._flips.caught_up, MENDED_LIMIT_MS, "queues are not rebuilt", "G10")
 
-    # What is cut behind
+    # A log that is truncated
 
     def _cut_behind(self) -> None:
-        """A leader is cut off and writes what nobody decides; the last entry that it is to keep rots."""
-        self._rot.until(self._rot.level, MENDED_LIMIT_MS, "the set is not level")
-        leader = self._rot.leader()
+        """A leader is cut off and writes entries that are never committed; a bit flips in the last entry that it is to keep."""
+        self._flips.until(self._flips.caught_up, MENDED_LIMIT_MS, "the set has not caught up")
+        leader = self._flips.leader()
         assert leader is not None
-        term = self._rot.look_at(leader).raft.term
-        for node in self._rot.nodes:
+        term = self._flips.look_at(leader).raft.term
+        for node in self._flips.nodes:
             if node is not leader:
                 self._world.network.cut(leader.host, node.host)
 
         def first_of_the_next() -> Entry | None:
-            return next((entry for entry in reversed(self._decided.entries) if entry.term > term), None)
+            return next((entry for entry in reversed(self._committed_log.entries) if entry.term > term), None)
 
-        self._rot.until(lambda: first_of_the_next() is not None, MENDED_LIMIT_MS, "nobody else leads")
-        first = next(entry for entry in self._decided.entries if entry.term > term)
-        kept = self._decided.entries[first.number - 1 - self._decided.entries[0].number]
-        raft = self._rot.look_at(leader).raft
+        self._flips.until(lambda: first_of_the_next() is not None, MENDED_LIMIT_MS, "no other member leads")
+        first = next(entry for entry in self._committed_log.entries if entry.term > term)
+        kept = self._committed_log.entries[first.number - 1 - self._committed_log.entries[0].number]
+        raft = self._flips.look_at(leader).raft
         is_cut = raft.last_index > kept.number and kept.number <= raft.store.log.end_index  # type: ignore[union-attr]
         self._restart_at_ms[leader.name] = NEVER_MS
-        self._rot.rotten.add(leader.name)
-        rotten = self._rot.flip_at(leader, kept, OWN_AT + self._random.randrange(4)) if is_cut else None
+        self._flips.flipped.add(leader.name)
+        flip = self._flips.flip_at(leader, kept, OWN_AT + self._random.randrange(4)) if is_cut else None
         self._world.network.heal()
-        if rotten is not None:
-            self._rot.until(
-                lambda: leader.failure is not None or self._rot.stands(rotten), CUT_LIMIT_MS,
-                f"{rotten} was cut behind, and never mended", "G10",
+        if flip is not None:
+            self._flips.until(
+                lambda: leader.failure is not None or self._flips.is_intact(flip), CUT_LIMIT_MS,
+                f"{flip} was truncated behind, and is not repaired", "G10",
             )  # fmt: skip
         if leader.failure is not None:
             if "is to be cut behind it" not in str(leader.failure):
@@ -231,19 +233,21 @@ class Copied:
             leader.disk.wipe()
             self._start(leader)
         del self._restart_at_ms[leader.name]
-        self._rot.rotten.discard(leader.name)
-        self._rot.until(self._rot.level, MENDED_LIMIT_MS, "who was emptied does not come back", "G10")
+        self._flips.flipped.discard(leader.name)
+        self._flips.until(
+            self._flips.caught_up, MENDED_LIMIT_MS, "the emptied member does not come back", "G10"
+        )
 
     def _client(self) -> Client:
         return Client(NAMESRV, clock=SimulatedClock(self._node), random=random.Random(self._random.random()))
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        """What it returns, within the client's process."""
+        """The result of `work`, which runs within the client's process."""
         ended: list[T] = []
 
         async def run() -> None:
             ended.append(await work)
 
         self._node.spawn(run())
-        self._rot.until(lambda: ended, MENDED_LIMIT_MS, "a client has no answer")
+        self._flips.until(lambda: ended, MENDED_LIMIT_MS, "a client has no answer")
         return ended[0]

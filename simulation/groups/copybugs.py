@@ -1,4 +1,4 @@
-"""Bugs of copies of what rotted, and of queues and logs over it, planted as those of simulation.groups.bugs are."""
+"""Bugs of copies of corrupt records, and of queues and logs over them, planted as those of simulation.groups.bugs are."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ bug = BUGS.playing("rot that is copied")
 
 
 class AsItReads:
-    """A store whose records are taken as they read."""
+    """A store whose records are used unchecked."""
 
     def __init__(self, store: BrokerStore) -> None:
         self._store = store
@@ -36,7 +36,7 @@ class AsItReads:
 
 @bug("record-compared-once", BrokerStore, "message_at")
 async def once_compared(self: BrokerStore, physical_offset: int, size: int = 0) -> memoryview | None:
-    """What was found sound once is copied later without another look."""
+    """A record that was intact once is copied later without another check."""
     return await self._reader.record_at(physical_offset, self._confirm)
 
 
@@ -56,7 +56,7 @@ message_of = DelayDelivery._message_of  # noqa: SLF001 - to be wrapped
 async def whatever_was_delayed(
     self: DelayDelivery, entry: QueueEntry, queue_id: int
 ) -> MessageToStore | None:
-    """A delayed message is delivered as it reads, with a CRC that is right."""
+    """A delayed message is delivered unchecked, with a CRC that is right."""
     found: MessageToStore | None = await with_store_as_it_reads(
         self, lambda: message_of(self, entry, queue_id)
     )
@@ -68,7 +68,7 @@ half_at = EndTransaction._half_at  # noqa: SLF001 - to be wrapped
 
 @bug("committed-copy-of-what-rotted", EndTransaction, "_half_at")
 async def whatever_was_begun(self: EndTransaction, place: int) -> Message:
-    """A transaction is committed with the half as it reads."""
+    """A transaction is committed with the unchecked half."""
     found: Message = await with_store_as_it_reads(self, lambda: half_at(self, place))
     return found
 
@@ -80,7 +80,7 @@ checked = SendBack._checked  # noqa: SLF001 - to be wrapped
 async def whatever_came_back(
     self: SendBack, command: RemotingCommand, header: ConsumerSendMsgBackHeader
 ) -> RemotingCommand | HandedBack:
-    """What a consumer hands back is stored anew as it reads."""
+    """A message that a consumer hands back is stored again unchecked."""
     found: RemotingCommand | HandedBack = await with_store_as_it_reads(
         self, lambda: checked(self, command, header)
     )
@@ -89,13 +89,13 @@ async def whatever_came_back(
 
 @bug("queues-built-over-what-rotted", LedgerStore, "_may_dispatch")
 async def at_once(self: LedgerStore, start: int, end: int) -> bool:
-    """Queues that are built anew wait for no repair."""
+    """Queues that are rebuilt wait for no repair."""
     return True
 
 
 @bug("cut-behind-what-rotted", EntryLog, "kept")
 def as_it_stands(self: EntryLog, count: int) -> tuple[int, int]:
-    """A log goes on from whatever check value the last entry has that it keeps."""
+    """A log continues from the check value of the last entry that it keeps, corrupt or not."""
     last = count - 1
     if last == self.begin.index:
         return self.begin.position, self.begin.check

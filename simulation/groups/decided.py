@@ -1,6 +1,6 @@
-"""What a Raft-mode set decided, kept from the first time that any member showed it: the check's own copy of the log.
+"""The committed log of a Raft-mode set, kept from the first time that any member showed it: the check's own copy.
 
-Invariant: it only grows; what stands in it was on a majority of disks when it came. Formats are read here without the
+Invariant: it only grows; its entries were on a majority of disks when they came. Formats are read here without the
 product's help."""
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ RECORD_MAGICS = (0xDAA320A7, 0xDAA320AB)
 RECORD_HEAD = struct.Struct(
     ">iIiiiqqiq"
 )  # size, magic, body CRC, queue id, flag, queue offset, place, sys_flag, born
-STORED_AT = struct.Struct(">q")  # behind the host of who sent it, which has 8 bytes
-TAIL = struct.Struct(">iqi")  # reconsumed, prepared, body size; behind the host of who stored it, which has 8
+STORED_AT = struct.Struct(">q")  # after the producer's host, which has 8 bytes
+TAIL = struct.Struct(">iqi")  # reconsumed, prepared, body size; after the broker's host, which has 8
 
 
 class Entry(NamedTuple):
-    """One of the DLedger log, where it stands; what its bytes say of one disk alone is left out."""
+    """One of the DLedger log, and its position; the bytes that belong to one disk alone are left out."""
 
     position: int
     number: int
@@ -39,7 +39,7 @@ class Entry(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A message, as it is read and not believed yet."""
+    """A message as it is read, not yet verified."""
 
     topic: str
     queue_id: int
@@ -49,7 +49,7 @@ class Record(NamedTuple):
 
 
 def entry_in(data: bytes | bytearray | memoryview, position: int, file_bytes: int) -> Entry | None:
-    """What stands at `position`, whose file is `data`; None where the file holds no further entry. Raises Violation G3."""
+    """The entry at `position`, whose file is `data`; None where the file holds no further entry. Raises Violation G3."""
     at = position % file_bytes
     if file_bytes - at < BLANK.size or BLANK.unpack_from(data, at)[0] == BLANK_MAGIC:
         return None
@@ -57,12 +57,12 @@ def entry_in(data: bytes | bytearray | memoryview, position: int, file_bytes: in
         return None
     magic, size, index, term, said, _, _, _, body_bytes = HEADER.unpack_from(data, at)
     if magic != MAGIC or said != position or size != HEADER.size + body_bytes or at + size > file_bytes:
-        raise Violation("G3", f"no entry stands at {position}, though it is shown")
+        raise Violation("G3", f"no entry begins at {position}, though it is shown")
     return Entry(position, index, term, bytes(data[at + HEADER.size : at + size]))
 
 
 def record_in(entry: Entry) -> Record | None:
-    """The message that it is; None for one that opens a term, or lists members. Raises Violation G3."""
+    """The message of an entry; None for one that opens a term, or lists members. Raises Violation G3."""
     body = entry.body
     if len(body) < RECORD_HEAD.size:
         return None
@@ -78,28 +78,28 @@ def record_in(entry: Entry) -> Record | None:
     topic_bytes = int.from_bytes(body[at : at + width], "big")
     topic = body[at + width : at + width + topic_bytes].decode()
     if size != len(body) or place != entry.position + HEADER.size:
-        raise Violation("G3", f"the message in the entry at {entry.position} says that it stands at {place}")
+        raise Violation("G3", f"the message in the entry at {entry.position} names position {place}")
     return Record(topic, queue_id, queue_offset, place, stored_ms)
 
 
 @dataclass
-class Decided:
+class CommittedLog:
     """All of one set."""
 
     file_bytes: int
     entries: list[Entry] = field(default_factory=list)
     at: dict[int, Entry] = field(default_factory=dict)
     begin: int = 0
-    """Where the first entry stands: behind a plain log, if there was one."""
+    """The position of the first entry: after a plain log, if there was one."""
     end: int = 0
     queues: dict[tuple[str, int], list[tuple[int, int]]] = field(default_factory=dict)
-    """(topic, queue id) -> (place, size) of each message, in the order of their queue offsets."""
+    """(topic, queue id) -> (position, size) of each message, in the order of their queue offsets."""
     records: dict[int, tuple[Record, bytes]] = field(default_factory=dict)
-    """By their places, with their bytes."""
+    """By their positions, with their bytes."""
     newest_ms: int = 0
 
     def follows(self, position: int) -> bool:
-        """Whether the next entry may stand there."""
+        """Whether the next entry may be at `position`."""
         return position == self.end or (
             position > self.end and position == self.next_file(self.end) and self.end % self.file_bytes > 0
         )
@@ -108,7 +108,7 @@ class Decided:
         return position - position % self.file_bytes + self.file_bytes
 
     def take(self, entry: Entry) -> None:
-        """The next one. Raises Violation G3, G6."""
+        """Add the next entry. Raises Violation G3, G6."""
         before = self.entries[-1] if self.entries else None
         first = entry.number == 0 and entry.position == self.begin
         if not (first if before is None else entry.number == before.number + 1 and entry.term >= before.term):
@@ -116,9 +116,7 @@ class Decided:
                 "G3", f"entry {entry.number} of term {entry.term} follows {before and before[:3]}"
             )
         if not self.follows(entry.position):
-            raise Violation(
-                "G3", f"entry {entry.number} stands at {entry.position}, the log ends at {self.end}"
-            )
+            raise Violation("G3", f"entry {entry.number} is at {entry.position}, the log ends at {self.end}")
         record = record_in(entry)
         if record is not None:
             self.count(record, entry.body)
@@ -127,14 +125,15 @@ class Decided:
         self.end = entry.end
 
     def count(self, record: Record, content: bytes) -> None:
-        """The next message, of the plain log too. Raises Violation G3, G6."""
+        """Add the next message, of the plain log too. Raises Violation G3, G6."""
         queue = self.queues.setdefault((record.topic, record.queue_id), [])
         if record.queue_offset != len(queue):
             where = f"{record.topic} {record.queue_id} at {record.place}"
-            raise Violation("G3", f"{where} has queue offset {record.queue_offset}, {len(queue)} is due")
+            raise Violation("G3", f"{where} has queue offset {record.queue_offset}, expected {len(queue)}")
         if record.stored_ms < self.newest_ms:
             raise Violation(
-                "G6", f"what stands at {record.place} was stored at {record.stored_ms}, the one before later"
+                "G6",
+                f"the message at {record.place} was stored at {record.stored_ms}, the one before it later",
             )
         queue.append((record.place, len(content)))
         self.newest_ms = record.stored_ms

@@ -1,4 +1,4 @@
-"""What became of delayed messages of a Raft-mode set.
+"""The fate of delayed messages of a Raft-mode set.
 
 Invariant: reads stores and changes nothing."""
 
@@ -16,28 +16,30 @@ from mqclient.message import StoredMessage, decode_messages
 from simulation.cluster.delaycheck import Waiting, judge_delayed
 from simulation.cluster.delays import LEVELS
 from simulation.groups.clients import ClientApp
-from simulation.groups.decided import Decided
+from simulation.groups.decided import CommittedLog
 
 
 def all_delivered(app: BrokerApp) -> bool:
-    """Whether all that waits is delivered."""
+    """Whether all waiting messages are delivered."""
     return all(
         app.tables.delays.next_offset(level) >= app.store.max_queue_offset(SCHEDULE_TOPIC, level - 1)
         for level in LEVELS
     )
 
 
-def messages_in(decided: Decided) -> Iterator[StoredMessage]:
-    """All that were ever decided, in the order of the log."""
-    for _, content in decided.records.values():
+def messages_in(committed: CommittedLog) -> Iterator[StoredMessage]:
+    """All messages that were ever committed, in the order of the log."""
+    for _, content in committed.records.values():
         yield from decode_messages(content)
 
 
-def judge_delayed_ones(ask: Callable[[Any], Any], client: ClientApp, decided: Decided, spread_ms: int) -> int:
+def judge_delayed_ones(
+    ask: Callable[[Any], Any], client: ClientApp, committed: CommittedLog, spread_ms: int
+) -> int:
     """Raises Violation D1 to D3. Returns how many messages were delivered once more."""
     delays_ms = delay_levels_ms(StoreSettings().message_delay_level)
     waiting, found = [], []
-    for message in messages_in(decided):
+    for message in messages_in(committed):
         if message.topic == SCHEDULE_TOPIC:
             properties = message.properties
             if properties[REAL_TOPIC] not in client.delayed.attempts:

@@ -1,12 +1,12 @@
-"""Bits that flip in files of a Raft-mode set that are about to go, or that the log is about to begin with.
+"""Bits that flip in files of a Raft-mode set that are about to be deleted, or that the log is about to begin with.
 
-G8   as in simulation.groups.rot: what rotted stands again, or went with its file
-G11  while all is whole, what is old goes all the same: no member keeps a file for KEPT_LIMIT_MS longer than it is told to, and
-     no disk fills
-G12  where a log begins its entries are a chain: what goes on from the beginning that its member remembers reads as written
-P5   (in retention.py) and nothing goes that is young, whatever the flipped bit says
+G8   as in simulation.groups.rot: a corrupt record is repaired, or was deleted with its file
+G11  while all is whole, old files are deleted all the same: no member keeps one for KEPT_LIMIT_MS longer than its settings say,
+     and no disk fills
+G12  where a log begins its entries are a chain: the first one continues from the check value that its member keeps
+P5   (in retention.py) and no young file is deleted, whatever the flipped bit says
 
-Invariant: one disk rots at a time, below what its checkpoint has sealed."""
+Invariant: bits flip on one disk at a time, below the entries that its checkpoint has sealed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zlib import crc32
 from simulation.cluster.violation import Violation
 from simulation.groups.decided import HEADER, RECORD_HEAD, Entry, record_in
 from simulation.groups.members import Look
-from simulation.groups.rot import OWN_AT, OWN_END, PLACE_AT, PLACE_END, Rot, Rotten
+from simulation.groups.rot import OWN_AT, OWN_END, PLACE_AT, PLACE_END, BitFlips, Flip
 from simulation.kernel.node import Node
 
 ROUNDS = 4
@@ -25,36 +25,36 @@ KEPT_LIMIT_MS = 20_000
 STORED_AT = HEADER.size + RECORD_HEAD.size + 8
 """Of an entry: when its message was stored."""
 TELLING_BYTES = 3
-"""Of a store time, in which a bit makes it younger or older by weeks and more."""
+"""Of a store time, in which a flipped bit makes it younger or older by weeks and more."""
 
 
-class Expiring(Rot):
-    """Plays while messages come in, so that files go."""
+class Expiring(BitFlips):
+    """Plays while messages come in, so that files expire."""
 
     def play(self) -> None:
         for node in self._random.sample(self.nodes, len(self.nodes)):
             for _ in range(ROUNDS):
-                self.until(self.level, EXPIRED_LIMIT_MS, "the set is not level")
-                rotten = self._flip(node)
-                if rotten is not None:
-                    self._play_one(rotten)
+                self.until(self.caught_up, EXPIRED_LIMIT_MS, "the set has not caught up")
+                flip = self._flip(node)
+                if flip is not None:
+                    self._play_one(flip)
 
-    def _play_one(self, rotten: Rotten) -> None:
-        node = rotten.node
-        self.rotten.add(node.name)
+    def _play_one(self, flip: Flip) -> None:
+        node = flip.node
+        self.flipped.add(node.name)
         dies = self._random.choice([None, node, *self.nodes])
         if dies is not None:
             self.world.run_for_ms(self._random.choice((0, 1_500, 3_000)))
             self.end(dies, self._random.random() < 0.5)
-        self._wait(lambda: self.stands(rotten), EXPIRED_LIMIT_MS, "mended or gone", rotten)
-        self._wait(lambda: not self._damages(node), EXPIRED_LIMIT_MS, "told as mended", rotten)
-        self.until(self.level, EXPIRED_LIMIT_MS, "the set is not level")
-        self.rotten.discard(node.name)
+        self._wait(lambda: self.is_intact(flip), EXPIRED_LIMIT_MS, "repaired or gone", flip)
+        self._wait(lambda: not self._damages(node), EXPIRED_LIMIT_MS, "reported as repaired", flip)
+        self.until(self.caught_up, EXPIRED_LIMIT_MS, "the set has not caught up")
+        self.flipped.discard(node.name)
         self.mended += 1
         self._until_old_goes()
 
     def old_entries(self, node: Node) -> list[Entry]:
-        """Those that stand first or last in their file, oftener than others."""
+        """Entries that may flip, the first and last ones of their file more often than others."""
         found = super().old_entries(node)
         outermost = [
             entry
@@ -73,7 +73,10 @@ class Expiring(Rot):
     def _until_old_goes(self) -> None:
         """Raises Violation G11, G12."""
         self.until(
-            lambda: not any(map(self._keeps_old, self.looks())), KEPT_LIMIT_MS, "an old file stays", "G11"
+            lambda: not any(map(self._keeps_old, self.looks())),
+            KEPT_LIMIT_MS,
+            "an old file is not deleted",
+            "G11",
         )
         for look in self.looks():
             self._look_at_beginning(look)
@@ -100,5 +103,6 @@ class Expiring(Rot):
         made = crc32(stood[40:], crc32(stood[:36], log.begin.check)) or 0xFFFFFFFF
         if len(stood) == entry.end - begin and int.from_bytes(stood[36:40], "big") not in (0, made):
             raise Violation(
-                "G12", f"{look.name} begins at {begin} behind a check value that it does not go on from"
+                "G12",
+                f"{look.name} begins at {begin} with an entry whose check value does not continue from the kept one",
             )

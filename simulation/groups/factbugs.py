@@ -1,4 +1,4 @@
-"""Bugs of what a Raft-mode set answers of its tables, planted as those of simulation.groups.bugs are."""
+"""Bugs of a Raft-mode set's answers from its tables, planted as those of simulation.groups.bugs are."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from simulation.groups.bugs import bug
 
 @bug("leads-with-its-own-tables", GroupTables, "read_majority", plays=("handed on",))
 async def whatever_it_has(self: GroupTables, term: int) -> None:
-    """Who is elected for its log asks nobody what was answered before."""
+    """A new leader asks no member for the changes that were answered before."""
 
 
 @bug("answered-by-the-leader-alone", GroupReplication, "agreed_without", plays=("handed on",))
@@ -28,35 +28,35 @@ def own_disk_is_enough(self: GroupReplication, lacking: Collection[int], epoch: 
 
 @bug("former-leader-names-versions", CopyStamp, "leads_no_more", plays=("handed on",))
 def goes_on(self: CopyStamp) -> None:
-    """What a former leader has counts as a version of the term that it follows in, newer than that leader's own."""
+    """A former leader's tables count as a version of the term that it follows in, newer than that leader's own."""
 
 
 @bug("late-copy-of-a-former-leader", GroupTables, "takes")
 def whoever_sent_it(self: GroupTables, version: TablesVersion) -> bool:
-    """Who has told a leader what it has takes a copy of the one before all the same."""
+    """A member that has reported its version to a leader still accepts a copy of the one before."""
     return self._stamp.may_take(version)
 
 
 @bug("late-copy-of-a-former-leader", GroupTables, "tells")
 def to_anyone(self: GroupTables, version: TablesVersion) -> bool:
-    """The rest of it: it tells that leader so."""
+    """The rest of it: it reports that to that leader."""
     return True
 
 
 @bug("version-not-persisted", CopyStamp, "encode")
 def of_unknown_age(self: CopyStamp) -> bytes:
-    """Who was started again knows its tables, not how new they are."""
+    """A restarted member knows its tables, not how new they are."""
     return Stamp(str(OLDEST), ";".join(self._files())).encode()
 
 
 @bug("leases-go-on-under-the-next-leader", QueueLocks, "led", plays=("handed on",))
 def as_they_were(self: QueueLocks) -> None:
-    """A lease counts from when a follower heard of the holder."""
+    """A lease counts from when a follower was notified of the holder."""
 
 
 @bug("deletions-come-back", Tables, "adopt", plays=("facts",))
 def nothing_goes(self: Tables, copy: TablesCopy, version: TablesVersion | None = None, life: int = 0) -> None:
-    """What a member has and its leader has not stays."""
+    """Rows that a member has and its leader has not stay."""
     former = self.topics.wrapper().topic_config_table
     adopt(self, copy, version, life)
     for topic in former.values():
@@ -65,7 +65,7 @@ def nothing_goes(self: Tables, copy: TablesCopy, version: TablesVersion | None =
 
 @bug("deletions-come-back", Tables, "adopt_changes", plays=("facts",))
 def none_goes(self: Tables, changes: TableChanges, named: Named) -> None:
-    """The rest of it: nor where changes come alone."""
+    """The rest of it: nor where only changes come."""
     changes.topics_gone = []
     adopt_changes(self, changes, named)
 

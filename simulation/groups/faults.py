@@ -1,8 +1,8 @@
-"""What happens to a Raft-mode set, drawn from the seed.
+"""Faults of a Raft-mode set, drawn from the seed.
 
-Invariant: what was synced is lost on one disk at a time, of a member that was down for a while, the others level, and no other
-before it holds all again; so a majority keeps all that was decided. Whoever was killed comes back by itself. A full disk ends
-nobody who serves."""
+Invariant: synced data is lost on one disk at a time, of a member that was down for a while, the others caught up, and no other
+is lost before it holds all again; so a majority keeps all that was committed. A killed process comes back by itself. A full
+disk ends no broker that serves."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ FULL_MS = (1_000, 4_000, 12_000)
 FLEETING_MS = 8_000
 OVERTAKEN_MS = 12_000
 LEADS_MS = (0, 150)
-"""So long a fleeting leader serves: less than its answers are on their way."""
+"""How long a fleeting leader serves: less than its answers are on their way."""
 
 
 class GroupFaults:
-    """`leader()` is the node of the master, `level(down)` whether all but that one hold all that was decided; `depose(node)`
-    makes it hand over."""
+    """`leader()` is the node of the master, `caught_up(down)` whether all but that one hold all that was committed;
+    `depose(node)` makes it transfer leadership."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class GroupFaults:
         nodes: Sequence[Node],
         *,
         leader: Callable[[], Node | None],
-        level: Callable[[Node | None], bool],
+        caught_up: Callable[[Node | None], bool],
         depose: Callable[[Node], None],
         overtakes: bool = False,
     ) -> None:
@@ -45,12 +45,12 @@ class GroupFaults:
         self.done: Counter[str] = Counter()
         self.restart_at_ms: dict[str, int] = {}
         self.felt_full: set[str] = set()
-        """Those whose disk was full since they were started."""
+        """Nodes whose disk was full since they were started."""
         self._served: dict[str, int] = {}
         """Node name -> its last process that was seen to serve."""
         self._random = random.Random(f"{world.seed}/groupfaults")
         self._leader = leader
-        self._level = level
+        self._caught_up = caught_up
         self._depose = depose
         self._fleeting_until_ms = 0
         self._last_leader: Node | None = None
@@ -75,7 +75,7 @@ class GroupFaults:
             self._kinds = {"overtaken follower": self._overtake}
 
     def strike(self) -> None:
-        """One fault, or none where it cannot be now."""
+        """Strike with one fault, or none where it is impossible now."""
         name = self._random.choice(list(self._kinds))
         if self._kinds[name]():
             self.done[name] += 1
@@ -133,9 +133,9 @@ class GroupFaults:
         return leader is not None and self._pause_it(leader)
 
     def _overtake(self) -> bool:
-        """A follower stands still for longer than the log is kept, and finds what was sent to it before, and after."""
+        """A follower is paused for longer than the log is kept, and receives messages from before, and after."""
         node = self._one()
-        if node is self._leader() or not self._level(None):
+        if node is self._leader() or not self._caught_up(None):
             return False
         node.disk.slow_down(0.2, self._random.choice((2, 4, 8)))
         node.pause(OVERTAKEN_MS)
@@ -168,10 +168,10 @@ class GroupFaults:
         leader = self._leader()
         if leader is None:
             return False
-        deaf = self._random.random() < 0.5
+        receives_nothing = self._random.random() < 0.5
         for node in self.nodes:
             if node is not leader:
-                way = (node.host, leader.host) if deaf else (leader.host, node.host)
+                way = (node.host, leader.host) if receives_nothing else (leader.host, node.host)
                 self.world.network.cut(*way, both=False)
         return True
 
@@ -188,7 +188,7 @@ class GroupFaults:
         return True
 
     def _let_none_lead_for_long(self) -> bool:
-        """Hand-overs by an operator, who does not wait until all know who leads; one way is slow."""
+        """Transfers by an operator, who does not wait until all know the leader; one way is slow."""
         self.world.network.delay(*self._two(), 150, 500)
         self._fleeting_until_ms = self.world.now_ms + FLEETING_MS
         return True
@@ -206,7 +206,7 @@ class GroupFaults:
     # -- disks and clocks
 
     def _slow_disk(self) -> bool:
-        """Often, and often the leader's: then others have what it lacks."""
+        """Often, and often the leader's: then others have entries that it is missing."""
         leader = self._leader()
         node = leader if leader is not None and self._random.random() < 0.5 else self._one()
         low, high = self._random.choice(((0.2, 2), (5, 40), (100, 500)))
@@ -218,7 +218,7 @@ class GroupFaults:
         return True
 
     def _fill(self) -> bool:
-        """The leader's, somebody's, or those of all."""
+        """The leader's, another one's, or those of all."""
         leader = self._leader()
         lasts_ms, room_bytes = self._random.choice(FULL_MS), self._random.choice((0, 4_096, 20_000))
         for node in self._random.choice(([self._one()], [leader or self._one()], self.nodes)):
@@ -233,12 +233,12 @@ class GroupFaults:
             if serves(node):
                 self._served[node.name] = node.incarnation
             elif wants_room(node.failure) and self._served.get(node.name) == node.incarnation:
-                raise Violation("V2", f"{node.name} served and ended on a full disk: {node.failure}")
+                raise Violation("V2", f"{node.name} served, and ended on a full disk: {node.failure}")
 
     def _empty(self) -> bool:
         """Its disk is lost once it has been down for a while."""
         node = self._one()
-        if self._to_wipe is not None or self._wiped is not None or not self._level(None):
+        if self._to_wipe is not None or self._wiped is not None or not self._caught_up(None):
             return False
         self.end(node)
         self._to_wipe = node, self.world.now_ms + WIPED_AFTER_MS
@@ -247,21 +247,21 @@ class GroupFaults:
 
     @property
     def may_lose_disk(self) -> bool:
-        """Whether every disk has what was decided, or will have."""
+        """Whether every disk has all that was committed, or will have."""
         return self._to_wipe is None and self._wiped is None and not self._full_until_ms
 
     def loses_disk(self, node: Node) -> None:
-        """No other may before all hold everything again."""
+        """No other may lose its disk before all hold everything again."""
         self._wiped = node
 
     def _jump(self) -> bool:
         self._one().skew_ms += self._random.randint(-CLOCK_JUMP_MS, CLOCK_JUMP_MS)
         return True
 
-    # -- who comes back
+    # -- restarts
 
     def due(self) -> list[Node]:
-        """Those to start now."""
+        """The nodes to start now."""
         now_ms = self.world.now_ms
         self._look_at_disks(now_ms)
         self._look_at_leader(now_ms)
@@ -274,17 +274,17 @@ class GroupFaults:
             if self._full_until_ms.get(node.name, now_ms + 1) <= now_ms:
                 node.disk.capacity_bytes = None
                 del self._full_until_ms[node.name]
-        if self._wiped is not None and self._level(None):
+        if self._wiped is not None and self._caught_up(None):
             self._wiped = None
         if self._to_wipe is not None and now_ms >= self._to_wipe[1]:
             (node, _), self._to_wipe = self._to_wipe, None
-            if not node.running and self._level(node):
+            if not node.running and self._caught_up(node):
                 node.disk.wipe()
                 self._wiped = node
                 self.done["disk lost"] += 1
 
     def heal(self) -> None:
-        """Nothing breaks any more."""
+        """End all faults."""
         self.world.network.heal()
         self.world.network.usual_delays()
         self.restart_at_ms.clear()

@@ -1,5 +1,5 @@
-"""Tables of a Raft-mode set on their way from one leader to the next, where that is hardest: a copy of the leader before comes
-late, who has the newest starts again beside one that has older ones, a lease is old when its leader dies; and members that
+"""Tables of a Raft-mode set on their way from one leader to the next, where that is hardest: a former leader's copy comes late,
+the member with the newest tables restarts while another has older ones, a lease is old when its leader dies; and members that
 lose their connections with each other again and again.
 
 Invariant: nothing else breaks meanwhile, so each scene comes to its end. T1 and O1 are judged as in
@@ -31,7 +31,7 @@ from simulation.kernel.world import World
 
 HOST = "10.0.3.4"
 LATE_COPIES = 3
-"""Scenes: in each the one that votes may be elected itself, and then takes no copy of anybody."""
+"""Scenes: in each the voter may be elected itself, and then takes no copy of any member."""
 ASK_GAP_MS = 5
 ASKS_MAX = 10
 LIMIT_MS = 40_000
@@ -42,8 +42,8 @@ LOST_LINKS, LOST_EACH_MS = 5, 1_500
 
 
 class HandedOn:
-    """`master()` is the node that leads, served at `master_address()`, `end(node, back_ms)` ends one for so long, and `level()`
-    says that all run and show the same."""
+    """`master()` is the node that leads, served at `master_address()`, `end(node, back_ms)` ends one for so long, and
+    `caught_up()` says that all run and show the same."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class HandedOn:
         master: Callable[[], Node | None],
         master_address: Callable[[], str | None],
         end: Callable[[Node, int], object],
-        level: Callable[[], bool],
+        caught_up: Callable[[], bool],
         done: Counter[str],
     ) -> None:
         self.facts = Facts()
@@ -64,7 +64,7 @@ class HandedOn:
         self._master = master
         self._master_address = master_address
         self._end = end
-        self._level = level
+        self._caught_up = caught_up
         self._done = done
         self._random = random.Random(f"{world.seed}/handed on")
         self._clients = LockingClients(
@@ -84,8 +84,8 @@ class HandedOn:
         self._newest_starts_again()
 
     def _copies_come_late(self) -> None:
-        """A leader hears nothing of Raft any more and goes on for a while, asked for one change after the other. Of those who
-        elect the next one still copies its tables."""
+        """A leader receives no Raft message any more and still acts for a while, with one change requested after the other.
+        One of the electors of the next leader still copies its tables."""
         leader, (votes, other) = self._settled()
         self._world.network.cut(leader.host, other.host)
         self._world.network.stall(leader.host, votes.host, RAFT_PORT)
@@ -97,7 +97,7 @@ class HandedOn:
         self._done["copies of a former leader"] += 1
 
     async def _ask_on(self, address: str) -> None:
-        """Until one is not answered. Of two names in turn: of one then nothing is known, and the other stands."""
+        """Until one change is not answered. Of two names in turn: the last one is unknown then, and the other stays."""
         two = self.facts.add("topic"), self.facts.add("topic")
         async with self._clients.client() as client:
             asked = 0
@@ -106,7 +106,7 @@ class HandedOn:
                 await asyncio.sleep(ASK_GAP_MS / 1000)
 
     async def _changed(self, client: Client, fact: Fact, address: str, value: int) -> bool:
-        """Whether that was answered."""
+        """Whether the change was answered."""
         fact.asked(value)
         try:
             reply = await client.remoting.call(address, request(fact, value), ANSWER_MS_MAX)
@@ -122,9 +122,9 @@ class HandedOn:
         return reply.code == ResponseCode.SUCCESS
 
     def _newest_starts_again(self) -> None:
-        """Of those who elect the next leader one has the newest tables and was just started, the other got no copy of them."""
-        leader, (newest, lacking) = self._settled()
-        self._world.network.stall(leader.host, lacking.host, BROKER_PORT)
+        """One elector of the next leader has the newest tables and was just started, the other got no copy of them."""
+        leader, (newest, outdated) = self._settled()
+        self._world.network.stall(leader.host, outdated.host, BROKER_PORT)
         self._until(self._begin(self._ask_once()).is_set, "a request has no end")
         self._end(leader, BACK_LATE_MS)
         self._end(newest, BACK_SOON_MS)
@@ -139,8 +139,9 @@ class HandedOn:
             await self._changed(client, fact, self._master_address() or "", 1)
 
     def lease(self) -> None:
-        """A client renews its lock for longer than a lease; then its leader dies, and another client asks the next for it."""
-        self._until(self._level, "the set is not level")
+        """A client renews its lock for longer than a lease; then its leader dies, and another client asks the next one for
+        it."""
+        self._until(self._caught_up, "the set has not caught up")
         leader = self._master()
         assert leader is not None
         end_ms = self._world.now_ms + LEASE_MS + 2 * RENEW_MS
@@ -170,13 +171,13 @@ class HandedOn:
                 return
             except LockFailed:
                 await asyncio.sleep(0.2)
-        raise Violation("O1", f"no master answers who asks for {QUEUE}")
+        raise Violation("O1", f"no master answers a request for {QUEUE}")
 
     def _locks(self, client: Client) -> QueueLocks:
         return client.locks(GROUP, self._clients.new_name())
 
     def lose_links(self) -> None:
-        """The leader forgets its connections with a follower, which hears nothing of that, and makes others."""
+        """The leader forgets its connections with a follower, which does not notice that, and makes others."""
         leader, (follower, _) = self._settled()
         for _ in range(LOST_LINKS):
             self._world.network.half_open(leader.host, follower.host)
@@ -185,14 +186,14 @@ class HandedOn:
 
     def _settled(self) -> tuple[Node, list[Node]]:
         """The leader, and the others in any order."""
-        self._until(self._level, "the set is not level")
+        self._until(self._caught_up, "the set has not caught up")
         self._world.run_for_ms(SETTLED_MS)
         leader = self._master()
         assert leader is not None, "nothing breaks"
         return leader, self._random.sample([node for node in self._nodes if node is not leader], 2)
 
     def _begin(self, work: Coroutine[None, None, None]) -> asyncio.Event:
-        """Set when it has ended."""
+        """Set when `work` has ended."""
         ended = asyncio.Event()
 
         async def run() -> None:

@@ -11,7 +11,7 @@ bug = BUGS.playing("handed on")
 
 @bug("former-links-kept", PeerTransport, "spoke")
 def beside_the_one_before(self: PeerTransport, peer: Peer, sender: str) -> None:
-    """What a member that lost power left open stays beside its new connection, until it was silent for two minutes."""
+    """The old connection of a member that lost power stays next to its new one, until it was silent for two minutes."""
     self.silent_ms = 120_000
     spoke(self, peer, sender)
 

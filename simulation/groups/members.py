@@ -34,7 +34,7 @@ FORMER_CLIENT_HOST = "10.0.3.3"
 NAME_SERVER_MS = 30_000
 INDEX_FILE_BYTES = 32 * 256
 ROTS = frozenset({"rot", "rot where a follower needs it", "rot that expires", "rot that is copied"})
-"""What these check counts on nothing else that takes entries away."""
+"""Their checks count on nothing else that takes entries away."""
 ALONE = frozenset({"rot that expires", "rot that is copied"})
 
 FEATURES = Features(
@@ -42,23 +42,23 @@ FEATURES = Features(
         "rot that expires",
         1 / 31,
         "Bits flip in files that are about to go, in any byte, often of the first or last entry of a file.",
-        "G8: the record is repaired or went with its file. G11: old files go all the same. G12: where a log begins, its first "
-        "entry goes on from what is remembered there. P5.",
+        "G8: the record is repaired or was deleted with its file. G11: old files are deleted all the same. G12: where a log "
+        "begins, its first entry continues from the kept check value. P5.",
         frozenset({"retention"}),
     ),
     Feature(
         "rot that is copied",
         1 / 43,
-        "Records rot just before they are copied, listed again or truncated behind.",
-        "G10: what is delivered late, committed or sent back is what was sent; queues list what was committed; a log is "
-        "truncated behind what is proven, or its member says that it is to be emptied.",
+        "Bits flip in records just before they are copied, listed again or truncated behind.",
+        "G10: a message that is delivered late, committed or sent back is the one that was sent; queues list the committed "
+        "messages; a log is truncated behind a proven entry, or its member reports that it is to be emptied.",
         excludes=frozenset({"rot that expires", "retention"}),
     ),
     Feature(
         "rot where a follower needs it",
         1 / 29,
         "Bits flip in any byte of an entry, also of one that a follower is missing at that moment.",
-        "G9: the leader goes on, and the follower gets the entry.",
+        "G9: the leader keeps leading, and the follower gets the entry.",
         excludes=ALONE | {"retention"},
     ),
     Feature(
@@ -72,27 +72,25 @@ FEATURES = Features(
     Feature(
         "handed on",
         1 / 25,
-        "Once all is whole, leaders change where tables are hardest to hand on: a former leader that hears no Raft still gives "
-        "copies, the member with the newest tables restarts beside one with older ones, a lease is old when its leader dies. "
-        "Members lose their connections five times in a row.",
+        "Once all is whole, leaders change where handing on tables is hardest: a former leader that receives no Raft message "
+        "still gives copies, the member with the newest tables restarts while another has older ones, a lease is old when its "
+        "leader dies. Members lose their connections five times in a row.",
         "T1, O1 and N2.",
         excludes=ALONE | {"overtaken", "retention", "preferred"},
     ),
     Feature(
         "plain log before",
         1 / 7,
-        "The set goes on from a plain log: all members have it, or one does not, or one is missing its end.",
-        "O1: each of its records stays on each disk, in queues and for readers. O2: it goes in whole files "
-        "that are old enough. "
-        "O3: nobody leads while one member has another log.",
+        "The set begins with a plain log: all members have it, or one does not, or one is missing its end.",
+        "O1: each of its records stays on each disk, in queues and for readers. O2: it is deleted in whole files that are old "
+        "enough. O3: no member leads while one has another log.",
         excludes=ROTS - {"rot"} | {"overtaken"},
     ),
     Feature(
         "rot",
         1 / 11,
-        "Once all is whole, bits flip on one disk after the other, but not in the last two entries that a "
-        "checkpoint has sealed. "
-        "Members die meanwhile. The log is scrubbed.",
+        "Once all is whole, bits flip on one disk after the other, but not in the last two entries that a checkpoint has "
+        "sealed. Members die meanwhile. The log is scrubbed.",
         "G8: the record is there again, on disk, as it was written.",
         excludes=ROTS - {"rot"} | {"plain log before"},
     ),
@@ -103,7 +101,7 @@ FEATURES = Features(
         "G1.",
         excludes=ROTS | {"plain log before", "overtaken"},
     ),
-    Feature("retention", 0.4, "Old files go after seconds.", "P5: what goes is old enough."),
+    Feature("retention", 0.4, "Old files are deleted after seconds.", "P5: deleted files are old enough."),
     Feature(
         "preferred", 0.3, "One or two members are preferred leaders.", "G6: one of them leads in the end."
     ),
@@ -111,22 +109,22 @@ FEATURES = Features(
         "transactions",
         1 / 8,
         "Producers of messages in transactions, as in the cluster.",
-        "E1 to E4, and E6: no member's table is past a half that the log does not say is done, because a later master may have "
-        "an older table.",
+        "E1 to E4, and E6: no member's table is past a half that the log does not name as done, because a later master may "
+        "have an older table.",
         excludes=ALONE,
     ),
     Feature(
         "facts",
         1 / 5,
         "Administrators change tables, and clients lock queues.",
-        "T1: the leader of the newest term has what administrators were answered, deletions too. T2: in the end all members "
-        "have it. O1 and O2 of locks, as in the cluster.",
+        "T1: the leader of the newest term has all changes that administrators were answered, deletions too. T2: in the end "
+        "all members have them. O1 and O2 of locks, as in the cluster.",
         excludes=ALONE | {"handed on"},
     ),
     Feature(
         "forger",
         1 / 10,
-        "Somebody sends forged notifications (1008), though there are no controllers.",
+        "A host sends forged notifications (1008), though there are no controllers.",
         "G2: the roles follow from Raft alone.",
     ),
     Feature(
@@ -140,7 +138,7 @@ FEATURES = Features(
 
 @dataclass(frozen=True)
 class Kind:
-    """What one seed plays. `kept_s` None: nothing is old enough to go."""
+    """The features and sizes of one seed. `kept_s` None: no file is old enough to be deleted."""
 
     played: frozenset[str]
     """Names of FEATURES."""
@@ -163,9 +161,10 @@ class Kind:
     lags: bool
     """Bits flip as where it `rots`, in any byte, and where a follower needs it."""
     expires: bool
-    """Bits flip, in any byte, in files that are about to go."""
+    """Bits flip, in any byte, in files that are about to be deleted."""
     copies: bool
-    """Records rot just before they are copied, listed anew or cut behind, at the end; nothing else looks for that."""
+    """Bits flip in records just before they are copied, listed again or truncated behind, at the end; nothing else reads
+    them."""
     sets_back: bool
     mixed: str
     """Empty: no plain log is before the DLedger log; else one member's is "equal" to the others', "empty" or "different"."""
@@ -241,7 +240,7 @@ def broker_app(number: int, kind: Kind, runtime: Runtime) -> BrokerApp:
         "syncFlushTimeout": 1_500,
         "slaveSyncInterval": 5_000,
         "registerNameServerPeriod": NAME_SERVER_MS,
-        # a disk that is full for a while takes nothing away, and is felt when it is full
+        # a disk that fills for a while deletes nothing, and matters only once it is full
         "cleanFileForciblyEnable": False,
         "diskSpaceWarningLevelRatio": 100,
     }
@@ -260,8 +259,8 @@ def broker_app(number: int, kind: Kind, runtime: Runtime) -> BrokerApp:
 
 
 def small_ledger(kind: Kind) -> Callable[..., DLedgerSettings]:
-    """Stands in for raftstore.member.ledger_settings: what a member holds in memory, sends at once and indexes in one file is
-    little."""
+    """Replaces raftstore.member.ledger_settings: a member holds little in memory, sends little at once and indexes little in
+    one file."""
 
     def smaller(*store: Any, **besides: Any) -> DLedgerSettings:
         return replace(
@@ -277,7 +276,7 @@ def small_ledger(kind: Kind) -> Callable[..., DLedgerSettings]:
 
 @dataclass(frozen=True)
 class Look:
-    """A broker whose log is open, at one moment; `app` and `raft` go on."""
+    """A broker whose log is open, at one moment; `app` and `raft` are live."""
 
     name: str
     number: int

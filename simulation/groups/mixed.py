@@ -1,11 +1,11 @@
-"""Sets that were a broker without Raft mode before: the same plain log stands before the DLedger log of each member.
+"""Sets that were a broker without Raft mode before: each member has the same plain log before its DLedger log.
 
-O1  each record of the plain log stands, durably and byte for byte as it was, on every member that shows anything, until
-    retention has taken its file
-O2  what retention takes of it goes in whole files, the first one first, and is old enough
-O3  while one of those who begin has another plain log, nobody leads; once an operator has emptied it, it fills itself
+O1  each record of the plain log is, durably and byte for byte as it was, on every member that shows anything, until
+    retention has deleted its file
+O2  retention deletes it in whole files, the first one first, and each is old enough
+O3  while one of the first members has another plain log, no member leads; once an operator has emptied it, it fills itself
 
-Invariant: what the plain log held is kept from before the first start in Raft mode: by the word of who sent it, and as bytes of
+Invariant: the content of the plain log is kept from before the first start in Raft mode: from its producer, and as bytes of
 the files. Formats are read here without the product's help."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mqclient.errors import SendRefused
 from mqclient.message import OutgoingMessage
 from simulation.cluster.violation import Violation
 from simulation.groups.clients import made
-from simulation.groups.decided import HEADER, RECORD_HEAD, RECORD_MAGICS, Decided, Entry, record_in
+from simulation.groups.decided import HEADER, RECORD_HEAD, RECORD_MAGICS, CommittedLog, Entry, record_in
 from simulation.groups.members import BROKER_PORT, BROKER_SET, NAMESRV, Kind, Look
 from simulation.kernel.node import Node, SimulatedClock
 from simulation.kernel.world import World
@@ -42,12 +42,12 @@ LOOK_MS = 2_000
 
 @dataclass
 class Mixed:
-    """Of the set on `nodes`. `kind.mixed` says how it begins: all have the plain log, or one is empty, or one lacks its end."""
+    """Of the set on `nodes`. `kind.mixed`: all have the plain log, or one is empty, or one is missing its end."""
 
     world: World
     kind: Kind
     nodes: list[Node]
-    decided: Decided
+    committed: CommittedLog
     client_node: Node
     attempts: list[Attempt] = field(default_factory=list)
     files: dict[int, bytes] = field(default_factory=dict)
@@ -55,9 +55,9 @@ class Mixed:
     end: int = 0
     """Where the last of them ends."""
     apart: Node | None = None
-    """Who begins with another log."""
+    """The member that begins with another log."""
     begins: dict[str, int] = field(default_factory=dict)
-    """Of each member, up to where retention has taken the plain log."""
+    """Of each member, up to where retention has deleted the plain log."""
     looked_ms: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def prepare(self) -> None:
@@ -120,20 +120,21 @@ class Mixed:
             if at:  # the next one is made ahead
                 self.files[start] = content[:at]
                 self.end = start + size
-        if len(self.decided.records) < len(self.attempts):
+        if len(self.committed.records) < len(self.attempts):
             raise Violation(
-                "O1", f"{len(self.attempts)} were acknowledged, the plain log has {len(self.decided.records)}"
+                "O1",
+                f"{len(self.attempts)} messages were acknowledged, the plain log has {len(self.committed.records)}",
             )
-        self.decided.begin = self.decided.end = self.end
+        self.committed.begin = self.committed.end = self.end
 
     def _know(self, place: int, content: bytes) -> None:
         record = record_in(Entry(place - HEADER.size, 0, 0, content))
-        assert record is not None, "its magic was looked at"
-        self.decided.count(record, content)
+        assert record is not None, "its magic was checked"
+        self.committed.count(record, content)
 
     def _shorten(self, node: Node) -> None:
-        """It lacks the last message, as a replica that was behind does."""
-        place = max(self.decided.records)
+        """It is missing the last message, as a replica that was behind."""
+        place = max(self.committed.records)
         start = place - place % self.kind.segment_bytes
         path = f"commitlog/{start:020d}"
         content = bytearray(node.disk.content(path) or b"")
@@ -143,13 +144,13 @@ class Mixed:
         node.disk.put(path, bytes(content))
 
     def put_right(self, looks: Callable[[], list[Look]]) -> None:
-        """What differs is found by all, and an operator empties that member."""
+        """All find the difference, and an operator empties that member."""
         if self.apart is None:
             return
         self.world.run_until(lambda: len(looks()) == len(self.nodes), LEVEL_LIMIT_MS)
         self.world.run_for_ms(APART_MS)
         if leading := [look.name for look in looks() if look.raft.is_active]:
-            raise Violation("O3", f"{leading} lead, and {self.apart.name} has another plain log")
+            raise Violation("O3", f"{leading} lead, expected none: {self.apart.name} has another plain log")
         self.apart.kill()
         self.apart.disk.wipe()
         self.apart = None
@@ -163,7 +164,7 @@ class Mixed:
         store = look.app.store
         begin = min(store.min_offset(), self.end)
         if self.is_apart(look) or store.confirm_offset() < self.end:
-            return  # it takes no part; or it has nothing, and gets all of it
+            return  # it takes no part; or it is empty, and gets all of it
         self._look_at_age(look, begin)
         now_ms = self.world.now_ms
         if now_ms < self.looked_ms.get(look.key, -LOOK_MS) + LOOK_MS:
@@ -172,9 +173,7 @@ class Mixed:
         disk = self.nodes[look.number].disk
         for start, records in self.files.items():
             if start >= begin and disk.durable_part(f"commitlog/{start:020d}", 0, len(records)) != records:
-                raise Violation(
-                    "O1", f"{look.name} shows its log, and its plain log's file {start} is another one"
-                )
+                raise Violation("O1", f"{look.name} shows its log, and file {start} of its plain log differs")
 
     def _look_at_age(self, look: Look, begin: int) -> None:
         before = self.begins.get(look.name, 0)
@@ -182,14 +181,17 @@ class Mixed:
         if begin <= before:
             return
         if begin % self.kind.segment_bytes or self.kind.kept_s is None:
-            raise Violation("O2", f"{look.name} begins at {begin}, and keeps files {self.kind.kept_s} s")
+            raise Violation(
+                "O2", f"{look.name} begins at {begin}, expected 0: files are kept for {self.kind.kept_s} s"
+            )
         stored_ms = max(
-            record.stored_ms for place, (record, _) in self.decided.records.items() if place < begin
+            record.stored_ms for place, (record, _) in self.committed.records.items() if place < begin
         )
         now_ms = look.app.store._clock.now_ms()
         if look.raft.log_begin() <= self.end and stored_ms + self.kind.kept_s * 1000 > now_ms:
             raise Violation(
-                "O2", f"{look.name} begins at {begin}: that was stored up to {stored_ms}, it is {now_ms}"
+                "O2",
+                f"{look.name} begins at {begin}: deleted records were stored up to {stored_ms}, it is {now_ms}",
             )
 
 

@@ -13,13 +13,13 @@ bug = BUGS.playing("plain log before")
 
 @bug("any-plain-log-will-do", Divide, "description")
 def some_log(self: Divide) -> str:
-    """Members are not told apart by what their plain logs held."""
+    """Members with different plain logs are not distinguished."""
     return "commitlog"
 
 
 @bug("first-file-is-not-copied", FormerLog, "_copy")
 async def but_for_its_name(self: FormerLog, start: int, size: int, piece: Piece) -> None:
-    """A member that had nothing gets the first file empty: the last one alone is compared."""
+    """A member without a log gets the first file empty: only the last one is compared."""
     if self.log.files:
         await copy(self, start, size, piece)
     else:
@@ -31,7 +31,7 @@ copy = FormerLog._copy
 
 @bug("old-files-go-a-file-early", OldLog, "delete_below")
 async def one_more(self: OldLog, offset: int) -> list[SegmentFile]:
-    """With those that are old goes the next."""
+    """The next file is deleted with the old ones."""
     return await delete_below(self, offset + self._segment_size if offset > self.first else offset)
 
 

@@ -1,8 +1,8 @@
-"""A Raft-mode broker whose disk is set back to an earlier image: all die, and it comes back first, with those that are missing
-what it had acknowledged.
+"""A Raft-mode broker whose disk is set back to an earlier image: all die, and it comes back first, with the members that are
+missing entries that it had acknowledged.
 
 Invariant: all others have kept a newer number of its starts than the image has, and no other disk is lost before the set is
-whole again; nothing is set back while a disk is full."""
+whole again; no disk is set back while one is full."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class OldDisks:
         leader: Callable[[], Node | None],
         is_whole: Callable[[], bool],
     ) -> None:
-        """`is_whole()`: all serve, and hold all that was decided."""
+        """`is_whole()`: all serve, and hold all that was committed."""
         self.world = world
         self.nodes = list(nodes)
         self.faults = faults
@@ -55,7 +55,7 @@ class OldDisks:
         self.due_ms: float = world.now_ms + self.random.randint(*FIRST_MS)
         self.kept: Kept | None = None
         self.holds: list[Node] = []
-        """The bare majority that decides without the rest."""
+        """The bare majority that commits without the rest."""
 
     def number(self, node: Node, of: Node) -> int:
         return starts_kept(node, f"n{self.nodes.index(node)}", f"n{self.nodes.index(of)}")
@@ -79,7 +79,7 @@ class OldDisks:
         self.due_ms = self.world.now_ms + self.random.randint(*AGE_MS)
 
     def cut(self, kept: Kept) -> None:
-        """For a moment a bare majority with it decides without the rest."""
+        """For a moment a bare majority with it commits without the rest."""
         leader = self.leader()
         fit = self.is_whole() and self.faults.may_lose_disk and kept.node.disk.wipes == kept.wipes
         if leader is None or not fit:

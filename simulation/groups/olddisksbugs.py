@@ -10,5 +10,5 @@ bug = BUGS.playing("old disks")
 
 @bug("old-number-ignored", StartNumbers, "set_back")
 def whatever_others_heard(self: StartNumbers) -> bool:
-    """A broker whose disk is older than others have heard counts as whole."""
+    """A broker counts as complete though others have received a newer number of its starts."""
     return False

@@ -1,32 +1,33 @@
-"""Retention in some of the sets: old files go on each member by itself, and whoever lacks what went begins anew there.
+"""Retention in some of the sets: each member deletes old files by itself, and a member that is missing them begins again there.
 
-Invariant: (P5) what goes is decided and old enough by the member's own clock, or another member's log began there before."""
+Invariant: (P5) deleted entries are committed and old enough by the member's own clock, or another member's log began there
+before."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 from simulation.cluster.violation import Violation
-from simulation.groups.decided import Decided
+from simulation.groups.decided import CommittedLog
 from simulation.groups.members import Look
 
 
 @dataclass
 class GroupRetention:
-    """`kept_s` None: nothing goes."""
+    """`kept_s` None: nothing is deleted."""
 
     kept_s: int | None
-    decided: Decided
+    committed: CommittedLog
     begins: dict[str, int] = field(default_factory=dict)
     """Of each member, where its log began last."""
     known: set[int] = field(default_factory=lambda: {0})
-    """Where any did."""
+    """Where any log did."""
     deleted: int = 0
     restarted: int = 0
-    """Logs that began anew where another's did, without having had what is before."""
+    """Logs that began again where another's did, without having had the entries before."""
 
     def look(self, looks: list[Look]) -> None:
-        """Raises Violation. Whose clock is ahead deletes first, and others may begin there a moment later."""
+        """Raises Violation. A member whose clock is ahead deletes first, and others may begin there a moment later."""
         for each in sorted(looks, key=lambda each: -each.app.store._clock.now_ms()):
             self._look(each)
 
@@ -43,16 +44,16 @@ class GroupRetention:
             return
         self.known.add(begin)
         self.deleted += 1
-        last = next((entry for entry in reversed(self.decided.entries) if entry.position < begin), None)
-        if self.kept_s is None or last is None or last.end > self.decided.end:
-            raise Violation("P5", f"{look.name} begins at {begin}, {self.decided.end} is decided")
-        stored = [record.stored_ms for place, (record, _) in self.decided.records.items() if place < begin]
+        last = next((entry for entry in reversed(self.committed.entries) if entry.position < begin), None)
+        if self.kept_s is None or last is None or last.end > self.committed.end:
+            raise Violation("P5", f"{look.name} begins at {begin}, committed is {self.committed.end}")
+        stored = [record.stored_ms for place, (record, _) in self.committed.records.items() if place < begin]
         now_ms = look.app.store._clock.now_ms()
         if stored and max(stored) + self.kept_s * 1000 > now_ms:
-            what = f"what went was stored up to {max(stored)}, it is {now_ms}"
+            what = f"deleted messages were stored up to {max(stored)}, it is {now_ms}"
             raise Violation("P5", f"{look.name} begins at {begin}: {what}")
 
     def stop(self, looks: list[Look]) -> None:
-        """Nothing more goes, so that what is left can be compared."""
+        """Stop deletion, so that the rest can be compared."""
         for look in looks:
             look.app.settings.file_reserved_seconds = 10**6

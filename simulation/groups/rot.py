@@ -1,11 +1,11 @@
-"""Bits that flip on the disks of a Raft-mode set, a member's after the other's.
+"""Bits that flip on the disks of a Raft-mode set, on one member after the other.
 
-G8  what rotted is found, and stands again on that disk, durably, byte for byte as it was written, whoever leads and though
-    members die meanwhile
-G9  a leader whose follower lacks what rotted goes on, and the follower gets it
+G8  a corrupt entry is found, and repaired on that disk, durably, byte for byte as it was written, whatever member leads and
+    though members die meanwhile
+G9  a leader keeps leading when its follower is missing a corrupt entry, and the follower gets it
 
-Invariant: a byte rots on one disk at a time, below what its checkpoint has sealed, as that stands on the disk; so a majority is
-sound, and no start reads it: one begins with the last entry that is sealed, and takes a check value from the one before."""
+Invariant: a bit flips on one disk at a time, below the entries that its checkpoint on disk has sealed. So a majority is intact,
+and no start reads the bit: it begins with the last sealed entry, and takes a check value from the one before."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ ROUNDS = 3
 LAGS_MS = 8_000
 FOUND_LIMIT_MS, MENDED_LIMIT_MS = 20_000, 30_000
 BODY_AT = RECORD_HEAD.size + 8 + 8 + 8 + TAIL.size
-"""Of a record: behind three hosts and times."""
+"""Of a record: after three hosts and times."""
 PLACE_AT, PLACE_END = 24, 32
-"""Of an entry's header: where it says that it stands."""
+"""Of an entry's header: where it names its position."""
 OWN_AT, OWN_END = 36, 44
-"""And what one disk alone has: check value, and how many came before it in its sync."""
+"""And the fields of one disk alone: check value, and how many came before it in its sync."""
 
 
-class Rotten(NamedTuple):
+class Flip(NamedTuple):
     node: Node
     path: str
     at: int
@@ -43,9 +43,9 @@ class Rotten(NamedTuple):
         return f"{self.node.name}: byte {self.at} of the entry at {self.begin} in {self.path}"
 
 
-class Rot:
-    """`entries()` are those that were decided, `looks()` the brokers that run; `end(node, power_cut)` ends one,
-    which comes back by itself; `level()` whether all show what was decided. `rotten` has who has a bit that flipped."""
+class BitFlips:
+    """`entries()` are the committed ones, `looks()` the brokers that run; `end(node, power_cut)` ends one, which comes back by
+    itself; `caught_up()` whether all show what was committed. `flipped` has the brokers with a flipped bit."""
 
     def __init__(
         self,
@@ -55,8 +55,8 @@ class Rot:
         entries: Callable[[], list[Entry]],
         looks: Callable[[], list[Look]],
         end: Callable[[Node, bool], object],
-        level: Callable[[], bool],
-        rotten: set[str],
+        caught_up: Callable[[], bool],
+        flipped: set[str],
         leader: Callable[[], Node | None],
         lags: bool,
         segment_bytes: int,
@@ -67,8 +67,8 @@ class Rot:
         self.entries = entries
         self.looks = looks
         self.end = end
-        self.level = level
-        self.rotten = rotten
+        self.caught_up = caught_up
+        self.flipped = flipped
         self.leader = leader
         self._lags = lags
         self._segment_bytes = segment_bytes
@@ -79,23 +79,23 @@ class Rot:
     def play(self) -> None:
         """While nothing else breaks but members that die. Raises Violation."""
         for _ in range(ROUNDS if self._lags else 0):
-            self._rot_what_is_lacked()
+            self._flip_what_a_follower_misses()
         for node in self._random.sample(self.nodes, len(self.nodes)):
             for _ in range(1 if self._lags else ROUNDS):
-                self.until(self.level, MENDED_LIMIT_MS, "the set is not level")
-                rotten = self._flip(node)
-                if rotten is not None:
-                    self.rotten.add(node.name)
-                    self._until_mended(rotten)
-                    self.rotten.discard(node.name)
+                self.until(self.caught_up, MENDED_LIMIT_MS, "the set has not caught up")
+                flip = self._flip(node)
+                if flip is not None:
+                    self.flipped.add(node.name)
+                    self._until_mended(flip)
+                    self.flipped.discard(node.name)
 
-    def _rot_what_is_lacked(self) -> None:
-        """A follower is cut off until its leader has forgotten what it lacks, and some of that rots at the leader."""
-        self.until(self.level, MENDED_LIMIT_MS, "the set is not level")
+    def _flip_what_a_follower_misses(self) -> None:
+        """A follower is cut off until its leader has forgotten its missing entries, and a bit of one flips at the leader."""
+        self.until(self.caught_up, MENDED_LIMIT_MS, "the set has not caught up")
         leader = self.leader()
         assert leader is not None
         follower = self._random.choice([node for node in self.nodes if node is not leader])
-        lacks_from = self._last_index(follower) + 1
+        missing_from = self._last_index(follower) + 1
         for node in self.nodes:
             if node is not follower:
                 self.world.network.cut(node.host, follower.host)
@@ -103,19 +103,25 @@ class Rot:
         raft = self.look_at(leader).raft
         assert raft.core is not None
         known = min(raft.store.synced_index, raft.core.log.recent_from - 1)
-        lacked = [entry for entry in self.entries() if lacks_from <= entry.number <= known]
-        rotten = self._flip_one(leader, lacked) if self.leader() is leader else None
+        missing = [entry for entry in self.entries() if missing_from <= entry.number <= known]
+        flip = self._flip_one(leader, missing) if self.leader() is leader else None
         self.world.network.heal()
-        if rotten is None:
+        if flip is None:
             return
-        self.rotten.add(leader.name)
-        self._wait(lambda: self.stands(rotten), MENDED_LIMIT_MS, "mended", rotten)
-        self._wait(lambda: not self._damages(leader), MENDED_LIMIT_MS, "told as mended", rotten)
-        self.rotten.discard(leader.name)
+        self.flipped.add(leader.name)
+        self._wait(lambda: self.is_intact(flip), MENDED_LIMIT_MS, "repaired", flip)
+        self._wait(lambda: not self._damages(leader), MENDED_LIMIT_MS, "reported as repaired", flip)
+        self.flipped.discard(leader.name)
         if leader.failure is not None:
-            raise Violation("G9", f"{leader.name} ended for what {follower.name} lacks: {leader.failure}")
-        end = lacked[-1].number
-        self.until(lambda: self._last_index(follower) >= end, MENDED_LIMIT_MS, "what was lacked has not come")
+            raise Violation(
+                "G9", f"{leader.name} ended for an entry that {follower.name} is missing: {leader.failure}"
+            )
+        end = missing[-1].number
+        self.until(
+            lambda: self._last_index(follower) >= end,
+            MENDED_LIMIT_MS,
+            f"{follower.name} has not received entry {end}",
+        )
         self.mended += 1
 
     def _last_index(self, node: Node) -> int:
@@ -123,7 +129,7 @@ class Rot:
         return -1 if look is None else look.raft.last_index
 
     def old_entries(self, node: Node) -> list[Entry]:
-        """Those that may rot there."""
+        """The entries whose bits may flip there."""
         look = self.look_at(node)
         store = look.app.store
         sealed = self._sealed(node, f"{look.raft.store.name}/checkpoint")
@@ -134,7 +140,7 @@ class Rot:
             and entry.number < sealed - 1
         ]  # fmt: skip
 
-    def _flip(self, node: Node) -> Rotten | None:
+    def _flip(self, node: Node) -> Flip | None:
         found = [
             entry
             for entry in self.old_entries(node)
@@ -142,28 +148,28 @@ class Rot:
         ]
         return self._flip_one(node, found)
 
-    def _flip_one(self, node: Node, found: list[Entry]) -> Rotten | None:
-        """A bit of one of the entries."""
+    def _flip_one(self, node: Node, found: list[Entry]) -> Flip | None:
+        """Flip a bit of one of the entries."""
         places = [(entry, at) for entry in found for at in self._bytes_of(entry)]
         if not places:
             return None
         entry, at = self._random.choice(places)
         return self.flip_at(node, entry, at, self._random.randrange(8))
 
-    def flip_at(self, node: Node, entry: Entry, at: int, bit: int = 0) -> Rotten:
-        """A bit of its byte `at`."""
+    def flip_at(self, node: Node, entry: Entry, at: int, bit: int = 0) -> Flip:
+        """Flip a bit of its byte `at`."""
         number, size = self.nodes.index(node), self._segment_bytes
         start = entry.position - entry.position % size
         path = f"dledger-n{number}/data/{start:020d}"
         begin = entry.position - start
         content = node.disk.content(path)
-        assert content is not None, "it was level a moment ago"
+        assert content is not None, "it had caught up a moment ago"
         was = content[begin : begin + entry.end - entry.position]
         node.disk.flip_bit(path, begin + at, bit)
-        return Rotten(node, path, at, was, begin)
+        return Flip(node, path, at, was, begin)
 
     def _sealed(self, node: Node, path: str) -> int:
-        """The last such entry."""
+        """The last sealed entry."""
         size = len(node.disk.content(path) or b"")
         lines = node.disk.durable_part(path, 0, size).decode().splitlines()
         return max(
@@ -171,7 +177,7 @@ class Rot:
         )
 
     def _bytes_of(self, entry: Entry) -> Iterator[int]:
-        """Some that a look at the record, or at the entry's header, judges; or any, often one of the disk's own."""
+        """Some bytes that the check of the record, or of the entry's header, covers; or any, often one of the disk's own."""
         if self._lags:
             yield self._random.randrange(entry.end - entry.position)
             yield self._random.randrange(OWN_AT, OWN_END)
@@ -181,31 +187,31 @@ class Rot:
             yield HEADER.size + BODY_AT + self._random.randrange(body_bytes)
         yield self._random.randrange(PLACE_AT, PLACE_END)
 
-    def _until_mended(self, rotten: Rotten) -> None:
-        """Somebody dies meanwhile in every other round: the one that rots, or another."""
-        dies = self._random.choice([rotten.node, *self.nodes]) if self._random.random() < 0.5 else None
-        self._wait(lambda: self._damages(rotten.node) or self.stands(rotten), FOUND_LIMIT_MS, "found", rotten)
-        if dies is not None and not self.stands(rotten):
+    def _until_mended(self, flip: Flip) -> None:
+        """In every other round a member dies meanwhile: the one with the flipped bit, or another."""
+        dies = self._random.choice([flip.node, *self.nodes]) if self._random.random() < 0.5 else None
+        self._wait(lambda: self._damages(flip.node) or self.is_intact(flip), FOUND_LIMIT_MS, "found", flip)
+        if dies is not None and not self.is_intact(flip):
             self.end(dies, self._random.random() < 0.5)
-        self._wait(lambda: self.stands(rotten), MENDED_LIMIT_MS, "mended", rotten)
-        self._wait(lambda: not self._damages(rotten.node), MENDED_LIMIT_MS, "told as mended", rotten)
+        self._wait(lambda: self.is_intact(flip), MENDED_LIMIT_MS, "repaired", flip)
+        self._wait(lambda: not self._damages(flip.node), MENDED_LIMIT_MS, "reported as repaired", flip)
         self.mended += 1
 
     def _damages(self, node: Node) -> int:
         look = next((look for look in self.looks() if look.name == node.name), None)
         return 0 if look is None else len(look.app.store.integrity.damages)
 
-    def stands(self, rotten: Rotten) -> bool:
-        """As it was, on the disk itself; retention may have taken it, or is about to."""
-        look = next((look for look in self.looks() if look.name == rotten.node.name), None)
+    def is_intact(self, flip: Flip) -> bool:
+        """Whether it is intact on the disk itself; retention may have deleted it, or is about to."""
+        look = next((look for look in self.looks() if look.name == flip.node.name), None)
         begin = 0 if look is None else look.app.store.min_offset()
-        if rotten.path not in rotten.node.disk.entries or int(rotten.path[-20:]) + rotten.begin < begin:
+        if flip.path not in flip.node.disk.entries or int(flip.path[-20:]) + flip.begin < begin:
             return True
-        end = rotten.begin + len(rotten.was)
-        return rotten.node.disk.durable_part(rotten.path, rotten.begin, end) == rotten.was
+        end = flip.begin + len(flip.was)
+        return flip.node.disk.durable_part(flip.path, flip.begin, end) == flip.was
 
-    def _wait(self, holds: Callable[[], object], limit_ms: int, what: str, rotten: Rotten) -> None:
-        self.until(holds, limit_ms, f"{rotten} is not {what}")
+    def _wait(self, holds: Callable[[], object], limit_ms: int, what: str, flip: Flip) -> None:
+        self.until(holds, limit_ms, f"{flip} is not {what}")
 
     def until(self, holds: Callable[[], object], limit_ms: int, what: str, invariant: str = "G8") -> None:
         deadline_ms = self.world.now_ms + limit_ms

@@ -10,5 +10,6 @@ bug = BUGS.playing("transactions")
 
 @bug("past-before-it-is-told", DoneQueue, "first_waiting")
 def nothing_waits(self: DoneQueue) -> int | None:
-    """A half counts as past once its end is in the log: the next master does not tell it, and the one after asks for it."""
+    """A half counts as past once its end is in the log: the next master writes no op message for it, and the one after checks
+    it."""
     return None

@@ -1,7 +1,7 @@
 """A Raft-mode broker set, a name server and a client in one simulated world: load, faults, every invariant.
 
-Invariant: a run follows from its seed alone. Faults stop in the last part of a run; then the set must serve and become level,
-and what was acknowledged must be what can be read.
+Invariant: a run follows from its seed alone. Faults stop in the last part of a run; then the set must serve and catch up,
+and the acknowledged messages must be the readable ones.
 
     python -m simulation.groups.world --seeds 100 --first 1
     python -m simulation.groups.world --seeds 100 --bug waiting-sends-kept    (succeeds when a seed finds it)
@@ -64,7 +64,7 @@ from simulation.groups.members import BROKER_PORT, BROKER_SET, FEATURES, HOSTS, 
 from simulation.groups.mixed import BEFORE, Mixed
 from simulation.groups.olddisks import OldDisks
 from simulation.groups.retention import GroupRetention
-from simulation.groups.rot import Rot
+from simulation.groups.rot import BitFlips
 from simulation.kernel import seeds
 from simulation.kernel.features import NOTHING_ASKED, Asked, named
 from simulation.kernel.garbage import seldom_collected
@@ -89,9 +89,9 @@ SEND_INTERVALS_MS = (40, 90, 150)
 ACKNOWLEDGED_MIN = 50
 READ_LIMIT_MS = 90_000
 COPIED_MS = 10_000
-"""Slaves have their master's tables within this time, and what waited has ended."""
+"""Slaves have their master's tables within this time, and waiting requests have ended."""
 CLOCKS_MS = 40_000
-"""How far clocks were ever apart, at most."""
+"""The largest distance of clocks so far."""
 
 
 class GroupWorld:
@@ -110,22 +110,22 @@ class GroupWorld:
         self.nodes = [self.world.node(f"broker-{number}", host) for number, host in enumerate(hosts)]
         self.client_node = self.world.node("client", members.CLIENT_HOST)
         self.check = GroupCheck(self.kind, self.nodes)
-        self.retention = GroupRetention(self.kind.kept_s, self.check.decided)
-        self.halves_past = HalvesPast(self.check.decided)
+        self.retention = GroupRetention(self.kind.kept_s, self.check.committed)
+        self.halves_past = HalvesPast(self.check.committed)
         self.mixed = self.made_mixed() if self.kind.mixed else None
         self.notes = ReaderNotes()
         self.faults = GroupFaults(
             self.world,
             self.nodes,
             leader=self.leader,
-            level=self.level,
+            caught_up=self.caught_up,
             depose=self.depose,
             overtakes=self.kind.overtaken,
         )
-        self.rot = (Expiring if self.kind.expires else Rot)(
+        self.bit_flips = (Expiring if self.kind.expires else BitFlips)(
             self.world, self.nodes,
-            entries=lambda: self.check.decided.entries, looks=self.looks, 
-            level=lambda: self.level(None), rotten=self.check.rotten, leader=self.leader, lags=self.kind.lags,
+            entries=lambda: self.check.committed.entries, looks=self.looks, 
+            caught_up=lambda: self.caught_up(None), flipped=self.check.flipped, leader=self.leader, lags=self.kind.lags,
             segment_bytes=self.kind.segment_bytes, any_byte=self.kind.lags or self.kind.expires,
             end=lambda node, power_cut: self.faults.end(node, power_cut=power_cut),
         )  # fmt: skip
@@ -159,12 +159,12 @@ class GroupWorld:
 
     def made_mixed(self) -> Mixed:
         node = self.world.node("client before", members.FORMER_CLIENT_HOST)
-        return Mixed(self.world, self.kind, self.nodes, self.check.decided, node)
+        return Mixed(self.world, self.kind, self.nodes, self.check.committed, node)
 
     def made_copied(self) -> Copied:
         return Copied(
-            self.rot,
-            self.check.decided,
+            self.bit_flips,
+            self.check.committed,
             self.world.node("copier", COPIER_HOST),
             master_address=self.master_address,
             start=lambda node: node.start(partial(broker_of, self.nodes.index(node), self.kind)),
@@ -179,7 +179,7 @@ class GroupWorld:
         return HandedOn(
             self.world, self.nodes,
             master=self.leader, master_address=self.master_address, end=end,
-            level=lambda: self.serves() and self.level(None), done=self.faults.done,
+            caught_up=lambda: self.serves() and self.caught_up(None), done=self.faults.done,
         )  # fmt: skip
 
     def names_asked_for(self) -> int:
@@ -238,7 +238,7 @@ class GroupWorld:
             self.nodes,
             self.faults,
             leader=self.leader,
-            is_whole=lambda: self.serves() and self.level(None),
+            is_whole=lambda: self.serves() and self.caught_up(None),
         )
 
     def table_clients(self) -> TableClients:
@@ -267,7 +267,7 @@ class GroupWorld:
         return [look for look in looks if look is not None]
 
     def looks_at_stirred(self) -> list[Look]:
-        """At those that may be other than after the turn before."""
+        """Those that may have changed in the last turn."""
         looks = (self.look_on(number, node) for number, node in enumerate(self.nodes) if node.is_stirred)
         return [look for look in looks if look is not None]
 
@@ -283,7 +283,7 @@ class GroupWorld:
         return [look_at(look.name, look.key[1], look.app) for look in self.looks()]
 
     def leader(self) -> Node | None:
-        """The newest, where there are several that believe so."""
+        """The newest leader, where several believe to lead."""
         leading = [look for look in self.looks() if look.leads]
         newest = max(leading, key=lambda look: look.raft.term, default=None)
         return None if newest is None else self.nodes[newest.number]
@@ -293,19 +293,19 @@ class GroupWorld:
         return None if leader is None else f"{leader.host}:{BROKER_PORT}"
 
     def depose(self, node: Node) -> None:
-        """An operator gives its leadership to another."""
+        """An operator transfers its leadership to another."""
         look = next((look for look in self.looks() if look.name == node.name), None)
         if look is not None and node.running:
             node.spawn(look.raft.transfer_leadership())
 
-    def level(self, down: Node | None) -> bool:
-        """Whether all but `down` run, one of them serves, and they show all that was ever decided."""
+    def caught_up(self, down: Node | None) -> bool:
+        """Whether all but `down` run, one of them serves, and they show all that was ever committed."""
         looks = [look for look in self.looks() if down is None or look.name != down.name]
         wanted = self.kind.brokers - (down is not None)
         return (
             len(looks) == wanted
             and any(look.leads for look in looks)
-            and all(look.app.store.confirm_offset() >= self.check.decided.end for look in looks)
+            and all(look.app.store.confirm_offset() >= self.check.committed.end for look in looks)
         )
 
     def serves(self) -> bool:
@@ -336,7 +336,7 @@ class GroupWorld:
             self.start(node)
 
     def noting(self) -> Callable[[PendingSends, Sequence[Waiting]], None]:
-        """Stands in for what answers sends, and looks at each OK first."""
+        """Replaces the method that answers sends, and checks each OK first."""
         answer = PendingSends._answer  # noqa: SLF001 - a tap
 
         def noted(pending: PendingSends, sends: Sequence[Waiting]) -> None:
@@ -375,7 +375,7 @@ class GroupWorld:
             raise Violation("bug", self.errors.bugs[0])
 
     def heal(self) -> None:
-        """No faults any more: the set serves within the limit, and again when its leader is killed once more."""
+        """End all faults: the set serves within the limit, and again when its leader is killed once more."""
         self.faults.heal()
         if self.old_disks is not None:
             self.old_disks.heal()
@@ -398,24 +398,26 @@ class GroupWorld:
             self.copied.play()
             self.become_whole()
         if self.kind.rots or self.kind.lags or self.kind.expires:
-            self.rot.play()
+            self.bit_flips.play()
             self.become_whole()
 
     def become_whole(self) -> None:
         limit_ms = HEAL_LIMIT_MS + (BACK_OFF_MS_MAX if self.kind.preferred else 0)
         deadline_ms = self.world.now_ms + limit_ms
-        before, end = self.acknowledged(), self.check.decided.end
+        before, end = self.acknowledged(), self.check.committed.end
         while not (self.whole(end) and self.acknowledged() >= max(before + 10, ACKNOWLEDGED_MIN)):
             if self.world.now_ms > deadline_ms:
-                raise Violation("G6", f"not whole {limit_ms} ms after the last fault: {self.shown()}")
+                raise Violation(
+                    "G6", f"expected a whole set {limit_ms} ms after the last fault: {self.shown()}"
+                )
             self.world.run_for_ms(200)
         self.world.run_for_ms(REGISTERED_LIMIT_MS)
         known, wanted = self.known_master(), self.master_address()
         if known != wanted:
-            raise Violation("G7", f"the name server takes {known} for the master, which is {wanted}")
+            raise Violation("G7", f"the name server names {known} as the master, expected {wanted}")
 
     def whole(self, end: int) -> bool:
-        """And all show the log to there, and what prefers to lead does."""
+        """Whether all show the log to `end` too, and a preferred leader leads."""
         leader = self.leader()
         return (
             self.serves()
@@ -425,7 +427,7 @@ class GroupWorld:
         )
 
     def known_master(self) -> str | None:
-        """By the name server's word."""
+        """By the name server's route."""
         app = self.namesrv.app
         assert isinstance(app, NamesrvApp)
         group = app.table.groups.get(BROKER_SET)
@@ -441,7 +443,7 @@ class GroupWorld:
             for look in self.looks()
         ]  # fmt: skip
         ended = [(node.name, node.serving, node.failure) for node in self.nodes if not node.running]
-        return f"{running}, {ended}, {self.check.decided.end} decided, {self.acknowledged()} acknowledged"
+        return f"{running}, {ended}, {self.check.committed.end} committed, {self.acknowledged()} acknowledged"
 
     # The end
 
@@ -474,13 +476,13 @@ class GroupWorld:
             leader = next((look for look in self.looks() if look.leads), None)
             return leader is not None and all_delivered(leader.app)
 
-        def level() -> bool:
+        def caught_up() -> bool:
             stores = [look.app.store for look in self.looks()]
             ends = [end for one in stores for end in (one.dispatched_offset(), one.confirm_offset())]
-            return len(stores) == self.kind.brokers and set(ends) == {self.check.decided.end}
+            return len(stores) == self.kind.brokers and set(ends) == {self.check.committed.end}
 
         self.world.run_until(delivered, DELIVERY_LIMIT_MS)
-        self.world.run_until(level, HEAL_LIMIT_MS)
+        self.world.run_until(caught_up, HEAL_LIMIT_MS)
         self.world.run_for_ms(500)
         self.watch()
         for look in self.looks():
@@ -490,13 +492,13 @@ class GroupWorld:
         self.world.run_for_ms(COPIED_MS)
         self.bounds.at_the_end()
         if self.dealers is not None:
-            self.dealers.judge(messages_in(self.check.decided))
+            self.dealers.judge(messages_in(self.check.committed))
             self.totals.counts["transactions"] += len(self.dealers.deals)
         self.ask(self.client.finds_master(BROKER_SET))
-        ever = self.ever_decided()
+        ever = self.ever_committed()
         strange = [found for found in self.notes.seen.values() if ever.get(found.place) != found]
         if strange:
-            raise Violation("G1", f"{len(strange)} messages were read and never decided, as {strange[0]}")
+            raise Violation("G1", f"{len(strange)} messages were read and never committed, as {strange[0]}")
         attempts = self.client.attempts() | ({} if self.mixed is None else {BEFORE: self.mixed.attempts})
         for topic in attempts:
             found = self.read(topic)
@@ -505,7 +507,7 @@ class GroupWorld:
             verdict = judge(attempts[topic], found)
             if not verdict.holds:
                 raise Violation("G1", f"{len(verdict.faults)} broken promises, first: {verdict.faults[0]}")
-        again = judge_delayed_ones(self.ask, self.client, self.check.decided, CLOCKS_MS)
+        again = judge_delayed_ones(self.ask, self.client, self.check.committed, CLOCKS_MS)
         self.totals.counts["delivered again"] += again
 
     def read(self, topic: str) -> list[Found]:
@@ -514,19 +516,19 @@ class GroupWorld:
         except PullFailed as failure:
             raise Violation("G1", f"{topic} cannot be read: {failure}") from failure
 
-    def ever_decided(self) -> dict[Place, Found]:
+    def ever_committed(self) -> dict[Place, Found]:
         """By the check's copy."""
-        found = (found_in_queue(message) for message in messages_in(self.check.decided))
+        found = (found_in_queue(message) for message in messages_in(self.check.committed))
         return {message.place: message for message in found}
 
     def gone(self, topic: str) -> list[Found]:
-        """What retention took of it from the master."""
+        """The messages that retention deleted on the master."""
         begins = next(look.app.store.min_offset() for look in self.looks() if look.leads)
-        messages = (message for message in messages_in(self.check.decided) if message.topic == topic)
+        messages = (message for message in messages_in(self.check.committed) if message.topic == topic)
         return [found_in_queue(message) for message in messages if message.physical_offset < begins]
 
     def ask(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Runs a coroutine of the client within its process."""
+        """Run a coroutine of the client within its process."""
         results: list[T] = []
 
         async def run() -> None:
@@ -550,7 +552,7 @@ class GroupWorld:
                 "beginnings moved up": self.retention.deleted,
                 "seeds behind a plain log": int(self.mixed is not None),
                 "logs begun anew": self.retention.restarted,
-                "rotten records mended": self.rot.mended,
+                "rotten records mended": self.bit_flips.mended,
             }
         )
 
@@ -560,7 +562,7 @@ def broker_of(number: int, kind: members.Kind, runtime: Any) -> BrokerApp:
 
 
 def features() -> frozenset[str]:
-    """Names of all that a seed may play."""
+    """The names of all features that a seed may play."""
     return frozenset(FEATURES)
 
 
@@ -576,13 +578,13 @@ def main() -> int:
     totals = Totals()
     started = time.process_time()
 
-    def told() -> list[str]:
+    def lines() -> list[str]:
         seconds = time.process_time() - started
         simulated_s = totals.simulated_ms / 1000
         speed = f"{simulated_s / max(seconds, 0.001):.0f} x real time"
         return [*totals.lines(), f"{simulated_s:.0f} simulated s in {seconds:.1f} s of CPU: {speed}"]
 
-    return seeds.main(__doc__, BUGS, 20, lambda seed, bug, asked: run_seed(seed, bug, totals, asked), told)
+    return seeds.main(__doc__, BUGS, 20, lambda seed, bug, asked: run_seed(seed, bug, totals, asked), lines)
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""Pairs of master and slaves without controllers in one simulated world, and what holds of them."""
+"""Pairs of master and slaves without controllers in one simulated world, and their invariants."""

@@ -1,6 +1,6 @@
 """Bugs that are planted into the product's pairs, to show that a seed of simulation.pairs.world finds each.
 
-Invariant: what is planted is gone when `planted` ends."""
+Invariant: nothing is left of a bug when `planted` ends."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ bug, planted = BUGS.bug, BUGS.planted
 @bug("logs-not-compared", PairSlave, "_prepare")
 @bug("any-report-believed", PairSlave, "_prepare")
 async def followed_unasked(self: PairSlave) -> int | None:
-    """Upstream: whoever names itself master is followed, whatever its log holds."""
+    """Upstream: a broker that names itself master is followed, whatever its log holds."""
     return None
 
 
 @bug("any-report-believed", ClassicMasterLink, "_reported")
 def believed(self: ClassicMasterLink, offset: int, now_ms: int) -> None:
-    """Upstream: a slave that says that it holds more than its master has is taken at its word."""
+    """Upstream: the report of a slave that it holds more than its master has is believed."""
     if self.state is ClassicMasterState.WAITING:
         last_file = self._master.log_end - self._master.log_end % self._master.segment_size_bytes
         self.next_offset = offset or last_file
@@ -39,7 +39,7 @@ def believed(self: ClassicMasterLink, offset: int, now_ms: int) -> None:
 
 @bug("any-report-believed", ClassicMasterLink, "writable")
 def nothing_below_the_request(self: ClassicMasterLink, now_ms: int) -> list[object]:
-    """The rest of it: what is not there yet is waited for."""
+    """The rest of it: bytes that are not there yet are waited for."""
     if self.state is ClassicMasterState.SENDING and self.next_offset > self._master.log_end:
         return []
     return written(self, now_ms)  # type: ignore[return-value]
@@ -56,20 +56,20 @@ def stored_here_is_enough(self: PairAcknowledgement) -> int:
 
 @bug("newcomer-answers-for-all", PairAcks, "held_end")
 def by_the_furthest_report(self: PairAcks, waiting_end: int) -> int:
-    """Upstream: a slave that began with the last file answers for what stands in the one before."""
+    """Upstream: the report of a slave that began with the last file also counts for the file before."""
     self._counted_end = max([self._counted_end, *(held.end for held in self._holdings.values())])
     return self._counted_end
 
 
 @bug("deletes-under-a-slave", PairMastership, "read_from", plays=("retention",))
 def nobody_reads(self: PairMastership) -> int | None:
-    """Upstream: age and disk alone decide, and the slave waits for ever for what is gone."""
+    """Upstream: only age and disk usage decide, and the slave waits for ever for deleted segments."""
     return None
 
 
 @bug("reports-ahead", ClassicSlaveLink, "_own_end")
 def with_what_is_on_its_way(self: ClassicSlaveLink) -> int:
-    """A slave reports a frame when it has seen its header."""
+    """A slave reports a frame when it has only its header."""
     return 0 if self._empty else self._log_end + self._body_left
 
 
@@ -93,9 +93,9 @@ def confirmed_unbounded(self: MessageStore, offset: int) -> None:
 
 @bug("restarts-forget-locks", QueueLocks, "decode")
 def begins_anew(self: QueueLocks, data: bytes) -> None:
-    """Upstream: who holds a queue dies with the process that knew it."""
+    """Upstream: the holder of a queue is forgotten with the process that knew it."""
 
 
 @bug("facts-answered-before-the-disk", Tables, "save_facts", plays=("facts",))
 async def by_and_by(self: Tables) -> None:
-    """Administrators and clients hear of a change that its master writes when it is time."""
+    """Administrators and clients are answered before the master writes a change to disk."""

@@ -1,11 +1,11 @@
-"""What holds of a pair at every step.
+"""The invariants of a pair, checked at every step.
 
-P1  a slave's log is a piece of one history of its master's log: bytes of two never stand in one log
-P2  what a SYNC_MASTER answers OK, a slave has held
-P3  nobody shows more than is held: dispatched <= confirmed <= the log's end; while a cut is under way, which lowers the one
-    before the other, what lies between them is no message: the rest of a segment
+P1  a slave's log is a part of one history of its master's log: one log never has bytes of two histories
+P2  a slave has held each message that a SYNC_MASTER answers OK
+P3  no broker shows more than is held: dispatched <= confirmed <= the log's end; during a truncation, which lowers one before
+    the other, the bytes between them are no message but the rest of a segment
 
-A history is what one broker wrote as master; one that lost its tail begins another there."""
+A history is the log that one broker wrote as master; one that lost its tail begins another there."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class PairCheck:
         return max((span.end for span in self.held), default=0)
 
     def leads(self, store: BrokerStore) -> None:
-        """A process begins to lead with this log. It begins another history where it lacks something, or has something else."""
+        """A process begins to lead with this log. It begins another history where bytes are missing, or differ."""
         begins = store.min_offset()
         log = bytes(self.histories[-1][:begins]) + content(store, begins, store.max_offset())
         if log[: len(self.histories[-1])] != self.histories[-1]:
@@ -57,12 +57,12 @@ class PairCheck:
     def wrote(self, store: BrokerStore) -> None:
         """The log of the master, as far as it has grown."""
         known = self.histories[-1]
-        if not store.has_segments():  # none yet, or none any more: its broker ends
+        if not store.has_segments():  # none yet, or none any more: its broker stops
             return
         known += content(store, len(known), store.max_offset())
 
     def holds(self, store: BrokerStore) -> None:
-        """A slave's log, at every step: what it holds of the present history counts for ever."""
+        """A slave's log, at every step: the part of the present history that it holds counts for ever."""
         if not store.has_segments():
             return
         history = self.histories[-1]
@@ -77,9 +77,10 @@ class PairCheck:
             span.end = end
 
     def answered(self, end: int) -> None:
-        """A SYNC_MASTER answers OK to a send that ends there: told in the midst of its work, and raised at the next look."""
+        """A SYNC_MASTER answers OK to a send that ends there: a violation is raised at the next look, not in the midst of its
+        work."""
         if not any(span.start < end <= span.end for span in self.held):
-            why = f"a send that ends at {end} is answered OK, slaves have held {self.held}"
+            why = f"a send that ends at {end} is answered OK, slaves have only held {self.held}"
             self.broken = self.broken or Violation("P2", why)
 
     def shows(self, name: str, store: BrokerStore) -> None:
@@ -87,7 +88,7 @@ class PairCheck:
         confirmed = max(confirm, store.min_offset())
         shown = dispatched > confirmed and not is_rest_of_segment(content(store, confirmed, dispatched))
         if shown or confirm > end:
-            raise Violation("P3", f"{name} shows {dispatched}, confirms {confirm}, holds {end}")
+            raise Violation("P3", f"{name} has dispatched {dispatched}, confirmed {confirm}, ends at {end}")
 
     def is_of_one_log(self, name: str, store: BrokerStore) -> None:
         watched = self.watched.setdefault(name, Watched())
@@ -104,7 +105,7 @@ class PairCheck:
             if content(store, begins, end) == history[begins:end]:
                 watched.history, watched.checked_end = number, end
                 return
-        raise Violation("P1", f"{name} holds bytes of no one log in [{begins}, {end})")
+        raise Violation("P1", f"{name} holds bytes in [{begins}, {end}) that are no part of any one history")
 
 
 def content(store: BrokerStore, start: int, end: int) -> bytes:
@@ -117,12 +118,12 @@ def content(store: BrokerStore, start: int, end: int) -> bytes:
 
 
 def is_rest_of_segment(data: bytes) -> bool:
-    """Whether all of it is what stands behind a segment's last record: its size, and this magic number."""
+    """Whether all of it is the filler after a segment's last record: its size, and this magic number."""
     return len(data) < BLANK.size or BLANK.unpack_from(data) == (len(data), 0xCBD43194)
 
 
 def common(one: bytes | bytearray, other: bytes | bytearray) -> int:
-    """How many bytes both begin with."""
+    """The length of their common prefix."""
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2

@@ -1,7 +1,7 @@
 """Producers of messages in transactions in some of the pairs, and a consumer of what they commit, from master and slaves alike.
 
-Invariants: E1 to E4 (simulation.cluster.dealers), of the history that is left in the end: what a slave held when it took its
-master's place is all that counts; and of E3 besides, whatever any broker ever shows a consumer, was committed."""
+Invariants: E1 to E4 (simulation.cluster.dealers), of the history that is left in the end: only the log counts that a slave held
+when it took its master's place; and E3 also: every message that any broker ever shows a consumer was committed."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class PairDealing:
         await admin.close()
 
     def look(self) -> None:
-        """Often called. Raises Violation."""
+        """Called often. Raises Violation."""
         if not self.dealers.begun:
             for node in self._faults.nodes:
                 self.reading.spawn(self._read_along(node.host))
@@ -76,7 +76,7 @@ class PairDealing:
         self._stops = True
 
     def judge(self, log: bytearray, begins: int, segment_bytes: int, found: list[StoredMessage]) -> None:
-        """`log` is the history that is left, `found` what consumers find above its first `begins` bytes. Raises Violation."""
+        """`log`: the history that is left; `found`: what consumers find above its first `begins` bytes. Raises Violation."""
         self.look()
 
         def ever() -> Iterator[StoredMessage]:
@@ -88,7 +88,7 @@ class PairDealing:
         for message in ever():
             at = message.physical_offset
             if message.topic == DEALS and at >= begins and at not in there:
-                raise Violation("E2", f"what was committed at {at} cannot be read: {message.properties}")
+                raise Violation("E2", f"the committed message at {at} cannot be read: {message.properties}")
 
     # -- the consumer
 
@@ -96,7 +96,7 @@ class PairDealing:
         return Client(NAMESRV, clock=SimulatedClock(self.reading), random=random.Random(self.world.seed))
 
     async def _read_along(self, host: str) -> None:
-        """From one broker, whatever it is, until the end."""
+        """Read from one broker, master or slave, until the end."""
         at = 0
         async with self._client() as client:
             while not self._stops:

@@ -1,8 +1,8 @@
 """A producer of delayed messages in some of the pairs; the log comes late to slaves, and masters die behind deliveries.
 
-Invariants: D1 to D3 (simulation.cluster.delaycheck), of the history that is left in the end: what a slave held when it took its
-master's place, or what the disk of a master that leads on did, is all that counts; and all that ever waited in that history is
-delivered in it, whatever its producer was told."""
+Invariants: D1 to D3 (simulation.cluster.delaycheck), of the history that is left in the end: only the log counts that a slave
+held when it took its master's place, or that the disk of a continuing master held; and all messages that ever waited in that
+history are delivered in it, whatever their producer was answered."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ LATE_MS = (400, 700, 900)
 """Less than a delay of the first level: a table that is ahead of a whole queue is not believed."""
 LATE_CHANCE, DIES_CHANCE = 0.5, 0.4
 DIES_AT_COPY_CHANCE = 0.7
-"""That a master dies as soon as a slave has copied that messages are delivered, and all lack the last one."""
+"""The chance that a master dies as soon as a slave has copied that messages are delivered, and all are missing the last one."""
 DIES_WITHIN_MS = 1_500
 CHOICES_APART_MS = 1_000
 SPARED_MS = 10_000
-"""Behind each death of a master, for there are other faults."""
+"""After each death of a master, because there are other faults."""
 LIMIT_MS = 60_000
 
 
-def told_by(broker: BrokerApp) -> int:
+def delivered_by(broker: BrokerApp) -> int:
     """How many messages are delivered, by its table."""
     return sum(broker.tables.delays.next_offset(level) for level in LEVELS)
 
 
 class PairDelaying:
-    """`leads()` is the master while it takes messages; `goes_on`: also behind the loss of its memory."""
+    """`leads()` is the master while it takes messages; `goes_on`: it also leads after the loss of its memory."""
 
     def __init__(
         self, world: World, faults: PairFaults, leads: Callable[[], BrokerApp | None], *, goes_on: bool
@@ -65,19 +65,19 @@ class PairDelaying:
         self._goes_on = goes_on
         self._begun = self._healed = False
         self._delivered = 0  # by the master's table
-        self._copied = 0  # by that of the slave who knows most
+        self._copied = 0  # by the newest table of a slave
         self._spared_until_ms = self._next_choice_ms = 0
         self._dies_at_ms: int | None = None
 
     def look(self) -> None:
-        """Often called."""
+        """Called often."""
         if not self._begun:
             self._begun = True
             self.node.spawn(self._begin())
         master, now_ms = self._leads(), self.world.now_ms
         if self._healed or master is None:
             return
-        delivered, copied = told_by(master), max(map(told_by, self._slaves()), default=0)
+        delivered, copied = delivered_by(master), max(map(delivered_by, self._slaves()), default=0)
         moved, self._delivered = delivered > self._delivered, delivered
         is_copied, self._copied = copied > self._copied, copied
         if self._dies_at_ms is not None:
@@ -139,7 +139,7 @@ class PairDelaying:
             self.world.network.hold_up(node.host, HA_PORT, 0)
 
     def settle(self) -> None:
-        """Of a whole pair: all that waits is delivered."""
+        """Of a whole pair: wait until all waiting messages are delivered."""
         self._run(self._stop())
 
         def all_delivered() -> bool:
@@ -159,7 +159,7 @@ class PairDelaying:
         self.world.run(spawned(), limit_ms=LIMIT_MS)
 
     def judge(self, log: bytearray, begins: int, segment_bytes: int, found: list[StoredMessage]) -> int:
-        """`log` is the history that is left, `found` what consumers find above its first `begins` bytes. Raises Violation.
+        """`log`: the history that is left; `found`: what consumers find above its first `begins` bytes. Raises Violation.
         Returns how many messages were delivered once more."""
 
         def ever() -> Iterator[StoredMessage]:
@@ -181,13 +181,15 @@ class PairDelaying:
         for message in delivered:
             at = message.physical_offset
             if at >= begins and at not in there:
-                raise Violation("D1", f"what was delivered at {at} cannot be read: {message.properties}")
+                raise Violation(
+                    "D1", f"the message that was delivered at {at} cannot be read: {message.properties}"
+                )
         copies = {(message.topic, message.properties["KEYS"]) for message in delivered}
         for each in waiting:
             if (each.topic, each.key) not in copies:
-                raise Violation("D1", f"{each} stands in the log and was never delivered")
+                raise Violation("D1", f"{each} waits in the log and was never delivered")
         asked = self.work.attempts
-        if self._goes_on:  # what its memory took with it is gone
+        if self._goes_on:  # messages that were only in its memory are gone
             left = {(each.topic, each.key) for each in waiting}
             asked = {
                 topic: [attempt for attempt in attempts if (topic, attempt.message_id) in left]

@@ -1,7 +1,7 @@
-"""What happens to a pair, drawn from the seed, and the operator who puts a slave in the place of a master that lost its memory.
+"""Faults of a pair, drawn from the seed, and the operator who promotes a slave when a master has lost its memory.
 
 Invariant: one machine loses its memory at a time, and no other before the pair is whole again; so under a SYNC_MASTER a slave
-holds all that was answered OK. Whoever was killed comes back by itself."""
+holds all that was answered OK. A killed process comes back by itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OPERATOR_MS = (10, 5_000, 15_000)
 
 
 class PairFaults:
-    """`ids` says which broker each node starts as; `held_end()` what slaves have held; `start` starts a node."""
+    """`ids`: the broker id with which each node starts; `held_end()`: the end that slaves have held; `start` starts a node."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class PairFaults:
         return [node for node in self.nodes if self.ids[node.name]]
 
     def strike(self) -> None:
-        """One fault, or none where it cannot be now."""
+        """Strike with one fault, or none where it is impossible now."""
         if self._memory_lost and self.operator_at_ms is None and self._whole():
             self._memory_lost = False
         kinds = {
@@ -82,7 +82,7 @@ class PairFaults:
         return True
 
     def end_master(self, master: Node, *, spares_memory: float = 0.5) -> bool:
-        """Whatever it takes with it; `spares_memory` is the chance that this is nothing."""
+        """It may lose memory with it; `spares_memory` is the chance that it loses nothing."""
         return self._random.random() < 1 - spares_memory and self._master_power_cut() or self.end(master)
 
     def _stop(self) -> bool:
@@ -125,7 +125,7 @@ class PairFaults:
         self.world.network.delay(*self._two(), 20, self._random.choice((40, 400)))
         return True
 
-    # -- what loses memory or disk
+    # -- faults that lose memory or disk
 
     def _may_lose(self) -> bool:
         return not self._memory_lost and self._whole()
@@ -140,7 +140,7 @@ class PairFaults:
         return True
 
     def empty(self, slave: Node) -> bool:
-        """The operator's work on one that was left behind; not while he waits for another to take the master's place."""
+        """The operator empties a slave that was left behind; not while he waits for another to take the master's place."""
         if self.operator_at_ms is not None:
             return False
         self._memory_lost = True
@@ -164,12 +164,12 @@ class PairFaults:
         self._memory_lost = True
         self.operator_at_ms = self.world.now_ms + self._random.choice(OPERATOR_MS)
         ended = self.end(self.master, power_cut=True)
-        if len(self.slaves) > 1:  # one of them might follow it with less than the other holds
+        if len(self.slaves) > 1:  # one might lead with less than the other holds
             self.restart_at_ms[self.master.name] = NEVER_MS
         return ended
 
     def master_goes_on(self) -> bool:
-        """The master loses what it had not synced and leads on; the operator empties its slaves, which have another log now."""
+        """The master loses unsynced data and keeps leading; the operator empties its slaves, whose log differs now."""
         if not self._may_lose():
             return False
         self._memory_lost = True
@@ -191,10 +191,10 @@ class PairFaults:
         end, begins, node = max(logs, key=lambda log: log[0])
         return node if begins == 0 and end >= self._held_end() else None
 
-    # -- who comes back
+    # -- restarts
 
     def due(self) -> list[Node]:
-        """Those to start now; all of them, with their new roles, when the operator has acted."""
+        """The nodes to start now; all of them, with their new roles, when the operator has acted."""
         if self.operator_at_ms is not None and self.world.now_ms >= self.operator_at_ms:
             self._operator_acts()
         now_ms = self.world.now_ms
@@ -207,7 +207,7 @@ class PairFaults:
         """A slave becomes the master, and the master that lost its memory a slave without a log."""
         successor = self._successor()
         if successor is None:
-            return  # it is down; once it is back
+            return  # it is down; later, once it is back
         self.operator_at_ms = None
         former = self.master
         for node in self.nodes:
@@ -219,7 +219,7 @@ class PairFaults:
         self.done["slave in the master's place"] += 1
 
     def heal(self) -> None:
-        """Nothing breaks any more; the operator does what is left to do."""
+        """End all faults; the operator does the remaining work."""
         self.world.network.heal()
         self.world.network.usual_delays()
         self.restart_at_ms = {name: at for name, at in self.restart_at_ms.items() if at == NEVER_MS}

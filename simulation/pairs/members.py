@@ -38,7 +38,7 @@ BROKER_SET = "broker-a"
 
 @dataclass(frozen=True)
 class Kind:
-    """What one seed plays; the master waits for a slave where it is `sync`."""
+    """The features and sizes of one seed; the master waits for a slave where it is `sync`."""
 
     sync: bool
     slaves: int
@@ -54,62 +54,62 @@ class Kind:
     has_delays: bool
     has_forger: bool
     goes_on: bool
-    """A master that loses what it has not synced leads on, with slaves that are emptied."""
+    """A master that loses unsynced data keeps leading, with slaves that are emptied."""
     has_retention: bool
-    """Old segments go."""
+    """Old segments are deleted."""
 
 
 FEATURES = Features(
     Feature(
         "lost masters",
         1 / 15,
-        "A master dies as slaves copy its offsets of delayed messages, loses its memory, and a slave takes its place.",
+        "A master dies as slaves copy its offsets of delayed messages, loses its memory, and a slave is promoted.",
         "D1 to D3.",
         frozenset({"SYNC_MASTER", "delayed messages"}),
     ),
     Feature(
         "lost memory",
         1 / 20,
-        "A master that loses what it had not synced leads on, with slaves that are emptied.",
-        "What it had answered may be gone; what is left is delivered.",
+        "A master that loses unsynced data keeps leading, with slaves that are emptied.",
+        "Answered messages may be gone; the rest is delivered.",
         frozenset({"delayed messages"}),
         frozenset({"SYNC_MASTER", "facts"}),
     ),
     Feature(
         "SYNC_MASTER",
         0.8,
-        "The master waits for a slave; an operator puts a slave in the place of a master that lost its memory.",
+        "The master waits for a slave; an operator promotes a slave when a master has lost its memory.",
         "P2: a message that was answered OK is at a slave.",
     ),
     Feature(
         "facts",
         1 / 10,
         "Administrators change tables, and clients lock queues.",
-        "T1, O1 and O2 of what a master said, while it is the master: a slave in its place has what it copied last.",
+        "T1, O1 and O2 of a master's answers, while it is the master: a promoted slave has its last copy.",
     ),
     Feature(
         "transactions",
         1 / 8,
         "Producers of messages in transactions, as in the cluster.",
-        "E1 to E4 of the history that is left in the end; what any broker shows a consumer was committed.",
+        "E1 to E4 of the history that is left in the end; each message that any broker shows a consumer was committed.",
     ),
     Feature(
         "delayed messages",
         1 / 9,
         "A producer of delayed messages; the log reaches slaves late, and masters die behind deliveries.",
-        "D1 to D3 of the history that is left, and all that waited in it is delivered.",
+        "D1 to D3 of the history that is left, and all messages that waited in it are delivered.",
     ),
     Feature(
         "forger",
         1 / 10,
-        "Somebody sends forged notifications (1008), though there are no controllers.",
-        "Nobody in a pair believes them.",
+        "A host sends forged notifications (1008), though there are no controllers.",
+        "No member of a pair believes them.",
     ),
     Feature(
         "retention",
         0.35,
-        "Old segments go after seconds, and an operator empties a slave that was left behind.",
-        "P5: nothing goes that a connected slave has still to read.",
+        "Old segments are deleted after seconds, and an operator empties a slave that was left behind.",
+        "P5: no segment is deleted that a connected slave has still to read.",
         excludes=frozenset({"lost masters", "lost memory"}),
     ),
 )
@@ -177,7 +177,7 @@ def broker_app(
 
 
 async def topic_made(admin: AdminClient, topic: str, queues: int, master_address: Callable[[], str]) -> None:
-    """On the master, until the name server routes it."""
+    """On the master; returns once the name server routes it."""
     while True:
         try:
             await admin.create_topic(master_address(), TopicSettings(topic, queues, queues))

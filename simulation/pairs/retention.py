@@ -1,6 +1,6 @@
-"""Retention in some of the pairs: old segments of master and slaves go, and an operator empties who was left behind.
+"""Retention in some of the pairs: master and slaves delete old segments, and an operator empties slaves that were left behind.
 
-P5  what goes is confirmed and old enough, and no connected slave within the reserve has still to read it"""
+P5  deleted records are confirmed and old enough, and no connected slave within the reserve has still to read them"""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PATIENCE_MS = 2_000
 
 
 class PairRetention:
-    """`empty` kills and empties a slave, if it can be now; `on`: files go in this seed."""
+    """`empty` kills and empties a slave, if that is possible now; `on`: files are deleted in this seed."""
 
     def __init__(self, seed: int, nodes: list[Node], empty: Callable[[Node], bool], *, on: bool) -> None:
         chance = random.Random(f"{seed}/pair-retention")
@@ -41,7 +41,7 @@ class PairRetention:
         self._behind_since_ms: dict[str, int] = {}
 
     def settings(self) -> dict[str, object]:
-        """What brokers are told besides."""
+        """Additional settings of brokers."""
         if not self.on:
             return {}
         return {
@@ -75,10 +75,12 @@ class PairRetention:
         """The log of `app` is about to begin at `offset`. Raises Violation."""
         store = app.store
         if offset > store.confirm_offset():
-            raise Violation("P5", f"{name} deletes up to {offset}, {store.confirm_offset()} is confirmed")
+            raise Violation("P5", f"{name} deletes up to {offset}, confirmed is {store.confirm_offset()}")
         view, start = store._log.segment_view(offset)
         if record.store_timestamp(view, offset - start) + self.kept_s * 1000 > store._clock.now_ms():
-            raise Violation("P5", f"{name} deletes up to {offset}, of which some is not {self.kept_s} s old")
+            raise Violation(
+                "P5", f"{name} deletes up to {offset}, of which some records are younger than {self.kept_s} s"
+            )
         assert isinstance(app.ha, HAService)
         end = app.ha._end
         for connection in end.connections if isinstance(end, PairMastership) else ():
@@ -87,7 +89,7 @@ class PairRetention:
                 raise Violation("P5", f"{name} deletes up to {offset}, {connection.address} reads at {held}")
 
     def next_step(self, now_ms: int) -> None:
-        """Empties who was left behind. Raises Violation."""
+        """Empty slaves that were left behind. Raises Violation."""
         if self.violation is not None:
             raise self.violation
         for node in self.nodes if self.on else ():
@@ -101,7 +103,7 @@ class PairRetention:
                 self.left_behind += 1
 
     def stop(self) -> None:
-        """Nothing more goes, so that what is left can be compared."""
+        """Stop deletion, so that the rest can be compared."""
         for node in self.nodes:
             if isinstance(node.app, BrokerApp):
                 node.app.settings.file_reserved_seconds = 10**6

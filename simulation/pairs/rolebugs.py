@@ -1,4 +1,4 @@
-"""Bugs of what is believed of roles, planted as those of simulation.pairs.bugs are."""
+"""Bugs of forged roles, planted as those of simulation.pairs.bugs are."""
 
 from __future__ import annotations
 

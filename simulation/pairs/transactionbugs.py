@@ -18,18 +18,18 @@ bug = BUGS.playing("transactions")
 
 @bug("asks-nobody", CheckBack, "_ask")
 def silent(self: CheckBack, asked: Asked) -> None:
-    """A half whose end was lost is put back, and no producer hears of it."""
+    """A half whose end was lost is put back, and no producer is asked."""
 
 
 @bug("commits-not-looked-for", Rebuild, "_read_commits")
 async def only_what_is_told(self: Rebuild) -> bool:
-    """As upstream's: a master that was killed behind a commit that it had not told asks for it, and commits again."""
+    """As upstream's: a master that was killed after a commit without an op message checks the half, and commits again."""
     return True
 
 
 @bug("ended-stays-open", OpenHalves, "close")
 def stays(self: OpenHalves, root: int) -> None:
-    """As upstream's: whatever half a producer names is ended as it says."""
+    """As upstream's: any half that a producer names is ended."""
 
 
 @bug("ends-answered-at-once", EndTransaction, "_answered_at")
@@ -42,7 +42,7 @@ def by_the_master_alone(
 
 @bug("half-shown", admission, "half_of")
 def in_its_own_queue(message: MessageToStore) -> MessageToStore:
-    """Consumers read a half before anybody ended it."""
+    """Consumers read a half before it is ended."""
     half = half_of(message)
     return MessageToStore(
         message.topic, message.queue_id, half.body, half.properties, half.flag, half.sys_flag,

@@ -1,7 +1,7 @@
 """A master, one or two slaves, a name server and a client in one simulated world: load, faults, every invariant.
 
 Invariant: a run follows from its seed alone. Faults stop in the last part of a run; then the pair must become whole, every
-slave's log a piece of its master's, and what a SYNC_MASTER answered OK must be what can be read.
+slave's log a part of its master's, and the messages that a SYNC_MASTER answered OK must be the readable ones.
 
     python -m simulation.pairs.world --seeds 100 --first 1
     python -m simulation.pairs.world --seeds 100 --bug logs-not-compared    (succeeds when a seed finds it)
@@ -98,7 +98,7 @@ class PairWorld:
         self.faults = PairFaults(
             self.world,
             self.nodes,
-            # where old segments go, a log's beginning does not say whether it may take the master's place
+            # with retention, a log's beginning does not show whether it may take the master's place
             loses_masters=self.kind.sync and not self.retention.on,
             held_end=lambda: self.check.held_end,
             whole=self.whole,
@@ -108,7 +108,7 @@ class PairWorld:
         self.delaying = self.made_delaying() if self.kind.has_delays else None
         self.forger = self.made_forger() if self.kind.has_forger else None
         self.looked_us = 0
-        self.answering = self.faults.master.name  # for what administrators and clients were told
+        self.answering = self.faults.master.name  # for the answers to administrators and clients
         self.led: tuple[str, int] | None = None  # whose log is the present history
 
     def run(self) -> None:
@@ -173,8 +173,8 @@ class PairWorld:
         return PairDelaying(self.world, self.faults, self.master, goes_on=self.kind.goes_on)
 
     def look_at_tables(self) -> None:
-        """A slave copies them now and then: what it has when the operator puts it in its master's place is all that is left,
-        and until then what the master said holds for as long as it is the master. Raises Violation T1, O1."""
+        """A slave copies them now and then: only its copy is left when the operator promotes it. Until then the master's
+        answers hold for as long as it is the master. Raises Violation T1, O1."""
         if self.tables is None or not self.is_loaded():
             return
         if self.faults.master.name != self.answering:
@@ -211,7 +211,7 @@ class PairWorld:
     # The run
 
     def each_step(self) -> None:
-        """What a slave holds is seen at once, the rest each LOOK_MS of virtual time."""
+        """Check at once what a slave holds, the rest each LOOK_MS of virtual time."""
         self.follow_the_logs()
         now_us = self.world.loop.now_us
         if now_us < self.looked_us + 1000 * LOOK_MS:
@@ -236,7 +236,7 @@ class PairWorld:
             self.check.holds(slave.store)
 
     def noting(self) -> Callable[[PendingSends, Sequence[Waiting]], None]:
-        """Stands in for what answers sends, and looks at each OK first."""
+        """Replaces the method that answers sends, and checks each OK first."""
         answer = PendingSends._answer  # noqa: SLF001 - a tap
 
         def noted(pending: PendingSends, sends: Sequence[Waiting]) -> None:
@@ -278,7 +278,9 @@ class PairWorld:
         before = self.acknowledged()
         while not self.whole() or self.acknowledged() < max(before + 10, ACKNOWLEDGED_MIN):
             if self.world.now_ms > deadline_ms:
-                raise Violation("V2", f"not whole {HEAL_LIMIT_MS} ms after the last fault: {self.shown()}")
+                raise Violation(
+                    "V2", f"expected a whole pair {HEAL_LIMIT_MS} ms after the last fault: {self.shown()}"
+                )
             self.world.run_for_ms(200)
 
     def shown(self) -> str:
@@ -315,7 +317,7 @@ class PairWorld:
             self.delaying.settle()
         self.retention.stop()
 
-        def level() -> bool:
+        def caught_up() -> bool:
             master = self.master()
             assert master is not None
             stores = [master.store, *(slave.store for _, slave in self.slaves())]
@@ -323,7 +325,7 @@ class PairWorld:
                 len({end for store in stores for end in (store.max_offset(), store.dispatched_offset())}) == 1
             )
 
-        self.world.run_until(level, HEAL_LIMIT_MS)
+        self.world.run_until(caught_up, HEAL_LIMIT_MS)
         self.watch()
         if self.dealing is not None:
             self.judge_deals(self.dealing)
@@ -359,7 +361,7 @@ class PairWorld:
         return self.read_settled(self.client.read_everything)
 
     def read_settled(self, read: Callable[[], Coroutine[Any, Any, list[T]]]) -> list[T]:
-        """While retention deleted nothing: what it takes from under a reader is no finding."""
+        """Read while retention deletes nothing: a message that it deletes under a reader is no finding."""
         master = self.master()
         assert master is not None
         while True:
@@ -374,7 +376,7 @@ class PairWorld:
                 return found
 
     def deleted(self) -> list[Found]:
-        """What could be read once and went with old segments, by the check's copy of the log."""
+        """Readable messages that were deleted with old segments, by the check's copy of the log."""
         master = self.master()
         assert master is not None
         log, begins = self.check.histories[-1], master.store.min_offset()
@@ -382,7 +384,7 @@ class PairWorld:
         return [found_in_queue(message) for message in gone if message.topic == members.TOPIC]
 
     def ask(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Runs a coroutine of the client within its process."""
+        """Run a coroutine of the client within its process."""
         results: list[T] = []
 
         async def run() -> None:
@@ -417,7 +419,7 @@ def broker_of(
 
 
 def features() -> frozenset[str]:
-    """Names of all that a seed may play."""
+    """The names of all features that a seed may play."""
     return frozenset(FEATURES)
 
 
@@ -433,13 +435,13 @@ def main() -> int:
     totals = Totals()
     started = time.process_time()
 
-    def told() -> list[str]:
+    def lines() -> list[str]:
         seconds = time.process_time() - started
         simulated_s = totals.simulated_ms / 1000
         speed = f"{simulated_s / max(seconds, 0.001):.0f} x real time"
         return [*totals.lines(), f"{simulated_s:.0f} simulated s in {seconds:.1f} s of CPU: {speed}"]
 
-    return seeds.main(__doc__, BUGS, 20, lambda seed, bug, asked: run_seed(seed, bug, totals, asked), told)
+    return seeds.main(__doc__, BUGS, 20, lambda seed, bug, asked: run_seed(seed, bug, totals, asked), lines)
 
 
 if __name__ == "__main__":
