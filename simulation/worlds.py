@@ -19,7 +19,7 @@ MODULES = {
 
 
 def features_of(world: str) -> frozenset[str]:
-    """Empty for what has none, as for crash images."""
+    """The features of a world; empty where it has none, as for crash images."""
     if world not in MODULES:
         return frozenset()
     features: frozenset[str] = import_module(MODULES[world]).features()
@@ -27,6 +27,6 @@ def features_of(world: str) -> frozenset[str]:
 
 
 def bugs_of(world: str) -> Bugs:
-    """Raises KeyError for what is no world."""
+    """Raises KeyError for an unknown world."""
     bugs: Bugs = import_module(MODULES[world]).BUGS
     return bugs

@@ -1,1 +1,1 @@
-"""Decoders on bytes that nobody means well with, led by the lines that they run."""
+"""Decoders on hostile bytes, led by the lines that they run."""

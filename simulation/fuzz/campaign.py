@@ -1,7 +1,7 @@
-"""A decoder and inputs for it: those that ran a new line are kept and made into others.
+"""A decoder and inputs for it: inputs that ran a new line are kept and mutated.
 
-Invariant: the same seed and number of inputs, the same inputs. What a target raises beside the errors that it is allowed, and
-what runs on and on, is a finding, told once for each place where it was raised."""
+Invariant: the same seed and number of inputs, the same inputs. An error that the target does not allow, and a run that does not
+end, are findings, reported once for each place where they were raised."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ STEPS = 20_000
 STEPS_A_BYTE = 400
 """Lines of Python that an input may cost: far more than any decoder needs, far less than one that does not end."""
 FRESH_IN = 20
-"""One input of so many begins from a seed again."""
+"""How often an input begins from a seed again: one of so many."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """`run` decodes, and checks what it finds: an AssertionError is a finding. `allowed` are the errors of bad input."""
+    """`run` decodes, and checks the result: an AssertionError is a finding. `allowed` are the errors of bad input."""
 
     name: str
     run: Callable[[bytes], object]
@@ -41,7 +41,8 @@ class Finding:
 
 @dataclass
 class Campaign:
-    """One target's. `lines` may be shared: what another ran is no news then. `keep` has each input before it is tried."""
+    """One target's. `lines` may be shared: lines that another target ran are not new then. `keep` gets each input before it is
+    tried."""
 
     target: Target
     lines: Lines
@@ -57,7 +58,7 @@ class Campaign:
             self.corpus.append(seed)
 
     def step(self) -> None:
-        """One input more."""
+        """Try one more input."""
         random, seeds = self.random, self.target.seeds
         fresh = random.randrange(FRESH_IN) == 0
         base = random.choice(seeds) if fresh else random.choice(self.corpus)
@@ -66,7 +67,7 @@ class Campaign:
             self.corpus.append(data)
 
     def try_input(self, data: bytes) -> bool:
-        """Whether it ran a new line."""
+        """Returns whether it ran a new line."""
         self.inputs += 1
         if self.keep is not None:
             self.keep(data)

@@ -1,4 +1,4 @@
-"""What targets of both kinds are made of.
+"""Shared parts of targets of both kinds.
 
 Invariant: an input whose first bytes choose a class, or a code, can be made into one that chooses another."""
 
@@ -14,7 +14,7 @@ VECTORS = Path(__file__).parents[2] / "tests" / "vectors"
 
 
 CHOICE = 2
-"""The first bytes of some inputs say which class, or code, the rest is for."""
+"""The first bytes of some inputs choose the class, or the code, of the rest."""
 
 
 def chosen(data: bytes, among: list[Any] | tuple[Any, ...]) -> tuple[Any, bytes]:

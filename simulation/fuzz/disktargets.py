@@ -1,6 +1,6 @@
-"""What decodes bytes of disks, with an example of each and the errors that damage may raise.
+"""Decoders of bytes from disks, with an example of each and the errors that damage may raise.
 
-Invariant: a target that decoded something checks it: what was read can be written and read again as the same."""
+Invariant: a target checks its result: decoded data can be written and read again as the same."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def stream_offset(data: bytes) -> None:
 
 
 def tables(data: bytes) -> None:
-    """As a broker reads them at its start, and a slave takes its master's: the same bytes again."""
+    """As a broker reads them at its start, and a slave takes its master's: written again they are the same bytes."""
     make, text = chosen(data, TABLES)
     table, again = make(), make()
     table.decode(text)
@@ -181,7 +181,7 @@ def tables(data: bytes) -> None:
 
 
 def tables_journal(data: bytes) -> None:
-    """What is read of a journal reads again as it was."""
+    """The records of a journal read again as they were."""
     found = [*journal.records_of("journal", data)]
     again = b"".join(map(journal.framed, found))
     assert [*journal.records_of("journal", again)] == found
@@ -293,7 +293,7 @@ def nothing() -> None: ...
 
 
 class StillClock:
-    """It is always the same moment: nothing that is decoded may depend on it."""
+    """It is always the same moment: no decoder may depend on it."""
 
     def now_ms(self) -> int:
         return 1_795_256_518_702

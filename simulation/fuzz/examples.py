@@ -1,6 +1,6 @@
 """A valid example of each typed header and body, made from its declaration.
 
-Invariant: what is declared is filled, so that a mutation meets every reader of a field. Pure."""
+Invariant: all declared fields are filled, so that a mutation meets every reader of a field. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Which lines of the product a call runs, and whether it ends.
+"""The lines of the product that a call runs, and whether it ends.
 
-Invariant: a call that runs more than `steps_max` lines is broken off by TooMuchWork: no clock judges it, so it is so on any
-machine. Only one such watch runs at a time."""
+Invariant: a call that runs more than `steps_max` lines is aborted by TooMuchWork: no clock is used, so the result is the same
+on any machine. Only one such watch runs at a time."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Tracer = Callable[[FrameType, str, Any], Any]
 
 
 class TooMuchWork(BaseException):
-    """Beyond `except Exception`: whoever is broken off shall not take it for a bad input."""
+    """Beyond `except Exception`: an aborted decoder must not take it for a bad input."""
 
 
 class Lines:
-    """Those that ran since the beginning, by function, below `root`."""
+    """The lines that ran since the beginning, by function, below `root`."""
 
     def __init__(self, root: Path, packages: tuple[str, ...]) -> None:
         self.ran: dict[CodeType, set[int]] = {}
@@ -29,7 +29,7 @@ class Lines:
         self._left = 0
 
     def watched(self, call: Callable[[], object], steps_max: int) -> bool:
-        """Whether `call` ran a line that none ran before. Raises TooMuchWork and what `call` raises."""
+        """Returns whether `call` ran a new line. Raises TooMuchWork and the errors of `call`."""
         self._news, self._left = False, steps_max
         before = sys.gettrace()
         sys.settrace(self._entered)
@@ -41,17 +41,17 @@ class Lines:
 
     @property
     def has_news(self) -> bool:
-        """Of the last call, also where it raised."""
+        """Whether the last call ran a new line, also where it raised."""
         return self._news
 
     def counts(self) -> tuple[int, int]:
-        """How many lines ran, and how many the functions have that were entered."""
+        """How many lines ran, and how many the entered functions have."""
         return sum(len(ran & lines_of(code)) for code, ran in self.ran.items()), sum(
             len(lines_of(code)) for code in self.ran
         )
 
     def missed(self) -> dict[str, list[int]]:
-        """Lines of functions that were entered, and did not run, by file."""
+        """Lines of entered functions that did not run, by file."""
         found: dict[str, set[int]] = {}
         for code, ran in self.ran.items():
             found.setdefault(code.co_filename, set()).update(lines_of(code) - ran)
@@ -80,5 +80,5 @@ class Lines:
 
 
 def lines_of(code: CodeType) -> set[int]:
-    """Those that a run of its body can reach."""
+    """The lines that a run of its body can reach."""
     return {line for _, _, line in code.co_lines() if line is not None and line != code.co_firstlineno}

@@ -31,7 +31,7 @@ EDGES = (
     2**63 - 1,
     2**63,
 )
-"""Where lengths, offsets, terms and their widths end."""
+"""The limits of lengths, offsets, terms and their widths."""
 WRITTEN = (
     b"0",
     b"-1",
@@ -46,14 +46,14 @@ WRITTEN = (
     b"9" * 5_000,
     "\u0661".encode(),
 )
-"""What some readers of numbers take and others do not."""
+"""Spellings of numbers that only some parsers accept."""
 NESTS = (b"[", b"{", b'{"a":', b"(", b'"', b"\\", b"\x00", b"\xff", b"-1-")
 
 Mutation = Callable[[bytes, Random], bytes]
 
 
 def mutated(data: bytes, random: Random, others: Sequence[bytes], tokens: Sequence[bytes]) -> bytes:
-    """One to four mutations behind each other; of SIZE_MAX bytes at most. `others` are inputs that led somewhere, `tokens`
+    """One to four mutations one after the other; of SIZE_MAX bytes at most. `others` are inputs that ran new lines, `tokens`
     words of the format."""
     for _ in range(random.choice((1, 1, 1, 2, 3, 4))):
         kind = random.randrange(len(MUTATIONS) + 2)
@@ -95,14 +95,14 @@ def _twice(data: bytes, random: Random) -> bytes:
 
 
 def _edge(data: bytes, random: Random) -> bytes:
-    """A field of two, four or eight bytes, perhaps one, holds the end of what it can hold."""
+    """Set a field of two, four or eight bytes, perhaps one, to a limit of its type."""
     width, at = random.choice((1, 2, 4, 4, 8)), _place(data, random)
     value = random.choice(EDGES) * random.choice((1, 1, -1)) + random.choice((0, 0, -1, 1))
     return data[:at] + (value % (1 << 8 * width)).to_bytes(width, "big") + data[at + width :]
 
 
 def _number(data: bytes, random: Random) -> bytes:
-    """A number that is written out is another."""
+    """Replace a decimal number by another."""
     found = [*NUMBER.finditer(data)]
     if not found:
         return _edge(data, random)

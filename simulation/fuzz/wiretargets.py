@@ -1,7 +1,7 @@
-"""What decodes bytes of peers and clients, with an example of each and the errors that bad input may raise.
+"""Decoders of bytes from peers and clients, with an example of each and the errors that bad input may raise.
 
-Invariant: a target that decoded something checks it: what was read can be written and read again as the same, and a stream says
-the same however it is cut."""
+Invariant: a target checks its result: decoded data can be written and read again as the same, and a stream is decoded the same
+however it is cut."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ EXPRESSION_TOKENS = [
 
 
 def frame_stream(data: bytes) -> None:
-    """One reader gets all at once, one gets pieces, and the compiled one looks first, where there is one."""
+    """One reader gets all at once, one gets pieces, and the compiled one reads first, where there is one."""
     whole, cut, random = FrameReader(), FrameReader(), Random(len(data))
     found = whole.receive(data)
     pieces, at = [], 0
@@ -192,13 +192,13 @@ def subscription(data: bytes) -> None:
 
 
 def expression(data: bytes) -> None:
-    """With nothing kept, and what it says of bytes that are no properties."""
+    """Parsed without a cache, and evaluated on bytes that are no properties."""
     judged = KeptFilters().compiled(data.decode("utf-8", "replace"))
     assert judged(data) in (True, False)
 
 
 def raft_message(data: bytes) -> None:
-    """As a member reads it that listens: code, envelope, request, entries; and as one that asked."""
+    """As a listening member reads it: code, envelope, request, entries; and as the member that asked."""
     code, text = chosen(data, BETWEEN_MEMBERS)
     envelope, fields = messagejson.decode_envelope(text)
     with contextlib.suppress(messagejson.MessageError):
@@ -258,7 +258,7 @@ def command_seeds() -> Iterator[bytes]:
 
 
 def raft_seeds() -> Iterator[bytes]:
-    """What members say to each other, in JSON and in frames, asking and answering."""
+    """Messages between members, in JSON and in frames, requests and answers."""
     envelope = Envelope("g", "n0", "n1", "n0-127.0.0.1:1;n1-127.0.0.1:2", 1, 4)
     said: list[tuple[Request, Response]] = [
         (VoteRequest(4, 10, 3), VoteResponse(4, 4, VoteResult.ACCEPT)),

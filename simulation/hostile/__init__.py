@@ -1,1 +1,1 @@
-"""What no honest peer sends, as data: whole connections' worth of bytes, for real ports and for simulated ones."""
+"""Bytes that no honest peer sends, as data: whole connections' worth of them, for real ports and for simulated ones."""

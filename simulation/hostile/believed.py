@@ -1,4 +1,4 @@
-"""A broker without controllers that takes a notification as one under controllers takes their answers.
+"""A broker without controllers that accepts a notification as one under controllers accepts their answers.
 
 For the bugs that worlds without controllers plant."""
 
@@ -13,11 +13,11 @@ started = BrokerApp.start
 
 
 async def hears_notifications(self: BrokerApp) -> None:
-    """A 1008 is not refused."""
+    """A 1008 is not rejected."""
     self.requests.router.handlers[RequestCode.NOTIFY_BROKER_ROLE_CHANGED] = self._manager.notified
     await started(self)
 
 
 def takes_what_is_notified(self: Membership, grant: Grant, now_ms: int) -> list[Action]:
-    """All that a 1008 says of the master is taken, from any sender."""
+    """The master named by a 1008 is accepted, from any sender."""
     return self.granted_by_group(grant, now_ms)

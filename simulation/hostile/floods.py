@@ -1,4 +1,4 @@
-"""Many small requests that anybody may send, as bytes of one connection.
+"""Many small requests that any client may send, as bytes of one connection.
 
 Invariant: each flood is whole frames, none of which ends the connection. Pure."""
 
@@ -10,7 +10,7 @@ from remoting.headers.offsets import UpdateConsumerOffsetHeader
 from simulation.hostile.frames import framed, whole
 
 SMALL = framed(b'{"code":999,"flag":2}')
-"""A one-way request of 29 bytes that nobody serves."""
+"""A one-way request of 29 bytes that no server serves."""
 assert len(SMALL) == 29
 
 
@@ -31,7 +31,7 @@ def commits(groups: int, topic: str, queues: int) -> bytes:
 
 
 def tables(count: int) -> bytes:
-    """Questions for all offsets, each of which is answered."""
+    """Requests for all offsets, each of which is answered."""
     return b"".join(
         whole(RemotingCommand(RequestCode.GET_ALL_CONSUMER_OFFSET, number)) for number in range(1, count + 1)
     )

@@ -1,4 +1,4 @@
-"""Bytes on a replication port that the master of a set must not believe, whoever claims to send them. Pure."""
+"""Bytes on a replication port that the master of a set must not believe, whatever sender they name. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def ack(end: int, state: int = 2) -> bytes:
 
 
 def to_masters(stranger: int, master: int) -> dict[str, bytes]:
-    """What a slave may say, and what it may not; `stranger` is nobody's id, `master` that of the master itself."""
+    """Valid and invalid messages of a slave; `stranger` is an unused id, `master` that of the master itself."""
     found = dict(OTHER_PROTOCOLS)
     for state in (-1, 0, 2, 3, 4, 5, I32_MAX):
         found[f"handshake in state {state}"] = handshake(stranger, state)
@@ -39,8 +39,8 @@ def to_masters(stranger: int, master: int) -> dict[str, bytes]:
 
 
 def to_pair_masters(log_end: int) -> dict[str, bytes]:
-    """What is no report of a slave of a pair whose log ends at `log_end`, or more; who reports as slaves do is one, for their
-    protocol has no names."""
+    """Bytes that are no report of a slave of a pair whose log ends at `log_end`, or more. Any sender of valid reports is a
+    slave, because their protocol has no names."""
     far = {"": REPORT.pack(I64_MAX), " but one": REPORT.pack(I64_MAX - 1), " below": REPORT.pack(-1)}
     found = dict(OTHER_PROTOCOLS) | {f"the furthest report{name}": data for name, data in far.items()}
     found["the lowest report"] = REPORT.pack(-I64_MAX - 1)

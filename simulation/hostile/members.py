@@ -1,7 +1,7 @@
-"""Requests between members of a Raft group, and of brokers to controllers, that nobody may act on.
+"""Requests between members of a Raft group, and of brokers to controllers, that no server may act on.
 
-Invariant: those that name members claim what no member can know or be: terms beyond reach, entries and snapshots that do not
-fit, another group; some of them can be read, so that nothing but who says them keeps them from being believed. Pure."""
+Invariant: those that name members claim impossible facts: terms beyond reach, entries and snapshots that do not fit, another
+group. Some of them can be parsed, so that only their sender keeps them from being believed. Pure."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from simulation.hostile.frames import I32_MAX, I64_MAX
 
 TERMS = (I64_MAX, I64_MAX - 1, -1, -I64_MAX - 1, 2**63, 0)
 TERMS_FAR = (1 << 40, TERM_MAX)
-"""Those are read, and no group gets there."""
+"""Parsed, though no group reaches them."""
 TERM_NEAR = 5_000
-"""In the reach of one message: nothing but its host tells who says it from a member."""
+"""In reach of one message: only its host distinguishes the sender from a member."""
 
 
 def between_members(group: str, sender: str, receiver: str) -> Iterator[RemotingCommand]:
-    """As if `sender` asked `receiver`, both of them members."""
+    """As if member `sender` asked member `receiver`."""
     yield from believable(group, sender, receiver, TERMS_FAR)
     for claims in (
         {"group": group, "localId": sender, "remoteId": receiver},
@@ -38,7 +38,7 @@ def between_members(group: str, sender: str, receiver: str) -> Iterator[Remoting
 
 
 def believable(group: str, sender: str, receiver: str, terms: Sequence[int]) -> Iterator[RemotingCommand]:
-    """What the receiver can read."""
+    """Messages that the receiver can parse."""
     base = {"code": 200, "leaderId": sender, "group": group, "localId": sender, "remoteId": receiver}
     for term in terms:
         for code, fields in of_term(term, TERM_MAX):

@@ -1,7 +1,7 @@
-"""Requests of every code with headers and bodies that nobody should believe, for all servers of the protocol.
+"""Requests of every code with headers and bodies that no server should believe, for all servers of the protocol.
 
-Invariant: a request names nobody that lives, unless a table is made for that; what it would change, if it were believed, no
-living peer depends on. Pure."""
+Invariant: a request names no living peer, unless a table is made for that; no living peer depends on the state that it would
+change. Pure."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ NUMBERS = (
     str(2**63),
     "9" * 5_000,
 )
-"""Where a field is a number: what is none, and what is none that fits."""
+"""Values for numeric fields: some are no numbers, some do not fit."""
 TEXTS = (
     "",
     " ",
@@ -78,7 +78,7 @@ BODIES = {
     "zlib": zlib.compress(bytes(1 << 20)),
 }
 CHANGE_MUCH = frozenset({RequestCode.RESYNC_BROKER, RequestCode.HAND_OVER})
-"""Operators' own, which nobody has to be asked for twice; they are tried with names of strangers alone."""
+"""Operators' own requests, which take effect at once; they are tried only with names of strangers."""
 
 
 def _is_header(value: object) -> bool:
@@ -86,7 +86,7 @@ def _is_header(value: object) -> bool:
 
 
 def fields_of_headers() -> dict[str, bool]:
-    """Every field that any header has, by its names on the wire: whether it is a number somewhere."""
+    """Every field that any header has, by its names on the wire: whether it is a number in some header."""
     found: dict[str, bool] = {}
     for module in HEADER_MODULES:
         for _, each in getmembers(module, _is_header):
@@ -97,7 +97,7 @@ def fields_of_headers() -> dict[str, bool]:
 
 
 def headers(real: dict[str, str]) -> list[dict[str, str]]:
-    """Each has all fields, so it is one for every code. `real` names what there is: a topic, say."""
+    """Each has all fields, so it serves for every code. `real` has existing values, such as a topic."""
     fields = fields_of_headers()
     numbers = {name for name, is_number in fields.items() if is_number}
     found: list[dict[str, str]] = [{}]
@@ -111,19 +111,19 @@ def headers(real: dict[str, str]) -> list[dict[str, str]]:
 
 
 def fitting(header: dict[str, str]) -> dict[str, str]:
-    """Short enough for the reader of headers: what is refused there is tried elsewhere."""
+    """Short enough for the parser of headers: longer ones are tried elsewhere."""
     share = 20_000 // max(1, len(header))
     return {name: value[:share] for name, value in header.items()}
 
 
 def requests(codes: Sequence[int], real: dict[str, str]) -> Iterator[RemotingCommand]:
-    """Each code with each header and no body, and with the first sound header and each body."""
+    """Each code with each header and no body, and with the first valid header and each body."""
     tried = headers(real)
-    sound = {
+    valid = {
         name: "1" if is_number else real.get(name, "x") for name, is_number in fields_of_headers().items()
     }
     for code in codes:
         for header in tried:
             yield RemotingCommand.request(code, header, b"{}" if header is tried[0] else None)
         for body in BODIES.values():
-            yield RemotingCommand.request(code, sound, body)
+            yield RemotingCommand.request(code, valid, body)

@@ -1,7 +1,7 @@
-"""Requests that would change who is master, or who is in its set, if they were believed: of living brokers and real epochs.
+"""Requests that would change the master, or its set, if they were believed: of living brokers and real epochs.
 
-Invariant: each is well-formed and names members of the set, so that only its sender, and what controllers answer, show that it
-is not true. Pure."""
+Invariant: each is well-formed and names members of the set, so that only its sender, and the controllers' answers, show that it
+is forged. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def notification(
 
 
 def notifications(addresses: Mapping[int, str], epoch: int, set_epoch: int) -> Iterator[RemotingCommand]:
-    """Of a set with these brokers, whose epochs are these now: each member as master of this epoch, of the next and of far
+    """For a set with these brokers and present epochs: each member as master of this epoch, of the next and of far
     ones, with smaller sets and all of it."""
     whole = frozenset(addresses)
     epochs = [*(epoch + on for on in EPOCHS_ON), I32_MAX]
@@ -46,7 +46,7 @@ def notifications(addresses: Mapping[int, str], epoch: int, set_epoch: int) -> I
 def registration(
     broker_name: str, broker_id: int, address: str, number: int, incarnation: int
 ) -> RemotingCommand:
-    """1003 of a process with this start number, which does not say the check code of its id: strangers do not know it."""
+    """A 1003 of a process with this start number, without the check code of its id: strangers do not know it."""
     header = RegisterBrokerToControllerHeader(
         broker_name, broker_id, address, CLUSTER, incarnation=incarnation, start_number=number
     )
@@ -56,8 +56,8 @@ def registration(
 def registrations(
     broker_name: str, processes: Mapping[int, tuple[str, int, int]]
 ) -> Iterator[RemotingCommand]:
-    """To a controller, which has these processes (address, start number, incarnation) registered: new ones of each broker, at
-    its own address and another's, with numbers that follow, that are far and that no disk draws; and the same ones again."""
+    """To a controller with these registered processes (address, start number, incarnation): new ones of each broker, at its own
+    address and another's, with numbers that follow, that are far and that no disk draws; and the same ones again."""
     for broker_id, (own, number, incarnation) in sorted(processes.items()):
         for address in sorted({own, *(address for address, _, _ in processes.values())}):
             for on in NUMBERS_ON:
@@ -66,7 +66,7 @@ def registrations(
 
 
 def hand_overs(broker_name: str, addresses: Mapping[int, str], epoch: int) -> Iterator[RemotingCommand]:
-    """To a master: that it is to make way for each of the members, or that it need not after all."""
+    """To a master: requests to make way for each of the members, and to cancel that."""
     for successor in sorted(addresses):
         for named in (epoch, epoch + 1):
             for called_off in (False, True):

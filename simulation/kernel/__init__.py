@@ -1,1 +1,1 @@
-"""Virtual time, simulated hosts, their disks and the network between them: what any world is made of."""
+"""Virtual time, simulated hosts, their disks and the network between them: the parts of every world."""

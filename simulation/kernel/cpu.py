@@ -1,7 +1,7 @@
 """CPU time of handled requests, as virtual time of their process.
 
 Invariant: elsewhere work takes no virtual time. While it is charged, a process that has handled requests does nothing else
-until the time that they cost is over, and its `work_us` shows what they cost while they are handled."""
+until their time is over, and its `work_us` shows their cost while they are handled."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ deliver, handle = Dispatcher.deliver, Dispatcher._handle
 
 @contextmanager
 def charged(loop: SimulatedLoop, request_us: int) -> Iterator[None]:
-    """Each request but a send costs so much, in every process."""
+    """Each request but a send costs that much, in every process."""
 
     def handled(
         self: Dispatcher, peer: Peer, request: RemotingCommand, replies: list[RemotingCommand]

@@ -1,11 +1,10 @@
 """The disk of one simulated host; it outlives the processes that use it.
 
-Invariant: what a call of SmallFiles or SegmentFile promised to be durable is there after any crash; what was
-still on its way is there, or not, or half, as the seed says.
+Invariant: bytes that a call of SmallFiles or SegmentFile promised to be durable are there after any crash; bytes that were
+still on their way are there, or not, or half, as the seed says.
 
-Every operation that takes time ends by a timer of its process. So a kill in the middle leaves the steps that
-were done and no other, and a caller that is cancelled does not stop what the disk was told to do. Folders exist
-while files are below them."""
+Every operation that takes time ends by a timer of its process. So a kill in the middle leaves the finished steps and no
+other, and a caller that is cancelled does not stop the operation on the disk. Folders exist while files are below them."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ RESERVE_US = (200, 2_000)
 NEWEST_FILES = 2
 """Of a folder, which the page cache has."""
 CACHED_SHARE = 0.5
-"""Of the older ones, which it has, too, and for how long it is one or the other."""
+"""Of the older ones, which it has, too, and for how long that stays so."""
 CACHED_US = 500_000
 PLENTY_BYTES = 1 << 60
 """Free where no capacity is set."""
@@ -74,17 +73,17 @@ class SimulatedDisk:
         self.sync_us = SYNC_US
         self.read_us = READ_US
         self.share_kept: float | None = None
-        """Of what is on its way when the power goes; drawn each time when None."""
-        self.entries: dict[str, Inode] = {}  # what processes see
-        self._durable: dict[str, Inode] = {}  # what a power cut leaves of the names
+        """Of the writes on their way when the power goes; drawn each time when None."""
+        self.entries: dict[str, Inode] = {}  # as processes see them
+        self._durable: dict[str, Inode] = {}  # names that a power cut leaves
         self.open_files: dict[SimulatedSegmentFile, None] = {}
-        """Of the process that lives, in the order in which it opened them."""
+        """Of the living process, in the order in which it opened them."""
         self._holder: Process | None = None
         self._faults: list[Fault] = []
         self.failures: Counter[str] = Counter()
-        """Operation -> how often a fault that was set for it has struck."""
+        """Operation -> how many of the faults set for it have struck."""
         self.wipes = 0
-        """How often something was wiped."""
+        """How many wipes there were."""
         self._unreadable_until_us: dict[str, int] = {}
         self._stalled_until_us = 0
         self._small_files_busy_until_us = 0
@@ -100,15 +99,15 @@ class SimulatedDisk:
         self._faults += [Fault(operation, error, where)] * times
 
     def unreadable(self, path: str, ms: int) -> None:
-        """Whoever reads from this file's sectors in the next `ms` gets EIO; what memory holds of it stays at hand."""
+        """Reads from this file's sectors in the next `ms` get EIO; bytes in memory stay readable."""
         self._unreadable_until_us[path] = self.loop.now_us + ms * 1000
 
     def mend(self) -> None:
-        """Faults that have not struck yet are taken back."""
+        """Cancel faults that have not struck yet."""
         self._faults.clear()
 
     def readable(self) -> None:
-        """All of it is, again."""
+        """All files are readable again."""
         self._unreadable_until_us.clear()
 
     def slow_down(self, min_ms: float, max_ms: float) -> None:
@@ -121,7 +120,7 @@ class SimulatedDisk:
 
     @property
     def is_well(self) -> bool:
-        """It neither stands still nor is bounded, and no fault waits to strike; for checkers."""
+        """Whether it neither hangs nor is bounded, and no fault waits to strike; for checkers."""
         unreadable = any(self.loop.now_us < until_us for until_us in self._unreadable_until_us.values())
         return not self.stalled and self.capacity_bytes is None and not self._faults and not unreadable
 
@@ -130,7 +129,7 @@ class SimulatedDisk:
         self._stalled_until_us = self.loop.now_us + ms * 1000
 
     def wipe(self, prefix: str = "") -> None:
-        """Files whose path starts with `prefix` are gone, durably, without any process's doing."""
+        """Delete files whose path starts with `prefix`, durably, without a process."""
         self.wipes += 1
         self.drop(prefix)
 
@@ -141,7 +140,7 @@ class SimulatedDisk:
             self._durable.pop(path, None)
 
     def move(self, name: str, to: str) -> bool:
-        """File or folder `name` is `to`, durably, with what of it was durable; whether there was one."""
+        """Rename file or folder `name` to `to`, durably, with its durable part; returns whether there was one."""
         found = False
         for held in (self.entries, self._durable):
             for path in [path for path in held if path == name or path.startswith(f"{name}/")]:
@@ -158,7 +157,7 @@ class SimulatedDisk:
         self.entries[path].flip_bit(offset, bit)
 
     def content(self, path: str) -> bytes | None:
-        """What a process would read now; for checkers."""
+        """The content that a process would read now; for checkers."""
         inode = self.entries.get(path)
         return None if inode is None else bytes(inode.data)
 
@@ -168,22 +167,23 @@ class SimulatedDisk:
         return any(inode.durably_holds(content) for inode in reversed(inodes))
 
     def durable_part(self, path: str, start: int, end: int) -> bytes:
-        """What every power cut leaves of [start, end) of the file with that path; nothing without one. For checkers."""
+        """The bytes that every power cut leaves of [start, end) of the file with that path; none without a file. For
+        checkers."""
         inode = self._durable.get(path)
         return b"" if inode is None else inode.durable_part(start, end)
 
     def open_names(self) -> list[tuple[str, bool]]:
-        """Of each file that a process has open: its path, and whether the file still stands there; for checkers."""
+        """The path of each file that a process has open, and whether the file still exists there; for checkers."""
         return [(file.path, self.entries.get(file.path) is file.inode) for file in self.open_files]
 
     def is_durable(self, path: str) -> bool:
-        """Whether every power cut would leave this name to what processes see under it; for checkers."""
+        """Whether every power cut would leave this name to the content that processes see under it; for checkers."""
         return path in self.entries and self._durable.get(path) is self.entries[path]
 
     # -- crashes
 
     def process_died(self, process: Process, *, power_cut: bool) -> None:
-        """What the next process finds: everything, or after a power cut what had reached the disk."""
+        """Prepare the disk for the next process: everything is there, or after a power cut only durable data."""
         if self._holder is process:
             self._holder = None
         self.open_files.clear()
@@ -255,7 +255,7 @@ class SimulatedDisk:
             inode.allocated_end = end
 
     def make_durable(self, path: str, inode: Inode | None) -> None:
-        """The directory entry of `path` is on disk as processes see it, if it still is what the caller means."""
+        """Make the directory entry of `path` durable as processes see it, if it is still the caller's."""
         if self.entries.get(path) is inode:
             if inode is None:
                 self._durable.pop(path, None)
@@ -268,7 +268,7 @@ class SimulatedDisk:
                 self.make_durable(path, self.entries.get(path))
 
     def now_and(self, range_us: tuple[int, int], not_before_us: int = 0) -> int:
-        """When an operation that starts now (or when an earlier one ends) and takes this long is done."""
+        """When an operation ends that starts now (or when an earlier one ends) and takes this long."""
         low, high = range_us
         took_us = low + int(self._random.random() * (high - low))
         return max(max(self.loop.now_us, not_before_us) + took_us, self._stalled_until_us)
@@ -296,10 +296,10 @@ class SimulatedDisk:
                 future.set_result(result)
 
     def caches(self, path: str) -> bool:
-        """Whether the page cache has this file: the newest of its folder always, older ones as it happens."""
+        """Whether the page cache has this file: the newest of its folder always, older ones by chance."""
         folder, _, name = path.rpartition("/")
-        beside = (other.rpartition("/") for other in self.entries)
-        if sum(other > name for in_folder, _, other in beside if in_folder == folder) < NEWEST_FILES:
+        others = (other.rpartition("/") for other in self.entries)
+        if sum(other > name for in_folder, _, other in others if in_folder == folder) < NEWEST_FILES:
             return True
         chance = random.Random(f"{self._page_cache}/{path}/{self.loop.now_us // CACHED_US}")
         return chance.random() < CACHED_SHARE

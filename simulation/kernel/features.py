@@ -1,4 +1,4 @@
-"""What a seed plays: features, each drawn by itself with a chance of its own.
+"""Features of a seed, each drawn by itself with a chance of its own.
 
 This is swarm testing (Groce et al., ISSTA 2012): runs that leave out a part of all features find more than runs that have all
 of them. Invariant: a draw follows from the seed and the feature's name alone, so any two features can meet, and a new feature
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 
 class FeatureError(ValueError):
-    """Features were asked for that a world does not have, or that cannot be played together."""
+    """A world does not have the requested features, or cannot play them together."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ NOTHING_ASKED = Asked()
 
 @dataclass(frozen=True)
 class Feature:
-    """`chance`: of a seed to draw it. `plays`: what happens, and `checks`: what must hold besides, for docs/simulation.md.
-    `brings`: features that come with it. `excludes`: features that it cannot be played beside, because one makes what the
-    other checks untrue."""
+    """`chance`: that a seed draws it. `plays`: its events, and `checks`: the invariants that it adds, for docs/simulation.md.
+    `brings`: features that come with it. `excludes`: features that it cannot be played with, because one breaks the checks of
+    the other."""
 
     name: str
     chance: float
@@ -63,7 +63,7 @@ class Feature:
 
 
 class Features:
-    """All features of a world. Of two that exclude each other, the one that was asked for is played, else the earlier one."""
+    """All features of a world. Of two that exclude each other, the requested one is played, else the earlier one."""
 
     def __init__(self, *features: Feature) -> None:
         self._features = {feature.name: feature for feature in features}
@@ -78,14 +78,14 @@ class Features:
         return self._features.values()
 
     def of(self, seed: int, asked: Asked = NOTHING_ASKED) -> frozenset[str]:
-        """The names that `seed` plays. Raises FeatureError where two were asked for that exclude each other, or one is left
-        out that another brings; unknown names are for Asked.check."""
+        """The names that `seed` plays. Raises FeatureError where two requested ones exclude each other, or one brings another
+        that is left out; Asked.check reports unknown names."""
         played: frozenset[str] = frozenset()
         for name, feature in self._features.items():
             if name in asked.added:
                 whole = feature.brings | {name}
                 if whole & asked.left_out or self._exclude(played, whole):
-                    raise FeatureError(f"{name} cannot be played with what else was asked for")
+                    raise FeatureError(f"{name} cannot be played with the other requested features")
                 played |= whole
         for name, feature in self._features.items():
             whole = feature.brings | {name}
@@ -103,7 +103,7 @@ class Features:
 
 @contextmanager
 def named(played: Iterable[str]) -> Iterator[None]:
-    """An error that leaves it has a note of what was played."""
+    """Add a note of the played features to an error that leaves the block."""
     try:
         yield
     except Exception as error:

@@ -1,7 +1,7 @@
 """Which seed finds which planted bug: recorded in foundby.json, which `scripts/refind` rewrites.
 
-A change of timing anywhere moves what seeds meet, and with it what finds a bug. So the seeds are data: tests run the recorded
-ones only, and the search for others is a command."""
+A change of timing anywhere changes the events of seeds, and so the seeds that find a bug. So the seeds are data: tests run only
+the recorded ones, and the search for others is a command."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RECORD = Path(__file__).parents[1] / "foundby.json"
 NEAR = 4
 """How many seeds from the recorded one on are searched before all others."""
 FOUND_WITHIN = 20
-"""How many from it on may find the bug in a test."""
+"""How many seeds from it on may find the bug in a test."""
 
 
 class NotFoundAnyMore(AssertionError):
@@ -24,20 +24,20 @@ class NotFoundAnyMore(AssertionError):
 
     def __init__(self, recorded: int) -> None:
         super().__init__(
-            f"nothing was noticed by the {FOUND_WITHIN} seeds from {recorded} on: does the check still see the bug?"
-            " If timing moved, scripts/refind searches another seed and records it"
+            f"none of the {FOUND_WITHIN} seeds from {recorded} on finds the bug: does the check still see it?"
+            " If only timing changed, scripts/refind searches another seed and records it"
         )
 
 
 class Find(NamedTuple):
-    """What a seed found, and how many were run for it."""
+    """The failure of a seed, and how many seeds were run for it."""
 
     failure: Failure
     tried: int
 
 
 class Honest(NamedTuple):
-    """The seed that finds a bug and fails for nothing else, None without any; `alarms` are those met that fail without it."""
+    """The seed that finds a bug and does not fail without it, or None; `alarms` are failures of seeds without the bug."""
 
     seed: int | None
     alarms: tuple[Failure, ...]
@@ -55,12 +55,12 @@ def found_by(world: str) -> Mapping[str, int]:
 
 
 def record(found: Mapping[str, Mapping[str, int]]) -> None:
-    """Replaces what is recorded."""
+    """Replace the record."""
     RECORD.write_text(json.dumps(found, indent=2, sort_keys=True) + "\n")
 
 
 def find(run: Callable[[int], object], seed: int) -> Find:
-    """What `seed` finds, or one of the next. Raises NotFoundAnyMore."""
+    """The failure of `seed`, or of one of the next. Raises NotFoundAnyMore."""
     failure = first_failure(run, seed, FOUND_WITHIN)
     if failure is None:
         raise NotFoundAnyMore(seed)
@@ -70,8 +70,8 @@ def find(run: Callable[[int], object], seed: int) -> Find:
 def honest_find(
     run: Callable[[int, str | None], object], bug: str, seed: int, searched: int, failing: frozenset[int]
 ) -> Honest:
-    """Tries `seed`, which is known to fail without a bug if it is among `failing`, the next ones, and then the first `searched`
-    of all. A seed counts that fails with `bug` and does not without it."""
+    """Try `seed`, the next ones, and then the first `searched` of all, without those in `failing`, which fail without a bug.
+    A seed counts if it fails with `bug` and not without it."""
     alarms: list[Failure] = []
     for tried in dict.fromkeys([*range(seed, seed + NEAR), *range(1, searched + 1)]):
         if tried in failing or first_failure(lambda each: run(each, bug), tried, 1) is None:

@@ -1,7 +1,7 @@
 """Python's collector of cycles while a world runs.
 
-Invariant: what was there before is not looked at, and what a world makes seldom; when it ends all is as before. What a former
-world left is gone: frozen with the rest, hundreds of them would stay."""
+Invariant: earlier objects are not looked at, and those of a world seldom; when it ends all is as before. The objects of a
+former world are freed: frozen with the rest, hundreds of worlds would stay."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ TRAPS: tuple[tuple[Any, str], ...] = (
 
 
 class HiddenInput(AssertionError):
-    """Simulated code used an input that the seed does not decide."""
+    """Simulated code used an input that does not follow from the seed."""
 
     def __init__(self, name: str, process: str) -> None:
         super().__init__(f"{process} used {name}; take clock and randomness from the Runtime")

@@ -1,6 +1,6 @@
-"""Images of simulated disks: what a snapshot of the volume holds, and a disk that is set back to one.
+"""Images of simulated disks: the content of a volume's snapshot, and a disk that is set back to one.
 
-Invariant: an image shares no file with the disk that it was taken of, and is restored once."""
+Invariant: an image shares no file with its disk, and is restored once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def image_of(disk: SimulatedDisk) -> Image:
 
 
 def restore(disk: SimulatedDisk, image: Image) -> None:
-    """The disk, which no process has, is what it was when `image` was taken."""
+    """Set the disk, which no process has, back to its state when `image` was taken."""
     disk.wipe()
     for path, inode in image.items():
         disk.entries[path] = inode

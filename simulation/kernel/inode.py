@@ -1,4 +1,4 @@
-"""The content of one simulated file: what its process sees, and what a power cut would leave.
+"""The content of one simulated file: as its process sees it, and as a power cut would leave it.
 
 Invariant: bytes of a synced page survive every crash; a page that was written and not synced survives a power
 cut or not, as the seed says, and now and then only in part; a process kill alone loses nothing."""
@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 PAGE_BYTES = 4096
 SECTOR_BYTES = 512
-TORN_SHARE = 0.1  # of the surviving pages: only some of their sectors do
+TORN_SHARE = 0.1  # of the surviving pages: only some of their sectors survive
 
 
 class Inode:
@@ -43,7 +43,7 @@ class Inode:
         return start // PAGE_BYTES * PAGE_BYTES, min(-(-end // PAGE_BYTES) * PAGE_BYTES, len(self.data))
 
     def written(self, start: int, end: int) -> list[tuple[int, int]]:
-        """What of [start, end) lies in pages that are not zero, in order: a file system tells pages, not bytes."""
+        """The parts of [start, end) in pages that are not zero, in order: a file system distinguishes pages, not bytes."""
         found: list[tuple[int, int]] = []
         for page in range(start // PAGE_BYTES * PAGE_BYTES, end, PAGE_BYTES):
             if any(self.data[page : page + PAGE_BYTES]):
@@ -54,7 +54,7 @@ class Inode:
         return found
 
     def persist(self, start: int, content: bytes) -> None:
-        """Whole pages from `start` reach the disk, those excepted that the kernel thinks it has written."""
+        """Write whole pages from `start` to the disk, except those that the kernel thinks it has written."""
         disk = self._on_disk()
         if not self._dropped:
             disk[start : start + len(content)] = content
@@ -67,7 +67,7 @@ class Inode:
                 disk[start + at : start + at + len(page)] = page
 
     def overwrite(self, content: bytes) -> None:
-        """Of a small file, which nobody maps: all of it."""
+        """Write all of a small file, which nobody maps."""
         self.data = bytearray(content)
 
     def append(self, content: bytes) -> None:
@@ -80,8 +80,8 @@ class Inode:
         self._disk = bytearray(self.data)
 
     def drop(self, start: int, content: bytes) -> None:
-        """A sync failed: the kernel marks the pages clean although the disk does not have them. What it dropped of them before
-        was written over since."""
+        """A sync failed: the kernel marks the pages clean although the disk does not have them. Bytes that it dropped earlier
+        were written over since."""
         disk = self._on_disk()
         for at in range(0, len(content), PAGE_BYTES):
             page, number = content[at : at + PAGE_BYTES], (start + at) // PAGE_BYTES
@@ -99,7 +99,7 @@ class Inode:
         return self._disk is not None and content in self._disk
 
     def durable_part(self, start: int, end: int) -> bytes:
-        """Nothing of a file of which nothing was synced."""
+        """No bytes of a file that was never synced."""
         return b"" if self._disk is None else bytes(self._disk[start:end])
 
     def survive_kill(self) -> None:
@@ -107,7 +107,7 @@ class Inode:
         self.data = bytearray(self.data)
 
     def survive_power_cut(self, keeps: Callable[[], bool], chance: random.Random) -> None:
-        """Synced pages, and of the others those that `keeps` lets through."""
+        """Keep synced pages, and of the others those for which `keeps` returns True."""
         disk = self._on_disk()
         image = bytearray(disk)
         if self.data != disk:

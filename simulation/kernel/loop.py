@@ -3,10 +3,9 @@
 Invariant: time moves only when nothing is ready, and then straight to the next timer; the order of callbacks
 depends on the seed and on nothing else (no wall clock, thread, object address or hash seed).
 
-Kept of asyncio's promises: `call_soon` callbacks of one process run first in, first out, and a stream's bytes,
-end and loss come in order (one pump per direction, see transport.py). Left to the seed: timers of equal deadline,
-processes that are ready at the same instant and, in half of the seeds, tasks of one process that became ready
-in the same step."""
+As in asyncio, `call_soon` callbacks of one process run first in, first out, and a stream's bytes, end and loss come in
+order (one pump per direction, see transport.py). The seed decides the order of timers of equal deadline, of processes that are
+ready at the same instant and, in half of the seeds, of tasks of one process that became ready in the same step."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ EXECUTOR_DELAY_US_MAX = 500
 
 
 class SimulationError(Exception):
-    """Something that only a bug (of the code under test, or of the test) can bring about."""
+    """An error that only a bug (of the code under test, or of the test) can cause."""
 
 
 class Deadlock(SimulationError):
@@ -44,7 +43,7 @@ class Livelock(SimulationError):
 
 
 class Network(Protocol):
-    """What answers create_server and create_connection."""
+    """The object that serves create_server and create_connection."""
 
     def listen(self, factory: Any, host: Any, port: Any, options: dict[str, Any]) -> Any: ...
 
@@ -112,7 +111,7 @@ class SimulatedTimer(asyncio.TimerHandle):
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
-    """`network` is set before anything connects; processes are told apart by contextvar."""
+    """`network` is set before anything connects; a contextvar names the process of a callback."""
 
     network: Network
     _ready: deque[asyncio.Handle]
@@ -124,7 +123,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.unhandled: list[dict[str, Any]] = []
         self.after_step: list[Callable[[], None]] = []
         self.stirred: set[Process | None] = set()
-        """Which processes ran anything in the turn that has just ended: what others hold in memory is as it was."""
+        """The processes that ran anything in the turn that has just ended: the memory of others is unchanged."""
         self.outside = Process("outside", "10.255.255.254")  # the test itself; not in any context
         self.processes: list[Process] = [self.outside]
         self._random = random.Random(f"{seed}/loop")
@@ -138,7 +137,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.create_future = partial(asyncio.Future, loop=self)  # type: ignore[method-assign]  # no frame for each
 
     get_debug = staticmethod(bool)  # type: ignore[assignment]
-    """There is no debug mode. Every future, task and handle asks: this one is answered without a frame."""
+    """There is no debug mode. Every future, task and handle asks: this answer needs no frame."""
 
     # -- time and callbacks
 
@@ -171,7 +170,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return handle
 
     def timer_cancelled(self) -> None:
-        """Those that are cancelled are swept out once they are many."""
+        """Remove cancelled timers once they are many."""
         self._timers_cancelled += 1
         if self._timers_cancelled > CANCELLED_TIMERS_MIN and self._timers_cancelled > len(self._timers) // 2:
             self._timers = [entry for entry in self._timers if not entry[3]._cancelled]
@@ -307,7 +306,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         delay_us = 1 + int(self._random.random() * EXECUTOR_DELAY_US_MAX)
         try:
             result = func(*args)
-        except Exception as error:  # noqa: BLE001 - it belongs to whoever awaits the future
+        except Exception as error:  # noqa: BLE001 - it belongs to the awaiter of the future
             self.call_at_us(self.now_us + delay_us, _settle, future.set_exception, future, error)
         else:
             self.call_at_us(self.now_us + delay_us, _settle, future.set_result, future, result)
@@ -329,7 +328,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             process.held.clear()
 
     def timers_by_process(self) -> Counter[Process | None]:
-        """How many are set that were not cancelled."""
+        """How many timers are set and not cancelled."""
         return Counter(
             timer._context.get(PROCESS)  # type: ignore[attr-defined]
             for _, _, _, timer in self._timers
@@ -337,7 +336,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         )
 
     def stacks(self) -> str:
-        """Where every task that has not ended stands, one line each."""
+        """The position of every task that has not ended, one line each."""
         lines = []
         for process in self.processes:
             for task in process.pending():
@@ -357,7 +356,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     ) -> Any:  # type: ignore[override]
         return await self.network.connect(protocol_factory, host, port, options)
 
-    # -- what a loop without sockets has nothing to do for
+    # -- calls that do nothing in a loop without sockets
 
     def _process_events(self, event_list: Any) -> None:
         raise AssertionError("there is no selector")
@@ -381,7 +380,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return error
 
     def lost_exceptions(self) -> list[BaseException]:
-        """What ended tasks of living processes and nobody has asked for."""
+        """Exceptions that ended tasks of living processes and were never retrieved."""
         return [
             error
             for process in self.processes
@@ -411,7 +410,7 @@ def _is_task_step(handle: asyncio.Handle) -> bool:
 
 
 def _where(coroutine: Any) -> str:
-    """The lines that a suspended coroutine stands at, from the outermost to the one that waits."""
+    """The lines at which a suspended coroutine waits, from the outermost to the innermost frame."""
     lines = []
     while (frame := getattr(coroutine, "cr_frame", None)) is not None:
         lines.append(f"{frame.f_code.co_filename.rsplit('/', 1)[-1]}:{frame.f_lineno}")

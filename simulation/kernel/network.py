@@ -1,7 +1,7 @@
 """The network between simulated hosts.
 
 Invariant: a byte passes from one host to another only while the way there is whole; a connection that is cut is
-held, not lost, and goes on in order when the cut heals, as TCP's retransmission makes it."""
+held, not lost, and continues in order when the cut heals, as TCP's retransmission makes it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Factory = Callable[[], asyncio.BaseProtocol]
 
 
 class Open(NamedTuple):
-    """A connection with `host`, which has `port` here; `lost_us`: since when the other end has it no more."""
+    """A connection with `host`, which has `port` here; `lost_us`: since when the other end no longer has it."""
 
     host: str
     port: int
@@ -75,7 +75,7 @@ class SimulatedServer(asyncio.AbstractServer):
         await self._network.loop.create_future()
 
     async def wait_closed(self) -> None:
-        """Returns once the event loop has gone round, as asyncio's does when no connection is open."""
+        """Return once the event loop has gone round, as asyncio's does when no connection is open."""
         await asyncio.sleep(0)
 
 
@@ -95,7 +95,7 @@ class SimulatedNetwork(Ways):
     # -- faults
 
     def heal(self, host: str | None = None, other: str | None = None) -> None:
-        """Mend both ways between two hosts, all ways of one host, or (no argument) everything: then what was misdirected is
+        """Mend both ways between two hosts, all ways of one host, or (no argument) everything: then misdirected connections are
         reset, too."""
         if host is None:
             self._misdirected.clear()
@@ -117,7 +117,7 @@ class SimulatedNetwork(Ways):
                 self.loop.call_at_us(self.loop.now_us + wait_us, pipe.wake, context=self.context)
 
     def _go_on(self) -> None:
-        """Connections that were stalled are no more."""
+        """Continue connections that were stalled."""
         stalled = [pipe for pipe in self._pipes if self.is_stalled(pipe.source.name, pipe.sink.name)]
         self._stalled.clear()
         for pipe in stalled:
@@ -125,7 +125,7 @@ class SimulatedNetwork(Ways):
             self.loop.call_at_us(self.loop.now_us + wait_us, pipe.wake, context=self.context)
 
     def misdirect(self, host: str, other: str, to: str) -> None:
-        """What `host` opens to `other` from now on reaches `to`, as after a change of addresses that it missed."""
+        """New connections of `host` to `other` reach `to` from now on, as after a change of addresses that it missed."""
         self._misdirected[host, other] = to
 
     def reset(self, host: str, other: str) -> None:
@@ -135,14 +135,14 @@ class SimulatedNetwork(Ways):
             transport.out.silence()
 
     def hold_up(self, host: str, port: int, late_ms: int) -> None:
-        """What `host` sends from now on over the connections that it has at its `port` arrives so much later; others are not
+        """Data that `host` sends from now on over its present connections at its `port` arrives that much later; others are not
         held up."""
         for pipe in self._pipes:
             if pipe.source.name == (host, port):
                 pipe.late_us = 1000 * late_ms
 
     def half_open(self, forgetful: str, other: str) -> None:
-        """`forgetful` loses its connections with `other`, which learns of it only by a reset when it next sends."""
+        """`forgetful` loses its connections with `other`, which gets a reset when it next sends."""
         for transport in self._between(forgetful, other):
             if transport.host == forgetful:
                 transport.out.silence()
@@ -153,7 +153,7 @@ class SimulatedNetwork(Ways):
         return sum(1 for transport in self._between(host, other) if transport.host == host)
 
     def is_whole(self) -> bool:
-        """Nothing is cut, stalled, delayed, silent or misdirected; for checkers."""
+        """Whether nothing is cut, stalled, delayed, silent or misdirected; for checkers."""
         ways = self._cut_since_us, self._stalled, self._delays_us, self._silent_hosts, self._misdirected
         return not any(ways)
 
@@ -176,7 +176,7 @@ class SimulatedNetwork(Ways):
     # -- processes
 
     def process_died(self, process: Process, *, silent: bool) -> None:
-        """The kernel closes the sockets of a killed process; a host that lost power (`silent`) says nothing, and
+        """The kernel closes the sockets of a killed process; a host that lost power (`silent`) sends nothing, and
         its peers are reset when they send after it is back."""
         for key, server in list(self._servers.items()):
             if server.process is process:
@@ -205,7 +205,7 @@ class SimulatedNetwork(Ways):
     def listen(
         self, factory: Factory, host: Any, port: int | None, options: dict[str, Any]
     ) -> SimulatedServer:
-        """What create_server does. `port` 0 takes a free one; OSError (EADDRINUSE, EADDRNOTAVAIL) as a kernel."""
+        """Serve create_server. `port` 0 takes a free one; OSError (EADDRINUSE, EADDRNOTAVAIL) as a kernel."""
         _no_tls(options)
         process = PROCESS.get() or self.loop.outside
         hosts = [host] if host is None or isinstance(host, str) else list(host)
@@ -228,7 +228,7 @@ class SimulatedNetwork(Ways):
     async def connect(
         self, factory: Factory, host: str, port: int, options: dict[str, Any]
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
-        """What create_connection does: ConnectionRefusedError where nobody listens, TimeoutError where no answer
+        """Serve create_connection: ConnectionRefusedError where no server listens, TimeoutError where no answer
         comes in the kernel's two minutes."""
         _no_tls(options)
         process = PROCESS.get() or self.loop.outside
@@ -289,7 +289,7 @@ class SimulatedNetwork(Ways):
         return port
 
     def _forget(self, transport: SimulatedTransport) -> None:
-        """One side is gone; the connection is dropped once both are. A peer that never hears of it keeps it."""
+        """One side is gone; the connection is dropped once both are. A peer that does not notice keeps it."""
         if transport.peer.is_gone():
             self._pipes.pop(transport.out, None)
             self._pipes.pop(transport.peer.out, None)

@@ -1,7 +1,7 @@
 """One simulated server: a host, its disk, its clock and the process that runs on it, if one does.
 
-Invariant: at most one process of a node is alive, and only it uses the node's disk; what a killed process
-promised is kept by the disk alone."""
+Invariant: at most one process of a node is alive, and only it uses the node's disk; only the disk keeps the promises of
+a killed process."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Node:
                 failure = await self.app.wait_failed()
                 if isinstance(failure, RestartWanted):
                     await self.app.stop()
-                    self.kill()  # whoever watches over it starts it again
+                    self.kill()  # its supervisor starts it again
                     return
             except Exception as error:  # noqa: BLE001 - kept, and raised below when it is a bug
                 failure = error
@@ -114,7 +114,7 @@ class Node:
 
     def kill(self, *, power_cut: bool = False) -> None:
         """End the process between two steps: no `finally` block runs. Its sockets are closed by the kernel, or
-        with `power_cut` fall silent until the next start; the disk keeps what such a crash leaves."""
+        with `power_cut` fall silent until the next start; the disk keeps the data that such a crash leaves."""
         process = self.process
         self.boots += power_cut
         if process is None or not process.alive:

@@ -1,6 +1,6 @@
 """Bugs that are planted into product code for the length of a run, to prove that the checks find them.
 
-Invariant: nothing is left of a bug when its context ends. What stands in for a property is read as one."""
+Invariant: nothing is left of a bug when its context ends. A property is replaced by a property."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Wrong = TypeVar("Wrong", bound=Callable[..., object])
 
 
 class Bugs(dict[str, list[tuple[object, str, Any]]]):
-    """Name of a bug -> what is replaced, where, and by what; a bug may have several."""
+    """Name of a bug -> its replacements (owner, attribute, new value); a bug may have several."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -24,8 +24,8 @@ class Bugs(dict[str, list[tuple[object, str, Any]]]):
     def bug(
         self, name: str, owner: object, attribute: str, *, plays: tuple[str, ...] = ()
     ) -> Callable[[Wrong], Wrong]:
-        """The decorated function stands in for `owner`'s while the bug is planted. `plays`: features without which no seed
-        finds it.
+        """Replace `owner`'s attribute by the decorated function while the bug is planted. `plays`: features without which no
+        seed finds it.
 
         Raises:
             AttributeError: `owner` does not have it.
@@ -44,12 +44,12 @@ class Bugs(dict[str, list[tuple[object, str, Any]]]):
         return Planting(self, plays)
 
     def asked(self, name: str, features: Iterable[str]) -> Asked:
-        """What a seed of a world that has `features` plays so that it may find the bug."""
+        """The features that a seed of a world with `features` must play so that it may find the bug."""
         return Asked(self._plays[name] & frozenset(features))
 
     @contextmanager
     def planted(self, name: str | None) -> Iterator[None]:
-        """Without a name nothing is planted."""
+        """Plant the bug; without a name nothing is planted."""
         with ExitStack() as patches:
             for owner, attribute, wrong in self[name] if name else ():
                 is_property = isinstance(getattr(owner, attribute), property)

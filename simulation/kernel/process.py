@@ -1,4 +1,4 @@
-"""One incarnation of a node: what dies at once when it is killed.
+"""One incarnation of a node: everything that a kill ends at once.
 
 Invariant: a callback whose process is dead never runs, and one whose process is paused runs after the pause, in
 the order it was due; a killed process therefore executes nothing more, not even its `finally` blocks."""
@@ -18,8 +18,8 @@ CLOSE_ATTEMPTS_MAX = 100  # awaits that finally blocks of one coroutine may stil
 
 
 class Process:
-    """Its tasks and callbacks carry it in their context; `host` is where its sockets live; `pauses` from when to when, in us,
-    it stood still; `worked_us` is what its work was charged with (simulation.kernel.cpu)."""
+    """Its tasks and callbacks carry it in their context; `host` is where its sockets live; `pauses` are its pauses as (from,
+    to) in us; `worked_us` is the charge for its work (simulation.kernel.cpu)."""
 
     def __init__(self, name: str, host: str) -> None:
         self.name = name
@@ -48,7 +48,7 @@ class Process:
         return [task for task in self.tasks if not task.done()]
 
     def bury(self) -> None:
-        """Close what is left of the coroutines. Only for the end of the world: their `finally` blocks run now,
+        """Close the remaining coroutines. Only for the end of the world: their `finally` blocks run now,
         on a loop, network and disk that no longer do anything."""
         self.alive = False
         for task in self.pending():
@@ -68,7 +68,7 @@ def close_quietly(coroutine: Any, context: contextvars.Context) -> None:
     for _ in range(CLOSE_ATTEMPTS_MAX):
         try:
             context.copy().run(close)
-        except BaseException as error:  # noqa: BLE001 - nobody is left to handle it
+        except BaseException as error:  # noqa: BLE001 - nothing is left to handle it
             if isinstance(error, KeyboardInterrupt):
                 raise
         if not inspect.iscoroutine(coroutine) or inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED:

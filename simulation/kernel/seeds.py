@@ -1,4 +1,4 @@
-"""Seeds, one after another until one fails: of tests, and of a command line."""
+"""Runs of seeds, one after another until one fails: for tests, and for a command line."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from simulation.kernel.features import Asked, FeatureError
 
 
 class Failure(NamedTuple):
-    """What a seed found."""
+    """A failing seed, and its error."""
 
     seed: int
     error: Exception
 
 
 def first_failure(run: Callable[[int], object], first: int, count: int) -> Failure | None:
-    """Runs `count` seeds from `first` on, up to the one that fails."""
+    """Run `count` seeds from `first` on, up to the first one that fails."""
     for seed in range(first, first + count):
         try:
             run(seed)
@@ -31,7 +31,7 @@ def first_failure(run: Callable[[int], object], first: int, count: int) -> Failu
 
 
 def described(error: Exception) -> str:
-    """Its type, text and notes in one line."""
+    """The type, text and notes of `error` in one line."""
     words = " ".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", [])]).split()
     return " ".join(words)[:1000]
 
@@ -48,7 +48,7 @@ def features_options(parser: argparse.ArgumentParser) -> None:
 
 
 def options_of(asked: Asked) -> str:
-    """The options that ask for it, as a shell reads them, each after a blank."""
+    """The options that request these features, as a shell reads them, each after a blank."""
     pairs = [("--with", name) for name in sorted(asked.added)]
     pairs += [("--without", name) for name in sorted(asked.left_out)]
     return "".join(f" {option} {shlex.quote(name)}" for option, name in pairs)
@@ -59,11 +59,11 @@ def main(
     bugs: Iterable[str],
     count: int,
     run: Callable[[int, str | None, Asked], None],
-    told: Callable[[], Iterable[str]],
+    report: Callable[[], Iterable[str]],
 ) -> int:
-    """A command that runs `count` seeds, if not told otherwise, with a bug of `bugs` planted, if it is told to, and says
-    what is `told` of them. Returns the exit code: 0 when nothing failed, or when a seed found the bug.
-    """
+    """Run a command: `count` seeds by default, with a bug of `bugs` planted if an option names one, then print `report`.
+
+    Returns the exit code: 0 when no seed failed, or when a seed found the bug."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=count, help="how many")
     parser.add_argument("--first", type=int, default=1, help="the first of them")
@@ -72,7 +72,7 @@ def main(
     arguments = parser.parse_args()
     asked = Asked.to_play(arguments.with_, without=arguments.without)
     failure = first_failure(lambda seed: run(seed, arguments.bug, asked), arguments.first, arguments.seeds)
-    print("\n".join(told()))
+    print("\n".join(report()))
     if failure is not None:
         print(f"seed {failure.seed}: {described(failure.error)}", file=sys.stderr)
         if arguments.bug is None:

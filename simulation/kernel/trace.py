@@ -1,4 +1,4 @@
-"""The running hash of everything that happened in a world.
+"""The running hash of all events of a world.
 
 Invariant: two runs of one seed that delivered the same bytes at the same virtual times have the same digest, in
 any process and under any PYTHONHASHSEED; the first difference changes every later digest."""

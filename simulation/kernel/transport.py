@@ -1,10 +1,10 @@
 """One end of a simulated TCP connection, and the two pipes between the ends.
 
-Invariant: a pipe delivers what was written to it in order, each item once: bytes, then the end or the loss; a
+Invariant: a pipe delivers its items in the order of the writes, each once: bytes, then the end or the loss; a
 chunk that cannot pass (partition, paused or slow reader) holds back everything behind it and never reorders.
 
-What a pipe has taken is a copy, as a kernel's socket buffer is; what it has no room for stays with the transport
-as the caller's own buffers and counts towards the high-water mark."""
+Accepted bytes are copied, as into a kernel's socket buffer; bytes without room stay with the transport
+as the caller's own buffers and count towards the high-water mark."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DATA, END, LOSS = "data", "end", "loss"
 
 
 class SimulatedSocket:
-    """What `get_extra_info('socket')` gives: enough for naming it and for setting options."""
+    """The result of `get_extra_info('socket')`: enough for naming it and for setting options."""
 
     def __init__(self, name: tuple[str, int], peer: tuple[str, int] | None = None) -> None:
         self._name = name
@@ -84,14 +84,14 @@ class Pipe:
         self.send(LOSS)
 
     def sink_died(self) -> None:
-        """What is on its way now meets a closed socket; its process cannot run `_deliver` any more."""
+        """Items on their way now meet a closed socket; its process cannot run `_deliver` any more."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
             self.wake()
 
     def wake(self, at_us: int | None = None) -> None:
-        """The path is whole again, or the reader reads again: go on with the head."""
+        """The path is whole again, or the reader reads again: continue with the head."""
         if self._unacknowledged and not self._ways.is_cut(self.hosts[1], self.hosts[0]):
             self._unacknowledged = 0
             self.source.room_made()
@@ -134,7 +134,7 @@ class Pipe:
             self._deliver_bytes()
 
     def _deliver_bytes(self) -> None:
-        """Hand over what has arrived: all of it joined, or up to a random byte."""
+        """Hand over the arrived bytes: all of them joined, or up to a random byte."""
         ways, items = self._ways, self._items
         now_us = ways.loop.now_us
         data = items.popleft()[2]
@@ -200,7 +200,7 @@ class SimulatedTransport(_FlowControlMixin, asyncio.Transport):  # type: ignore[
         self._ending = False  # the end is to be sent once all bytes are
         self._end_sent = False
         self._end_received = False
-        self._gone = False  # nothing comes in or goes out any more; connection_lost is called or under way
+        self._gone = False  # no bytes come in or leave any more; connection_lost is called or under way
         self._made = False
         self.gone_us = 0
         """Since when, once it is."""
@@ -274,7 +274,7 @@ class SimulatedTransport(_FlowControlMixin, asyncio.Transport):  # type: ignore[
         self._push()
 
     def abort(self) -> None:
-        """Forget what is unsent and reset the connection."""
+        """Drop unsent bytes and reset the connection."""
         if not self._gone:
             self._end_sent = True
             self.out.send(LOSS)
@@ -296,7 +296,7 @@ class SimulatedTransport(_FlowControlMixin, asyncio.Transport):  # type: ignore[
         self.peer.out.wake()
 
     def bytes_received(self, data: bytes) -> memoryview | None:
-        """Hand them to the protocol; returns what it is not to have yet, because it has stopped reading."""
+        """Hand them to the protocol; returns those that it must not have yet, because it has stopped reading."""
         protocol = self._protocol
         if isinstance(protocol, asyncio.BufferedProtocol):
             rest, size = memoryview(data), len(data)
@@ -336,7 +336,7 @@ class SimulatedTransport(_FlowControlMixin, asyncio.Transport):  # type: ignore[
         self._unsent.clear()
         self._unsent_size = 0
         self._on_gone(self)
-        self.peer.out.wake()  # bytes that were not read are answered with a reset
+        self.peer.out.wake()  # unread bytes are answered with a reset
         self._loop.call_soon(self._connection_lost, error, context=self.process.context)
 
     def room_made(self) -> None:

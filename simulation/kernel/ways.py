@@ -1,6 +1,6 @@
-"""The ways between simulated hosts: whether something sent there passes, and when it arrives.
+"""The ways between simulated hosts: whether a packet passes, and when it arrives.
 
-Invariant: everything that is drawn for the network comes from one generator, in the order in which it happens."""
+Invariant: all draws for the network come from one generator, in the order of its events."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Ways:
             self._cut_since_us.setdefault(way, self.loop.now_us)
 
     def stall(self, host: str, other: str, port: int) -> None:
-        """Nothing passes between two hosts on connections with `port` of either until `heal`, as their packets are lost; others
-        go on."""
+        """Nothing passes between two hosts on connections with `port` of either until `heal`, as their packets are lost; other
+        connections work."""
         self._stalled[host, other, port] = self._stalled[other, host, port] = None
 
     def is_stalled(self, name: tuple[str, int], other: tuple[str, int]) -> bool:
@@ -63,7 +63,7 @@ class Ways:
         return bool(cut) and (host, other) in cut
 
     def arrival_us(self, host: str, other: str) -> int:
-        """When something sent now arrives."""
+        """When a packet sent now arrives."""
         low, high = LOOPBACK_DELAY_US if host == other else DELAY_US
         if self._delays_us and host != other:
             low, high = self._delays_us.get((host, other), DELAY_US)

@@ -28,11 +28,11 @@ RUN_LIMIT_MS = 600_000
 
 
 class NotReached(SimulationError):
-    """What `run_until` waited for did not come; shows the seed and where every task stands."""
+    """The condition of `run_until` was not met; shows the seed and the position of every task."""
 
 
 class World:
-    """Use as a context manager: at its end what is left of the processes is buried."""
+    """Use as a context manager: at its end the remaining processes are buried."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -104,7 +104,9 @@ class World:
         lost = self.loop.lost_exceptions()
         self.close()
         if error is None and lost:
-            raise SimulationError(f"a task failed and nobody noticed: {lost[0]!r}") from lost[0]
+            raise SimulationError(
+                f"a task failed, and its exception was not retrieved: {lost[0]!r}"
+            ) from lost[0]
 
     async def _within(self, awaitable: Awaitable[T], limit_ms: int) -> T:
         timer = asyncio.timeout(limit_ms / 1000)
